@@ -1,0 +1,54 @@
+"""Hold every module to 600 lines and every function to 60: `check_size.py FOLDER...`."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+MODULE_LINES = 600
+FUNCTION_LINES = 60
+
+EXCEPTIONS: frozenset[str] = frozenset()
+"""Places that may be longer, as `path` or `path:function`. Empty from the first day, and to stay so."""
+
+
+def functions(
+    tree: ast.AST, prefix: str = ""
+) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Yield every function with its dotted name, those inside classes and functions too."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield prefix + node.name, node
+            yield from functions(node, f"{prefix}{node.name}.")
+        elif isinstance(node, ast.ClassDef):
+            yield from functions(node, f"{prefix}{node.name}.")
+        else:
+            yield from functions(node, prefix)
+
+
+def too_long(path: Path) -> Iterator[str]:
+    """Yield one line for each thing in the file that is longer than allowed."""
+    text = path.read_text(encoding="utf-8")
+    lines = text.count("\n")
+    if lines > MODULE_LINES and str(path) not in EXCEPTIONS:
+        yield f"{path}:1: module has {lines} lines, at most {MODULE_LINES} are allowed"
+    for name, node in functions(ast.parse(text, str(path))):
+        length = (node.end_lineno or node.lineno) - node.lineno + 1
+        if length > FUNCTION_LINES and f"{path}:{name}" not in EXCEPTIONS:
+            yield f"{path}:{node.lineno}: {name} has {length} lines, at most {FUNCTION_LINES} are allowed"
+
+
+def main(folders: list[str]) -> int:
+    """Print what is too long in the folders; the exit status is 1 if anything is."""
+    paths = sorted(path for folder in folders for path in Path(folder).rglob("*.py"))
+    found = [line for path in paths for line in too_long(path)]
+    for line in found:
+        print(line)
+    print(f"check_size: {len(paths)} modules, {len(found)} too long")
+    return 1 if found or not paths else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
