@@ -1,0 +1,330 @@
+"""The exception tree: every refusal and failure a user can meet, with one stable code each.
+
+    ToolcribError                 internal
+    ├── UsageError                usage
+    ├── NotFoundError             not_found
+    │   ├── ToolNotFound          tool_not_found
+    │   └── ProjectNotFound       project_not_found
+    ├── InvalidError              invalid
+    │   ├── DefinitionError       invalid_definition
+    │   ├── ManifestError         invalid_manifest
+    │   ├── ConfigError           invalid_config
+    │   └── InvalidInput          invalid_input
+    ├── DeniedError               denied
+    │   ├── ApprovalRequired      approval_required
+    │   ├── PermissionDenied      permission_denied
+    │   └── HostNotAllowed        host_not_allowed
+    ├── ConflictError             conflict
+    ├── UnavailableError          unavailable
+    │   ├── SandboxUnavailable    sandbox_unavailable
+    │   ├── SecretMissing         secret_missing
+    │   ├── ToolUnavailable       tool_unavailable
+    │   └── AuditUnavailable      audit_unavailable
+    ├── TimedOut                  timed_out
+    ├── Cancelled                 cancelled
+    └── ToolFailed                tool_failed
+        ├── ToolCancelled         tool_cancelled
+        ├── CommandFailed         command_failed
+        ├── HttpFailed            http_failed
+        └── InvalidOutput         invalid_output
+
+A tool's own code steers its call by raising one of the signals: `RetryableError`, `ToolCancel`,
+`ToolDiscard`, `ToolSnooze`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+__all__ = [
+    "ApprovalRequired",
+    "AuditUnavailable",
+    "Cancelled",
+    "CommandFailed",
+    "ConfigError",
+    "ConflictError",
+    "DefinitionError",
+    "DeniedError",
+    "HostNotAllowed",
+    "HttpFailed",
+    "InvalidError",
+    "InvalidInput",
+    "InvalidOutput",
+    "ManifestError",
+    "NotFoundError",
+    "PermissionDenied",
+    "ProjectNotFound",
+    "RetryableError",
+    "SandboxUnavailable",
+    "SecretMissing",
+    "TimedOut",
+    "ToolCancel",
+    "ToolCancelled",
+    "ToolDiscard",
+    "ToolFailed",
+    "ToolNotFound",
+    "ToolSignal",
+    "ToolSnooze",
+    "ToolUnavailable",
+    "ToolcribError",
+    "UnavailableError",
+    "UsageError",
+    "Violation",
+]
+
+
+class Violation(NamedTuple):
+    """One place where a value does not fit: `path` is a JSON path (`$.items[0].name`)."""
+
+    path: str
+    message: str
+
+
+class ToolcribError(Exception):
+    """Something inside Toolcrib failed."""
+
+    code: ClassVar[str] = "internal"
+    status: ClassVar[int] = 500
+    """HTTP status at the REST door."""
+    exit_code: ClassVar[int] = 1
+    """Process exit status at the CLI door."""
+    retryable: bool = False
+    """Whether the same call may succeed later without a change."""
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        hint: str | None = None,
+        violations: Sequence[Violation] = (),
+        details: Mapping[str, Any] | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        self.message = message or self._said_by_default()
+        self.hint = hint
+        self.violations = tuple(violations)
+        self.details: dict[str, Any] = dict(details or {})
+        if retryable is not None:
+            self.retryable = retryable
+        super().__init__(self.message)
+
+    @classmethod
+    def _said_by_default(cls) -> str:
+        docs = (kind.__doc__ for kind in cls.__mro__)
+        return next(doc.strip().splitlines()[0] for doc in docs if doc and doc.strip())
+
+    def as_dict(self) -> dict[str, Any]:
+        """The one error shape of every door: code, message, retryable, hint, violations, details."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "retryable": self.retryable,
+            "hint": self.hint,
+            "violations": [{"path": v.path, "message": v.message} for v in self.violations],
+            "details": self.details,
+        }
+
+
+class UsageError(ToolcribError):
+    """The command line or the call was put wrongly."""
+
+    code = "usage"
+    status = 400
+    exit_code = 2
+
+
+class NotFoundError(ToolcribError):
+    """What was named does not exist."""
+
+    code = "not_found"
+    status = 404
+    exit_code = 3
+
+
+class ToolNotFound(NotFoundError):
+    """There is no tool of this name."""
+
+    code = "tool_not_found"
+
+
+class ProjectNotFound(NotFoundError):
+    """No project root was found here or in any folder above."""
+
+    code = "project_not_found"
+
+
+class InvalidError(ToolcribError):
+    """Something given does not have the form it must have."""
+
+    code = "invalid"
+    status = 400
+    exit_code = 4
+
+
+class DefinitionError(InvalidError):
+    """A tool was defined in a way that cannot be described or called."""
+
+    code = "invalid_definition"
+
+
+class ManifestError(InvalidError):
+    """A manifest cannot be read or breaks a rule of the format."""
+
+    code = "invalid_manifest"
+
+
+class ConfigError(InvalidError):
+    """The project's configuration cannot be read or breaks a rule."""
+
+    code = "invalid_config"
+
+
+class InvalidInput(InvalidError):
+    """The arguments do not fit the tool's input schema; nothing was run."""
+
+    code = "invalid_input"
+
+
+class DeniedError(ToolcribError):
+    """The call is not allowed."""
+
+    code = "denied"
+    status = 403
+    exit_code = 5
+
+
+class ApprovalRequired(DeniedError):
+    """A person must approve this call before it runs."""
+
+    code = "approval_required"
+
+
+class PermissionDenied(DeniedError):
+    """The tool's permissions do not cover what it tried to do."""
+
+    code = "permission_denied"
+
+
+class HostNotAllowed(DeniedError):
+    """The tool may not reach this host."""
+
+    code = "host_not_allowed"
+
+
+class ConflictError(ToolcribError):
+    """The name or version is taken, or the state has changed meanwhile."""
+
+    code = "conflict"
+    status = 409
+    exit_code = 7
+
+
+class UnavailableError(ToolcribError):
+    """Something the call needs is not there."""
+
+    code = "unavailable"
+    status = 503
+
+
+class SandboxUnavailable(UnavailableError):
+    """The kernel cannot confine this tool here, so it was not run."""
+
+    code = "sandbox_unavailable"
+
+
+class SecretMissing(UnavailableError):
+    """A secret the tool declares is not set; nothing was run."""
+
+    code = "secret_missing"
+
+
+class ToolUnavailable(UnavailableError):
+    """What the tool would run does not exist here."""
+
+    code = "tool_unavailable"
+
+
+class AuditUnavailable(UnavailableError):
+    """The audit log cannot be written, so nothing is run."""
+
+    code = "audit_unavailable"
+
+
+class TimedOut(ToolcribError):
+    """The call took longer than its limit and was stopped."""
+
+    code = "timed_out"
+    status = 504
+    exit_code = 6
+    retryable = True
+
+
+class Cancelled(ToolcribError):
+    """The caller cancelled the call."""
+
+    code = "cancelled"
+    status = 499
+    exit_code = 130
+
+
+class ToolFailed(ToolcribError):
+    """The tool ran and failed."""
+
+    code = "tool_failed"
+    status = 502
+
+
+class ToolCancelled(ToolFailed):
+    """The tool gave up: trying again will not help."""
+
+    code = "tool_cancelled"
+
+
+class CommandFailed(ToolFailed):
+    """The command ended with an exit code that does not mean success."""
+
+    code = "command_failed"
+
+
+class HttpFailed(ToolFailed):
+    """The HTTP request failed or was answered with an error status."""
+
+    code = "http_failed"
+
+
+class InvalidOutput(ToolFailed):
+    """The tool's output does not fit its output schema."""
+
+    code = "invalid_output"
+
+
+class ToolSignal(Exception):
+    """Raised by a tool's own code to say how its call goes on."""
+
+    def __init__(self, reason: str | BaseException = "") -> None:
+        self.reason = str(reason) or type(self).__name__
+        super().__init__(self.reason)
+
+
+class RetryableError(ToolSignal):
+    """A transient failure: the attempt counts and the call is tried again."""
+
+
+class ToolCancel(ToolSignal):
+    """An unrecoverable failure: the call ends at once, the run goes on."""
+
+
+class ToolDiscard(ToolSignal):
+    """The input is fundamentally wrong: the call ends at once as `invalid_input`."""
+
+
+class ToolSnooze(ToolSignal):
+    """Not now: try again after `delay` seconds without using up an attempt (negative counts as 0)."""
+
+    def __init__(self, delay: float, reason: str | BaseException = "") -> None:
+        super().__init__(reason)
+        self.delay = max(0.0, float(delay))
+
+    def __reduce__(self) -> tuple[type[ToolSnooze], tuple[float, str]]:
+        return type(self), (self.delay, self.reason)

@@ -1,0 +1,46 @@
+"""What a tool is, what a call is, and the seams between the rooms. Pure data, no input or output."""
+
+from toolcrib.spec.call import Call, Outcome, Result
+from toolcrib.spec.kinds import (
+    CommandExec,
+    ExecConfig,
+    FieldMap,
+    FileExec,
+    FunctionExec,
+    HttpExec,
+    PythonExec,
+)
+from toolcrib.spec.permissions import Network, Permissions, SecretSpec
+from toolcrib.spec.policies import Annotations, Approval, Example, Limits, Output, Retry
+from toolcrib.spec.ports import CallContext, Catalog, Clock, Executor, Invoke, SecretSource
+from toolcrib.spec.tool import Source, Tool
+
+__all__ = [
+    "Annotations",
+    "Approval",
+    "Call",
+    "CallContext",
+    "Catalog",
+    "Clock",
+    "CommandExec",
+    "Example",
+    "ExecConfig",
+    "Executor",
+    "FieldMap",
+    "FileExec",
+    "FunctionExec",
+    "HttpExec",
+    "Invoke",
+    "Limits",
+    "Network",
+    "Outcome",
+    "Output",
+    "Permissions",
+    "PythonExec",
+    "Result",
+    "Retry",
+    "SecretSource",
+    "SecretSpec",
+    "Source",
+    "Tool",
+]

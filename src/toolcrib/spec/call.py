@@ -1,0 +1,98 @@
+"""One call and what came of it: Call goes in, an executor's Outcome comes back, a Result goes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from toolcrib.errors import ApprovalRequired, ToolcribError
+
+__all__ = ["Call", "Outcome", "Result"]
+
+
+@dataclass(eq=False)
+class Call:
+    """One call as a door makes it. `arguments` is a JSON object, or its JSON text not parsed yet."""
+
+    tool: str
+    arguments: Mapping[str, Any] | bytes | str
+    caller: str = "local"
+    """Who calls: `local`, `cli`, `mcp:<client name>`, …"""
+    variables: dict[str, Any] | None = None
+    run_id: str | None = None
+    session_id: str | None = None
+    approved_by: str | None = None
+    """The person who agreed to this one call, if any."""
+    call_id: str | None = None
+    timeout_ms: int | None = None
+    """Limit of one attempt as the caller asks for it; the smallest of all limits binds."""
+    on_progress: Callable[[float, float | None, str], None] | None = None
+    """Told (done, total, message) as the tool reports progress; called on the event loop."""
+
+
+# Call, Outcome and Result are made once per call on the hot path, so they are not frozen: a frozen dataclass
+# sets each field through object.__setattr__, which triples the cost of making one.
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one attempt of an executor gave."""
+
+    value: Any = None
+    warnings: tuple[str, ...] = ()
+    details: dict[str, Any] | None = None
+    """Facts for `Result.details`: HTTP status, exit code, what was cut, the enforcement report."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What a caller gets, at every door."""
+
+    status: Literal["ok", "error", "pending"]
+    value: Any = None
+    error: ToolcribError | None = None
+    warnings: tuple[str, ...] = ()
+    details: dict[str, Any] | None = None
+    """Facts of the last attempt: HTTP status, exit code, what was cut, the enforcement report."""
+    duration_ms: float = 0.0
+    attempts: int = 1
+    snoozes: int = 0
+    call_id: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """True when the tool ran and gave a value."""
+        return self.status == "ok"
+
+    def unwrap(self) -> Any:
+        """The value, or the error raised; `ApprovalRequired` where the call waits for a person."""
+        if self.error is not None:
+            raise self.error
+        if self.status == "pending":
+            raise ApprovalRequired(details={"call_id": self.call_id})
+        return self.value
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """How the call went, as JSON; what is empty is left out."""
+        out: dict[str, Any] = {"duration_ms": round(self.duration_ms, 3), "attempts": self.attempts}
+        if self.snoozes:
+            out["snoozes"] = self.snoozes
+        if self.call_id:
+            out["call_id"] = self.call_id
+        if self.details:
+            out["details"] = self.details
+        return out
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form for every door: `status`, `value` or `error`, `warnings`, `meta`."""
+        out: dict[str, Any] = {"status": self.status}
+        if self.error is not None:
+            out["error"] = self.error.as_dict()
+        else:
+            out["value"] = self.value
+        if self.warnings:
+            out["warnings"] = list(self.warnings)
+        out["meta"] = self.meta
+        return out

@@ -1,0 +1,71 @@
+"""What a tool may touch: pure data, effective = tool ∩ bundle ∩ project maximum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+__all__ = ["Network", "Permissions", "SecretSpec"]
+
+NetworkMode = Literal["none", "any", "hosts", "host"]
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Network permission: `none`, `any` public host, `hosts` (a list) or `host` (the machine's network)."""
+
+    mode: NetworkMode = "none"
+    allow: tuple[str, ...] = ()
+    """For `hosts`: names, `*.name` or `name:port`, lower case."""
+
+    @classmethod
+    def parse(cls, value: Any) -> Network:
+        """Read the manifest's `false | true | host | {allow: [hosts]}`; anything else is ValueError."""
+        if value is False or value is None:
+            return cls()
+        if value is True:
+            return cls("any")
+        if value == "host":
+            return cls("host")
+        if isinstance(value, dict) and set(value) == {"allow"} and isinstance(value["allow"], list):
+            return cls("hosts", tuple(str(host).lower() for host in value["allow"]))
+        raise ValueError("network must be false, true, host or {allow: [hosts]}")
+
+    def as_json(self) -> Any:
+        """The manifest's spelling again."""
+        if self.mode == "hosts":
+            return {"allow": list(self.allow)}
+        return {"none": False, "any": True, "host": "host"}[self.mode]
+
+
+@dataclass(frozen=True, slots=True)
+class SecretSpec:
+    """One declared secret: its value is read from the environment variable of the same name."""
+
+    name: str
+    type: str = "string"
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """What a tool declares that it needs; what is not declared is not granted."""
+
+    network: Network = field(default_factory=Network)
+    read: tuple[str, ...] = ()
+    """Paths as written; relative ones resolve from the project root."""
+    write: tuple[str, ...] = ()
+    secrets: tuple[SecretSpec, ...] = ()
+    env: tuple[str, ...] = ()
+    """Names of environment variables (not secret) handed to the tool."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The manifest's `permissions` block, as the audit log records it."""
+        block: dict[str, Any] = {
+            "network": self.network.as_json(),
+            "fs": {"read": list(self.read), "write": list(self.write)},
+            "secrets": [secret.name for secret in self.secrets],
+        }
+        if self.env:
+            block["env"] = list(self.env)
+        return block

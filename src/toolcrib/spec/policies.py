@@ -1,0 +1,66 @@
+"""How a tool is called: approval, retry, limits, output handling, hints to clients. Pure data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+__all__ = ["Annotations", "Approval", "Example", "Limits", "Output", "Retry"]
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """Whether a person must agree to each call, and why."""
+
+    required: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often a failing call is attempted.
+
+    `max_attempts` counts the first try. With `jitter` 0 a retry is instant; with `jitter` j > 0 the delay
+    after attempt n is n⁴ seconds × (1 ± j). A fixed `backoff_ms`, if set, replaces that.
+    """
+
+    max_attempts: int = 1
+    jitter: float = 0.0
+    backoff_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one attempt. `None` leaves the project's default in force."""
+
+    timeout_ms: int | None = None
+    output_bytes: int | None = None
+    """How much of the output the caller sees; the rest is cut and said so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """How a tool's output is read and checked."""
+
+    format: Literal["json", "text"] = "json"
+    schema: dict[str, Any] | None = None
+    on_violation: Literal["warn", "fail"] = "warn"
+
+
+@dataclass(frozen=True, slots=True)
+class Annotations:
+    """Hints to clients about what a call does; never a permission. `None` means not said."""
+
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One example call from the manifest."""
+
+    description: str
+    params: dict[str, Any]
+    expected_output: str | None = None

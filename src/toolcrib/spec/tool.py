@@ -1,0 +1,52 @@
+"""What a tool is: identity, schemas, how it runs, what it may touch, where it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolcrib.spec.kinds import ExecConfig
+from toolcrib.spec.permissions import Permissions
+from toolcrib.spec.policies import Annotations, Approval, Example, Limits, Output, Retry
+
+__all__ = ["Source", "Tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a tool was read from, byte for byte."""
+
+    dialect: str
+    path: str
+    raw: bytes
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One tool, whatever it was made from."""
+
+    name: str
+    description: str
+    kind: str
+    """`function`, `python`, `command`, `http` or `file`."""
+    input_schema: dict[str, Any]
+    """JSON Schema 2020-12 of the arguments, an object."""
+    config: ExecConfig
+    output: Output = field(default_factory=Output)
+    permissions: Permissions = field(default_factory=Permissions)
+    approval: Approval = field(default_factory=Approval)
+    retry: Retry | None = None
+    limits: Limits = field(default_factory=Limits)
+    annotations: Annotations = field(default_factory=Annotations)
+    tags: tuple[str, ...] = ()
+    examples: tuple[Example, ...] = ()
+    version: int | str = 1
+    bundle: str = "project"
+    source: Source | None = None
+    extensions: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def wire_name(self) -> str:
+        """The name MCP clients and model providers see."""
+        return self.name

@@ -1,0 +1,79 @@
+"""How a result reads: the text a model, or a person at a terminal, is shown. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from toolcrib.errors import ApprovalRequired, ToolcribError
+from toolcrib.spec.call import Result
+
+__all__ = ["TEXT_LIMIT", "cut_text", "error_text", "pending_error", "text_view", "value_text"]
+
+TEXT_LIMIT = 50_000
+"""Bytes of UTF-8 that `text_view` shows unless told otherwise."""
+
+_LEADS = {
+    "cancelled": "Cancelled",
+    "invalid_input": "Invalid input",
+    "tool_cancelled": "Cancelled",
+    "tool_not_found": "Invalid input",
+}
+"""What an error's text begins with, by code; every other code is a failed call."""
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+
+
+def text_view(result: Result, limit: int = TEXT_LIMIT) -> str:
+    """The text of a result: its value, or `Tool call failed: …`, `Invalid input: …`, `Cancelled: …`.
+
+    Text longer than `limit` bytes of UTF-8 is cut there, and the last line says how much is missing and how
+    to read on. Warnings are not part of it: each door shows them in its own place.
+    """
+    if result.status == "ok":
+        text = value_text(result.value)
+    else:
+        text = error_text(result.error or pending_error(result))
+    return text if len(text) * 4 <= limit else cut_text(text, limit)
+
+
+def value_text(value: Any) -> str:
+    """A value as text: a string as it is, anything else as compact JSON."""
+    kind = type(value)
+    if kind is str:
+        return value  # type: ignore[no-any-return] # narrowed by `kind`, which is cheaper than isinstance
+    if kind is int:
+        return str(value)
+    try:
+        return _encode(value)
+    except (TypeError, ValueError, RecursionError):
+        return str(value)
+
+
+def error_text(error: ToolcribError) -> str:
+    """An error as text: its kind and message, one line a violation, then the hint."""
+    lines = [f"{_LEADS.get(error.code, 'Tool call failed')}: {error.message}"]
+    lines += [f"- {path}: {message}" for path, message in error.violations if message not in error.message]
+    if error.hint and error.hint not in error.message:
+        lines.append(error.hint)
+    return "\n".join(lines)
+
+
+def pending_error(result: Result) -> ToolcribError:
+    """The error that stands for a call which waits for a person."""
+    if result.error is not None:
+        return result.error
+    return ApprovalRequired(details={"call_id": result.call_id} if result.call_id else None)
+
+
+def cut_text(text: str, limit: int = TEXT_LIMIT) -> str:
+    """`text` within `limit` bytes of UTF-8, cut between characters, ending with what is missing."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= limit:
+        return text
+    head = data[:limit].decode("utf-8", "ignore")
+    shown = len(head.encode())
+    return (
+        f"{head}\n[cut: the first {shown:,} of {len(data):,} bytes; {len(data) - shown:,} are missing. "
+        "To read on, call again for less at a time: with an offset, range or filter, if the tool takes one.]"
+    )
