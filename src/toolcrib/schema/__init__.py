@@ -1,0 +1,21 @@
+"""JSON Schema 2020-12: derived from Python signatures, compiled, checked."""
+
+from toolcrib.schema.decode import decode_object
+from toolcrib.schema.derive import FunctionShape, inspect_function
+from toolcrib.schema.docstring import Docs
+from toolcrib.schema.jsonable import to_json, to_json_text
+from toolcrib.schema.validate import ArgumentCheck, SchemaCheck, check_schema, json_path, nearest
+
+__all__ = [
+    "ArgumentCheck",
+    "Docs",
+    "FunctionShape",
+    "SchemaCheck",
+    "check_schema",
+    "decode_object",
+    "inspect_function",
+    "json_path",
+    "nearest",
+    "to_json",
+    "to_json_text",
+]

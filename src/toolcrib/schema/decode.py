@@ -1,0 +1,108 @@
+"""JSON text to values, strictly: no duplicate keys, no integers that would be rounded, UTF-8 only."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+
+from toolcrib.errors import InvalidInput, Violation
+
+__all__ = ["decode_object", "not_an_object"]
+
+_loads, _dumps = orjson.loads, orjson.dumps
+_EXACT = 2.0**53
+"""Floats below are no rounded integers beyond 64 bits."""
+_JSON_NAMES = {
+    list: "array",
+    str: "string",
+    int: "number",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
+
+
+def decode_object(text: bytes | str) -> dict[str, Any]:
+    """Parse a JSON object. Duplicate keys and integers beyond 64 bit are refused as `InvalidInput`.
+
+    orjson keeps the last of two equal keys and rounds long integers to floats. A text that it writes again
+    just as it was has lost nothing; of another one keys and colons are counted, and only a suspicious one is
+    parsed a second time by the slower standard parser.
+    """
+    try:
+        raw = text.encode() if isinstance(text, str) else text
+        value: Any = _loads(raw)
+    except ValueError as error:
+        raise InvalidInput(
+            f"the arguments are not JSON: {error}",
+            hint='Give one JSON object, such as {"name": "value"}.',
+            violations=[Violation("$", f"not JSON: {error}")],
+        ) from None
+    if value.__class__ is not dict:
+        raise not_an_object(value)
+    try:
+        written = _dumps(value)
+    except TypeError:  # orjson's limit, the same that `to_json` has
+        raise _refuse([Violation("$", "is nested deeper than 254 levels")]) from None
+    if written != raw and not _keeps(value, raw.count(b":")):
+        _check_slowly(raw)
+    return value
+
+
+def _keeps(value: dict[str, Any], colons: int) -> bool:
+    """Whether a text with so many colons surely says no more than `value`.
+
+    Each key stands before a colon, so an object that has lost a key to another of the same name has fewer
+    keys than colons (and so has one with colons in its text). A float may be a rounded integer.
+    """
+    containers: list[Any] = [value]
+    for container in containers:  # grows while it is walked
+        if container.__class__ is dict:
+            colons -= len(container)
+            container = container.values()  # noqa: PLW2901 - what is looked at below
+        for item in container:
+            kind = item.__class__
+            if kind is dict or kind is list:
+                containers.append(item)
+            elif kind is float and not -_EXACT < item < _EXACT:
+                return False
+    return colons == 0
+
+
+def not_an_object(value: Any) -> InvalidInput:
+    """The error for arguments that are not a JSON object."""
+    kind = type(value)
+    name = _JSON_NAMES.get(kind, kind.__name__)
+    return InvalidInput(
+        f"the arguments must be a JSON object, not {name}",
+        violations=[Violation("$", f"must be an object, not {name}")],
+    )
+
+
+def _check_slowly(text: bytes) -> None:
+    violations: list[Violation] = []
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(items)
+        if len(found) != len(items):
+            keys = [key for key, _ in items]
+            violations.extend(Violation(f"$.{key}", "is given twice") for key in found if keys.count(key) > 1)
+        return found
+
+    def integer(digits: str) -> int:
+        if len(digits) > 20 or not -(2**63) <= int(digits) < 2**64:
+            shown = digits if len(digits) <= 24 else f"{digits[:24]}…"
+            violations.append(Violation("$", f"the integer {shown} does not fit in 64 bits"))
+            return 0
+        return int(digits)
+
+    json.loads(text, object_pairs_hook=pairs, parse_int=integer)
+    if violations:
+        raise _refuse(violations)
+
+
+def _refuse(violations: list[Violation]) -> InvalidInput:
+    told = "; ".join(f"{v.path} {v.message}" for v in violations[:10])
+    return InvalidInput(f"the arguments are ambiguous JSON: {told}", violations=violations)

@@ -1,0 +1,278 @@
+"""From a Python function to an input schema and a way to call it with JSON arguments.
+
+`inspect_function` is all that registration pays for: one `inspect.signature` and a look at each type, so
+that a bad definition fails where it is written. Docstring, schema and converters are made on first use.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any
+
+from toolcrib.errors import DefinitionError, Violation
+from toolcrib.schema.convert import Converter, convert, misfits
+from toolcrib.schema.docstring import Docs, parse_docstring
+from toolcrib.schema.types import (
+    ABSENT,
+    TypeSchemas,
+    UnresolvedName,
+    check_constraints,
+    is_struct,
+    json_default,
+    metadata,
+)
+from toolcrib.schema.validate import refuse
+
+__all__ = ["FunctionShape", "inspect_function"]
+
+_EMPTY = inspect.Parameter.empty
+_UNNAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
+_accepted: set[Any] = set()
+"""Types known to have a schema."""
+
+
+class FunctionShape:
+    """How one function is called: its parameters, and on demand their schema and converters."""
+
+    __slots__ = ("_docs", "context_parameter", "extra", "function", "open", "parameters", "struct")
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        parameters: list[inspect.Parameter],
+        context_parameter: str | None,
+        extra: inspect.Parameter | None,
+    ) -> None:
+        self.function = function
+        self.parameters = parameters
+        self.context_parameter = context_parameter
+        self.extra = extra
+        """The `**kwargs` of the function, if it has one."""
+        self.open = extra is not None
+        self.struct: str | None = None
+        if len(parameters) == 1 and extra is None:
+            only = parameters[0]
+            if only.default is _EMPTY and is_struct(only.annotation):
+                self.struct = only.name
+        self._docs: Docs | None = None
+
+    @property
+    def docs(self) -> Docs:
+        """The function's docstring, read once."""
+        if self._docs is None:
+            self._docs = parse_docstring(self.function.__doc__)
+        return self._docs
+
+    def schema(self) -> dict[str, Any]:
+        """The input schema. A single structured parameter is the arguments object itself."""
+        schemas = TypeSchemas()
+        if self.struct is not None:
+            rule = schemas.struct(metadata(self.parameters[0].annotation)[0])
+        else:
+            rule = {"type": "object", "properties": {}, "additionalProperties": self.open}
+            required = []
+            for parameter in self.parameters:
+                rule["properties"][parameter.name] = self._property(parameter, schemas)
+                if parameter.default is _EMPTY:
+                    required.append(parameter.name)
+            if required:
+                rule["required"] = required
+            if self.extra is not None and self.extra.annotation is not _EMPTY:
+                rule["additionalProperties"] = schemas.schema(self.extra.annotation)
+        if schemas.defs:
+            rule["$defs"] = schemas.defs
+        return rule
+
+    def _property(self, parameter: inspect.Parameter, schemas: TypeSchemas) -> dict[str, Any]:
+        rule = schemas.schema(parameter.annotation)
+        if "description" not in rule and parameter.name in self.docs.parameters:
+            rule["description"] = self.docs.parameters[parameter.name]
+        default = _faithful_default(parameter)
+        if default is not ABSENT:
+            rule["default"] = default
+        return rule
+
+    def adapter(self) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
+        """Turns checked arguments into keyword arguments; None when they are that already."""
+        if self.struct is not None:
+            return _flattened(self.struct, convert(self.parameters[0].annotation))
+        found = [(parameter.name, convert(parameter.annotation)) for parameter in self.parameters]
+        plan = {name: inner for name, inner in found if inner is not None}
+        others = None if self.extra is None else convert(self.extra.annotation)
+        if others is not None:
+            return _adapting_all({**dict(found), **plan}, others)
+        return _adapting(plan) if plan else None
+
+
+def _flattened(name: str, build: Converter | None) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def adapt(arguments: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return {name: arguments if build is None else build(arguments)}
+        except ValueError as error:
+            raise refuse(misfits([], error)) from None
+
+    return adapt
+
+
+def _adapting(plan: dict[str, Converter]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def adapt(arguments: dict[str, Any]) -> dict[str, Any]:
+        adapted = dict(arguments)
+        violations: list[Violation] = []
+        for name, inner in plan.items():
+            if name in adapted:
+                try:
+                    adapted[name] = inner(adapted[name])
+                except ValueError as error:
+                    violations += misfits([name], error)
+        if violations:
+            raise refuse(violations)
+        return adapted
+
+    return adapt
+
+
+def _adapting_all(
+    known: dict[str, Converter | None], others: Converter
+) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def adapt(arguments: dict[str, Any]) -> dict[str, Any]:
+        plan = {name: known.get(name, others) for name in arguments}
+        return _adapting({name: inner for name, inner in plan.items() if inner is not None})(arguments)
+
+    return adapt
+
+
+def _faithful_default(parameter: inspect.Parameter) -> Any:
+    """The default as JSON, if the function would be given the same value when JSON says it."""
+    if parameter.default is _EMPTY:
+        return ABSENT
+    default = json_default(parameter.default)
+    inner = convert(parameter.annotation)
+    try:
+        same = default is not ABSENT and bool((inner(default) if inner else default) == parameter.default)
+    except (TypeError, ValueError):
+        same = False
+    return default if same else ABSENT
+
+
+def inspect_function(
+    function: Callable[..., Any], context_types: tuple[Any, ...] = (), *, typed: bool = True
+) -> FunctionShape:
+    """Look at a function's signature; `DefinitionError` names a parameter that cannot be described.
+
+    A parameter annotated with one of `context_types` gets the call's context and is not an argument.
+    With `typed=False` (an explicit schema is given) annotations may be missing.
+    """
+    signature = _signature(function, resolved=False)
+    try:
+        return _shape(function, signature, context_types, typed)
+    except UnresolvedName:
+        return _shape(function, _signature(function, resolved=True), context_types, typed)
+
+
+def _shape(
+    function: Callable[..., Any], signature: inspect.Signature, context_types: tuple[Any, ...], typed: bool
+) -> FunctionShape:
+    parameters: list[inspect.Parameter] = []
+    context_parameter, extra = None, None
+    for parameter in signature.parameters.values():
+        if _is_context(parameter.annotation, context_types):
+            context_parameter = parameter.name
+            continue
+        if parameter.kind in _UNNAMED:
+            raise DefinitionError(
+                f"{_title(function)}: the parameter {parameter.name!r} cannot be given by name",
+                hint="Arguments arrive by name: avoid *args and positional-only parameters.",
+            )
+        if parameter.kind is parameter.VAR_KEYWORD:
+            extra = parameter
+            if parameter.annotation is _EMPTY:
+                continue
+        else:
+            parameters.append(parameter)
+        if typed:
+            _check(function, parameter)
+    return FunctionShape(function, parameters, context_parameter, extra)
+
+
+def _signature(function: Callable[..., Any], *, resolved: bool) -> inspect.Signature:
+    """The signature, its annotations looked up if they are strings."""
+    try:
+        signature = inspect.signature(function)
+        if not resolved:
+            if all(parameter.annotation.__class__ is not str for parameter in signature.parameters.values()):
+                return signature
+            return inspect.signature(function, eval_str=True)
+        hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
+    except NameError as error:
+        raise DefinitionError(
+            f"{_title(function)}: the annotation {error.name!r} cannot be resolved",
+            hint="Define the type at module level, or import it outside of TYPE_CHECKING.",
+        ) from None
+    except Exception as error:
+        raise DefinitionError(f"{_title(function)}: {error}") from None
+    parameters = [
+        parameter.replace(annotation=hints.get(parameter.name, parameter.annotation))
+        for parameter in signature.parameters.values()
+    ]
+    return signature.replace(parameters=parameters)
+
+
+def _is_context(annotation: Any, context_types: tuple[Any, ...]) -> bool:
+    """`Context`, or a union with it, such as `Context | None`."""
+    if annotation.__class__ is type:
+        return annotation in context_types
+    return annotation in context_types or any(
+        part in context_types for part in getattr(annotation, "__args__", ()) if isinstance(part, type)
+    )
+
+
+def _check(function: Callable[..., Any], parameter: inspect.Parameter) -> None:
+    annotation = parameter.annotation
+    if annotation is _EMPTY:
+        raise DefinitionError(
+            f"{_title(function)}: the parameter {parameter.name!r} has no type annotation",
+            hint=f"Write `{parameter.name}: str` (or another type), or give input_schema=… yourself.",
+        )
+    if type(parameter.default).__name__ == "FieldInfo":
+        raise DefinitionError(
+            f"{_title(function)}: the default of {parameter.name!r} is a Field",
+            hint=f"Write `{parameter.name}: Annotated[T, Field(…)] = default`.",
+        )
+    bare, extras = metadata(annotation)
+    try:
+        if extras:
+            check_constraints(extras)
+        if not _is_accepted(bare):
+            TypeSchemas().schema(bare)
+            _accept(bare)
+    except RecursionError:
+        raise DefinitionError(
+            f"{_title(function)}: the type of {parameter.name!r} contains itself without a name",
+            hint="Make it a dataclass, a TypedDict or a pydantic model.",
+        ) from None
+    except DefinitionError as error:
+        raise type(error)(
+            f"{_title(function)}: the parameter {parameter.name!r}: {error.message}",
+            hint=error.hint,
+            violations=error.violations,
+        ) from None
+
+
+def _is_accepted(bare: Any) -> bool:
+    try:
+        return bare in _accepted
+    except TypeError:  # not hashable: looked at each time
+        return False
+
+
+def _accept(bare: Any) -> None:
+    try:
+        _accepted.add(bare)
+    except TypeError:
+        return
+
+
+def _title(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", repr(function))

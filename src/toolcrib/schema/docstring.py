@@ -1,0 +1,41 @@
+"""Docstrings taken apart: what something does, and what each of its parts means."""
+
+from __future__ import annotations
+
+import inspect
+from typing import NamedTuple
+
+__all__ = ["Docs", "parse_docstring"]
+
+
+class Docs(NamedTuple):
+    """What a docstring says of the whole, and of each parameter or attribute."""
+
+    description: str
+    parameters: dict[str, str]
+
+
+def parse_docstring(text: str | None) -> Docs:
+    """Read a Google, NumPy or Sphinx docstring. Sections on results and errors are left out."""
+    if not text or not text.strip():
+        return Docs("", {})
+    text = inspect.cleandoc(text)
+    if "\n" not in text:
+        return Docs(text.strip(), {})
+    import logging
+
+    import griffe
+
+    logging.getLogger("griffe").setLevel(logging.ERROR)
+    said: list[str] = []
+    parameters: dict[str, str] = {}
+    for section in griffe.parse_auto(griffe.Docstring(text)):
+        if section.kind is griffe.DocstringSectionKind.text:
+            said.append(section.value.strip())
+        elif section.kind in (
+            griffe.DocstringSectionKind.parameters,
+            griffe.DocstringSectionKind.other_parameters,
+            griffe.DocstringSectionKind.attributes,
+        ):
+            parameters.update({item.name: item.description.strip() for item in section.value})
+    return Docs("\n\n".join(said), parameters)

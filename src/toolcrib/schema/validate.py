@@ -1,0 +1,173 @@
+"""Validation against JSON Schema 2020-12: compiled once, every violation with its path, defaults applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import jsonschema_rs
+
+from toolcrib.errors import DefinitionError, InvalidInput, Violation
+from toolcrib.schema.decode import decode_object, not_an_object
+from toolcrib.schema.jsonable import to_json
+from toolcrib.schema.settle import settler
+
+__all__ = ["ArgumentCheck", "SchemaCheck", "check_schema", "json_path", "nearest", "refuse"]
+
+_LIMIT = 50
+"""Violations told at most; more are counted."""
+
+
+def json_path(parts: Iterable[str | int]) -> str:
+    """`["a", 0, "b c"]` as `$.a[0]["b c"]`."""
+    path = "$"
+    for part in parts:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif part.isidentifier():
+            path += f".{part}"
+        else:
+            path += "[" + '"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"]'
+    return path
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name most like `name`, or None when none is near."""
+    import difflib
+
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+def check_schema(schema: Mapping[str, Any]) -> None:
+    """Refuse a schema that is not valid 2020-12, does not describe an object, or points outside itself."""
+    SchemaCheck(schema)
+    if schema.get("type") != "object":
+        raise DefinitionError(
+            "an input schema must say type: object",
+            violations=[Violation("$.type", 'must be "object"')],
+        )
+
+
+class SchemaCheck:
+    """A compiled schema. `is_valid(value)` is the fast answer, `violations(value)` the full one."""
+
+    __slots__ = ("_validator", "is_valid", "schema")
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self.schema = schema
+        try:
+            self._validator = jsonschema_rs.Draft202012Validator(
+                dict(schema), offline=True, pattern_options=jsonschema_rs.RegexOptions()
+            )
+        except (ValueError, TypeError) as error:
+            where = json_path(getattr(error, "instance_path", ()))
+            reason = str(getattr(error, "message", error)).splitlines()[0]
+            raise DefinitionError(
+                f"not a valid JSON Schema 2020-12: {reason}", violations=[Violation(where, reason)]
+            ) from None
+        self.is_valid: Callable[[Any], bool] = self._validator.is_valid
+
+    def violations(self, value: Any) -> list[Violation]:
+        """Every place where the value does not fit, in the order of the schema."""
+        found: list[Violation] = []
+        for error in self._validator.iter_errors(value):
+            found.extend(_explain(error, self.schema))
+        if len(found) > _LIMIT:
+            more = len(found) - _LIMIT
+            found = [*found[:_LIMIT], Violation("$", f"and {more} more violations")]
+        return found
+
+
+def _explain(error: jsonschema_rs.ValidationError, schema: Mapping[str, Any]) -> list[Violation]:
+    at = list(error.instance_path)
+    facts = error.kind.as_dict()
+    if error.kind.name == "required":
+        return [Violation(json_path([*at, facts["property"]]), "is required")]
+    if error.kind.name in ("additionalProperties", "unevaluatedProperties"):
+        known = _properties_at(schema, list(error.schema_path)[:-1])
+        return [Violation(json_path([*at, name]), _unknown(name, known)) for name in facts["unexpected"]]
+    if error.kind.name == "enum":
+        allowed = ", ".join(_text(option) for option in facts["options"])
+        return [Violation(json_path(at), f"{_text(error.instance)} is not one of: {allowed}")]
+    if error.kind.name in ("anyOf", "oneOf"):
+        branches = [branch for branch in facts["context"] if not _wants_null(branch)]
+        if len(branches) == 1:  # an optional value: tell what is wrong with it, not that null would do
+            return [found for inner in branches[0] for found in _explain(inner, schema)]
+    return [Violation(json_path(at), _short(error.message))]
+
+
+def _wants_null(branch: list[jsonschema_rs.ValidationError]) -> bool:
+    return len(branch) == 1 and branch[0].kind.name == "type" and "null" in str(branch[0].kind.as_dict())
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    close = nearest(name, known)
+    if close is not None:
+        return f"is not known; did you mean {close}?"
+    return f"is not known; known: {', '.join(known)}" if known else "is not known; nothing is expected here"
+
+
+def _properties_at(schema: Any, path: list[str | int]) -> list[str]:
+    for part in path:
+        try:
+            schema = schema[part]
+        except (KeyError, IndexError, TypeError):
+            return []
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    return list(properties) if isinstance(properties, Mapping) else []
+
+
+def _text(value: Any) -> str:
+    return _short(value if isinstance(value, str) else repr(value))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 300 else text[:300] + "…"
+
+
+class ArgumentCheck:
+    """Checks the arguments of one tool and fills in the defaults its schema names."""
+
+    __slots__ = ("_check", "_is_valid", "_settle")
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        check_schema(schema)
+        self._check = SchemaCheck(schema)
+        self._is_valid = self._check.is_valid
+        self._settle = settler(schema)
+
+    def check(self, arguments: Mapping[str, Any] | bytes | str) -> dict[str, Any]:
+        """The arguments as a dict of their own, defaults filled in. JSON text is parsed, a mapping is copied.
+
+        Raises `InvalidInput` with every violation.
+        """
+        if arguments.__class__ is bytes or arguments.__class__ is str:
+            values = decode_object(arguments)
+        else:
+            values = _copy(arguments)
+        if not self._is_valid(values):
+            raise refuse(self._check.violations(values))
+        if self._settle is None:
+            return values
+        try:
+            return self._settle(values)  # type: ignore[no-any-return]
+        except RecursionError:
+            raise refuse([Violation("$", "is nested too deeply")]) from None
+
+
+def _copy(arguments: Any) -> dict[str, Any]:
+    if not isinstance(arguments, Mapping):
+        raise not_an_object(arguments)
+    try:
+        return to_json(arguments)  # type: ignore[no-any-return]
+    except TypeError as error:
+        raise InvalidInput(
+            f"the arguments have no JSON form: {error}", violations=[Violation("$", str(error))]
+        ) from None
+
+
+def refuse(violations: list[Violation]) -> InvalidInput:
+    """The error that tells all these violations."""
+    told = "; ".join(f"{v.path} {v.message}" for v in violations[:10])
+    return InvalidInput(told, violations=violations, hint="Mend the arguments named and call again.")
