@@ -1,0 +1,214 @@
+"""Renders a template by the position it stands in. One pass; a value never becomes structure.
+
+| position | absent optional value | a value cannot |
+|---|---|---|
+| JSON value | alone: its key or item is dropped; inside text: invalid_input | add keys |
+| URL path segment | invalid_input | leave its segment |
+| query value | entry dropped | add entries |
+| header | entry dropped | add headers (no control characters) |
+| argv element | alone: element dropped; inside text: invalid_input | add elements, be an option |
+| environment variable | dropped | hold NUL |
+| file path | invalid_input | alone: hold NUL; inside text: leave its component |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from math import isfinite
+from typing import Any
+from urllib.parse import quote, unquote
+
+from toolcrib.template.tree import (
+    Constant,
+    ListTemplate,
+    LiteralText,
+    Reference,
+    Template,
+    TextTemplate,
+)
+from toolcrib.template.values import MISSING, Missing, Values, bad_value
+
+__all__ = [
+    "render_argv",
+    "render_env",
+    "render_header",
+    "render_path",
+    "render_path_segment",
+    "render_query_value",
+    "render_text",
+    "render_value",
+]
+
+_ABSENT = "it is needed here and was not given"
+_EXACT = 2.0**53
+_LONGEST_DOTS = len("%2e%2e")
+_UNRESERVED = re.compile(r"[A-Za-z0-9._~-]*")
+
+
+def render_value(template: Template, values: Values) -> Any:
+    """The JSON value, or MISSING when the whole template is one absent value.
+
+    A lone reference keeps its type; inside text a value is written as text. Absent values drop their key or
+    item. Whole numbers come out as integers, so that they are never written in exponent form.
+    """
+    if isinstance(template, Constant):
+        return template.value
+    if isinstance(template, TextTemplate):
+        lone = template.lone
+        return _plain(lone, values.get(lone)) if lone is not None else render_text(template, values)
+    if isinstance(template, ListTemplate):
+        items = (render_value(item, values) for item in template.items)
+        return [item for item in items if item is not MISSING]
+    pairs = ((key, render_value(item, values)) for key, item in template.items)
+    return {key: item for key, item in pairs if item is not MISSING}
+
+
+def render_text(template: TextTemplate, values: Values) -> str | Missing:
+    """Plain text; MISSING for a template that is one absent value, invalid_input when a part is absent."""
+    if (lone := template.lone) is not None:
+        return values.text(lone)
+    return "".join(_needed(part, values) for part in template.parts)
+
+
+def render_path_segment(template: TextTemplate, values: Values) -> str:
+    """One segment of a URL path: literals as they are (already encoded), values percent-encoded whole.
+
+    An absent value, and a segment that would come out empty, `.` or `..`, is invalid_input.
+    """
+    out: list[str] = []
+    last: Reference | None = None
+    for part in template.parts:
+        if isinstance(part, LiteralText):
+            out.append(part.text)
+        else:
+            last = part
+            out.append(_encoded(_needed(part, values)))
+    segment = "".join(out)
+    if last is not None and len(segment) <= _LONGEST_DOTS and unquote(segment) in ("", ".", ".."):
+        raise bad_value(last, "a segment of a URL path can be neither empty nor `.` nor `..`")
+    return segment
+
+
+def render_query_value(template: TextTemplate, values: Values) -> str | None:
+    """One value of a query, values percent-encoded whole, literals as they are; None drops the entry."""
+    out: list[str] = []
+    for part in template.parts:
+        if isinstance(part, LiteralText):
+            out.append(part.text)
+            continue
+        text = values.text(part)
+        if text is MISSING:
+            return None
+        out.append(_encoded(text))
+    return "".join(out)
+
+
+def render_header(template: TextTemplate, values: Values) -> str | None:
+    """One header's value; None drops the header. Control characters are invalid_input (RFC 9110, 5.5)."""
+    out: list[str] = []
+    for part in template.parts:
+        if isinstance(part, LiteralText):
+            out.append(part.text)
+            continue
+        text = values.text(part)
+        if text is MISSING:
+            return None
+        if not text.isprintable() and any((char < " " and char != "\t") or char == "\x7f" for char in text):
+            raise bad_value(part, "a header cannot hold line breaks or other control characters")
+        out.append(text)
+    return "".join(out)
+
+
+def render_argv(
+    elements: Sequence[TextTemplate], values: Values, *, allow_dash: frozenset[int] = frozenset()
+) -> list[str]:
+    """The arguments of a program: each template gives one element, or none when it is one absent value.
+
+    An element that begins with a placeholder and comes out with a leading `-` is invalid_input unless it
+    stands after a literal `--` or its position is in `allow_dash`: a value must never become an option.
+    """
+    out: list[str] = []
+    ended = False
+    for at, element in enumerate(elements):
+        text = render_text(element, values)
+        if text is MISSING:
+            continue
+        first = element.parts[0] if element.parts else None
+        for part in element.parts:
+            if isinstance(part, Reference) and "\0" in str(values.get(part)):
+                raise bad_value(part, "an argument of a program cannot hold NUL")
+        if isinstance(first, Reference) and text.startswith("-") and not ended and at not in allow_dash:
+            raise bad_value(first, "it begins with `-` and would be read as an option")
+        ended = ended or element.literal == "--"
+        out.append(text)
+    return out
+
+
+def render_env(template: TextTemplate, values: Values) -> str | None:
+    """The value of an environment variable; None when a value in it is absent. NUL is invalid_input."""
+    out: list[str] = []
+    for part in template.parts:
+        text: str | Missing = part.text if isinstance(part, LiteralText) else values.text(part)
+        if text is MISSING:
+            return None
+        if isinstance(part, Reference) and "\0" in text:
+            raise bad_value(part, "an environment variable cannot hold NUL")
+        out.append(text)
+    return "".join(out)
+
+
+def render_path(template: TextTemplate, values: Values) -> str:
+    """A file path. A lone value may be any path (the grants confine it); inside text it is one component.
+
+    Absent and empty values, NUL, and inside text a `/` or a component that comes out `.` or `..`, are
+    invalid_input.
+    """
+    alone = template.lone is not None
+    components: list[str] = []
+    for component in template.split("/"):
+        text = "".join(_name(part, values, alone=alone) for part in component.parts)
+        if not alone and component.references and text in (".", ".."):
+            raise bad_value(component.references[-1], f"a name in a path cannot be `{text}`")
+        components.append(text)
+    return "/".join(components)
+
+
+def _name(part: LiteralText | Reference, values: Values, *, alone: bool) -> str:
+    if isinstance(part, LiteralText):
+        return part.text
+    text = _needed(part, values)
+    if not text:
+        raise bad_value(part, "a path cannot be empty")
+    if "\0" in text:
+        raise bad_value(part, "a path cannot hold NUL")
+    if not alone and "/" in text:
+        raise bad_value(part, "inside a longer path it can be one name only, without `/`")
+    return text
+
+
+def _encoded(text: str) -> str:
+    """Percent-encoded but for the unreserved characters of RFC 3986."""
+    return text if _UNRESERVED.fullmatch(text) else quote(text, safe="")
+
+
+def _needed(part: LiteralText | Reference, values: Values) -> str:
+    if isinstance(part, LiteralText):
+        return part.text
+    text = values.text(part)
+    if text is MISSING:
+        raise bad_value(part, _ABSENT)
+    return text
+
+
+def _plain(reference: Reference, value: Any) -> Any:
+    """The value with whole floats beyond 2**53 as integers: JSON writers give those an exponent."""
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise bad_value(reference, "it is not a finite number")
+        return int(value) if abs(value) >= _EXACT and value.is_integer() else value
+    if isinstance(value, dict):
+        return {key: _plain(reference, item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(reference, item) for item in value]
+    return value

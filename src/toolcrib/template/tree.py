@@ -1,0 +1,129 @@
+"""The tree a template is parsed to when its tool is bound: literals, references, and the JSON around them.
+
+Other spellings and conditions become further nodes of the same tree; rendering knows nothing of spelling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+__all__ = [
+    "Constant",
+    "ListTemplate",
+    "LiteralText",
+    "Namespace",
+    "ObjectTemplate",
+    "Reference",
+    "Template",
+    "TextTemplate",
+]
+
+Namespace = Literal["argument", "secret", "env", "context"]
+
+
+@dataclass(frozen=True, slots=True)
+class LiteralText:
+    """Text that stands as written (escapes already resolved)."""
+
+    text: str
+    offset: int = 0
+    """Where it begins in the source string, in characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One placeholder. What kind of thing it names is fixed when the template is parsed, never at a call."""
+
+    name: str
+    """The name; before it is resolved, everything as written between the braces."""
+    offset: int = 0
+    """Where the placeholder begins in the source string, in characters."""
+    length: int = 0
+    """Length of the whole placeholder, braces included, in characters."""
+    namespace: Namespace | None = None
+    """`None` only in what `references` returns; `secret` there for `${secret:NAME}`."""
+    path: tuple[str | int, ...] = ()
+    """Keys and list positions inside an argument's value: `${a.b[0]}` is `("b", 0)`."""
+
+    @property
+    def json_path(self) -> str:
+        """Where the value stands in the arguments, as violations name it (`$.items[0].id`)."""
+        steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
+        return f"$.{self.name}{steps}"
+
+
+@dataclass(frozen=True, slots=True)
+class TextTemplate:
+    """A string: literal parts and references in order."""
+
+    parts: tuple[LiteralText | Reference, ...]
+
+    @property
+    def lone(self) -> Reference | None:
+        """The reference, when it is the whole string; such a value keeps its JSON type in JSON positions."""
+        if len(self.parts) == 1 and isinstance(self.parts[0], Reference):
+            return self.parts[0]
+        return None
+
+    @property
+    def literal(self) -> str | None:
+        """The text, when there is no reference in it."""
+        if any(isinstance(part, Reference) for part in self.parts):
+            return None
+        return "".join(part.text for part in self.parts if isinstance(part, LiteralText))
+
+    @property
+    def references(self) -> tuple[Reference, ...]:
+        """The references in order."""
+        return tuple(part for part in self.parts if isinstance(part, Reference))
+
+    def cut(self, marks: str) -> tuple[TextTemplate, str, TextTemplate]:
+        """Split at the first literal character that is in `marks`: before, that character or "", after."""
+        for at, part in enumerate(self.parts):
+            if isinstance(part, Reference):
+                continue
+            here = next((here for here, char in enumerate(part.text) if char in marks), -1)
+            if here >= 0:
+                before = (*self.parts[:at], LiteralText(part.text[:here], part.offset))
+                after = (LiteralText(part.text[here + 1 :], part.offset + here + 1), *self.parts[at + 1 :])
+                return _joined(before), part.text[here], _joined(after)
+        return self, "", TextTemplate(())
+
+    def split(self, mark: str) -> list[TextTemplate]:
+        """Split at every literal `mark`; one in a value is none."""
+        out: list[TextTemplate] = []
+        found, rest = mark, self
+        while found:
+            piece, found, rest = rest.cut(mark)
+            out.append(piece)
+        return out
+
+
+def _joined(parts: Iterable[LiteralText | Reference]) -> TextTemplate:
+    return TextTemplate(tuple(part for part in parts if isinstance(part, Reference) or part.text))
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A JSON value without any reference in it."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectTemplate:
+    """A JSON object with templates as values; its keys are the author's alone."""
+
+    items: tuple[tuple[str, Template], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListTemplate:
+    """A JSON array of templates."""
+
+    items: tuple[Template, ...]
+
+
+Template = TextTemplate | ObjectTemplate | ListTemplate | Constant

@@ -1,0 +1,185 @@
+"""A URL template: scheme and port are the author's alone, the host too unless the permission names hosts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from toolcrib.errors import ManifestError
+from toolcrib.template.parser import Namespaces, TemplateProblem, parse_text
+from toolcrib.template.render import render_path_segment, render_query_value
+from toolcrib.template.tree import LiteralText, Reference, TextTemplate
+from toolcrib.template.values import MISSING, Values, bad_value, literal_text
+
+__all__ = ["Query", "UrlTemplate", "parse_query", "parse_url", "render_query", "render_url"]
+
+Query = tuple[tuple[str, TextTemplate | None], ...]
+"""Entries of a query in order: the encoded name, and the value (None for a bare name)."""
+
+_PATH_SAFE = "%:@!$&'()*+,;=~"
+_QUERY_SAFE = "%:@!$'()*+,;=~/?"
+_STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_HOST_VALUE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+_SCHEME = re.compile(r"(https?)://", re.IGNORECASE)
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class UrlTemplate:
+    """A parsed URL template; literals in path and query are percent-encoded already."""
+
+    scheme: str
+    host: TextTemplate
+    port: int
+    segments: tuple[TextTemplate, ...] = ()
+    query: Query = ()
+
+    @property
+    def literal_host(self) -> str | None:
+        """The host as written, lower case, or None when it holds a placeholder."""
+        literal = self.host.literal
+        return None if literal is None else literal.lower()
+
+
+def parse_url(text: str, namespaces: Namespaces, *, host_placeholders: bool = False) -> UrlTemplate:
+    """Parse `text`; `host_placeholders` says that the permission names the hosts that may result.
+
+    Raises ManifestError (with `details` path, offset, length) for anything but http and https, userinfo, a
+    fragment, a bad port, and placeholders in scheme, port, a query's names or an unnamed host.
+    """
+    template = parse_text(text, namespaces)
+    first = template.parts[0] if template.parts else LiteralText("")
+    scheme = _SCHEME.match(first.text) if isinstance(first, LiteralText) else None
+    if scheme is None or isinstance(first, Reference):
+        reason = (
+            "a URL begins with `http://` or `https://`, written out: no placeholder can stand in the scheme"
+        )
+        raise TemplateProblem(reason, (), 0, len(text)).error()
+    rest = TextTemplate((LiteralText(first.text[scheme.end() :], scheme.end()), *template.parts[1:]))
+    rest, fragment, _ = rest.cut("#")
+    if fragment:
+        raise TemplateProblem("a URL cannot have a fragment (`#…`)", (), text.find("#"), 1).error()
+    rest, _, query = rest.cut("?")
+    authority, slash, path = rest.cut("/")
+    host, port = _authority(authority, scheme.group(1).lower(), host_placeholders=host_placeholders)
+    return UrlTemplate(
+        scheme.group(1).lower(),
+        host,
+        port,
+        tuple(_encoded(segment, _PATH_SAFE) for segment in path.split("/")) if slash else (),
+        tuple(_pair(pair) for pair in query.split("&") if pair.parts),
+    )
+
+
+def parse_query(entries: Mapping[str, Any], namespaces: Namespaces) -> Query:
+    """Parse a query mapping: its values are strings, numbers, booleans, or lists of them (repeated)."""
+    out: list[tuple[str, TextTemplate | None]] = []
+    for name, value in entries.items():
+        if "${" in name:
+            raise TemplateProblem("a placeholder cannot stand in the name of a query entry", (name,)).error()
+        for item in value if isinstance(value, list | tuple) else (value,):
+            if item is None:
+                continue
+            if isinstance(item, Mapping | list | tuple):
+                raise TemplateProblem("a query value is a string, a number or a boolean", (name,)).error()
+            out.append((quote(name, safe=""), _quoted(literal_text(item), namespaces, name)))
+    return tuple(out)
+
+
+def render_query(entries: Query, values: Values) -> str:
+    """The encoded query (`a=1&b=2`); entries with an absent value are left out."""
+    out: list[str] = []
+    for name, template in entries:
+        if template is None:
+            out.append(name)
+        elif (text := render_query_value(template, values)) is not None:
+            out.append(f"{name}={text}")
+    return "&".join(out)
+
+
+def render_url(url: UrlTemplate, values: Values, query: Query = ()) -> str:
+    """The URL with its own query, then `query`. The port is written where it is not the scheme's own."""
+    host = url.literal_host or _host(url.host, values)
+    authority = host if url.port == _PORTS[url.scheme] else f"{host}:{url.port}"
+    path = "/" + "/".join(render_path_segment(segment, values) for segment in url.segments)
+    encoded = render_query((*url.query, *query), values)
+    return f"{url.scheme}://{authority}{path}" + (f"?{encoded}" if encoded else "")
+
+
+def _host(template: TextTemplate, values: Values) -> str:
+    out: list[str] = []
+    for part in template.parts:
+        if isinstance(part, LiteralText):
+            out.append(part.text)
+            continue
+        text = values.text(part)
+        if text is MISSING:
+            raise bad_value(part, "it is needed here and was not given")
+        if not _HOST_VALUE.fullmatch(text):
+            raise bad_value(part, "a host name has letters, digits, `-` and single dots only")
+        out.append(text)
+    return "".join(out).lower()
+
+
+def _authority(authority: TextTemplate, scheme: str, *, host_placeholders: bool) -> tuple[TextTemplate, int]:
+    _, userinfo, _ = authority.cut("@")
+    if userinfo:
+        message = "a URL cannot hold a user name or password (`user@`)"
+        raise ManifestError(message, hint="use a header and a secret")
+    bracket = "".join(part.text for part in authority.parts if isinstance(part, LiteralText)).startswith("[")
+    inner, closed, rest = authority.cut("]") if bracket else (TextTemplate(()), "", authority)
+    before, colon, digits = rest.cut(":")
+    host = TextTemplate((*inner.parts, LiteralText("]"))) if closed and not before.parts else before
+    for reference in digits.references:
+        message = "a placeholder cannot stand in the port"
+        raise TemplateProblem(message, (), reference.offset, reference.length).error()
+    for reference in host.references:
+        if not host_placeholders or bracket:
+            message = (
+                "a placeholder can stand in the host only where permissions.network.allow names the hosts"
+            )
+            raise TemplateProblem(message, (), reference.offset, reference.length).error()
+    literals = "".join(part.text for part in host.parts if isinstance(part, LiteralText))
+    if not host.parts or any(char <= " " or char in "\\%\x7f" for char in literals):
+        raise ManifestError("the URL has no host, or one with characters that no host has")
+    number = digits.literal or ""
+    if colon and not (number.isascii() and number.isdigit() and 0 < int(number) < 65536):
+        raise ManifestError(f"`{number}` is not a port (1 to 65535)")
+    return host, int(number) if colon else _PORTS[scheme]
+
+
+def _pair(pair: TextTemplate) -> tuple[str, TextTemplate | None]:
+    name, equals, value = pair.cut("=")
+    for reference in name.references:
+        message = "a placeholder cannot stand in the name of a query entry"
+        raise TemplateProblem(message, (), reference.offset, reference.length).error()
+    return _encode(name.literal or "", _QUERY_SAFE), _encoded(value, _QUERY_SAFE) if equals else None
+
+
+def _quoted(text: str, namespaces: Namespaces, name: str) -> TextTemplate:
+    try:
+        template = parse_text(text, namespaces)
+    except ManifestError as error:
+        error.details["path"] = [name]
+        raise
+    return _map_literals(template, lambda literal: quote(literal, safe=""))
+
+
+def _encoded(template: TextTemplate, safe: str) -> TextTemplate:
+    return _map_literals(template, lambda literal: _encode(literal, safe))
+
+
+def _encode(text: str, safe: str) -> str:
+    return quote(_STRAY_PERCENT.sub("%25", text), safe=safe)
+
+
+def _map_literals(template: TextTemplate, change: Callable[[str], str]) -> TextTemplate:
+    return TextTemplate(
+        tuple(
+            part if isinstance(part, Reference) else LiteralText(change(part.text), part.offset)
+            for part in template.parts
+        )
+    )

@@ -1,0 +1,153 @@
+"""What a template's references stand for at one call, and how a value is written as text."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Final
+
+from toolcrib.errors import InvalidInput, ToolcribError, UnavailableError, Violation
+from toolcrib.spec import Call, CallContext, Tool
+from toolcrib.template.tree import Reference
+
+__all__ = ["MISSING", "Missing", "Values", "bad_value", "literal_text", "scalar_text"]
+
+_SLUG = re.compile(r"[^\W_]([^\W_]|-)*")
+_NOUNS = {
+    "argument": "argument",
+    "secret": "secret",
+    "env": "environment variable",
+    "context": "context value",
+}
+
+
+class Missing(Enum):
+    """The type of `MISSING`."""
+
+    MISSING = "missing"
+
+
+MISSING: Final = Missing.MISSING
+"""Stands for an absent optional value: where a position can drop its entry, it does."""
+
+
+class Values:
+    """The values of one call by namespace. Looked up once each; what they hold is never expanded again."""
+
+    __slots__ = ("_spaces",)
+
+    def __init__(
+        self,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        secrets: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        context: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._spaces: dict[str, Mapping[str, Any]] = {
+            "argument": arguments or {},
+            "secret": secrets or {},
+            "env": env or {},
+            "context": context or {},
+        }
+
+    @classmethod
+    def of(cls, tool: Tool, call: Call, ctx: CallContext, environ: Mapping[str, str] | None = None) -> Values:
+        """The values of one attempt. `environ` (default: the process environment) is read for
+        `permissions.env` names only; `call.arguments` must be the validated object.
+        """
+        source = os.environ if environ is None else environ
+        arguments = call.arguments
+        return cls(
+            arguments if isinstance(arguments, dict) else {},
+            secrets=ctx.secrets,
+            env={name: source[name] for name in tool.permissions.env if name in source},
+            context={
+                "version": str(tool.version),
+                "name": tool.name,
+                "slug": tool.name if _SLUG.fullmatch(tool.name) and len(tool.name) <= 64 else None,
+                "run_id": ctx.run_id,
+                "session_id": ctx.session_id,
+            },
+        )
+
+    def get(self, reference: Reference) -> Any:
+        """The value, or MISSING. A path that leads nowhere is MISSING too."""
+        value: Any = self._spaces[reference.namespace or "argument"].get(reference.name, MISSING)
+        for step in reference.path:
+            if isinstance(step, int):
+                value = value[step] if isinstance(value, list) and step < len(value) else MISSING
+            else:
+                value = value.get(step, MISSING) if isinstance(value, dict) else MISSING
+        if value is None and reference.namespace == "context":
+            return MISSING
+        return value
+
+    def text(self, reference: Reference) -> str | Missing:
+        """The value as text for a position that is not JSON; null counts as missing."""
+        value = self.get(reference)
+        if type(value) is str and value.isascii():
+            return value
+        if value is MISSING or value is None:
+            return MISSING
+        return scalar_text(reference, value)
+
+
+def scalar_text(reference: Reference, value: Any) -> str:
+    """`value` in plain text: booleans as true/false, numbers never in exponent form.
+
+    Arrays, objects, numbers that are not finite and text that UTF-8 cannot hold raise (see `bad_value`).
+    """
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise bad_value(reference, "it holds half of a surrogate pair") from None
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        try:
+            return str(value)
+        except ValueError:
+            raise bad_value(reference, "the number has too many digits") from None
+    if isinstance(value, float):
+        return _number(reference, value)
+    raise bad_value(reference, "arrays and objects can stand in JSON positions only")
+
+
+def literal_text(value: Any) -> str:
+    """A scalar of a manifest as text: booleans as true/false."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _number(reference: Reference, value: float) -> str:
+    if not math.isfinite(value):
+        raise bad_value(reference, "it is not a finite number")
+    if value.is_integer():
+        return str(int(value))
+    plain = repr(value)
+    if "e" in plain:
+        from decimal import Decimal
+
+        plain = format(Decimal(plain), "f")
+    return plain
+
+
+def bad_value(reference: Reference, reason: str) -> ToolcribError:
+    """The error for a value that cannot stand where it is: InvalidInput for an argument, else Unavailable.
+
+    The value itself is never in the message: it may be secret.
+    """
+    if reference.namespace in (None, "argument"):
+        violation = Violation(reference.json_path, reason)
+        return InvalidInput(f"{reference.json_path}: {reason}", violations=[violation])
+    noun = _NOUNS[reference.namespace]
+    return UnavailableError(
+        f"the {noun} `{reference.name}` cannot be used here: {reason}", details={"name": reference.name}
+    )
