@@ -1,0 +1,32 @@
+"""The only way out: which hosts may be reached, and the client and the proxy that hold to it."""
+
+from toolcrib.egress.address import AddressKind, address_kind
+from toolcrib.egress.client import MAX_REDIRECTS, Egress
+from toolcrib.egress.destination import Destination
+from toolcrib.egress.gate import ProxyLimits
+from toolcrib.egress.message import DEFAULT_RESPONSE_BYTES, EgressRequest, EgressResponse
+from toolcrib.egress.policy import HostPolicy, HostRule
+from toolcrib.egress.proxy import Proxy
+from toolcrib.egress.reach import PublicHosts, program_policy
+from toolcrib.egress.refusal import Refusal
+from toolcrib.egress.resolver import Resolver, SystemResolver
+
+__all__ = [
+    "DEFAULT_RESPONSE_BYTES",
+    "MAX_REDIRECTS",
+    "AddressKind",
+    "Destination",
+    "Egress",
+    "EgressRequest",
+    "EgressResponse",
+    "HostPolicy",
+    "HostRule",
+    "Proxy",
+    "ProxyLimits",
+    "PublicHosts",
+    "Refusal",
+    "Resolver",
+    "SystemResolver",
+    "address_kind",
+    "program_policy",
+]

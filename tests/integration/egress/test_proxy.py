@@ -1,0 +1,333 @@
+"""The proxy and real clients: what they may reach they reach, what they may not they are told."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import io
+import json
+import os
+import shutil
+import urllib.error
+import urllib.request
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from tests.conftest import need
+from tests.integration.egress.proxies import Proxied, listening, proxied, until
+from tests.integration.egress.servers import Names, named, serving
+from toolcrib.egress import HostPolicy, Proxy, ProxyLimits, Refusal, program_policy
+from toolcrib.spec import Network
+
+LOCAL = {"svc.test": [["127.0.0.1"]]}
+ANY = program_policy(Network("any"))
+
+
+async def echo(request: web.Request) -> web.Response:
+    body = await request.read()
+    return web.json_response(
+        {
+            "method": request.method,
+            "target": request.raw_path,
+            "headers": [[name, value] for name, value in request.headers.items()],
+            "size": len(body),
+            "body": body[:100].decode(),
+        }
+    )
+
+
+def opened(proxy: Proxied, url: str, data: bytes | None = None) -> bytes:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({"http": proxy.url, "https": proxy.url}))
+    with opener.open(urllib.request.Request(url, data), timeout=10) as answer:
+        return bytes(answer.read())
+
+
+async def test_urllib_reaches_what_is_named_and_is_told_what_is_not() -> None:
+    async with serving(echo) as port, proxied(named(f"svc.test:{port}"), LOCAL) as proxy:
+        got = json.loads(await asyncio.to_thread(opened, proxy, f"http://svc.test:{port}/a?b=c", b"x=1"))
+        assert (got["method"], got["target"], got["body"]) == ("POST", "/a?b=c", "x=1")
+        headers = {name.lower(): value for name, value in got["headers"]}
+        assert (headers["host"], headers["connection"]) == (f"svc.test:{port}", "close")
+
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            await asyncio.to_thread(opened, proxy, "http://other.test/")
+        with caught.value as answer:
+            assert answer.code == 403
+            text = answer.read().decode()
+        assert text == (
+            "toolcrib: other.test is not a host this tool may reach; the tool's manifest can grant it with "
+            "`permissions.network: {allow: [other.test]}`\n"
+        )
+        with pytest.raises(OSError, match="403"):
+            await asyncio.to_thread(opened, proxy, "https://other.test/")
+    assert [(it.host, it.port) for it in proxy.refused] == [("other.test", 80), ("other.test", 443)]
+    assert proxy.refused[0].error().details == {"host": "other.test", "port": 80}
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "PROPFIND"])
+async def test_http_client_may_use_any_method(method: str) -> None:
+    def ask() -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=10)
+        connection.request(method, f"http://svc.test:{port}/", body=b"0" * 10 if method == "PUT" else None)
+        answer = connection.getresponse()
+        try:
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    async with serving(echo) as port, proxied(named(f"svc.test:{port}"), LOCAL) as proxy:
+        status, body = await asyncio.to_thread(ask)
+    assert status == 200
+    if method != "HEAD":
+        assert json.loads(body)["method"] == method
+
+
+async def test_aiohttp_sends_and_reads_large_bodies_of_known_and_unknown_length() -> None:
+    async def mirror(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        if "length" in request.query:
+            answer.content_length = request.content_length
+        await answer.prepare(request)
+        async for piece in request.content.iter_any():
+            await answer.write(piece)
+        return answer
+
+    async def pieces() -> object:  # an async iterator; aiohttp sends it in chunks
+        for number in range(200):
+            yield bytes([number]) * 10_000
+
+    whole = b"".join(bytes([number]) * 10_000 for number in range(200))
+    async with (
+        serving(mirror) as port,
+        proxied(named(f"svc.test:{port}"), LOCAL) as proxy,
+        aiohttp.ClientSession() as session,
+    ):
+        for query, data in (("?length", io.BytesIO(whole)), ("", pieces())):
+            async with session.post(f"http://svc.test:{port}/{query}", data=data, proxy=proxy.url) as answer:
+                assert await answer.read() == whole
+
+
+async def test_curl_by_every_protocol() -> None:
+    need("curl", shutil.which("curl") is not None)
+
+    async def curl(*args: str) -> tuple[int | None, str]:
+        environment = {"PATH": os.environ["PATH"]}
+        process = await asyncio.create_subprocess_exec(
+            "curl", "-sS", "--max-time", "10", *args, stdout=-1, stderr=-2, env=environment
+        )
+        output, _ = await process.communicate()
+        return process.returncode, output.decode()
+
+    async with serving(echo) as port, proxied(named(f"svc.test:{port}"), LOCAL) as proxy:
+        url = f"http://svc.test:{port}/x"
+        socks = f"socks5h://127.0.0.1:{proxy.port}"
+        for how in (["-x", proxy.url], ["-x", proxy.url, "-p"], ["-x", socks]):
+            code, output = await curl(*how, "-d", "a=b", url)
+            assert (code, json.loads(output)["body"]) == (0, "a=b")
+        code, output = await curl("-x", proxy.url, "-H", "Expect: 100-continue", "-d", "x" * 5000, url)
+        assert (code, json.loads(output)["size"]) == (0, 5000)
+        code, output = await curl("-x", proxy.url, "http://other.test/")
+        assert (code, "permissions.network" in output) == (0, True)
+        assert (await curl("-x", proxy.url, "https://other.test/"))[0] == 56  # CONNECT refused
+        assert (await curl("-x", socks, "http://other.test/"))[0] == 97  # SOCKS refused
+    assert {it.host for it in proxy.refused} == {"other.test"}
+
+
+async def test_a_stream_of_events_arrives_as_it_is_sent() -> None:
+    go = asyncio.Event()
+
+    async def events(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        await answer.write(b"one\n")
+        await go.wait()
+        await answer.write(b"two\n")
+        return answer
+
+    async with (
+        serving(events) as port,
+        proxied(named(f"svc.test:{port}"), LOCAL) as proxy,
+        aiohttp.ClientSession() as session,
+        session.get(f"http://svc.test:{port}/", proxy=proxy.url) as answer,
+    ):
+        assert await answer.content.readline() == b"one\n"
+        go.set()
+        assert await answer.read() == b"two\n"
+
+
+@pytest.mark.parametrize(
+    ("policy", "names", "url", "reason"),
+    [
+        (
+            ANY,
+            {"in.test": [["10.0.0.1"]]},
+            "http://in.test/",
+            "in.test resolves to 10.0.0.1, a private address",
+        ),
+        (ANY, {"lo.test": [["::1", "127.0.0.1"]]}, "http://lo.test/", "lo.test resolves to ::1, a loopback"),
+        (ANY, {"m.test": [["169.254.169.254"]]}, "http://m.test/", "a metadata address"),
+        (ANY, {"n.test": [["64:ff9b::a00:1"]]}, "http://n.test/", "a translated address"),
+        (ANY, {}, "http://127.0.0.1/", "127.0.0.1 is a loopback address"),
+        (ANY, {}, "http://169.254.169.254/latest/", "169.254.169.254 is a metadata address"),
+        (ANY, {}, "http://[::ffff:127.0.0.1]/", "is a translated address"),
+        (ANY, {}, "http://[fe80::1]/", "is a link-local address"),
+        (ANY, {}, "http://localhost./", "localhost resolves to 127.0.0.1"),
+        (named("svc.test"), {"svc.test": [["169.254.169.254"]]}, "http://svc.test/", "a metadata address"),
+        (named("*.test"), {"svc.test": [["127.0.0.1"]]}, "http://svc.test/", "without encryption"),
+        (named("svc.test"), {}, "http://svc.test:81/", "svc.test:81 is not a host"),
+        (HostPolicy(), {}, "http://svc.test/", "is not a host"),
+    ],
+)
+async def test_what_may_not_be_reached_is_refused_with_the_reason(
+    policy: HostPolicy, names: dict[str, list[list[str]]], url: str, reason: str
+) -> None:
+    names = {"localhost": [["127.0.0.1"]], **names}
+    async with proxied(policy, names) as proxy:
+        answer = await proxy.talk(f"GET {url} HTTP/1.1\r\nHost: svc.test\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 403 Forbidden\r\n")
+    assert reason in answer.decode()
+    assert len(proxy.refused) == 1
+    assert reason in proxy.refused[0].reason
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["2130706433", "0x7f000001", "0177.0.0.1", "127.1", "127.0.0.1.", "1.2.3.4.5", "0", "[::1",
+     "[fe80::1%25lo]", "[::ffff:7f00:1]", "user@svc.test", "svc.test@evil.test", "svc.test\\@evil.test",
+     "svc..test", "svc.test:", "svc.test:0", "svc.test:99999", "svc.test:+80", ".svc.test", "-",
+     "svc_test!", "%73vc.test"],
+)  # fmt: skip
+@pytest.mark.parametrize("form", ["url", "connect", "socks"])
+async def test_odd_spellings_of_a_host_lead_nowhere(host: str, form: str) -> None:
+    async with proxied(named("svc.test", "evil.test"), {"svc.test": [["127.0.0.1"]]}) as proxy:
+        if form == "url":
+            answer = await proxy.talk(f"GET http://{host}/ HTTP/1.1\r\n\r\n".encode())
+        elif form == "connect":
+            answer = await proxy.talk(f"CONNECT {host}:443 HTTP/1.1\r\n\r\n".encode())
+        else:
+            name = host.strip("[]").encode()
+            request = b"\x05\x01\x00\x03" + bytes([len(name)]) + name + b"\x01\xbb"
+            answer = (await proxy.talk(b"\x05\x01\x00", request))[2:]
+            assert answer[:2] == b"\x05\x02"
+            return
+    assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 403 "))
+
+
+@pytest.mark.parametrize("spelling", ["SVC.Test", "svc.test.", "\uff33\uff36\uff23.test", "svc\u3002test"])
+async def test_other_spellings_of_a_granted_name_are_that_name(spelling: str) -> None:
+    async with serving(echo) as port, proxied(named(f"svc.test:{port}"), LOCAL) as proxy:
+        answer = await proxy.talk(f"GET http://{spelling}:{port}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    assert f'["Host", "svc.test:{port}"]'.encode() in answer
+
+
+async def test_a_name_is_resolved_once_and_what_was_checked_is_connected_to() -> None:
+    names = Names({"svc.test": [["127.0.0.1"], ["169.254.169.254"]]})
+    listener = listening()
+    async with (
+        serving(echo) as port,
+        Proxy(listener, named(f"svc.test:{port}"), on_refusal=lambda _: None, resolver=names) as proxy,
+    ):
+        seen = Proxied(proxy, int(listener.getsockname()[1]))
+        request = f"GET http://svc.test:{port}/ HTTP/1.1\r\n\r\n".encode()
+        assert b" 200 OK" in await seen.talk(request)
+        assert names.asked == ["svc.test"]
+        assert b" 403 " in await seen.talk(request)
+        assert names.asked == ["svc.test"] * 2
+
+
+async def test_of_several_addresses_only_the_allowed_are_tried() -> None:
+    names = {"svc.test": [["169.254.169.254", "127.0.0.2", "127.0.0.1"]]}
+    async with serving(echo) as port, proxied(named(f"svc.test:{port}"), names) as proxy:
+        assert b" 200 OK" in await proxy.talk(f"GET http://svc.test:{port}/ HTTP/1.1\r\n\r\n".encode())
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [({}, "svc.test does not resolve"), (LOCAL, "no connection to svc.test:1: Connection refused")],
+)
+async def test_a_host_that_is_not_there_is_not_a_refusal(
+    names: dict[str, list[list[str]]], text: str
+) -> None:
+    async with proxied(named("svc.test:1"), names) as proxy:
+        for request in (b"GET http://svc.test:1/ HTTP/1.1\r\n\r\n", b"CONNECT svc.test:1 HTTP/1.1\r\n\r\n"):
+            answer = await proxy.talk(request)
+            assert answer.startswith(b"HTTP/1.1 502 ")
+            assert text in answer.decode()
+        reply = await proxy.talk(b"\x05\x01\x00", b"\x05\x01\x00\x03\x08svc.test\x00\x01")
+        assert reply == b"\x05\x00\x05" + (b"\x05" if names else b"\x04") + b"\x00\x01" + bytes(6)
+    assert proxy.refused == []
+
+
+async def test_a_name_that_takes_too_long_is_given_up() -> None:
+    class Slow:
+        async def resolve(self, host: str, port: int) -> list[str]:
+            await asyncio.sleep(60)
+            return []
+
+    listener = listening()
+    limits = ProxyLimits(dial_s=0.1)
+    async with Proxy(
+        listener, named("svc.test"), on_refusal=lambda _: None, resolver=Slow(), limits=limits
+    ) as proxy:
+        answer = await Proxied(proxy, int(listener.getsockname()[1])).talk(
+            b"GET http://svc.test/ HTTP/1.1\r\n\r\n"
+        )
+    assert answer.startswith(b"HTTP/1.1 504 ")
+
+
+async def test_more_connections_than_the_limit_wait_for_their_turn() -> None:
+    limits = ProxyLimits(connections=2)
+    async with serving(echo) as port, proxied(named(f"svc.test:{port}"), LOCAL, limits) as proxy:
+        holders = [await asyncio.open_connection("127.0.0.1", proxy.port) for _ in range(2)]
+        await until(lambda: proxy.proxy.connections == 2)
+        request = f"GET http://svc.test:{port}/ HTTP/1.1\r\n\r\n".encode()
+        waiting = [asyncio.create_task(proxy.talk(request)) for _ in range(10)]
+        await asyncio.sleep(0.05)
+        assert proxy.proxy.connections == 2
+        assert not any(task.done() for task in waiting)
+        for _, writer in holders:
+            writer.close()
+        assert all(b" 200 OK" in answer for answer in await asyncio.gather(*waiting))
+
+
+async def test_refusals_are_recorded_once_each_and_not_without_end() -> None:
+    async with proxied(HostPolicy()) as proxy:
+        for number in (*range(105), 0, 1):
+            await proxy.talk(f"GET http://h{number}.test/ HTTP/1.1\r\n\r\n".encode())
+    assert len(proxy.refused) == 100
+    assert len(set(proxy.refused)) == 100
+
+
+async def test_a_record_that_fails_lets_nothing_through(caplog: pytest.LogCaptureFixture) -> None:
+    def fails(refusal: Refusal) -> None:
+        raise RuntimeError("disk full")
+
+    listener = listening()
+    async with Proxy(listener, HostPolicy(), on_refusal=fails) as proxy:
+        answer = await Proxied(proxy, int(listener.getsockname()[1])).talk(
+            b"GET http://a.test/ HTTP/1.1\r\n\r\n"
+        )
+    assert answer.startswith(b"HTTP/1.1 403 ")
+    assert "disk full" in caplog.text
+
+
+async def test_five_hundred_proxies_leave_nothing_behind() -> None:
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - counts itself once, as before
+
+    async with serving(echo) as port:
+        request = f"GET http://svc.test:{port}/ HTTP/1.1\r\n\r\n".encode()
+        before, tasks = descriptors(), len(asyncio.all_tasks())
+        for number in range(500):
+            async with proxied(named(f"svc.test:{port}"), LOCAL) as proxy:
+                if number % 5 == 0:
+                    assert b" 200 OK" in await proxy.talk(request)
+                elif number % 5 == 1:
+                    _, writer = await proxy.connected("svc.test", port)
+                    writer.close()  # aclose meets an open tunnel, or one that is ending
+                elif number % 5 == 2:
+                    _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+                    writer.close()
+        await until(lambda: descriptors() <= before and len(asyncio.all_tasks()) <= tasks)
