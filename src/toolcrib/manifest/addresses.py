@@ -1,0 +1,74 @@
+"""An HTTP tool's own address: parsed, and held against the hosts its permission lets it reach.
+
+What lint says of an address and what a call may do are the same two functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from toolcrib.errors import HostNotAllowed, ManifestError
+from toolcrib.spec import Network
+
+if TYPE_CHECKING:
+    from toolcrib.egress import HostPolicy
+    from toolcrib.template import Namespaces, UrlTemplate
+
+__all__ = ["UrlFault", "bind_policy", "bind_url", "url_faults"]
+
+
+class UrlFault(NamedTuple):
+    """One thing wrong with an address."""
+
+    rule: str
+    message: str
+    hint: str | None = None
+
+
+def bind_url(url: str, network: Network, names: Namespaces) -> UrlTemplate:
+    """The parsed URL template; placeholders in its host only where the permission lists the hosts."""
+    from toolcrib.template import parse_url
+
+    return parse_url(url, names, host_placeholders=network.mode == "hosts")
+
+
+def bind_policy(url: UrlTemplate, network: Network, allowed_hosts: tuple[str, ...] | None) -> HostPolicy:
+    """The hosts the tool may reach. ManifestError when its own URL is not among them."""
+    from toolcrib.egress import Destination, HostPolicy
+
+    if network.mode == "none":
+        raise ManifestError("the tool calls a URL, but permissions.network is false")
+    try:
+        host = url.literal_host
+        own = Destination.parse(f"{url.scheme}://{host}:{url.port}") if host is not None else None
+        policy = HostPolicy.of(
+            network, own.host if own else None, own.port if own else url.port, allowed_hosts=allowed_hosts
+        )
+    except ValueError as error:
+        raise ManifestError(str(error)) from None
+    if own is not None:
+        try:
+            HostPolicy(policy.rules).check(own)
+        except HostNotAllowed as error:
+            raise ManifestError(error.message, hint=error.hint, details=error.details) from None
+    return policy
+
+
+def url_faults(url: str, network: Network, names: Namespaces) -> Iterator[UrlFault]:
+    """What keeps a request to `url` from being sent under `network`; bad placeholders are told elsewhere."""
+    from toolcrib.template import problems
+
+    if problems(url, names):
+        return
+    try:
+        parsed = bind_url(url, network, names)
+    except ManifestError as error:
+        yield UrlFault("url", error.message, error.hint)
+        return
+    if network.mode == "none":
+        return
+    try:
+        bind_policy(parsed, network, None)
+    except ManifestError as error:
+        yield UrlFault("network", error.message, error.hint)

@@ -1,0 +1,81 @@
+"""The rules a manifest is held to: a stable id, how much it weighs, and what it means."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+__all__ = ["RULES", "Rule", "Severity"]
+
+Severity = Literal["error", "warning"]
+
+
+class Rule(NamedTuple):
+    """One rule. An `error` keeps the tool from being used; a `warning` is only told."""
+
+    severity: Severity
+    meaning: str
+
+
+RULES: dict[str, Rule] = {
+    # The file
+    "unreadable": Rule("error", "The manifest cannot be opened, or is not a regular file."),
+    "too-large": Rule(
+        "error", "The manifest is larger than 1 MiB, or grows beyond bounds through its aliases."
+    ),
+    "encoding": Rule("error", "The file is not UTF-8."),
+    "file-name": Rule("warning", "The manifest is called `tool.yaml` instead of `tool.yml`."),
+    # YAML
+    "yaml-syntax": Rule(
+        "error", "The file is not YAML: half-written, badly indented, a quote or bracket not closed."
+    ),
+    "yaml-tab": Rule("error", "A tab indents a line; YAML takes spaces only."),
+    "yaml-character": Rule(
+        "error", "The file holds a control character or a line break that editors do not show."
+    ),
+    "yaml-depth": Rule("error", "Lists and mappings are nested too deep, or there are too many brackets."),
+    "yaml-documents": Rule("error", "The file holds more than one YAML document."),
+    "yaml-directive": Rule("error", "The file holds a `%` directive."),
+    "yaml-tag": Rule("error", "A value has a YAML tag (`!name`, `!!python/…`)."),
+    "yaml-alias": Rule("error", "An alias (`*name`) refers to itself, or to nothing."),
+    "yaml-merge-key": Rule("error", "A mapping holds the merge key `<<`."),
+    "yaml-key": Rule("error", "A key is not text."),
+    "yaml-duplicate-key": Rule("error", "A mapping holds the same key twice."),
+    "yaml-number": Rule("error", "A number that JSON does not have: `.nan`, `.inf`, or beyond 64 bits."),
+    # The form
+    "not-a-mapping": Rule("error", "The manifest is empty, a list or a single value instead of a mapping."),
+    "unknown-key": Rule("error", "A key that the format does not have."),
+    "missing-key": Rule("error", "A key that must be there is missing."),
+    "wrong-type": Rule("error", "A value is of another type than the format says."),
+    "wrong-value": Rule("error", "A value is outside what the format allows."),
+    "not-supported": Rule("error", "A part of the format that this version does not run yet."),
+    "name": Rule("error", "`name` is missing or not usable as a folder name."),
+    "name-folder": Rule("error", "`name` differs from the folder's name."),
+    "description": Rule("error", "`description` is missing or empty."),
+    "version": Rule("error", "`version` is neither a whole number from 1 up nor text."),
+    "exec-kind": Rule("error", "`exec` does not hold exactly one kind, or another one than `kind` says."),
+    "exit-codes": Rule("error", "`exit_codes_ok` is empty, so that no run could succeed."),
+    "approval-reason": Rule("error", "`approval.required` is true without a reason."),
+    # What it says
+    "input-schema": Rule("error", "`inputs.schema` is not a valid JSON Schema 2020-12 of an object."),
+    "output-schema": Rule(
+        "error", "`outputs.schema` is not a valid JSON Schema 2020-12, or stands with format text."
+    ),
+    "default-value": Rule("error", "A property's default does not fit the property's own schema."),
+    "example": Rule("error", "An example's params do not fit `inputs.schema`."),
+    "example-output": Rule("warning", "An example's expected_output is not what the outputs block says."),
+    "placeholder": Rule("error", "A `${…}` is not declared, ambiguous, not closed, or stands in a key."),
+    "network": Rule("error", "An http tool has no permission for the network, or not for its own host."),
+    "url": Rule("error", "`exec.http.url` is not an address the tool may have."),
+    "response": Rule(
+        "error", "`response` has two ways of extraction, an empty or repeated field name, or a bad pattern."
+    ),
+    "retry": Rule("warning", "A POST or PATCH that is not marked idempotent is retried."),
+    "grant": Rule("warning", "A permission covers `/` or a folder above the project root."),
+    "property-description": Rule("warning", "A property of `inputs.schema` has no description."),
+    "default-untold": Rule("warning", "A property's default is not told in its description."),
+    "hidden-characters": Rule(
+        "warning", "A text shown to the model holds hidden or bidirectional characters."
+    ),
+    "instruction-text": Rule("warning", "A description reads like instructions to the model."),
+}
+"""Every rule by its id, in the order of the documentation."""
