@@ -1,0 +1,22 @@
+"""Confine processes and paths with what the Linux kernel offers."""
+
+from __future__ import annotations
+
+from toolcrib.sandbox.confine import run
+from toolcrib.sandbox.files import Content, Entry, Root, Roots
+from toolcrib.sandbox.job import Completed, Confinement
+from toolcrib.sandbox.probe import Mechanism, level, probe, require
+
+__all__ = [
+    "Completed",
+    "Confinement",
+    "Content",
+    "Entry",
+    "Mechanism",
+    "Root",
+    "Roots",
+    "level",
+    "probe",
+    "require",
+    "run",
+]

@@ -1,0 +1,25 @@
+"""Run one command confined."""
+
+from __future__ import annotations
+
+from toolcrib.sandbox.job import Completed, Confinement
+
+__all__ = ["run"]
+
+
+async def run(job: Confinement) -> Completed:
+    """Run one command confined and wait for the end of its whole process tree.
+
+    Cancelling the task kills the tree at once and waits until it is gone.
+
+    Raises:
+        SandboxUnavailable: the kernel lacks a mechanism; nothing was run.
+        PermissionDenied: a grant is not what it says (a symbolic link, a reserved place) or `cwd` is
+            not granted; nothing was run.
+        ToolUnavailable: the program, `cwd` or a granted path does not exist or cannot be executed.
+        InvalidInput: an argument or variable cannot be passed to a process (NUL byte, too long).
+        UsageError: a path is not absolute and normal, or a limit is out of range.
+    """
+    from toolcrib.sandbox.runner import execute  # brings asyncio
+
+    return await execute(job)

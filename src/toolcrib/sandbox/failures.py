@@ -1,0 +1,105 @@
+"""What a launcher's failure means for the person who reads it."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from toolcrib.errors import InvalidInput, PermissionDenied, SandboxUnavailable, ToolcribError, ToolUnavailable
+from toolcrib.sandbox.grants import real_path
+
+__all__ = ["ANY_NAMESPACE", "HINTS", "explain", "unavailable", "why"]
+
+HINTS = {
+    "user namespace": (
+        "allow unprivileged user namespaces: sysctl user.max_user_namespaces above 0, "
+        "kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0; in a container "
+        "also a seccomp profile that permits unshare"
+    ),
+    "id maps": "give the container CAP_SETFCAP, or run as an ordinary user",
+    "proc": "a container that masks parts of /proc forbids a new one: unmask it (procMount: Unmasked)",
+    "openat2": "Linux 5.12 or newer is needed",
+    "open_tree": "Linux 5.12 or newer is needed",
+    "mount_setattr": "Linux 5.12 or newer is needed",
+    "descriptors": "Linux 5.12 or newer is needed",
+}
+ANY_NAMESPACE = (
+    "run `toolcrib doctor`; in a container permit unshare and mount (seccomp, AppArmor), or run as an "
+    "ordinary user where user namespaces are allowed"
+)
+
+
+def explain(message: str) -> ToolcribError:
+    """Turn a launcher's `fail` message (without that word) into the error the caller raises."""
+    stage, number, path, text = message.split("\0", 3)
+    code = int(number)
+    if stage == "grant":
+        return grant_error(code, path)
+    if stage == "cwd":
+        return cwd_error(code, path)
+    if stage == "exec":
+        return exec_error(code, path, text)
+    if stage == "kernel mount":
+        return PermissionDenied(
+            f"a grant contains the kernel's file system {text}: {path}",
+            hint="grant the folders beside it instead",
+            details={"path": path},
+        )
+    reason = why(stage, code) if code else text
+    return unavailable(stage, f"{reason}: {path}" if path else reason)
+
+
+def why(mechanism: str, code: int) -> str:
+    """An errno in words; for namespaces "no space left on device" means something else."""
+    if code == errno.ENOSPC and mechanism.endswith("namespace"):
+        return "the number of namespaces is limited (sysctl user.max_*_namespaces)"
+    return os.strerror(code)
+
+
+def unavailable(mechanism: str, reason: str) -> SandboxUnavailable:
+    """The error for a mechanism the kernel does not give."""
+    return SandboxUnavailable(
+        f"the sandbox could not be set up, so nothing was run: {mechanism}: {reason}",
+        hint=HINTS.get(mechanism, ANY_NAMESPACE),
+        details={"mechanism": mechanism, "reason": reason},
+    )
+
+
+def grant_error(code: int, path: str) -> ToolcribError:
+    details = {"path": path}
+    if code in (errno.ENOENT, errno.ENOTDIR):
+        return ToolUnavailable(
+            f"a granted path does not exist: {path}", hint="create it or correct the grant", details=details
+        )
+    if code in (errno.ELOOP, errno.EXDEV):
+        return PermissionDenied(
+            f"a granted path leads through a symbolic link: {path}",
+            hint=f"grant its real path: {real_path(path)}",
+            details=details,
+        )
+    return PermissionDenied(f"a granted path cannot be opened: {path}: {os.strerror(code)}", details=details)
+
+
+def cwd_error(code: int, path: str) -> ToolcribError:
+    if code in (errno.ENOENT, errno.ENOTDIR):
+        return ToolUnavailable(f"the working folder does not exist: {path}", details={"path": path})
+    return PermissionDenied(
+        f"the working folder cannot be entered: {path}: {os.strerror(code)}", details={"path": path}
+    )
+
+
+def exec_error(code: int, path: str, text: str) -> ToolcribError:
+    details = {"path": path, "errno": errno.errorcode.get(code, str(code))}
+    if code == errno.E2BIG:
+        return InvalidInput("the arguments and variables are too long for a process", details=details)
+    if text == "interpreter":
+        reason, hint = "the interpreter it names is not there", "check its first line and its libraries"
+    elif code == errno.ENOENT:
+        reason, hint = "not found", "install it, or grant the folder it is in for reading"
+    elif code == errno.EACCES:
+        reason, hint = "not executable", "set its executable bit (chmod +x)"
+    elif code == errno.ENOEXEC:
+        reason, hint = "neither a program nor a script with a #! line", "add a first line such as #!/bin/sh"
+    else:
+        reason, hint = os.strerror(code), None
+    return ToolUnavailable(f"the command cannot be run: {path}: {reason}", hint=hint, details=details)

@@ -1,0 +1,79 @@
+"""What to run confined, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Completed", "Confinement"]
+
+MIB = 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """One command and everything it may touch.
+
+    All paths are absolute real paths: no symbolic link, no `.` or `..` in them. Where rules overlap,
+    `hide` beats `scratch` beats `protect` beats `write` beats `read` on the same path; a `read` inside a
+    `write` is read-only and a `write` inside a `read` is writable. Beyond its grants the command sees
+    the system's programs and libraries (read-only), a private `/tmp` and nothing of the project.
+    """
+
+    argv: tuple[str, ...]
+    """Program and arguments; a program without a slash is looked for on the `PATH` of `env`."""
+    cwd: str
+    """Where it starts: inside a grant, an `empty` folder, `/tmp` or the system's own folders."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """The whole environment; nothing is inherited."""
+    read: tuple[str, ...] = ()
+    """Files and folders it may read; each must exist."""
+    write: tuple[str, ...] = ()
+    """Files and folders it may read and write; each must exist."""
+    protect: tuple[str, ...] = ()
+    """Stay read-only whatever `write` says, where they exist."""
+    scratch: tuple[str, ...] = ()
+    """Writable even inside `protect`; each must exist."""
+    hide: tuple[str, ...] = ()
+    """Unreadable whatever is granted, where they exist."""
+    empty: tuple[str, ...] = ()
+    """Appear as empty read-only folders unless a grant covers them: a place for an ungranted `cwd`."""
+    links: tuple[tuple[str, str], ...] = ()
+    """Symbolic links to show, each as (place, what it says), where no grant shows what is there: a granted
+    path may be named, or an interpreter found, by way of one. A link alone makes nothing readable."""
+    stdin: bytes = b""
+    timeout_ms: int = 300_000
+    """Wall clock of the whole call in milliseconds, set-up included."""
+    output_limit: int = MIB
+    """Bytes kept of each output stream; the rest is read, counted and thrown away."""
+    result_limit: int = 0
+    """Above 0, descriptor 3 is a pipe whose first so many bytes come back as `Completed.result`."""
+    cpu_s: int = 3_600
+    """CPU seconds of each process."""
+    file_size: int = 1024 * MIB
+    """Bytes of any one file it writes."""
+    open_files: int = 1_024
+    """Descriptors each process may hold."""
+    tmp_size: int = 256 * MIB
+    """Bytes in the private `/tmp` (which lives in memory)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """How a confined command ended; a command that failed or was stopped at its timeout is still one."""
+
+    exit_code: int | None
+    """None when a signal ended it."""
+    signal: int | None
+    stdout: bytes
+    stderr: bytes
+    stdout_total: int
+    """Bytes written, kept or not."""
+    stderr_total: int
+    timed_out: bool
+    duration_ms: float
+    enforcement: Mapping[str, Any]
+    """Which mechanism held what, and what was not enforced."""
+    result: bytes = b""
+    result_total: int = 0

@@ -1,0 +1,65 @@
+"""In-process file access while another process swaps a folder with a link that leads out."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from toolcrib.errors import DeniedError, NotFoundError, UnavailableError
+from toolcrib.sandbox import Root, Roots, beneath
+
+SECONDS = 2.0
+INSIDE, OUTSIDE = b"inside", b"outside"
+EXCHANGE = 2
+
+
+def swap(first: str, second: str, until: float) -> None:
+    import ctypes
+
+    renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    a, b = os.fsencode(first), os.fsencode(second)
+    while time.monotonic() < until:
+        if renameat2(-100, a, -100, b, EXCHANGE) < 0:
+            raise OSError(ctypes.get_errno(), "renameat2")
+
+
+@pytest.mark.parametrize("openat2", [True, False], ids=["openat2", "walk"])
+@pytest.mark.parametrize("hide", [(), ("hidden",)], ids=["open", "with rules"])
+def test_nothing_outside_is_read_or_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, openat2: bool, hide: tuple[str, ...]
+) -> None:
+    if not openat2:
+        monkeypatch.setattr(beneath, "has_openat2", lambda: False)
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    for folder, content in ((root / "folder", INSIDE), (outside, OUTSIDE)):
+        folder.mkdir(parents=True)
+        (folder / "file").write_bytes(content)
+    (root / "other").symlink_to(outside)
+    until = time.monotonic() + SECONDS
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=swap, args=(str(root / "folder"), str(root / "other"), until + 1))
+    process.start()
+    reads = writes = 0
+    try:
+        with Roots(Root(str(root), hidden=hide)) as roots:
+            until = time.monotonic() + SECONDS
+            while time.monotonic() < until:
+                try:
+                    assert roots.read("folder/file").data == INSIDE
+                    reads += 1
+                    roots.write("folder/new", INSIDE)
+                    roots.write("folder/deep/new", INSIDE, mkdir=True)
+                    writes += 1
+                except (DeniedError, NotFoundError, UnavailableError):
+                    pass
+    finally:
+        process.join()
+    assert process.exitcode == 0
+    assert [path.name for path in outside.iterdir()] == ["file"]
+    assert (outside / "file").read_bytes() == OUTSIDE
+    assert reads > 100
+    assert writes > 10

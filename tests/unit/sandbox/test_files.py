@@ -1,0 +1,368 @@
+"""Named roots: what is read, written and refused."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from toolcrib.errors import (
+    ConflictError,
+    InvalidInput,
+    NotFoundError,
+    PermissionDenied,
+    ToolcribError,
+    UsageError,
+)
+from toolcrib.sandbox import Content, Root, Roots, beneath
+
+ESCAPES = "path escapes sandbox"
+
+
+@pytest.fixture(params=["openat2", "walk"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways of opening keep the same promises; only the walk refuses links inside a root."""
+    if request.param == "walk":
+        monkeypatch.setattr(beneath, "has_openat2", lambda: False)
+    return str(request.param)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    (tmp_path / "root/sub").mkdir(parents=True)
+    (tmp_path / "root/file").write_bytes(b"0123456789")
+    (tmp_path / "root/sub/inner").write_bytes(b"inner")
+    (tmp_path / "secret").write_bytes(b"secret")
+    return tmp_path
+
+
+@pytest.fixture
+def roots(base: Path, way: str) -> Iterator[Roots]:
+    with Roots(Root(str(base / "root"))) as opened:
+        yield opened
+
+
+def test_reads_by_relative_and_absolute_path(base: Path, roots: Roots) -> None:
+    for path in ("file", "./file", "sub/../file") if beneath.has_openat2() else ("file", "./file"):
+        assert roots.read(path) == Content(b"0123456789", 10)
+    assert roots.read(str(base / "root/sub/inner")).data == b"inner"
+
+
+@pytest.mark.parametrize(
+    ("offset", "limit", "data"), [(0, 4, b"0123"), (8, 4, b"89"), (10, 4, b""), (99, 4, b""), (3, 0, b"")]
+)
+def test_reads_a_part_and_tells_the_whole_size(roots: Roots, offset: int, limit: int, data: bytes) -> None:
+    assert roots.read("file", offset, limit) == Content(data, 10)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../secret", "sub/../../secret", "/etc/passwd", "..", "/", "/proc/self/root/etc/passwd", "../root/file"],
+)
+def test_no_path_leads_out(roots: Roots, path: str) -> None:
+    for attempt in (roots.read, roots.stat, roots.list, lambda p: roots.write(f"{p}/x", b"x", mkdir=True)):
+        with pytest.raises(PermissionDenied, match=ESCAPES):
+            attempt(path)
+
+
+def test_an_absolute_path_with_the_roots_name_in_front_does_not_lead_out(base: Path, roots: Roots) -> None:
+    for path in (f"{base}/root/../secret", f"{base}/rootless/x", f"{base}/root/sub/../../secret"):
+        with pytest.raises(PermissionDenied, match=ESCAPES):
+            roots.read(path)
+
+
+@pytest.mark.parametrize("target", ["../secret", "/etc/passwd", "/proc/self/root/etc/passwd", "loop"])
+def test_no_link_leads_out(base: Path, roots: Roots, target: str) -> None:
+    (base / "root/loop").symlink_to(target)
+    for attempt in (roots.read, roots.stat, lambda p: roots.write(p, b"x")):
+        with pytest.raises(PermissionDenied, match=ESCAPES):
+            attempt("loop")
+    assert (base / "secret").read_bytes() == b"secret"
+
+
+def test_no_link_to_a_folder_leads_out(base: Path, roots: Roots) -> None:
+    (base / "root/out").symlink_to("..")
+    for attempt in (
+        lambda: roots.read("out/secret"),
+        lambda: roots.list("out"),
+        lambda: roots.write("out/new", b"x"),
+        lambda: roots.write("out/new/new", b"x", mkdir=True),
+    ):
+        with pytest.raises(PermissionDenied, match=ESCAPES):
+            attempt()
+    assert not (base / "new").exists()
+
+
+def test_magic_links_are_not_followed(base: Path, roots: Roots) -> None:
+    with (base / "secret").open() as held:
+        (base / "root/magic").symlink_to(f"/proc/self/fd/{held.fileno()}")
+        with pytest.raises(PermissionDenied, match=ESCAPES):
+            roots.read("magic")
+
+
+def test_links_inside_a_root_work(base: Path) -> None:
+    (base / "root/link").symlink_to("sub/inner")
+    (base / "root/folder").symlink_to("sub")
+    with Roots(Root(str(base / "root"))) as roots:
+        assert roots.read("link").data == b"inner"
+        roots.write("link", b"changed")
+        roots.write("folder/new", b"new")
+    assert (base / "root/link").is_symlink()
+    assert (base / "root/sub/inner").read_bytes() == b"changed"
+    assert (base / "root/sub/new").read_bytes() == b"new"
+
+
+def test_a_link_to_nothing_is_not_written_through(base: Path, roots: Roots) -> None:
+    (base / "root/dangling").symlink_to("sub/nothing")
+    with pytest.raises(PermissionDenied):
+        roots.write("dangling", b"x")
+    assert not (base / "root/sub/nothing").exists()
+
+
+def test_what_is_no_regular_file_is_refused_without_waiting(base: Path, roots: Roots) -> None:
+    os.mkfifo(base / "root/fifo")
+    with socket.socket(socket.AF_UNIX) as unix:
+        unix.bind(str(base / "root/socket"))
+        for name in ("fifo", "socket"):
+            with pytest.raises(PermissionDenied, match="not a regular file"):
+                roots.read(name)
+            with pytest.raises(PermissionDenied, match="not a regular file"):
+                roots.write(name, b"x")
+            with pytest.raises(PermissionDenied, match="not a regular file"):
+                roots.write(name, b"x", append=True)
+    assert {entry.name: entry.kind for entry in roots.list()}["fifo"] == "other"
+
+
+def test_devices_are_refused() -> None:
+    with Roots(Root("/dev")) as roots, pytest.raises(PermissionDenied, match="not a regular file"):
+        roots.read("zero")
+
+
+@pytest.mark.parametrize("path", ["file\0", "\0", "", "\ud800", "x" * 5000])
+def test_what_is_no_path(roots: Roots, path: str) -> None:
+    for attempt in (roots.read, roots.stat, roots.list, lambda p: roots.write(p, b"")):
+        with pytest.raises(InvalidInput):
+            attempt(path)
+
+
+def test_names_that_are_not_utf8(base: Path, roots: Roots) -> None:
+    name = os.fsdecode(b"odd-\xff")
+    roots.write(name, b"odd")
+    assert roots.read(name).data == b"odd"
+    assert name in [entry.name for entry in roots.list()]
+
+
+def test_missing_files_and_folders(roots: Roots) -> None:
+    for attempt in (
+        lambda: roots.read("nothing"),
+        lambda: roots.read("file/below"),
+        lambda: roots.list("nothing"),
+        lambda: roots.write("nothing/file", b""),
+        lambda: roots.write("nothing", b"", append=True),
+    ):
+        with pytest.raises(NotFoundError):
+            attempt()
+
+
+def test_folders_are_no_files(roots: Roots) -> None:
+    for attempt in (
+        lambda: roots.read("sub"),
+        lambda: roots.write("sub", b""),
+        lambda: roots.write("sub/", b""),
+        lambda: roots.write(".", b""),
+        lambda: roots.write("sub", b"", exclusive=True),
+    ):
+        with pytest.raises(InvalidInput):
+            attempt()
+
+
+def test_lists_by_name_with_kinds_and_sizes(base: Path, roots: Roots) -> None:
+    (base / "root/link").symlink_to("file")
+    assert [(e.name, e.kind, e.size) for e in roots.list() if e.kind != "folder"] == [
+        ("file", "file", 10),
+        ("link", "link", 4),
+    ]
+    assert [(e.name, e.kind) for e in roots.list(str(base / "root"))][-1] == ("sub", "folder")
+    assert roots.stat("file").size == 10
+    assert roots.stat("sub").kind == "folder"
+    assert roots.stat(".").kind == "folder"
+
+
+def test_writes_whole_files(base: Path, roots: Roots) -> None:
+    assert roots.write("file", b"new") == 3
+    assert roots.write("fresh", b"x", 0o640) == 1
+    assert (base / "root/file").read_bytes() == b"new"
+    assert (base / "root/fresh").stat().st_mode & 0o777 == 0o640
+    assert sorted(os.listdir(base / "root")) == ["file", "fresh", "sub"]  # noqa: PTH208 - names are enough
+
+
+def test_an_existing_file_keeps_its_mode_and_no_file_gets_setuid(base: Path, roots: Roots) -> None:
+    (base / "root/file").chmod(0o755)
+    roots.write("file", b"new", 0o600)
+    assert (base / "root/file").stat().st_mode & 0o7777 == 0o755
+    roots.write("suid", b"", 0o6755)
+    assert (base / "root/suid").stat().st_mode & 0o7000 == 0
+
+
+def test_appends_to_what_exists(base: Path, roots: Roots) -> None:
+    assert roots.write("file", b"+", append=True) == 1
+    assert (base / "root/file").read_bytes() == b"0123456789+"
+
+
+def test_does_not_append_to_a_file_with_a_second_name(base: Path, roots: Roots) -> None:
+    (base / "root/alias").hardlink_to(base / "secret")
+    with pytest.raises(PermissionDenied, match="hard link"):
+        roots.write("alias", b"x", append=True)
+    roots.write("alias", b"x")
+    assert (base / "secret").read_bytes() == b"secret"
+
+
+def test_exclusive_makes_or_refuses(base: Path, roots: Roots) -> None:
+    roots.write("new", b"first", exclusive=True)
+    with pytest.raises(ConflictError):
+        roots.write("new", b"second", exclusive=True)
+    assert (base / "root/new").read_bytes() == b"first"
+    assert (base / "root/new").stat().st_nlink == 1
+
+
+def test_makes_folders_only_when_asked(base: Path, roots: Roots) -> None:
+    roots.write("a/b/c", b"x", mkdir=True)
+    roots.write("a/b/d", b"x", mkdir=True)
+    assert (base / "root/a/b/c").read_bytes() == b"x"
+    with pytest.raises(ToolcribError):
+        roots.write("file/below", b"x", mkdir=True)
+
+
+@pytest.fixture
+def ruled(base: Path, way: str) -> Iterator[Roots]:
+    (base / "root/.toolcrib/scratch").mkdir(parents=True)
+    (base / "root/.toolcrib/state.db").write_bytes(b"state")
+    (base / "root/.toolcrib/config.yml").write_bytes(b"config")
+    (base / "root/.env").write_bytes(b"KEY")
+    root = Root(
+        str(base / "root"), hidden=(".env", ".toolcrib/state.db"), protected=(".toolcrib", "sub/inner")
+    )
+    with Roots(root) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("path", [".env", "./.env", ".toolcrib/state.db", "alias", "link"])
+def test_hidden_files_are_not_read_under_any_name(base: Path, ruled: Roots, path: str) -> None:
+    (base / "root/alias").hardlink_to(base / "root/.env")
+    (base / "root/link").symlink_to(".env")
+    for attempt in (ruled.read, ruled.stat):
+        with pytest.raises(PermissionDenied):
+            attempt(path)
+
+
+def test_hidden_files_are_neither_listed_nor_written(base: Path, ruled: Roots) -> None:
+    assert ".env" not in [entry.name for entry in ruled.list()]
+    assert [entry.name for entry in ruled.list(".toolcrib")] == ["config.yml", "scratch"]
+    with pytest.raises(PermissionDenied):
+        ruled.write(".env", b"x")
+    assert (base / "root/.env").read_bytes() == b"KEY"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [".toolcrib/config.yml", ".toolcrib/new", ".toolcrib/a/b", "sub/inner", "way/config.yml", "way/new"],
+)
+def test_protected_files_are_read_and_not_written(base: Path, ruled: Roots, path: str) -> None:
+    (base / "root/way").symlink_to(".toolcrib")
+    with pytest.raises(PermissionDenied):
+        ruled.write(path, b"x", mkdir=True)
+    assert ruled.read(".toolcrib/config.yml").data == b"config"
+    assert not (base / "root/.toolcrib/new").exists()
+    assert not (base / "root/.toolcrib/a").exists()
+
+
+def test_rules_reach_where_a_link_leads(base: Path) -> None:
+    (base / "root/linked").symlink_to("sub")
+    with Roots(Root(str(base / "root"), hidden=("linked",))) as roots, pytest.raises(PermissionDenied):
+        roots.read("sub/inner")
+
+
+def test_several_roots(base: Path, way: str) -> None:
+    (base / "other").mkdir()
+    (base / "other/file").write_bytes(b"other")
+    with Roots(Root(str(base / "root"), "work"), Root(str(base / "other"), "docs", read_only=True)) as roots:
+        assert roots.read("file").total == 10
+        assert roots.read(str(base / "other/file")).data == b"other"
+        with pytest.raises(PermissionDenied, match="read-only"):
+            roots.write(str(base / "other/file"), b"x")
+        with pytest.raises(PermissionDenied, match=ESCAPES):
+            roots.read("../other/file")
+
+
+def test_of_roots_inside_each_other_the_innermost_decides(base: Path, way: str) -> None:
+    outer, inner = Root(str(base / "root")), Root(str(base / "root/sub"), read_only=True)
+    with Roots(outer, inner) as roots:
+        for path in ("sub/inner", str(base / "root/sub/inner"), "sub/new"):
+            with pytest.raises(PermissionDenied, match="read-only"):
+                roots.write(path, b"x")
+        roots.write("file", b"x")
+    with Roots(Root(str(base / "root"), read_only=True), Root(str(base / "root/sub"))) as roots:
+        roots.write("sub/inner", b"x")
+        with pytest.raises(PermissionDenied, match="read-only"):
+            roots.write("file", b"y")
+
+
+def test_a_root_may_be_named_by_a_link(base: Path, way: str) -> None:
+    (base / "alias").symlink_to("root")
+    with Roots(Root(str(base / "alias"))) as roots:
+        for path in (base / "alias/file", base / "root/file"):
+            assert roots.read(str(path)).data == b"0123456789"
+        roots.write(str(base / "alias/file"), b"x")
+
+
+def test_a_single_file_can_be_a_root(base: Path, way: str) -> None:
+    path = str(base / "secret")
+    with Roots(Root(path)) as roots:
+        assert roots.read(path).data == b"secret"
+        assert roots.stat(path).size == 6
+        roots.write(path, b"changed")
+        for other in (
+            f"{path}/x",
+            str(base / "root/file"),
+            str(base),
+            "secret",
+            "root/file",
+            f"{path}/../root/file",
+        ):
+            with pytest.raises(PermissionDenied, match=ESCAPES):
+                roots.read(other)
+        (base / "secret").unlink()
+        (base / "secret").symlink_to("root/file")
+        with pytest.raises(PermissionDenied, match=ESCAPES):
+            roots.read(path)
+        with pytest.raises(PermissionDenied):
+            roots.write(path, b"x")
+    assert (base / "root/file").read_bytes() == b"0123456789"
+    (base / "secret").unlink()
+    (base / "secret").write_bytes(b"again")
+    with Roots(Root(path, read_only=True)) as roots, pytest.raises(PermissionDenied, match="read-only"):
+        roots.write(path, b"x")
+
+
+def test_a_root_must_be_there_and_open(base: Path) -> None:
+    with pytest.raises(NotFoundError):
+        Roots(Root(str(base / "nothing")))
+    os.mkfifo(base / "fifo")
+    with pytest.raises(NotFoundError):
+        Roots(Root(str(base / "root")), Root(str(base / "fifo")))
+    with pytest.raises(UsageError):
+        Roots()
+    roots = Roots(Root(str(base / "root")))
+    roots.close()
+    with pytest.raises(UsageError):
+        roots.read("file")
+
+
+def test_a_file_that_grows_is_read_to_the_limit(base: Path, roots: Roots) -> None:
+    with (base / "root/file").open("ab") as growing:
+        growing.write(b"x" * 100)
+        growing.flush()
+        assert len(roots.read("file", 0, 50).data) == 50

@@ -1,0 +1,323 @@
+"""The filter's verdicts, by an interpreter of BPF, for both architectures."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.sandbox import landlock, seccomp, syscalls
+
+ALLOW, KILL = "allow", "kill"
+ARCHITECTURES = syscalls.ARCHITECTURES
+VARIANTS: tuple[dict[str, bool], ...] = tuple(
+    {"inet": inet, "host": host, "private": private}
+    for inet, host in ((False, False), (True, False), (False, True))
+    for private in (True, False)
+)
+CLOSED = {"inet": False}
+AT_FDCWD = -100
+NEWUSER, NEWNS, THREAD_FLAGS = 0x10000000, 0x20000, 0x3D0F00
+O_CREAT, O_EXCL, O_TMPFILE, O_RDONLY = 0o100, 0o200, 0o20200000, 0
+TCGETS, TIOCSTI, TIOCLINUX, FIONBIO = 0x5401, 0x5412, 0x541C, 0x5421
+MPTCP, SCTP, IGNORED_HALF = 262, 132, 0xDEADBEEF << 32
+
+
+def decode(program: bytes) -> list[tuple[int, int, int, int]]:
+    assert len(program) % 8 == 0
+    return list(struct.iter_unpack("=HBBI", program))
+
+
+def interpret(program: bytes, number: int, arch: int, *args: int) -> int:
+    """Run a classic BPF program over one call and give what it returns."""
+    data = struct.pack(
+        "<IIQ6Q", number & 0xFFFFFFFF, arch, 0, *(a & (2**64 - 1) for a in [*args, *[0] * 6][:6])
+    )
+    accumulator, position = 0, 0
+    code = decode(program)
+    while True:
+        opcode, true, false, value = code[position]
+        position += 1
+        match opcode:
+            case 0x20:
+                (accumulator,) = struct.unpack_from("<I", data, value)
+            case 0x54:
+                accumulator &= value
+            case 0x05:
+                position += value
+            case 0x15:
+                position += true if accumulator == value else false
+            case 0x35:
+                position += true if accumulator >= value else false
+            case 0x45:
+                position += true if accumulator & value else false
+            case 0x06:
+                return value
+            case _:
+                pytest.fail(f"unknown instruction {opcode:#x}")
+
+
+def verdict(variant: Mapping[str, Any], arch: str, number: int, *args: int) -> str | int:
+    """`allow`, `kill` or the errno."""
+    program = seccomp.program(arch, **variant)
+    return meaning(interpret(program, number, syscalls.AUDIT_ARCH[arch], *args))
+
+
+def meaning(value: int) -> str | int:
+    action, number = value & 0xFFFF0000, value & 0xFFFF
+    if action == 0x00050000:
+        return number
+    return {0x7FFF0000: ALLOW, 0x80000000: KILL}[value]
+
+
+def named(variant: Mapping[str, Any], name: str, *args: int) -> Iterator[str | int]:
+    """The verdict on each architecture that has the call."""
+    for arch in ARCHITECTURES:
+        number = syscalls.numbers(arch).get(name)
+        if number is not None:
+            yield verdict(variant, arch, number, *args)
+
+
+def test_every_rule_names_a_known_call_and_every_number_is_used() -> None:
+    fixed = [name for _, names in (*seccomp.ALWAYS, *seccomp.SHARED) for name in names.split()]
+    used = [*fixed, *seccomp.checked(), *seccomp.shared(), "socket"]
+    assert len(set(used)) == len(used)
+    assert set(used) == set(syscalls.NUMBERS)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_each_number_has_the_verdict_of_the_tables(arch: str, variant: dict[str, bool]) -> None:
+    numbers = syscalls.numbers(arch)
+    tables = seccomp.ALWAYS if variant["private"] else (*seccomp.ALWAYS, *seccomp.SHARED)
+    expected = {numbers[name]: code for code, names in tables for name in names.split() if name in numbers}
+    arguments_decide = {"socket", *seccomp.checked(), *(() if variant["private"] else seccomp.shared())}
+    skip = {numbers[name] for name in arguments_decide if name in numbers}
+    program = seccomp.program(arch, **variant)
+    for number in range(syscalls.LAST + 1):
+        if number not in skip:
+            answer = meaning(interpret(program, number, syscalls.AUDIT_ARCH[arch], *[1] * 6))
+            assert answer == expected.get(number, ALLOW), number
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_another_architecture_is_killed(arch: str) -> None:
+    program = seccomp.program(arch, inet=False)
+    i386, arm = 0x40000003, 0x40000028
+    for other in (i386, arm, *(value for key, value in syscalls.AUDIT_ARCH.items() if key != arch)):
+        assert meaning(interpret(program, 0, other)) == KILL
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("number", [syscalls.LAST + 1, 1000, syscalls.X32_BIT, syscalls.X32_BIT | 39, -1])
+def test_unknown_and_x32_calls_are_not_there(arch: str, number: int) -> None:
+    assert verdict(CLOSED, arch, number) == errno.ENOSYS
+
+
+CASES: list[tuple[str, tuple[int, ...], str | int]] = [
+    ("clone", (THREAD_FLAGS,), ALLOW),
+    ("clone", (17,), ALLOW),
+    ("clone", (17 | NEWUSER,), errno.EPERM),
+    ("clone", (17 | NEWNS | IGNORED_HALF,), errno.EPERM),
+    ("unshare", (0x400,), ALLOW),
+    ("unshare", (0x80,), errno.EPERM),
+    ("unshare", (NEWUSER,), errno.EPERM),
+    ("chmod", (1, 0o755), ALLOW),
+    ("chmod", (1, 0o1777), ALLOW),
+    ("chmod", (1, 0o4755), errno.EPERM),
+    ("chmod", (1, 0o2755), errno.EPERM),
+    ("fchmod", (1, 0o644), ALLOW),
+    ("fchmod", (1, 0o6000), errno.EPERM),
+    ("fchmodat", (AT_FDCWD, 1, 0o644), ALLOW),
+    ("fchmodat", (AT_FDCWD, 1, 0o4000 | IGNORED_HALF), errno.EPERM),
+    ("creat", (1, 0o666), ALLOW),
+    ("creat", (1, 0o4777), errno.EPERM),
+    ("open", (1, O_CREAT, 0o666), ALLOW),
+    ("open", (1, O_CREAT, 0o4777), errno.EPERM),
+    ("open", (1, O_RDONLY, 0o4777), ALLOW),  # nothing is made, so what stands there means nothing
+    ("openat", (AT_FDCWD, 1, O_CREAT | O_EXCL, 0o600), ALLOW),
+    ("openat", (AT_FDCWD, 1, O_CREAT | O_EXCL, 0o2600), errno.EPERM),
+    ("openat", (AT_FDCWD, 1, O_TMPFILE, 0o4700), errno.EPERM),
+    ("openat", (AT_FDCWD, 1, 0o200000, 0o4700), ALLOW),
+    ("mknod", (1, 0o010644, 0), ALLOW),
+    ("mknod", (1, 0o100644, 0), ALLOW),
+    ("mknod", (1, 0o140644, 0), ALLOW),
+    ("mknod", (1, 0o644, 0), ALLOW),
+    ("mknod", (1, 0o020666, 0x103), errno.EPERM),
+    ("mknod", (1, 0o060666, 0x103), errno.EPERM),
+    ("mknod", (1, 0o104755, 0), errno.EPERM),
+    ("mknodat", (AT_FDCWD, 1, 0o010644, 0), ALLOW),
+    ("mknodat", (AT_FDCWD, 1, 0o020666, 0), errno.EPERM),
+    ("mknodat", (AT_FDCWD, 1, 0o060666, 0), errno.EPERM),
+    ("ioctl", (0, TCGETS), ALLOW),
+    ("ioctl", (0, FIONBIO), ALLOW),
+    ("ioctl", (0, TIOCSTI), errno.EPERM),
+    ("ioctl", (0, TIOCSTI | IGNORED_HALF), errno.EPERM),
+    ("ioctl", (0, TIOCLINUX), errno.EPERM),
+    ("personality", (0xFFFFFFFF,), ALLOW),
+    ("personality", (0x0040000,), ALLOW),
+    ("personality", (0x0400000,), errno.EPERM),
+    ("socketpair", (socket.AF_UNIX, socket.SOCK_STREAM, 0), ALLOW),
+    ("socketpair", (socket.AF_INET, socket.SOCK_STREAM, 0), errno.EAFNOSUPPORT),
+    ("prlimit64", (1, 7, 1), ALLOW),
+    ("shmget", (1, 1, 1), ALLOW),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "args", "expected"), CASES)
+def test_arguments_decide(name: str, args: tuple[int, ...], expected: str | int) -> None:
+    answers = list(named(CLOSED, name, *args))
+    assert answers
+    assert set(answers) == {expected}
+
+
+SHARED_CASES: list[tuple[str, tuple[int, ...], str | int]] = [
+    ("shmget", (1, 1, 1), errno.EPERM),
+    ("mq_open", (1, 1), errno.EPERM),
+    ("prlimit64", (0, 7, 1), ALLOW),
+    ("prlimit64", (1, 7, 1), errno.EPERM),
+    ("sched_setaffinity", (0, 8, 1), ALLOW),
+    ("sched_setaffinity", (1, 8, 1), errno.EPERM),
+    ("setpriority", (0, 0, 5), ALLOW),
+    ("setpriority", (0, 1, 5), errno.EPERM),
+    ("setpriority", (2, 0, 5), errno.EPERM),
+    ("ioprio_set", (1, 0, 0), ALLOW),
+    ("ioprio_set", (3, 0, 0), errno.EPERM),
+    ("socketpair", (socket.AF_UNIX, socket.SOCK_STREAM, 0), ALLOW),
+    ("socket", (socket.AF_UNIX, socket.SOCK_STREAM, 0), errno.EACCES),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "expected"), SHARED_CASES)
+def test_without_namespaces_only_oneself(name: str, args: tuple[int, ...], expected: str | int) -> None:
+    assert set(named({"inet": False, "private": False}, name, *args)) == {expected}
+
+
+CLOEXEC = 0o2000000
+STREAM, DGRAM, RAW, PACKET = 1, 2, 3, 10
+UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
+OTHERS = {"ax25": 3, "key": 15, "packet": 17, "rds": 21, "can": 29, "tipc": 30, "bluetooth": 31, "alg": 38,
+          "vsock": 40, "qipcrtr": 42, "smc": 43, "xdp": 44}  # fmt: skip
+# family, type, protocol; what is said when closed, with inet, with host
+SOCKETS: list[tuple[tuple[int, int, int], str | int, str | int, str | int]] = [
+    ((UNIX, STREAM | CLOEXEC, 0), ALLOW, ALLOW, ALLOW),
+    ((UNIX, DGRAM, 0), ALLOW, ALLOW, ALLOW),
+    ((UNIX, RAW, 0), errno.EPERM, errno.EPERM, errno.EPERM),
+    ((INET, STREAM | CLOEXEC, 0), errno.EACCES, ALLOW, ALLOW),
+    ((INET6, STREAM, 6), errno.EACCES, ALLOW, ALLOW),
+    ((INET, DGRAM, 17), errno.EACCES, ALLOW, ALLOW),
+    ((INET, DGRAM, 1), errno.EACCES, errno.EPROTONOSUPPORT, ALLOW),
+    ((INET6, DGRAM, 58), errno.EACCES, errno.EPROTONOSUPPORT, ALLOW),
+    ((INET, RAW, 1), errno.EACCES, errno.EPERM, errno.EPERM),
+    ((INET, RAW | CLOEXEC, 255), errno.EACCES, errno.EPERM, errno.EPERM),
+    ((INET, PACKET, 0x300), errno.EACCES, errno.EPERM, errno.EPERM),
+    ((INET, STREAM, MPTCP), errno.EACCES, errno.EPROTONOSUPPORT, errno.EPROTONOSUPPORT),
+    ((INET6, STREAM, MPTCP), errno.EACCES, errno.EPROTONOSUPPORT, errno.EPROTONOSUPPORT),
+    ((INET, STREAM, SCTP), errno.EACCES, errno.EPROTONOSUPPORT, errno.EPROTONOSUPPORT),
+    ((NETLINK, RAW, 0), errno.EAFNOSUPPORT, errno.EAFNOSUPPORT, ALLOW),
+    ((NETLINK, RAW, 12), errno.EAFNOSUPPORT, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT),
+]
+
+
+@pytest.mark.parametrize(("args", "closed", "inet", "host"), SOCKETS)
+def test_sockets(args: tuple[int, int, int], closed: str | int, inet: str | int, host: str | int) -> None:
+    assert set(named(CLOSED, "socket", *args)) == {closed}
+    assert set(named({"inet": True}, "socket", *args)) == {inet}
+    assert set(named({"inet": False, "host": True}, "socket", *args)) == {host}
+
+
+@pytest.mark.parametrize("family", OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_other_families_are_not_there(variant: dict[str, bool], family: int) -> None:
+    for kind in (STREAM, DGRAM, RAW):
+        assert set(named(variant, "socket", family, kind, 0)) == {errno.EAFNOSUPPORT}
+
+
+def test_no_family_is_overlooked() -> None:
+    for variant, allowed in ((CLOSED, {UNIX}), ({"inet": True}, {UNIX, INET, INET6})):
+        program = seccomp.program("x86_64", **variant)
+        for family in range(64):
+            answer = meaning(interpret(program, 41, syscalls.AUDIT_ARCH["x86_64"], family, STREAM, 0))
+            assert (answer == ALLOW) == (family in allowed), family
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_the_kernel_can_work_out_what_is_always_allowed(arch: str, variant: dict[str, bool]) -> None:
+    """It follows only these instructions, and loads of the number and the architecture."""
+    program = seccomp.program(arch, **variant)
+    for opcode, *_ in decode(program):
+        assert opcode in {0x20, 0x54, 0x05, 0x15, 0x35, 0x45, 0x06}
+    assert len(program) // 8 < 300
+
+
+def test_an_architecture_without_a_table_is_refused() -> None:
+    with pytest.raises(ValueError, match="riscv64"):
+        seccomp.program("riscv64", inet=False)
+
+
+# The assembler.
+
+
+@given(st.dictionaries(st.integers(0, 600), st.sampled_from(["errno 1", "errno 38", "errno 95"])))
+def test_search_finds_each_number(labels: dict[int, str]) -> None:
+    body = seccomp.search(seccomp.ranges(labels, 600))
+    program = seccomp.assemble([("load", 0, None, None), *body, *seccomp.verdicts(body)])
+    for number in (*labels, *range(0, 620, 7), 600, 601):
+        expected = labels.get(number, "allow") if number <= 600 else "errno 38"
+        answer = meaning(interpret(program, number, 0))
+        assert answer == (ALLOW if expected == "allow" else int(expected.split()[1]))
+
+
+@pytest.mark.parametrize("padding", [0, 1, 253, 254, 255, 256, 257, 2000])
+def test_jumps_of_any_length(padding: int) -> None:
+    pads: list[seccomp.Item] = [("and", 0xFFFFFFFF, None, None)] * padding
+    program = seccomp.assemble([
+        ("load", 0, None, None),
+        ("jeq", 5, "five", None),
+        ("jeq", 6, None, "other"),
+        *pads,
+        ("return", 0x7FFF0000, None, None),
+        ("label", 0, "five", None),
+        ("return", 0x00050005, None, None),
+        *pads,
+        ("label", 0, "other", None),
+        ("return", 0x00050063, None, None),
+    ])  # fmt: skip
+    assert [meaning(interpret(program, number, 0)) for number in (5, 6, 7)] == [5, ALLOW, 99]
+
+
+def test_a_label_must_stand_ahead_and_once() -> None:
+    end: list[seccomp.Item] = [("label", 0, "end", None), ("return", 0, None, None)]
+    with pytest.raises(ValueError, match="no such label: nowhere"):
+        seccomp.assemble([("ja", 0, "nowhere", None), *end])
+    with pytest.raises(ValueError, match="lies behind: end"):
+        seccomp.assemble([*end, ("ja", 0, "end", None)])
+    with pytest.raises(ValueError, match="stands twice: end"):
+        seccomp.assemble([*end, *end])
+
+
+@pytest.mark.parametrize("module", [seccomp, landlock])
+def test_a_bare_interpreter_loads_the_file_and_little_else(module: ModuleType) -> None:
+    code = (
+        "import sys, __future__, ctypes, errno, os, stat, struct; before = set(sys.modules)\n"
+        "exec(compile(open(sys.argv[1]).read(), 'it', 'exec')); print(sorted(set(sys.modules) - before))"
+    )
+    argv = [sys.executable, "-I", "-S", "-c", code, str(module.__file__)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_the_structure_is_the_kernels() -> None:
+    assert ctypes.sizeof(seccomp.Program) == 2 * ctypes.sizeof(ctypes.c_void_p)
+    assert seccomp.Program.instructions.offset == ctypes.sizeof(ctypes.c_void_p)
