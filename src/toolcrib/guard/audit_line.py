@@ -1,0 +1,234 @@
+"""One line of the audit log: how it is written, and how it is read back without ambiguity.
+
+    [2025-01-09T15:00:10] TOOL_EXECUTED name=weather params={"location":"NYC"} status=success seq=3 prev=<hex>
+
+A field is `key=value`. A text that is a plain word stands as it is; everything else is JSON. What a terminal
+or a line reader could take for a control (line separators, bidirectional marks, C1 codes, DEL) is written as
+a JSON escape.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any
+
+__all__ = ["GENESIS", "MAX_VALUE", "Entry", "Head", "encode_fields", "parse", "require_event"]
+
+GENESIS = "0" * 64
+"""`prev` of the first line of a log."""
+
+MAX_VALUE = 16_384
+"""Characters of one value; a longer one gives way to its length, digest and beginning, named in `cut`."""
+
+_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+_WORD = r"[A-Za-z0-9_.:@/+-]+"
+_bare = re.compile(rf"(?!(?:true|false|null|{_NUMBER})\Z){_WORD}\Z").match
+_word = re.compile(_WORD).match
+_literal = re.compile(rf"(?:true|false|null|{_NUMBER})\Z").match
+_start = re.compile(r"\[([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})\] ([A-Z][A-Z0-9_]*)").match
+_key = re.compile(r" ([a-z][a-z0-9_]*)=").match
+_end = re.compile(r" seq=([1-9][0-9]{0,17}) prev=([0-9a-f]{64})\Z").search
+_hidden = re.compile(
+    "[\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+    "|[\U000e0000-\U000e007f]"
+).sub
+_decode = json.JSONDecoder().raw_decode
+
+_RESERVED = frozenset({"cut", "prev", "seq"})
+_HEAD_OF_CUT = 512
+_MAX_DEPTH = 200
+_SHORT = 24
+
+# What was seen to be well formed, and short words as they are written: names and states come again and again,
+# and a regular expression for each of them on every record would be felt.
+_known_words: dict[str, str] = {}
+_known_keys: set[str] = set()
+_known_events: set[str] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """How far a log has got: the number of a line, and the digest of it that the next one carries."""
+
+    seq: int = 0
+    hash: str = GENESIS
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line read back."""
+
+    time: datetime
+    event: str
+    seq: int
+    prev: str
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+def require_event(event: str) -> None:
+    """Refuse (ValueError) an event name that is not UPPER_CASE, or that only the log itself may write."""
+    if event in _known_events:
+        return
+    if not re.fullmatch(r"[A-Z][A-Z0-9_]{0,63}", event) or event.startswith("AUDIT_"):
+        raise ValueError(f"an audit event is named in UPPER_CASE, not AUDIT_…; got {event!r}")
+    _known_events.add(event)
+
+
+def encode_fields(fields: Mapping[str, Any]) -> str:
+    """The fields as they stand in a line, each with a space before it.
+
+    Never fails for a value: what is not JSON is recorded as its type (`"<datetime>"`), so that no `repr` can
+    carry a secret past the redaction. ValueError for a key that is not a lower-case name.
+    """
+    line = ""
+    cut: list[str] | None = None
+    for key, value in fields.items():
+        if key not in _known_keys:
+            _require_key(key)
+        kind = value.__class__
+        if kind is str:
+            text = _known_words.get(value) or _text(value)
+        elif kind is int:
+            text = _digits(value)
+        else:
+            text = _json(value)
+        if text is None or len(text) > MAX_VALUE:
+            cut = [*(cut or ()), key]
+            text = _summary(text, value)
+        line += f" {key}={text}"
+    return line if cut is None else f"{line} cut={_json(cut)}"
+
+
+def parse(line: bytes | str) -> Entry:
+    """Read one line (with or without its newline) back; ValueError when it is not a whole audit line."""
+    text = (line.decode() if isinstance(line, bytes) else line).removesuffix("\n")
+    start, end = _start(text), _end(text)
+    if start is None or end is None:
+        raise ValueError("an audit line begins with [time] EVENT and ends with seq= and prev=")
+    fields: dict[str, Any] = {}
+    position, stop = start.end(), end.start()
+    while position < stop:
+        key = _key(text, position, stop)
+        if key is None or key[1] in fields:
+            raise ValueError(f"no field, or a repeated one, at column {position + 1}")
+        fields[key[1]], position = _value(text, key.end(), stop)
+    time = datetime.fromisoformat(start[1]).replace(tzinfo=UTC)
+    return Entry(time, start[2], int(end[1]), end[2], fields)
+
+
+def _value(text: str, position: int, stop: int) -> tuple[Any, int]:
+    word = _word(text, position, stop)
+    if word is not None:
+        return json.loads(word[0]) if _literal(word[0]) else word[0], word.end()
+    if text[position : position + 1] not in ('"', "{", "["):
+        raise ValueError(f"no value at column {position + 1}")
+    try:
+        value, position = _decode(text, position)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if position > stop:
+        raise ValueError("a value runs into seq= and prev=")
+    return value, position
+
+
+def _require_key(key: str) -> None:
+    if key in _RESERVED or not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", key):
+        raise ValueError(f"an audit field is named in lower_case, but not cut, prev or seq; got {key!r}")
+    if len(_known_keys) < 1024:
+        _known_keys.add(key)
+
+
+def _json(value: Any) -> str | None:
+    """The value as one line of JSON without hidden characters; None when it cannot be written."""
+    try:
+        data = _dumps(value, _foreign, _flags)
+    except TypeError:  # A lone surrogate, a big integer, a key that is no text, deep nesting.
+        return _json_slowly(value)
+    if data.isascii() and b"\x7f" not in data:
+        return data.decode()
+    return _hidden(_escape, data.decode())
+
+
+def _text(value: str) -> str | None:
+    text = value if _bare(value) else _json(value)
+    if text is not None and len(value) <= _SHORT:
+        if len(_known_words) >= 1024:
+            _known_words.clear()
+        _known_words[value] = text
+    return text
+
+
+def _digits(value: int) -> str | None:
+    try:
+        return str(value)
+    except ValueError:  # More digits than Python is willing to write.
+        return None
+
+
+def _load_orjson(value: Any, default: Callable[[Any], Any], _: int) -> bytes:
+    """Stands for `orjson.dumps` until the first value is written, then gives way to it."""
+    global _dumps, _flags
+    import orjson
+
+    _dumps, _flags = orjson.dumps, orjson.OPT_PASSTHROUGH_DATACLASS
+    return _dumps(value, default, _flags)
+
+
+_dumps: Callable[[Any, Callable[[Any], Any], int], bytes] = _load_orjson
+_flags = 0
+
+
+def _json_slowly(value: Any) -> str | None:
+    try:
+        return json.dumps(_plain(value, _MAX_DEPTH), separators=(",", ":")).replace("\x7f", "\\u007f")
+    except (RecursionError, TypeError, ValueError):
+        return None
+
+
+def _foreign(value: Any) -> Any:
+    """What orjson cannot write: read-only mappings and sets as JSON, anything else as its type."""
+    if isinstance(value, MappingProxyType):
+        return dict(value)
+    if isinstance(value, (set, frozenset)):
+        return list(value)
+    return f"<{type(value).__name__}>"
+
+
+def _plain(value: Any, depth: int) -> Any:
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if depth == 0:
+        raise ValueError("nested too deeply")
+    if isinstance(value, dict):
+        return {
+            key if isinstance(key, (str, int, float)) else f"<{type(key).__name__}>": _plain(item, depth - 1)
+            for key, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, depth - 1) for item in value]
+    stand_in = _foreign(value)
+    return stand_in if isinstance(stand_in, str) else _plain(stand_in, depth - 1)
+
+
+def _escape(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+
+
+def _summary(text: str | None, value: Any) -> str:
+    """What stands in a line for a value too long for it, so that it can still be compared and recognised."""
+    if text is None:
+        short: dict[str, Any] = {"type": type(value).__name__}
+    else:
+        data = text.encode()
+        short = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "head": text[:_HEAD_OF_CUT]}
+    return _json(short) or "{}"

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import base64
+import html
+import json
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import orjson
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from toolcrib.errors import SecretMissing
+from toolcrib.guard import EnvironmentSecrets, Redactor, resolve
+from toolcrib.spec import Permissions, SecretSpec
+
+VALUE = 'ghp_s3cr3t+/="quoted\\" päss & wörd\n'
+
+
+# Sources
+
+
+def test_the_environment_is_read_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = EnvironmentSecrets()
+    assert source.get("TOOLCRIB_TEST_SECRET") is None
+    monkeypatch.setenv("TOOLCRIB_TEST_SECRET", "value")
+    assert source.get("TOOLCRIB_TEST_SECRET") == "value"
+    monkeypatch.setenv("TOOLCRIB_TEST_SECRET", "")
+    assert source.get("TOOLCRIB_TEST_SECRET") is None
+
+
+def declared(**required: bool) -> Permissions:
+    return Permissions(secrets=tuple(SecretSpec(name, required=must) for name, must in required.items()))
+
+
+def test_only_declared_secrets_are_given() -> None:
+    source = EnvironmentSecrets({"A": "1", "B": "2", "C": "3"})
+    assert resolve(declared(A=True, B=False, D=False), source) == {"A": "1", "B": "2"}
+    assert resolve(Permissions(), source) == {}
+
+
+def test_every_missing_secret_is_named_with_how_to_set_it() -> None:
+    with pytest.raises(SecretMissing) as caught:
+        resolve(declared(A=True, B=True, C=True, D=False), EnvironmentSecrets({"B": "2", "C": ""}))
+    error = caught.value
+    assert error.message == "Secrets A, C are not set."
+    assert "export A=… export C=…" in (error.hint or "")
+    assert error.details == {"missing": ["A", "C"]}
+
+
+def test_one_missing_secret_is_named() -> None:
+    with pytest.raises(SecretMissing, match=r"^Secret A is not set\.$"):
+        resolve(declared(A=True), EnvironmentSecrets({}))
+
+
+# Masking
+
+Encoding = Callable[[str], str]
+
+
+def at_offset(offset: int, url_safe: bool = False) -> Encoding:
+    """Base64 of the value standing somewhere inside other data."""
+
+    def encode(value: str) -> str:
+        data = b"user:pw"[:offset] + value.encode() + b"@host"
+        return (base64.urlsafe_b64encode if url_safe else base64.b64encode)(data).decode()
+
+    return encode
+
+
+ENCODINGS: dict[str, Encoding] = {
+    "plain": str,
+    "json": lambda v: json.dumps(v)[1:-1],
+    "json, not ASCII": lambda v: json.dumps(v, ensure_ascii=False)[1:-1],
+    "orjson": lambda v: orjson.dumps(v).decode()[1:-1],
+    "json in json": lambda v: json.dumps(json.dumps(v))[1:-1],
+    "json in json in json": lambda v: json.dumps(json.dumps(json.dumps(v))),
+    "repr": repr,
+    "repr of bytes": lambda v: repr(v) if v.isascii() else v,
+    "ascii": ascii,
+    "url, whole": lambda v: quote(v, safe=""),
+    "url, path": quote,
+    "url, form": quote_plus,
+    "url, small letters": lambda v: "".join(
+        c if c.isascii() and c.isalnum() else quote(c, safe="").lower() for c in v
+    ),
+    "html": html.escape,
+    "base64": lambda v: base64.b64encode(v.encode()).decode(),
+    "base64, for URLs": lambda v: base64.urlsafe_b64encode(v.encode()).decode(),
+    "base64, no padding": lambda v: base64.b64encode(v.encode()).decode().rstrip("="),
+    "base64, in a URL": lambda v: quote(base64.b64encode(v.encode()).decode(), safe=""),
+    "base64, in lines": lambda v: base64.encodebytes(v.encode()).decode(),
+    **{f"base64 at {n}": at_offset(n) for n in range(7)},
+    **{f"base64 for URLs at {n}": at_offset(n, url_safe=True) for n in range(7)},
+    "hex": lambda v: v.encode().hex(),
+    "HEX": lambda v: v.encode().hex().upper(),
+}
+
+
+def cores(value: str) -> list[str]:
+    """The base64 characters that the value alone decides, whatever stands around it."""
+    found = []
+    for offset in range(3):
+        data = bytes(offset) + value.encode()
+        found.append(base64.b64encode(data).decode()[-(-8 * offset // 6) : 8 * len(data) // 6])
+    return found
+
+
+secrets = st.text(st.characters(codec="utf-8"), min_size=4, max_size=40) | st.text(
+    st.sampled_from("\\\"'%+/=& \n\t*aA1nux0"), min_size=4, max_size=20
+)
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+@given(value=secrets, before=st.text(max_size=5), after=st.text(max_size=5))
+@example(value=VALUE, before="x", after="y")
+@example(value="\\\n\\n", before="", after="")
+@example(value="****", before="", after="*")
+@example(
+    value="-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n-----END KEY-----\n" * 3,
+    before="",
+    after="",
+)
+def test_no_form_of_a_value_gets_through(name: str, value: str, before: str, after: str) -> None:
+    encoded = ENCODINGS[name](value)
+    if "base64" not in name:
+        assume(value.strip() == value)  # What is known by its stripped form leaves the blanks.
+    out = Redactor({"TOKEN": value}).redact_text(before + encoded + after)
+    assert value not in out
+    if "base64" in name:
+        joined = (
+            out.replace("\n", "").replace("-", "+").replace("_", "/").replace("%2B", "+").replace("%2F", "/")
+        )
+        assert not any(core in joined for core in cores(value))
+    else:
+        assert encoded not in out
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_the_mask_names_the_secret_and_leaves_the_rest(name: str) -> None:
+    value = "ghp_16C7e42F292c6912E7710c838347Ae178B4a+/"
+    out = Redactor({"GITHUB_TOKEN": value}).redact_text(f"before {ENCODINGS[name](value)} after")
+    assert "***GITHUB_TOKEN***" in out
+    assert out.startswith("before ")
+    assert out.endswith(" after")
+
+
+def test_values_without_names_have_a_plain_mask() -> None:
+    assert Redactor(["hunter22", ""]).redact_text("is hunter22.") == "is ***."
+
+
+def test_the_longer_of_two_values_is_masked_whole() -> None:
+    redactor = Redactor({"SHORT": "abcd", "LONG": "abcdefgh"})
+    assert redactor.redact("abcdefgh abcd") == "***LONG*** ***SHORT***"
+
+
+def test_each_line_of_a_key_is_masked() -> None:
+    key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\nhkiG9w0BAQEFAASC\n-----END KEY-----\n"
+    for written in (key, key.replace("\n", "\\n")):
+        out = Redactor({"KEY": written}).redact_text("second line: hkiG9w0BAQEFAASC\r\n-----END KEY-----")
+        assert out == "second line: ***KEY***\r\n-----END KEY-----"
+
+
+def test_a_value_is_known_without_its_newline() -> None:
+    redactor = Redactor({"TOKEN": " hunter22\n"})
+    assert redactor.redact_text("is hunter22.") == "is ***TOKEN***."
+    assert redactor.redact_text(base64.b64encode(b"a:hunter22").decode()).endswith("***TOKEN***")
+
+
+def test_json_values_are_masked_everywhere() -> None:
+    redactor = Redactor({"TOKEN": "hunter22", "PIN": "123456", "OTHER": "hunter33"})
+    value = {
+        "hunter22": ["a", ("hunter22", b"\xffhunter22"), {"deep": "x hunter22"}],
+        "hunter33": 123456,
+        "near": [12345, 123456.5, True, None],
+    }
+    assert redactor.redact(value) == {
+        "***TOKEN***": ["a", ("***TOKEN***", b"\xff***TOKEN***"), {"deep": "x ***TOKEN***"}],
+        "***OTHER***": "***PIN***",
+        "near": [12345, "***PIN***.5", True, None],
+    }
+
+
+def test_keys_made_equal_are_kept_apart() -> None:
+    redactor = Redactor(["hunter22", "hunter33"])
+    assert redactor.redact({"hunter22": 1, "hunter33": 2}) == {"***": 1, "****": 2}
+
+
+@pytest.mark.parametrize("redactor", [Redactor([]), Redactor({"TOKEN": "hunter22"}), Redactor(["1"])])
+def test_what_needs_no_mask_is_the_very_same_object(redactor: Redactor) -> None:
+    value: dict[str, Any] = {"a": ["text\nof lines %41 \\u0041", 1.5, None, (1, 2)], "b": {"c": b"bytes"}}
+    assert redactor.redact(value) is value
+    assert redactor.redact_text(value["a"][0]) is value["a"][0]
+
+
+def test_a_very_short_value_is_masked_where_it_is_all_there_is() -> None:
+    redactor = Redactor({"PIN": "123", "TOKEN": "hunter22"})
+    masked = ["***PIN***", 123, "1234", {"***PIN***": "x"}]
+    assert redactor.redact(["123", 123, "1234", {"123": "x"}]) == masked
+    assert redactor.unprotected == ("PIN",)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("TOKEN", "TOKEN"), ("MY_TOKEN", "TOKE"), ("", "****"), ("A", "*A**")]
+)
+def test_a_mask_never_shows_the_value(name: str, value: str) -> None:
+    out = Redactor({name: value}).redact_text(f"x{value}{value}y")
+    assert value not in out
+    assert "***" in out
+
+
+def test_bytes_of_the_environment_that_are_no_utf8_are_masked() -> None:
+    value = os.fsdecode(b"pass\xff\xfeword")
+    redactor = Redactor({"TOKEN": value})
+    assert redactor.redact(b"a pass\xff\xfeword b") == b"a ***TOKEN*** b"
+    assert redactor.redact(base64.b64encode(b"pass\xff\xfeword").decode()) == "***TOKEN***"
+    assert Redactor({"TOKEN": "pass\ud800word"}).redact("pass\ud800word") == "***TOKEN***"
+
+
+def test_a_value_nested_too_deeply_is_masked_whole() -> None:
+    value: list[Any] = ["hunter22"]
+    for _ in range(5000):
+        value = [value]
+    assert Redactor(["hunter22"]).redact(value) == "***"
+
+
+def test_the_value_is_not_in_the_redactors_own_text() -> None:
+    redactor = Redactor({"TOKEN": "hunter22"})
+    assert "hunter22" not in repr(redactor) + str(redactor)
+
+
+@pytest.mark.parametrize("filler", ["\\", "%", "%5C", "&#0", "0", "\r\n", "\\\\n", "Z2", "ab"])
+def test_no_text_makes_the_search_slow(filler: str) -> None:
+    redactor = Redactor({"TOKEN": "ab\\\\%\\\n0 ab", "OTHER": "\\\\\\\\0000"})
+    text = "ab 0000 " + filler * (100_000 // len(filler))
+    began = time.perf_counter()
+    redactor.redact_text(text)
+    assert time.perf_counter() - began < 2
