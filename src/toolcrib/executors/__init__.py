@@ -1,0 +1,39 @@
+"""Executors: each runs one attempt of one tool, whatever kind it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolcrib.executors.command import CommandExecutor
+    from toolcrib.executors.file import FileExecutor
+    from toolcrib.executors.function import function_executor
+    from toolcrib.executors.http import HttpExecutor
+    from toolcrib.executors.python import PythonExecutor
+    from toolcrib.executors.workspace import Workspace
+
+__all__ = [
+    "CommandExecutor",
+    "FileExecutor",
+    "HttpExecutor",
+    "PythonExecutor",
+    "Workspace",
+    "function_executor",
+]
+
+_HOMES = {
+    "CommandExecutor": "command",
+    "FileExecutor": "file",
+    "HttpExecutor": "http",
+    "PythonExecutor": "python",
+    "Workspace": "workspace",
+    "function_executor": "function",
+}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"toolcrib.executors.{_HOMES[name]}"), name)

@@ -1,0 +1,31 @@
+"""What a function in another process told of its failure, as the exception it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from toolcrib.errors import RetryableError, ToolCancel, ToolDiscard, ToolFailed, ToolSignal, ToolSnooze
+
+__all__ = ["SIGNALS", "raise_told"]
+
+SIGNALS: dict[str, type[ToolSignal]] = {
+    kind.__name__: kind for kind in (RetryableError, ToolCancel, ToolDiscard, ToolSnooze)
+}
+"""Exceptions known by name, so that code without Toolcrib can raise its own of that name."""
+
+
+def raise_told(
+    name: str,
+    message: str,
+    signal: str | None = None,
+    delay: Any = 0.0,
+    details: Mapping[str, Any] | None = None,
+) -> NoReturn:
+    """Raise the signal of that name, or `ToolFailed` with the exception's type and message."""
+    if signal == "ToolSnooze":
+        raise ToolSnooze(delay if isinstance(delay, (int, float)) else 0.0, message)
+    if signal is not None:
+        raise SIGNALS[signal](message)
+    told = message if name in ("Exception", "RuntimeError") and message else f"{name}: {message}"
+    raise ToolFailed(told.removesuffix(": "), details={"exception": name, **(details or {})})

@@ -1,0 +1,99 @@
+"""Kind `command`: a program and its arguments, confined, without a shell."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from toolcrib.errors import InvalidInput, ToolUnavailable
+from toolcrib.executors.output import MAX_OUTPUT, facts, log_streams, refuse_exit, timed_out, value_of
+from toolcrib.executors.workspace import Workspace
+from toolcrib.sandbox import run
+from toolcrib.spec import Call, CallContext, CommandExec, Outcome, Tool
+from toolcrib.template import (
+    MISSING,
+    Namespaces,
+    Values,
+    parse,
+    parse_text,
+    render_argv,
+    render_env,
+    render_value,
+)
+
+__all__ = ["CommandExecutor"]
+
+
+class CommandExecutor:
+    """Runs one command tool. Templates are parsed when it is made; a bad one is `ManifestError`."""
+
+    grace_s = 1.0
+    """The sandbox ends the process tree itself, first by SIGTERM."""
+
+    def __init__(self, tool: Tool, workspace: Workspace) -> None:
+        assert isinstance(tool.config, CommandExec)
+        names = Namespaces.of(tool)
+        self._tool = tool
+        self._config = tool.config
+        self._workspace = workspace
+        self._argv = [parse_text(element, names) for element in tool.config.args]
+        self._env = {name: parse_text(text, names) for name, text in tool.config.env.items()}
+        self._stdin = parse(tool.config.stdin, names)
+
+    async def run(self, call: Call, ctx: CallContext) -> Outcome:
+        """One run of the command."""
+        tool, config = self._tool, self._config
+        values = Values.of(tool, call, ctx)
+        entrypoint, grant = self._entrypoint()
+        env = {name: text for name, t in self._env.items() if (text := render_env(t, values)) is not None}
+        job = self._workspace.confine(
+            tool,
+            (entrypoint, *render_argv(self._argv, values)),
+            config.cwd,
+            {**declared_environment(tool), **env},
+            ctx,
+            read=grant,
+            stdin=self._input(values),
+            output_limit=tool.limits.output_bytes or MAX_OUTPUT,
+        )
+        done = await run(job)
+        if done.timed_out:
+            raise timed_out(ctx, done)
+        log_streams(ctx, done, "stderr")
+        refuse_exit(tool.name, done, config.exit_codes_ok)
+        warnings: list[str] = []
+        value = value_of(tool.name, done, config.stdout_format or tool.output.format, warnings)
+        return Outcome(value, tuple(warnings), facts(done))
+
+    def _entrypoint(self) -> tuple[str, tuple[str, ...]]:
+        """The program as the sandbox finds it, and the grant it needs to be seen there.
+
+        A name without a slash is looked for among the system's programs; anything else is a file, from the
+        project root. The file itself is always readable, its folder only if granted.
+        """
+        written = self._config.entrypoint
+        if "/" not in written:
+            return written, ()
+        path = self._workspace.resolve(written)
+        if not Path(path).is_file():
+            raise ToolUnavailable(
+                f"the command {written!r} of {self._tool.name} does not exist ({path})",
+                hint="Create it, or mend exec.command.entrypoint in the manifest.",
+                details={"path": path},
+            )
+        return path, (path,)
+
+    def _input(self, values: Values) -> bytes:
+        value = render_value(self._stdin, values)
+        if value is None or value is MISSING:
+            return b""
+        try:
+            return value.encode() if isinstance(value, str) else json.dumps(value).encode()
+        except UnicodeEncodeError:
+            raise InvalidInput("what stands in stdin holds half of a surrogate pair") from None
+
+
+def declared_environment(tool: Tool) -> dict[str, str]:
+    """The variables of our environment that `permissions.env` names and that are set."""
+    return {name: os.environ[name] for name in tool.permissions.env if name in os.environ}

@@ -1,0 +1,110 @@
+"""Kind `file`: read or write one file beneath the granted folders, opened by openat2 in this process."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from pathlib import Path
+from typing import Any
+
+from toolcrib.errors import InvalidInput, PermissionDenied
+from toolcrib.executors.output import decoded
+from toolcrib.executors.threads import run_in_thread
+from toolcrib.executors.workspace import Workspace, within
+from toolcrib.sandbox import Root, Roots
+from toolcrib.spec import Call, CallContext, FileExec, Outcome, Tool
+from toolcrib.template import Namespaces, Values, parse, parse_text, render_path, render_value
+
+__all__ = ["FileExecutor"]
+
+MAX_READ = 100_000
+"""Bytes read of a file unless the tool's limits say otherwise."""
+
+
+class FileExecutor:
+    """Reads or writes one file. Relative paths start at the project root; all must lie inside a grant."""
+
+    def __init__(self, tool: Tool, workspace: Workspace) -> None:
+        assert isinstance(tool.config, FileExec)
+        names = Namespaces.of(tool)
+        self._tool = tool
+        self._config = tool.config
+        self._workspace = workspace
+        self._path = parse_text(tool.config.path, names)
+        self._content = parse(tool.config.content, names)
+
+    async def run(self, call: Call, ctx: CallContext) -> Outcome:
+        """One read or write, in a thread."""
+        values = Values.of(self._tool, call, ctx)
+        path = self._place(str(Path(self._workspace.root, render_path(self._path, values))))
+        if self._config.action == "read":
+            outcome: Outcome = await run_in_thread(lambda: self._read(path))
+        else:
+            content = render_value(self._content, values)
+            outcome = await run_in_thread(lambda: self._write(path, content))
+        return outcome
+
+    @property
+    def _asked(self) -> tuple[str, ...]:
+        return (*self._tool.permissions.read, *self._tool.permissions.write)
+
+    def _place(self, path: str) -> str:
+        """The path with a grant that is a symbolic link replaced by what was granted, its real path."""
+        for written in self._asked:
+            prefix = os.path.normpath(Path(self._workspace.root, written))
+            if within(path, prefix):
+                return self._workspace.resolve(written) + path[len(prefix) :]
+        return path
+
+    def _roots(self, access: str, path: str) -> Roots:
+        """Everything granted, the read-only parts too: a `read` inside a `write` stays read-only."""
+        tool, workspace = self._tool, self._workspace
+        if not (tool.permissions.write if access == "write" else self._asked):
+            raise PermissionDenied(
+                f"{tool.name} has no fs.{access} permission",
+                hint=f"Name the folder under permissions.fs.{access} in the manifest.",
+            )
+        grants = workspace.grants(tool)
+        # A process needs its own folder to start from; a file tool has only what it was granted.
+        granted = [workspace.resolve(written) for written in self._asked]
+        scratch = next((folder for folder in grants.scratch if within(path, folder)), None)
+        if scratch is not None and access == "write":
+            return Roots(Root(scratch))
+        return Roots(
+            *(
+                Root(place, read_only=place not in grants.write, hidden=grants.hide, protected=grants.protect)
+                for place in granted
+            )
+        )
+
+    def _read(self, path: str) -> Outcome:
+        limit = self._tool.limits.output_bytes or MAX_READ
+        with self._roots("read", path) as roots:
+            content = roots.read(path, 0, limit)
+        warnings: list[str] = []
+        details: dict[str, Any] = {"bytes": content.total}
+        if content.total > len(content.data):
+            warnings.append(f"the file is cut: {len(content.data)} of {content.total} bytes are given")
+            details["truncated"] = {"kept_bytes": len(content.data), "total_bytes": content.total}
+        if self._config.encoding == "utf-8":
+            return Outcome(decoded(content.data, warnings, "the file"), tuple(warnings), details)
+        return Outcome(base64.b64encode(content.data).decode(), tuple(warnings), details)
+
+    def _write(self, path: str, content: Any) -> Outcome:
+        data = self._bytes(content)
+        with self._roots("write", path) as roots:
+            roots.write(path, data, mode=self._config.mode, mkdir=self._config.mkdir)
+        return Outcome({"path": path, "bytes": len(data)})
+
+    def _bytes(self, content: Any) -> bytes:
+        if not isinstance(content, str):
+            raise InvalidInput("the content of a file must be text")
+        try:
+            if self._config.encoding == "utf-8":
+                return content.encode()
+            return base64.b64decode(content, validate=True)
+        except UnicodeEncodeError:
+            raise InvalidInput("the content holds half of a surrogate pair") from None
+        except binascii.Error as error:
+            raise InvalidInput(f"the content is not base64: {error}") from None

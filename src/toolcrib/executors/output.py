@@ -1,0 +1,118 @@
+"""A confined process's output as a tool's value: text decoded, JSON parsed, cuts and failures told."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from typing import Any
+
+from toolcrib.errors import CommandFailed, ToolcribError, ToolFailed
+from toolcrib.guard import Redactor
+from toolcrib.sandbox import Completed
+from toolcrib.spec import CallContext
+
+__all__ = ["MAX_OUTPUT", "decoded", "ending", "facts", "log_streams", "refuse_exit", "timed_out", "value_of"]
+
+_log = logging.getLogger("toolcrib.tools")
+
+MAX_OUTPUT = 1_048_576
+"""Bytes kept of each output stream unless the tool's limits say otherwise."""
+_TOLD = 4_000
+"""Characters of stderr told in an error."""
+_LOGGED = 64_000
+"""Bytes of each stream that are logged."""
+
+
+def decoded(data: bytes, warnings: list[str], what: str) -> str:
+    """The text; bytes that are not UTF-8 are replaced and a warning says so."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        warnings.append(f"{what} is not UTF-8 (byte {error.start}); such bytes are replaced by \ufffd")
+        return data.decode(errors="replace")
+
+
+def facts(done: Completed) -> dict[str, Any]:
+    """What `Result.details` says of the process: exit, what was cut, what the sandbox held."""
+    found: dict[str, Any] = {"exit_code": done.exit_code}
+    if done.signal is not None:
+        found["signal"] = _signal(done.signal)
+    if done.stdout_total > len(done.stdout):
+        found["truncated"] = {"kept_bytes": len(done.stdout), "total_bytes": done.stdout_total}
+    found["enforcement"] = dict(done.enforcement)
+    return found
+
+
+def log_streams(ctx: CallContext, done: Completed, *streams: str) -> None:
+    """Log what the tool wrote beside its value, at INFO to `toolcrib.tools`, its secrets masked."""
+    if not _log.isEnabledFor(logging.INFO):
+        return
+    for stream in streams:
+        written: bytes = getattr(done, stream)
+        if not written.strip():
+            continue
+        text = Redactor(ctx.secrets).redact_text(written.decode(errors="replace"))
+        cut = " …" if len(text) > _LOGGED else ""
+        _log.info("%s wrote to %s:\n%s%s", ctx.tool, stream, text[:_LOGGED].rstrip(), cut)
+
+
+def timed_out(ctx: CallContext, done: Completed) -> ToolcribError:
+    """The error of a process stopped at its limit, with what it had written to standard error by then."""
+    error = ctx.timed_out()
+    error.details.update(enforcement=dict(done.enforcement), stderr=_last(done.stderr))
+    return error
+
+
+def refuse_exit(name: str, done: Completed, accepted: tuple[int, ...]) -> None:
+    """`CommandFailed` with exit code and stderr unless the exit code is accepted."""
+    if done.exit_code in accepted:
+        return
+    stderr = _last(done.stderr)
+    raise CommandFailed(
+        f"{name} {ending(done)}" + (f": {stderr}" if stderr else ""),
+        details={**facts(done), "stderr": stderr},
+    )
+
+
+def ending(done: Completed) -> str:
+    """How the process ended, in words."""
+    if done.signal is not None:
+        return f"was ended by {_signal(done.signal)}"
+    return f"ended with exit code {done.exit_code}"
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # One of the real-time signals, which have no names.
+        return f"signal {number}"
+
+
+def _last(stderr: bytes) -> str:
+    text = stderr.decode(errors="replace").strip()
+    return text if len(text) <= _TOLD else "… " + text[-_TOLD:]
+
+
+def value_of(name: str, done: Completed, form: str, warnings: list[str]) -> Any:
+    """Standard output as text or JSON."""
+    if done.stdout_total > len(done.stdout):
+        if form == "json":
+            raise ToolFailed(
+                f"{name} wrote {done.stdout_total} bytes, more than the {len(done.stdout)} that are kept",
+                hint="Write less, or raise limits.output_bytes in the manifest.",
+                details=facts(done),
+            )
+        warnings.append(f"the output is cut: {len(done.stdout)} of {done.stdout_total} bytes are kept")
+    if form == "text":
+        return decoded(done.stdout, warnings, "the output")
+    import orjson
+
+    try:
+        return orjson.loads(done.stdout)
+    except orjson.JSONDecodeError as error:
+        begin = done.stdout[:200].decode(errors="replace")
+        raise ToolFailed(
+            f"{name} wrote no JSON: {error}; it begins with {begin!r}",
+            hint="Mend the program, or set outputs.format: text.",
+            details=facts(done),
+        ) from None

@@ -1,0 +1,143 @@
+"""Kind `python`: a function of a module, called in a confined interpreter of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from toolcrib.errors import CommandFailed, ToolFailed, ToolUnavailable
+from toolcrib.executors.answers import raise_told
+from toolcrib.executors.command import declared_environment
+from toolcrib.executors.output import MAX_OUTPUT, ending, facts, log_streams, timed_out
+from toolcrib.executors.workspace import Workspace, links_on, within
+from toolcrib.sandbox import Completed, run
+from toolcrib.spec import Call, CallContext, Outcome, PythonExec, Tool
+from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
+
+__all__ = ["PythonExecutor"]
+
+_CHILD = str(Path(__file__).with_name("python_child.py").resolve())
+
+
+class PythonExecutor:
+    """Runs one Python tool. Its module is imported only inside the sandbox.
+
+    `module` is looked for in `cwd`, then in the project's home folder (so that `tools.NAME` may lie beside
+    the manifest), then in the tool's own folder.
+    """
+
+    grace_s = 1.0
+    """The sandbox ends the process tree itself, first by SIGTERM."""
+
+    def __init__(self, tool: Tool, workspace: Workspace) -> None:
+        assert isinstance(tool.config, PythonExec)
+        names = Namespaces.of(tool)
+        self._tool = tool
+        self._config = tool.config
+        self._workspace = workspace
+        self._args = [parse(item, names) for item in tool.config.args]
+        self._kwargs = {name: parse(item, names) for name, item in tool.config.kwargs.items()}
+
+    async def run(self, call: Call, ctx: CallContext) -> Outcome:
+        """One call in a new interpreter."""
+        tool, config = self._tool, self._config
+        python, grants = interpreter(self._workspace, config.venv, tool.name)
+        job = self._workspace.confine(
+            tool,
+            (python, "-I", "-X", "utf8", _CHILD),
+            config.cwd,
+            declared_environment(tool),
+            ctx,
+            read=(*grants, _CHILD),
+            links=links_on((python, *_home_of(python))),
+            stdin=self._job(Values.of(tool, call, ctx)),
+            output_limit=MAX_OUTPUT,
+            result_limit=tool.limits.output_bytes or MAX_OUTPUT,
+        )
+        done = await run(job)
+        if done.timed_out:
+            raise timed_out(ctx, done)
+        log_streams(ctx, done, "stdout", "stderr")
+        return Outcome(_value(tool.name, done), (), facts(done))
+
+    def _job(self, values: Values) -> bytes:
+        args: list[Any] = [render_value(item, values) for item in self._args]
+        while args and args[-1] is MISSING:
+            args.pop()
+        kwargs = {name: render_value(item, values) for name, item in self._kwargs.items()}
+        config, workspace = self._config, self._workspace
+        path = [workspace.resolve(config.cwd), workspace.home]
+        own = workspace.folder(self._tool)
+        job = {
+            "module": config.module,
+            "function": config.function,
+            "args": [None if item is MISSING else item for item in args],
+            "kwargs": {name: item for name, item in kwargs.items() if item is not MISSING},
+            "path": [*path, own] if own is not None else path,
+            "returns": config.returns,
+        }
+        return json.dumps(job).encode()
+
+
+def _value(name: str, done: Completed) -> Any:
+    if done.result_total > len(done.result):
+        raise ToolFailed(
+            f"{name} returned {done.result_total} bytes, more than the {len(done.result)} allowed",
+            hint="Return less, or raise limits.output_bytes in the manifest.",
+            details=facts(done),
+        )
+    try:
+        answer = json.loads(done.result.decode())
+        if "value" in answer:
+            value: Any = answer["value"]
+            return value
+        kind, message, signal, delay = (answer[key] for key in ("error", "message", "signal", "delay"))
+    except (KeyError, RecursionError, TypeError, ValueError):
+        # No answer, or none that our own child gives: the tool's code has ended the interpreter.
+        raise CommandFailed(
+            f"{name} did not return: its interpreter {ending(done)}",
+            hint="The tool's own code has ended it: a crash, os._exit, too much memory.",
+            details=facts(done),
+        ) from None
+    return raise_told(str(kind), str(message), signal, delay, facts(done))
+
+
+def interpreter(workspace: Workspace, venv: str | None, name: str) -> tuple[str, tuple[str, ...]]:
+    """The interpreter of a virtual environment (or the one Toolcrib runs on), and what it must read."""
+    if venv is None:
+        base = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+        return base, _installation(base)
+    folder = workspace.resolve(venv)
+    python = Path(folder, "bin", "python")
+    if not python.exists() or not Path(folder, "pyvenv.cfg").is_file():
+        raise ToolUnavailable(
+            f"{name} runs in the virtual environment {venv!r}, which does not exist ({folder})",
+            hint=f"Create it: python3 -m venv {venv}",
+            details={"path": folder},
+        )
+    return str(python), (folder, *_installation(os.path.realpath(python)))
+
+
+def _home_of(python: str) -> list[str]:
+    """Where the settings of a virtual environment say that its interpreter comes from."""
+    try:
+        lines = Path(python).parent.with_name("pyvenv.cfg").read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+    pairs = (line.partition("=") for line in lines)
+    return [value.strip() for key, _, value in pairs if key.strip() == "home" and value.strip()[:1] == "/"]
+
+
+def _installation(python: str) -> tuple[str, ...]:
+    """An interpreter's own files as grants, unless they are the system's, which every tool sees.
+
+    Not all of its prefix: that may be somebody's home folder.
+    """
+    prefix = Path(python).parent.parent
+    if within(python, "/usr"):
+        return ()
+    libraries = (os.path.realpath(prefix / name) for name in ("lib", "lib64"))
+    return (python, *(path for path in libraries if Path(path).is_dir() and within(path, str(prefix))))

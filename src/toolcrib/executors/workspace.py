@@ -1,0 +1,218 @@
+"""What a manifest tool may touch in its project: grants as real paths, and what no grant opens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from toolcrib.errors import PermissionDenied, SandboxUnavailable, ToolUnavailable
+from toolcrib.sandbox import Confinement
+from toolcrib.spec import CallContext, Tool
+
+__all__ = ["Grants", "Workspace", "base_environment"]
+
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+KERNEL = ("/proc", "/sys", "/dev")
+"""Never granted: they show other processes, ours among them."""
+HOMES = (".toolcrib", ".glee")
+SECRET_FILES = (".env",)
+STATE = "state.db"
+MAX_LINKS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Grants:
+    """Real paths: readable, writable, and what stays closed inside them."""
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    protect: tuple[str, ...] = ()
+    scratch: tuple[str, ...] = ()
+    hide: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    """Symbolic links by which the granted paths are written in the manifest, and what they say."""
+
+    def cover(self, path: str) -> bool:
+        """Whether a real path lies in a readable or writable grant."""
+        return any(within(path, grant) for grant in (*self.read, *self.write))
+
+
+def within(path: str, folder: str) -> bool:
+    """Whether a real path is the folder or lies below it."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """A project as its tools see it. `root` and `home` (`.toolcrib` or `.glee`) are real paths."""
+
+    root: str
+    home: str
+
+    @property
+    def scratch(self) -> str:
+        """The one folder in the home folder that tools may be granted for writing."""
+        return f"{self.home}/scratch"
+
+    def resolve(self, path: str) -> str:
+        """The real path of one written in a manifest: relative ones start at the project root."""
+        return os.path.realpath(Path(self.root, path))
+
+    def folder(self, tool: Tool) -> str | None:
+        """The tool's own folder, beside its manifest."""
+        if tool.source is None:
+            return None
+        return os.path.realpath(Path(tool.source.path).parent)
+
+    def grants(self, tool: Tool) -> Grants:
+        """The tool's permissions as real paths.
+
+        Raises:
+            ToolUnavailable: a granted path does not exist.
+            PermissionDenied: a granted path is the kernel's or the root folder, or a symbolic link takes it
+                out of the project.
+        """
+        permissions = tool.permissions
+        read = tuple(self._granted(tool, "read", path) for path in permissions.read)
+        write = tuple(self._granted(tool, "write", path) for path in permissions.write)
+        own = self.folder(tool)
+        home = tuple(f"{self.home}/{STATE}{suffix}" for suffix in ("", "-wal", "-shm", "-journal"))
+        return Grants(
+            read=read + ((own,) if own is not None else ()),
+            write=write,
+            protect=self.protected(tool),
+            scratch=self._scratch(write),
+            hide=(*(f"{self.root}/{name}" for name in SECRET_FILES), *home),
+            links=links_on(Path(self.root, path) for path in (*permissions.read, *permissions.write)),
+        )
+
+    def protected(self, tool: Tool) -> tuple[str, ...]:
+        """What stays read-only whatever is granted."""
+        own = self.folder(tool)
+        inside = [*HOMES, ".git/config", ".git/hooks"]
+        if Path(self.root, ".git").is_file():  # A worktree's or submodule's, which names the real one.
+            inside = [*HOMES, ".git"]
+        paths = [*(f"{self.root}/{name}" for name in inside), self.home]
+        return tuple(dict.fromkeys([*paths, own] if own is not None else paths))
+
+    def _scratch(self, write: tuple[str, ...]) -> tuple[str, ...]:
+        if any(within(self.scratch, grant) for grant in write):
+            self._make_scratch()
+            return (self.scratch,)
+        return tuple(grant for grant in write if within(grant, self.scratch))
+
+    def _make_scratch(self) -> None:
+        try:
+            Path(self.scratch).mkdir(exist_ok=True)
+        except OSError as error:
+            raise ToolUnavailable(
+                f"the folder {self.scratch} cannot be made: {error.strerror}", details={"path": self.scratch}
+            ) from None
+        if os.path.realpath(self.scratch) != self.scratch:
+            raise PermissionDenied(
+                f"{self.scratch} is a symbolic link",
+                hint="Make it a real folder.",
+                details={"path": self.scratch},
+            )
+
+    def _granted(self, tool: Tool, access: str, written: str) -> str:
+        if os.path.normpath(Path(self.root, written)) == self.scratch:
+            self._make_scratch()
+        path = self.resolve(written)
+        details = {"grant": written, "path": path}
+        where = f"permissions.fs.{access} in the manifest"
+        if path == "/" or any(within(path, folder) for folder in KERNEL):
+            raise PermissionDenied(
+                f"{tool.name} is granted fs.{access} of {written!r}, which no tool may have",
+                hint=f"Name the folders that are needed under {where}.",
+                details=details,
+            )
+        inside = within(os.path.normpath(Path(self.root, written)), self.root)
+        if inside and not within(path, self.root):
+            raise PermissionDenied(
+                f"{tool.name} is granted fs.{access} of {written!r}, a symbolic link out of the project",
+                hint=f"If that is meant, write its real path, {path}, under {where}.",
+                details=details,
+            )
+        if not Path(path).exists():
+            raise ToolUnavailable(
+                f"{tool.name} is granted fs.{access} of {written!r}, which does not exist ({path})",
+                hint=f"Create it, or take it out of {where}.",
+                details=details,
+            )
+        return path
+
+    def confine(
+        self, tool: Tool, argv: tuple[str, ...], cwd: str, env: dict[str, str], ctx: CallContext, **more: Any
+    ) -> Confinement:
+        """The job for the sandbox. `cwd` is as written; `more` are further fields of `Confinement`.
+
+        What `more` says of `read` and `links` comes on top of the tool's grants.
+        """
+        refuse_network(tool)
+        folder = self.resolve(cwd)
+        if not Path(folder).is_dir():
+            raise ToolUnavailable(
+                f"the working folder {cwd!r} of {tool.name} does not exist ({folder})",
+                hint="Create it, or mend `cwd` in the manifest.",
+                details={"path": folder},
+            )
+        grants = self.grants(tool)
+        job = Confinement(
+            argv=argv,
+            cwd=folder,
+            env={**base_environment(), **env, **ctx.secrets},
+            read=(*grants.read, *more.pop("read", ())),
+            write=grants.write,
+            protect=grants.protect,
+            scratch=grants.scratch,
+            hide=grants.hide,
+            links=tuple(dict.fromkeys((*grants.links, *more.pop("links", ())))),
+            empty=() if grants.cover(folder) else (folder,),
+            timeout_ms=max(1, int(ctx.remaining * 1000)),
+        )
+        return replace(job, **more)
+
+
+def links_on(paths: Iterable[str | os.PathLike[str]]) -> tuple[tuple[str, str], ...]:
+    """Every symbolic link on the way to these absolute paths, with what it says."""
+    found: dict[str, str] = {}
+    for path in paths:
+        waiting = os.fspath(path).split("/")[::-1]
+        here, left = "", MAX_LINKS
+        while waiting and left:
+            part = waiting.pop()
+            if part in ("", "."):
+                continue
+            if part == "..":
+                here = here.rpartition("/")[0]
+                continue
+            here = f"{here}/{part}"
+            try:
+                text = os.readlink(here)  # noqa: PTH115 - the text as it stands
+            except OSError:
+                continue
+            left -= 1
+            found[here] = text
+            waiting += text.split("/")[::-1]
+            here = "" if text.startswith("/") else here.rpartition("/")[0]
+    return tuple(found.items())
+
+
+def base_environment() -> dict[str, str]:
+    """The environment every confined tool starts from; nothing of ours is inherited."""
+    return {"PATH": SYSTEM_PATH, "HOME": "/tmp", "LANG": "C.UTF-8", "TMPDIR": "/tmp"}  # noqa: S108 - its own /tmp
+
+
+def refuse_network(tool: Tool) -> None:
+    """Network access of processes cannot be narrowed to hosts yet, so any wish for it is refused."""
+    if tool.permissions.network.mode == "none":
+        return
+    raise SandboxUnavailable(
+        f"{tool.name} asks for network access, which this version cannot confine for kind {tool.kind}",
+        hint="Set permissions.network to false, or make it a tool of kind http.",
+        details={"mechanism": "network proxy", "permission": "network"},
+    )

@@ -1,0 +1,106 @@
+"""A project on disk for tests: manifests from Python values, calls, and the audit log read back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from toolcrib import Project, Result
+from toolcrib.guard import EnvironmentSecrets
+from toolcrib.guard.audit_line import Entry, parse
+
+SH = {"c": {"type": "string"}}
+
+
+class Crib:
+    """A project folder. Manifests are written as JSON, which is YAML too."""
+
+    def __init__(self, root: Path, home: str = ".toolcrib") -> None:
+        self.root = root.resolve()
+        self.home = self.root / home
+        (self.home / "tools").mkdir(parents=True)
+        self.secrets: dict[str, str] = {}
+
+    def write(self, path: str, text: str | bytes, mode: int = 0o644) -> Path:
+        """A file of the project, with its folders."""
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text.encode() if isinstance(text, str) else text)
+        file.chmod(mode)
+        return file
+
+    def tool(
+        self,
+        name: str,
+        kind: str,
+        config: dict[str, Any],
+        properties: dict[str, Any] | None = None,
+        **more: Any,
+    ) -> Path:
+        """A tool of any kind; `more` are further blocks of its manifest. Gives the tool's folder."""
+        schema = {"type": "object", "properties": properties or {}, "additionalProperties": False}
+        manifest = {
+            "name": name,
+            "description": f"Does {name}.",
+            "kind": kind,
+            "version": 1,
+            "inputs": {"schema": more.pop("schema", schema)},
+            "exec": {kind: config},
+            **more,
+        }
+        return self.write(f"{self.home.name}/tools/{name}/tool.yml", json.dumps(manifest)).parent
+
+    def shell(self, name: str = "sh", **more: Any) -> Path:
+        """A command tool that runs the shell script in its argument `c`."""
+        config = {"entrypoint": "sh", "args": ["-c", "${c}"], **more.pop("config", {})}
+        return self.tool(name, "command", config, SH, **{"outputs": {"format": "text"}, **more})
+
+    def python(
+        self, source: str, name: str = "py", properties: dict[str, Any] | None = None, **more: Any
+    ) -> Path:
+        """A Python tool whose module `mod` lies beside its manifest; its function is `run`."""
+        config = {"module": "mod", "function": "run", **more.pop("config", {})}
+        folder = self.tool(name, "python", config, properties, **more)
+        (folder / "mod.py").write_text(source)
+        return folder
+
+    def open(self) -> Project:
+        """The project, with the secrets set here."""
+        return Project.open(self.root, secrets=EnvironmentSecrets(self.secrets))
+
+    def call(self, tool: str, arguments: Any = None, **options: Any) -> Result:
+        """One call in a project opened for it."""
+
+        async def once() -> Result:
+            async with self.open() as project:
+                return await project.call(tool, arguments, **options)
+
+        return asyncio.run(once())
+
+    def sh(self, script: str, tool: str = "sh") -> str:
+        """What a shell tool writes, errors of its commands included."""
+        value = self.call(tool, {"c": f"{{ {script}\n}} 2>&1; true"}).unwrap()
+        assert isinstance(value, str)
+        return value
+
+    def audit(self) -> list[Entry]:
+        """Every line of the audit log."""
+        log = self.home / "audit" / "tools.log"
+        return [parse(line) for line in log.read_bytes().splitlines()] if log.exists() else []
+
+    def last(self) -> Entry:
+        """The last line of the audit log."""
+        return self.audit()[-1]
+
+
+def failed(result: Result, code: str) -> str:
+    """The message of a result that failed so; that it says how to mend it is checked elsewhere."""
+    assert result.error is not None, result.value
+    assert result.error.code == code, repr(result.error)
+    return result.error.message
+
+
+Make = Callable[..., Crib]

@@ -1,0 +1,397 @@
+"""Command tools from manifests, through the whole call path and the real sandbox."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.crib import SH, Crib, failed
+from tests.integration.sandbox.ground import eventually, processes_with
+
+pytestmark = pytest.mark.usefixtures("kernel")
+
+
+# --- values
+
+
+def test_text_and_json_come_back_as_such(crib: Crib) -> None:
+    crib.shell()
+    crib.shell("js", outputs={"format": "json"})
+    crib.shell("split", config={"stdout": {"format": "text"}}, outputs={"format": "json"})
+    assert crib.call("sh", {"c": "printf '{\"a\": 1}'"}).value == '{"a": 1}'
+    assert crib.call("js", {"c": "echo '{\"a\": [1, 2.5, null]}'"}).value == {"a": [1, 2.5, None]}
+    assert crib.call("split", {"c": "echo no json"}).value == "no json\n"
+    message = failed(crib.call("js", {"c": "echo no json"}), "tool_failed")
+    assert "wrote no JSON" in message
+    assert "no json" in message
+
+
+def test_output_that_is_not_utf8_is_replaced_and_flagged(crib: Crib) -> None:
+    crib.shell()
+    result = crib.call("sh", {"c": r"printf 'a\377b'"})
+    assert result.value == "a\ufffdb"
+    assert "not UTF-8 (byte 1)" in result.warnings[0]
+
+
+def test_an_exit_code_that_is_not_listed_fails_with_stderr(crib: Crib) -> None:
+    crib.shell()
+    crib.shell("lax", config={"exit_codes_ok": [0, 3]})
+    result = crib.call("sh", {"c": "echo out; echo why >&2; exit 3"})
+    assert failed(result, "command_failed") == "sh ended with exit code 3: why"
+    assert result.error is not None
+    assert result.error.details["exit_code"] == 3
+    assert result.error.details["stderr"] == "why"
+    assert crib.last().event == "TOOL_EXECUTED"
+    assert crib.last().fields["status"] == "error"
+    assert crib.last().fields["sandbox"] == "namespaces"
+    lax = crib.call("lax", {"c": "echo fine; exit 3"})
+    assert lax.value == "fine\n"
+    assert lax.details is not None
+    assert lax.details["exit_code"] == 3
+
+
+def test_an_exit_code_of_124_is_no_timeout_and_a_signal_is_named(crib: Crib) -> None:
+    crib.shell()
+    assert "exit code 124" in failed(crib.call("sh", {"c": "exit 124"}), "command_failed")
+    assert "SIGSEGV" in failed(crib.call("sh", {"c": "kill -SEGV $$"}), "command_failed")
+    assert "signal 40" in failed(crib.call("sh", {"c": "kill -40 $$"}), "command_failed")
+
+
+def test_standard_input_is_text_or_json_or_nothing(crib: Crib) -> None:
+    any_value: dict[str, Any] = {"v": {}}
+    for name, stdin in (
+        ("text", "<${v}>"),
+        ("whole", "${v}"),
+        ("made", {"k": "${v}", "n": [1]}),
+        ("none", None),
+    ):
+        config: dict[str, Any] = {"entrypoint": "cat"}
+        if stdin is not None:
+            config["stdin"] = stdin
+        crib.tool(name, "command", config, any_value, outputs={"format": "text"})
+    assert crib.call("text", {"v": "a\nb"}).value == "<a\nb>"
+    assert json.loads(crib.call("whole", {"v": {"a": [1]}}).unwrap()) == {"a": [1]}
+    assert crib.call("whole", {"v": "ünï"}).value == "ünï"
+    assert crib.call("whole", {}).value == ""
+    assert json.loads(crib.call("made", {"v": 5}).unwrap()) == {"k": 5, "n": [1]}
+    assert crib.call("none", {}).value == ""
+    failed(crib.call("whole", {"v": "\ud800"}), "invalid_input")
+
+
+# --- arguments
+
+
+@pytest.mark.parametrize(
+    "value", ["; rm -rf /", "$(id)", "`id`", "a b\n c\t'\"\\", "${X}", "$X", "*", "", "ünï 💥", "--x"]
+)
+def test_a_value_is_one_argument_whatever_it_holds(crib: Crib, value: str) -> None:
+    config = {"entrypoint": "printf", "args": ["[%s]", "--", "${v}", "x${v}y"]}
+    crib.tool("args", "command", config, {"v": {"type": "string"}}, outputs={"format": "text"})
+    # printf repeats its format for every argument it gets.
+    assert crib.call("args", {"v": value}).value == f"[--][{value}][x{value}y]"
+
+
+def test_a_value_can_be_neither_an_option_nor_hold_nul(crib: Crib) -> None:
+    crib.tool("ls", "command", {"entrypoint": "ls", "args": ["${v}"]}, {"v": {}}, outputs={"format": "text"})
+    for value in ("-rf", "--help", "-", "a\0b", [1], {"a": 1}):
+        result = crib.call("ls", {"v": value})
+        assert failed(result, "invalid_input").startswith("$.v")
+        assert crib.last().event == "TOOL_REFUSED"
+        assert crib.last().fields["code"] == "invalid_input"
+
+
+def test_an_absent_optional_argument_is_no_argument(crib: Crib) -> None:
+    config = {"entrypoint": "sh", "args": ["-c", "echo $#", "sh", "${v}", "end"]}
+    crib.tool("count", "command", config, {"v": {"type": "string"}}, outputs={"format": "text"})
+    assert crib.call("count", {}).value == "1\n"
+    assert crib.call("count", {"v": ""}).value == "2\n"
+
+
+# --- what is missing
+
+
+def test_what_does_not_exist_is_named_and_nothing_runs(crib: Crib) -> None:
+    text = {"format": "text"}
+    crib.tool("name", "command", {"entrypoint": "no-such-program"}, outputs=text)
+    crib.tool("file", "command", {"entrypoint": "./gone.sh"}, outputs=text)
+    crib.tool("cwd", "command", {"entrypoint": "true", "cwd": "gone"}, outputs=text)
+    crib.tool(
+        "grant", "command", {"entrypoint": "true"}, outputs=text, permissions={"fs": {"read": ["gone"]}}
+    )
+    crib.write("plain.sh", "#!/bin/sh\n")
+    crib.tool("plain", "command", {"entrypoint": "./plain.sh"}, outputs=text)
+    crib.write("odd.sh", "#!/no/such/interpreter\n", 0o755)
+    crib.tool("odd", "command", {"entrypoint": "./odd.sh"}, outputs=text)
+    for name, told in (
+        ("name", "no-such-program"),
+        ("file", "gone.sh"),
+        ("cwd", "gone"),
+        ("grant", "'gone'"),
+        ("plain", "not executable"),
+        ("odd", "interpreter"),
+    ):
+        result = crib.call(name)
+        assert told in failed(result, "tool_unavailable")
+        assert result.error is not None
+        assert result.error.hint
+        assert crib.last().event == "TOOL_REFUSED"
+        assert crib.last().fields["name"] == name
+
+
+@pytest.mark.parametrize("config", [{"entrypoint": "${v}"}, {"entrypoint": "true", "cwd": "${v}"}])
+def test_neither_program_nor_folder_are_chosen_by_an_argument(crib: Crib, config: dict[str, Any]) -> None:
+    crib.tool("any", "command", config, {"v": {"type": "string"}}, outputs={"format": "text"})
+    assert "placeholder" in failed(crib.call("any", {"v": "id"}), "invalid_manifest")
+
+
+# --- time and amount
+
+
+def gone(marker: str) -> bool:
+    return not processes_with(marker)
+
+
+def test_the_limit_that_binds_is_named_and_the_whole_tree_dies(crib: Crib) -> None:
+    crib.write(".toolcrib/config.yml", "limits: {timeout_ms: 700}")
+    slow = {"config": {"timeout_ms": 400}}
+    crib.shell("own", **slow)
+    crib.shell("project")
+    for name, limit, whose, options in (
+        ("own", 400, "tool", {}),
+        ("project", 700, "project", {}),
+        ("own", 200, "call", {"timeout_ms": 200}),
+    ):
+        marker = f"9{os.getpid()}{limit}"
+        script = (
+            f"trap '' TERM; (setsid sleep {marker} &); sleep {marker} & echo begun >&2; wait; sleep {marker}"
+        )
+        started = time.monotonic()
+        result = crib.call(name, {"c": script}, **options)
+        assert time.monotonic() - started < limit / 1000 + 1.5
+        message = failed(result, "timed_out")
+        assert f"{limit} ms" in message
+        assert whose in message
+        assert result.error is not None
+        assert result.error.exit_code == 6
+        assert result.error.details["stderr"] == "begun"
+        assert eventually(partial(gone, marker))
+        assert crib.last().event == "TOOL_EXECUTED"
+        assert crib.last().fields["code"] == "timed_out"
+
+
+@pytest.mark.parametrize(("limits", "own"), [(300, 9000), (9000, 300)])
+def test_the_smaller_of_two_limits_of_a_tool_binds(crib: Crib, limits: int, own: int) -> None:
+    crib.shell(limits={"timeout_ms": limits}, config={"timeout_ms": own})
+    assert "300 ms (the tool's limit)" in failed(crib.call("sh", {"c": "sleep 9"}), "timed_out")
+
+
+def test_a_flood_is_cut_and_says_so(crib: Crib) -> None:
+    crib.shell(limits={"output_bytes": 1000})
+    crib.shell("js", outputs={"format": "json"}, limits={"output_bytes": 1000})
+    flood = "head -c 50000000 /dev/zero | tr '\\0' x"
+    result = crib.call("sh", {"c": flood})
+    assert result.value == "x" * 1000
+    assert "1000 of 50000000 bytes" in result.warnings[0]
+    assert result.details is not None
+    assert result.details["truncated"] == {"kept_bytes": 1000, "total_bytes": 50_000_000}
+    assert "50000000 bytes" in failed(crib.call("js", {"c": flood}), "tool_failed")
+    # Standard error floods as well, and the command does not block on it.
+    long = crib.call("sh", {"c": f"{flood} >&2; exit 1"})
+    assert len(failed(long, "command_failed")) < 5000
+
+
+# --- confinement
+
+
+def test_a_tool_that_declares_nothing_gets_nothing(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:
+    crib.write("file", "content")
+    monkeypatch.setenv("CANARY_VARIABLE", "canary")
+    crib.shell()
+    told = crib.sh(
+        "cat file; ls -A .; cat /etc/shadow; env; ls /root /home; cat /proc/1/environ;"
+        "touch x; touch /usr/x; touch ../x; kill -0 1 2 && ls /proc | grep -c '^[0-9]*$'; ls /sys/class/net"
+    )
+    assert "content" not in told
+    assert "canary" not in told.lower()
+    assert "root:" not in told
+    assert not (crib.root / "x").exists()
+    names = {line.split("=")[0] for line in crib.sh("env").splitlines()}
+    assert names <= {"PATH", "HOME", "LANG", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "_"}
+
+
+def test_no_socket_leads_anywhere(crib: Crib) -> None:
+    crib.shell()
+    told = crib.sh("cat /proc/net/dev; cat /proc/net/route")
+    assert "eth" not in told
+    assert "00000000\t" not in told
+
+
+def test_reading_is_not_writing(crib: Crib) -> None:
+    crib.write("file", "content")
+    crib.shell(permissions={"fs": {"read": ["."]}})
+    told = crib.sh(
+        "cat file; touch new; echo x >file; rm file; mkdir d; chmod 777 file; mv file g; ln file h"
+    )
+    assert told.startswith("content")
+    assert sorted(path.name for path in crib.root.iterdir()) == [".toolcrib", "file"]
+    assert (crib.root / "file").read_text() == "content"
+
+
+def test_secret_files_are_never_read_and_special_places_never_written(crib: Crib) -> None:
+    crib.write(".env", "PASSWORD=canary")
+    for suffix in ("", "-wal", "-shm"):
+        crib.write(f".toolcrib/state.db{suffix}", "canary")
+    crib.write(".git/config", "[core]")
+    crib.write(".git/hooks/pre-commit.sample", "")
+    crib.write(".glee-not", "")
+    crib.shell(permissions={"fs": {"write": ["."]}})
+    told = crib.sh(
+        "cat .env .toolcrib/state.db*; cp .env copy; ln .env link; mv .env moved; cat copy link moved;"
+        "for f in .env .toolcrib/config.yml .toolcrib/tools/sh/tool.yml .toolcrib/tools/new"
+        " .toolcrib/audit/tools.log .git/config .git/hooks/pre-commit; do echo bad >>$f; done;"
+        "rm -rf .toolcrib .git; mv .toolcrib t; mv .git g; touch ok"
+    )
+    assert "canary" not in told
+    assert (crib.root / ".env").read_text() == "PASSWORD=canary"
+    assert (crib.root / ".git/config").read_text() == "[core]"
+    assert not (crib.root / ".git/hooks/pre-commit").exists()
+    assert not (crib.home / "tools/new").exists()
+    assert not (crib.home / "config.yml").exists()
+    assert "bad" not in (crib.home / "tools/sh/tool.yml").read_text()
+    assert [entry.event for entry in crib.audit()] == ["TOOL_EXECUTED"]
+    assert (crib.root / "ok").exists()
+
+
+def test_the_git_file_of_a_worktree_is_protected(crib: Crib) -> None:
+    crib.write(".git", "gitdir: /elsewhere")
+    crib.shell(permissions={"fs": {"write": ["."]}})
+    crib.sh("echo 'gitdir: evil' >.git; rm .git; mv .git g")
+    assert (crib.root / ".git").read_text() == "gitdir: /elsewhere"
+
+
+def test_scratch_is_writable_when_granted(crib: Crib) -> None:
+    for name, grant in (("all", "."), ("only", ".toolcrib/scratch")):
+        crib.shell(name, permissions={"fs": {"write": [grant]}})
+        crib.sh(f"echo {name} >.toolcrib/scratch/{name}; touch .toolcrib/scratch/../x", name)
+        assert (crib.home / "scratch" / name).read_text() == f"{name}\n"
+        assert not (crib.home / "x").exists()
+    crib.shell("deep", permissions={"fs": {"write": [".toolcrib/scratch/deep"]}})
+    (crib.home / "scratch/deep").mkdir()
+    crib.sh("touch .toolcrib/scratch/deep/f .toolcrib/scratch/f", "deep")
+    assert (crib.home / "scratch/deep/f").exists()
+    assert not (crib.home / "scratch/f").exists()
+
+
+def test_a_scratch_folder_that_leads_elsewhere_is_refused(crib: Crib) -> None:
+    (crib.root.parent / "victim").mkdir()
+    (crib.home / "scratch").symlink_to(crib.root.parent / "victim")
+    for name, grant in (("all", "."), ("only", ".toolcrib/scratch")):
+        crib.shell(name, permissions={"fs": {"write": [grant]}})
+        failed(crib.call(name, {"c": "touch .toolcrib/scratch/x"}), "permission_denied")
+
+
+def test_grants_by_links_and_by_dots(crib: Crib) -> None:
+    outside = crib.root.parent / "outside"
+    outside.mkdir()
+    (outside / "f").write_text("outside")
+    crib.write("real/f", "inside")
+    (crib.root / "inward").symlink_to("real")
+    (crib.root / "outward").symlink_to(outside)
+    crib.shell("inward", permissions={"fs": {"read": ["inward"]}})
+    crib.shell("outward", permissions={"fs": {"read": ["outward"]}})
+    crib.shell("through", permissions={"fs": {"read": ["real/../../project/real"]}})
+    crib.shell("absolute", permissions={"fs": {"read": [str(outside)]}})
+    assert crib.call("inward", {"c": "cat inward/f real/f"}).value == "insideinside"
+    result = crib.call("outward", {"c": "cat outward/f"})
+    assert "symbolic link out of the project" in failed(result, "permission_denied")
+    assert result.error is not None
+    assert str(outside) in (result.error.hint or "")
+    assert crib.call("through", {"c": "cat real/f"}, approved_by="me").value == "inside"
+    assert crib.call("absolute", {"c": f"cat {outside}/f"}).value == "outside"
+
+
+def test_what_no_tool_may_have(crib: Crib) -> None:
+    for grant in ("/", "/proc", "/proc/self", "/sys", "/dev"):
+        crib.shell(
+            "wide", permissions={"fs": {"read": [grant]}}, approval={"required": True, "reason": "it is wide"}
+        )
+        failed(crib.call("wide", {"c": "true"}, approved_by="me"), "permission_denied")
+
+
+def test_a_grant_above_the_project_asks_a_person(crib: Crib) -> None:
+    crib.shell(permissions={"fs": {"read": [".."]}})
+    assert "above the project root" in failed(crib.call("sh", {"c": "true"}), "approval_required")
+    assert crib.call("sh", {"c": "echo ran"}, approved_by="me").value == "ran\n"
+
+
+@pytest.mark.parametrize("network", [True, "host", {"allow": ["example.com"]}])
+def test_network_is_refused(crib: Crib, network: Any) -> None:
+    crib.shell(permissions={"network": network})
+    result = crib.call("sh", {"c": "touch ran"})
+    assert "network" in failed(result, "sandbox_unavailable")
+    assert result.error is not None
+    assert result.error.hint
+    assert crib.last().event == "TOOL_REFUSED"
+
+
+# --- secrets
+
+
+def test_declared_secrets_are_there_and_are_masked_everywhere(
+    crib: Crib, caplog: pytest.LogCaptureFixture
+) -> None:
+    crib.secrets = {"TOKEN": "s3cr3t-value", "OTHER": "another-value"}
+    crib.shell(permissions={"secrets": {"TOKEN": {"type": "string"}}})
+    caplog.set_level("INFO", "toolcrib.tools")
+    assert crib.call("sh", {"c": 'test "$TOKEN" = s3cr"3t"-value && echo ok; env'}).unwrap().startswith("ok")
+    assert "another-value" not in crib.sh("env")
+    result = crib.call("sh", {"c": "echo $TOKEN; echo $TOKEN >&2"})
+    assert result.value == "***TOKEN***\n"
+    assert "s3cr3t-value" not in caplog.text
+    assert "wrote to stderr" in caplog.text
+    result = crib.call("sh", {"c": "echo $TOKEN >&2; exit 1 # s3cr3t-value"})
+    assert "s3cr3t-value" not in json.dumps(result.as_dict())
+    slow = crib.call("sh", {"c": "echo $TOKEN >&2; sleep 9"}, timeout_ms=300)
+    assert "s3cr3t-value" not in json.dumps(slow.as_dict())
+    assert "s3cr3t-value" not in (crib.home / "audit/tools.log").read_text()
+    assert "***TOKEN***" in crib.audit()[3].fields["params"]["c"]
+
+
+def test_a_secret_in_an_argument_of_a_template(crib: Crib) -> None:
+    crib.secrets = {"TOKEN": "s3cr3t-value"}
+    crib.tool(
+        "t",
+        "command",
+        {
+            "entrypoint": "sh",
+            "args": ["-c", 'test "$1" = s3cr3t-value && echo "$V"', "sh", "${secret:TOKEN}"],
+            "env": {"V": "<${c}>"},
+        },
+        SH,
+        outputs={"format": "text"},
+        permissions={"secrets": {"TOKEN": {}}},
+    )
+    assert crib.call("t", {"c": "${TOKEN} $TOKEN"}).value == "<${TOKEN} $TOKEN>\n"
+
+
+def test_a_missing_secret_stops_the_call(crib: Crib) -> None:
+    crib.shell(permissions={"secrets": {"TOKEN": {"type": "string", "required": True}}})
+    result = crib.call("sh", {"c": "true"})
+    assert "TOKEN" in failed(result, "secret_missing")
+    assert result.error is not None
+    assert "export TOKEN" in (result.error.hint or "")
+    assert crib.last().event == "TOOL_REFUSED"
+    crib.shell("lax", permissions={"secrets": {"TOKEN": {"required": False}}})
+    assert crib.call("lax", {"c": "echo ${TOKEN-unset}"}).value == "unset\n"
+
+
+def test_named_variables_are_handed_on(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLOUR", "green")
+    monkeypatch.setenv("SHAPE", "round")
+    crib.shell(permissions={"env": ["COLOUR", "ABSENT"]})
+    assert crib.call("sh", {"c": "echo $COLOUR-$SHAPE-$ABSENT"}).value == "green--\n"

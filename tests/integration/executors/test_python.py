@@ -1,0 +1,259 @@
+"""Python tools from manifests, in a confined interpreter."""
+
+from __future__ import annotations
+
+import sys
+import time
+import venv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crib import Crib, failed
+
+pytestmark = pytest.mark.usefixtures("kernel")
+
+
+def test_arguments_keep_their_json_types(crib: Crib) -> None:
+    config = {"args": ["${a}", "text ${n}", {"k": ["${n}"]}], "kwargs": {"more": "${a}", "gone": "${absent}"}}
+    crib.python(
+        "def run(*args, **kwargs):\n    return [list(args), kwargs]",
+        properties={"a": {}, "n": {"type": "number"}, "absent": {}},
+        config=config,
+    )
+    for value in (1, 2.5, True, None, "x", [1, {"b": None}], {"a": "${n}"}, 2**60):
+        assert crib.call("py", {"a": value, "n": 7}).value == [
+            [value, "text 7", {"k": [7]}],
+            {"more": value},
+        ]
+
+
+def test_absent_arguments_are_left_out_at_the_end_and_null_before(crib: Crib) -> None:
+    crib.python(
+        "def run(*args):\n    return args",
+        properties={name: {} for name in "abc"},
+        config={"args": ["${a}", "${b}", "${c}"]},
+    )
+    assert crib.call("py", {"a": 1}).value == [1]
+    assert crib.call("py", {"b": 2}).value == [None, 2]
+    assert crib.call("py", {}).value == []
+
+
+def test_the_module_is_looked_for_in_cwd_then_home_then_beside_the_manifest(crib: Crib) -> None:
+    def where() -> Any:
+        return crib.call("py").unwrap()
+
+    crib.python("def run():\n    return 'tool'", permissions={"fs": {"read": ["."]}}, config={"cwd": "work"})
+    (crib.root / "work").mkdir()
+    assert where() == "tool"
+    crib.write(".toolcrib/mod.py", "def run():\n    return 'home'")
+    assert where() == "home"
+    crib.write("work/mod.py", "def run():\n    return 'cwd'")
+    assert where() == "cwd"
+    crib.python("def run():\n    return 'dotted'", "dot", config={"module": "tools.dot.mod"})
+    assert crib.call("dot").value == "dotted"
+
+
+def test_coroutines_and_text(crib: Crib) -> None:
+    source = """
+import asyncio
+async def run():
+    await asyncio.sleep(0)
+    return {"async": True}
+def five():
+    return 5
+"""
+    crib.python(source)
+    assert crib.call("py").value == {"async": True}
+    crib.python(source, "text", config={"function": "five", "return": "text"}, outputs={"format": "text"})
+    assert crib.call("text").value == "5"
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "told"),
+    [
+        ("raise ValueError('not so')", "tool_failed", "ValueError: not so"),
+        ("raise KeyError", "tool_failed", "KeyError"),
+        ("import sys; sys.exit(3)", "tool_failed", "SystemExit: 3"),
+        ("raise KeyboardInterrupt", "tool_failed", "KeyboardInterrupt"),
+        ("return run()", "tool_failed", "RecursionError"),
+        ("import gone", "tool_failed", "ModuleNotFoundError: No module named 'gone'"),
+        (
+            "import os; os._exit(0)",
+            "command_failed",
+            "did not return: its interpreter ended with exit code 0",
+        ),
+        ("import os; os._exit(7)", "command_failed", "exit code 7"),
+        ("import ctypes; ctypes.string_at(0)", "command_failed", "SIGSEGV"),
+        ("import os; os.abort()", "command_failed", "SIGABRT"),
+        ("import os; os.write(3, b'junk')", "command_failed", "did not return"),
+        ("import os; os.close(3)", "command_failed", "did not return"),
+        ("return {1, 2}", "tool_failed", "run returned a set that is not JSON"),
+        ("return float('nan')", "tool_failed", "run returned a float that is not JSON"),
+        ("return '\\ud800'", "tool_failed", "run returned a str that is not JSON"),
+        ("x = []\n    x.append(x)\n    return x", "tool_failed", "run returned a list that is not JSON"),
+        ("return 2**70", "tool_failed", "64-bit"),
+        ("raise ValueError('\\ud800')", "tool_failed", "ValueError: ?"),
+        ("return 'x' * 2_000_000", "tool_failed", "returned 2000013 bytes, more than the 1048576 allowed"),
+    ],
+)
+def test_whatever_a_tool_does_is_a_clear_error(crib: Crib, body: str, code: str, told: str) -> None:
+    crib.python(f"def run():\n    {body}\n")
+    result = crib.call("py")
+    message = failed(result, code)
+    assert told in message
+    assert "Traceback" not in message
+    assert "mod.py" not in str(result.as_dict())
+    assert [entry.event for entry in crib.audit()] == ["TOOL_EXECUTED"]
+    assert crib.last().fields["status"] == "error"
+
+
+def test_an_infinite_loop_ends_at_the_limit(crib: Crib) -> None:
+    crib.python("def run():\n    while True: pass", config={"timeout_ms": 500})
+    started = time.monotonic()
+    assert "500 ms (the tool's limit)" in failed(crib.call("py"), "timed_out")
+    assert time.monotonic() - started < 2
+
+
+def test_what_a_tool_prints_is_not_its_result(crib: Crib, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "toolcrib.tools")
+    crib.secrets = {"TOKEN": "s3cr3t-value"}
+    crib.python(
+        "import os, sys\ndef run():\n    print('x' * 5_000_000)\n"
+        "    print(os.environ['TOKEN'], file=sys.stderr)\n    print('{\"value\": 1}')\n"
+        "    return os.environ['TOKEN']",
+        permissions={"secrets": {"TOKEN": {}}},
+    )
+    assert crib.call("py").value == "***TOKEN***"
+    assert "***TOKEN***" in caplog.text
+    assert "s3cr3t-value" not in caplog.text
+    assert len(caplog.text) < 200_000
+
+
+def test_a_traceback_goes_to_the_log(crib: Crib, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "toolcrib.tools")
+    crib.python("def run():\n    raise ValueError('deep')")
+    crib.call("py")
+    assert "Traceback" in caplog.text
+    assert 'mod.py", line 2, in run' in caplog.text
+    assert "python_child" not in caplog.text
+
+
+def test_a_forked_child_does_not_answer(crib: Crib) -> None:
+    crib.python(
+        "import os, sys\ndef run():\n    if os.fork() == 0:\n        sys.exit(1)\n"
+        "    os.wait()\n    return 'ours'"
+    )
+    assert crib.call("py").value == "ours"
+
+
+SIGNALS = """
+class ToolCancel(Exception): pass
+class ToolDiscard(Exception): pass
+class RetryableError(Exception): pass
+class ToolSnooze(Exception):
+    def __init__(self, delay): self.delay = delay
+"""
+
+
+def test_signals_are_known_by_name(crib: Crib) -> None:
+    crib.python(f"{SIGNALS}\ndef run():\n    raise ToolCancel('no use')")
+    assert failed(crib.call("py"), "tool_cancelled") == "no use"
+    crib.python(f"{SIGNALS}\ndef run():\n    raise ToolDiscard('what is this')")
+    assert failed(crib.call("py"), "invalid_input") == "what is this"
+    # The tool ran and said so itself: that is no refusal of ours.
+    assert crib.last().event == "TOOL_EXECUTED"
+    assert crib.last().fields["code"] == "invalid_input"
+
+
+COUNTED = """
+    with open(".toolcrib/scratch/n", "a+") as f:
+        n = f.tell()
+        f.write("x")
+"""
+
+
+def test_retries_and_snoozes(crib: Crib) -> None:
+    allowed: Any = {"permissions": {"fs": {"write": [".toolcrib/scratch"]}}}
+    snooze = "    if n < 2: raise ToolSnooze(0.01)\n    return n"
+    crib.python(f"{SIGNALS}\ndef run():{COUNTED}{snooze}", **allowed)
+    result = crib.call("py")
+    assert (result.value, result.snoozes, result.attempts) == (2, 2, 1)
+    (crib.home / "scratch/n").unlink()
+    retry = "    if n < 1: raise RetryableError('again')\n    return n"
+    crib.python(f"{SIGNALS}\ndef run():{COUNTED}{retry}", **allowed)
+    result = crib.call("py")
+    assert (result.value, result.attempts) == (1, 2)
+
+
+def test_confinement(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CANARY_VARIABLE", "canary")
+    crib.write("file", "content")
+    source = """
+import os, socket
+def run(what):
+    if what == "read": return open("file").read()
+    if what == "shadow": return open("/etc/shadow").read()
+    if what == "write": return open("new", "w").write("x")
+    if what == "env": return dict(os.environ)
+    if what == "socket": return socket.create_connection(("1.1.1.1", 80), 2)
+    if what == "local": return socket.create_connection(("127.0.0.1", 22), 2)
+"""
+    config = {"args": ["${what}"]}
+    crib.python(source, properties={"what": {"type": "string"}}, config=config)
+    for what, told in (
+        ("read", "FileNotFoundError"),
+        ("shadow", "FileNotFoundError"),
+        ("write", "OSError"),
+        ("socket", "OSError"),
+        ("local", "OSError"),
+    ):
+        assert told in failed(crib.call("py", {"what": what}), "tool_failed")
+    assert set(crib.call("py", {"what": "env"}).unwrap()) <= {"PATH", "HOME", "LANG", "TMPDIR", "LC_CTYPE"}
+    reading: Any = {"permissions": {"fs": {"read": ["."]}}}
+    crib.python(source, properties={"what": {"type": "string"}}, config=config, **reading)
+    assert crib.call("py", {"what": "read"}).value == "content"
+    failed(crib.call("py", {"what": "write"}), "tool_failed")
+    assert not (crib.root / "new").exists()
+
+
+@pytest.mark.parametrize("network", [True, "host", {"allow": ["example.com"]}])
+def test_network_is_refused(crib: Crib, network: Any) -> None:
+    crib.python("def run(): pass", permissions={"network": network})
+    assert "network" in failed(crib.call("py"), "sandbox_unavailable")
+
+
+def test_a_virtual_environment_and_its_packages(crib: Crib) -> None:
+    crib.python(
+        "import sys, there\ndef run():\n    return [there.NAME, sys.prefix]", config={"venv": ".venv"}
+    )
+    result = crib.call("py")
+    assert "virtual environment '.venv'" in failed(result, "tool_unavailable")
+    assert result.error is not None
+    assert "python3 -m venv" in (result.error.hint or "")
+    venv.create(crib.root / ".venv", with_pip=False, symlinks=True)
+    (packages,) = (crib.root / ".venv/lib").glob("python*/site-packages")
+    (packages / "there.py").write_text("NAME = 'there'")
+    assert crib.call("py").value == ["there", str(crib.root / ".venv")]
+
+
+def test_a_virtual_environment_of_an_interpreter_behind_a_link(crib: Crib) -> None:
+    """As uv makes them: `home` in pyvenv.cfg leads through a link such as cpython-3.11."""
+    base = Path(sys.base_prefix).resolve()
+    link = crib.root.parent / "cpython"
+    link.symlink_to(base)
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    bin_ = crib.root / ".venv/bin"
+    bin_.mkdir(parents=True)
+    (bin_ / "python").symlink_to(link / "bin" / name)
+    crib.write(".venv/pyvenv.cfg", f"home = {link}/bin\ninclude-system-site-packages = false\n")
+    crib.python("import sys\ndef run():\n    return sys.prefix", config={"venv": ".venv"})
+    assert crib.call("py").value == str(crib.root / ".venv")
+
+
+def test_a_folder_with_an_interpreter_is_no_virtual_environment(crib: Crib) -> None:
+    (crib.root / "fake/bin").mkdir(parents=True)
+    (crib.root / "fake/bin/python").symlink_to(sys.executable)
+    crib.python("def run(): pass", config={"venv": "fake"})
+    failed(crib.call("py"), "tool_unavailable")
