@@ -1,0 +1,397 @@
+"""The one path from a Call to a Result; nothing else runs a tool.
+
+resolve → authorise → validate input → approve → middleware → attempt loop → executor → normalise →
+validate output → record
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+import types
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from time import perf_counter
+from typing import Any, Protocol
+
+from toolcrib.context import Context, current, heard_on_loop
+from toolcrib.errors import (
+    ApprovalRequired,
+    Cancelled,
+    HttpFailed,
+    InvalidInput,
+    InvalidOutput,
+    RetryableError,
+    TimedOut,
+    ToolCancel,
+    ToolCancelled,
+    ToolcribError,
+    ToolDiscard,
+    ToolFailed,
+    ToolNotFound,
+    ToolSnooze,
+)
+from toolcrib.middleware import Handler, Middleware
+from toolcrib.schema import nearest, to_json
+from toolcrib.spec import Call, CallContext, Clock, Executor, Outcome, Result, Retry, Tool
+
+__all__ = ["Bound", "Gate", "Pipeline", "SystemClock"]
+
+_PLAIN = frozenset({str, bool, type(None)})
+_SMALLEST, _LARGEST = -(2**63), 2**64 - 1
+_DONE: Any = object()
+"""What `next` gives when an attempt ended without ever waiting for anything."""
+
+
+class Bound(Protocol):
+    """A tool made ready to be called."""
+
+    name: str
+    check_output: Callable[[Any], list[Any]] | None
+    """Gives the violations of an output; None when the tool has no output schema."""
+    timeout_ms: int
+    timeout_source: str
+    retry: Retry
+    retries_timeouts: bool
+    approval_reason: str | None
+    """Why a person must agree to each call; None when nobody must."""
+
+    @property
+    def tool(self) -> Tool:
+        """What the tool is."""
+
+    @property
+    def executor(self) -> Executor:
+        """Runs attempts."""
+
+    @property
+    def check(self) -> Callable[[Mapping[str, Any] | bytes | str], dict[str, Any]]:
+        """Parses and checks arguments and fills in defaults, or raises `InvalidInput`."""
+
+
+class Gate(Protocol):
+    """What a project adds around each call. A bare toolset has none."""
+
+    def admit(self, bound: Bound, call: Call) -> Mapping[str, str]:
+        """Refuse the call with a ToolcribError, or give the secrets the tool may see."""
+
+    def record(self, bound: Bound | None, call: Call, result: Result) -> None:
+        """Write down a call that ran or was refused; raises when it cannot."""
+
+    def redact(self, value: Any) -> Any:
+        """The value with every secret masked."""
+
+
+class SystemClock:
+    """The machine's own time."""
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
+
+class Pipeline:
+    """The call path over a table of bound tools."""
+
+    def __init__(
+        self,
+        bound: Mapping[str, Bound],
+        *,
+        gate: Gate | None = None,
+        clock: Clock | None = None,
+        call_attempts: int = 2,
+        missing: Callable[[str], ToolcribError | None] | None = None,
+    ) -> None:
+        self._bound = bound
+        self._gate = gate
+        self._clock = clock or SystemClock()
+        self._call_attempts = call_attempts
+        self._missing = missing
+        self.middleware: tuple[Middleware, ...] = ()
+        """What wraps every call, the outermost first."""
+        self._handler: Callable[[Call, CallContext], Awaitable[Any]] = self._attempts
+
+    def use(self, middleware: Middleware) -> None:
+        """Put a middleware inside those already there."""
+        self.middleware = (*self.middleware, middleware)
+        handler: Handler = self._innermost
+        for wrap in reversed(self.middleware):
+            handler = wrap(handler)
+        self._handler = handler
+
+    def over(self, bound: Mapping[str, Bound]) -> Pipeline:
+        """The same path, gate and middleware over another table of tools."""
+        other = Pipeline(
+            bound,
+            gate=self._gate,
+            clock=self._clock,
+            call_attempts=self._call_attempts,
+            missing=self._missing,
+        )
+        for middleware in self.middleware:
+            other.use(middleware)
+        return other
+
+    async def invoke(self, call: Call) -> Result:
+        """Run one call. Tool failures and refusals come back in the result; cancellation passes through."""
+        started = perf_counter()
+        ctx = call if call.__class__ is Context else Context.of(call)
+        value: Any = None
+        warnings: tuple[str, ...] = ()
+        details: dict[str, Any] | None = None
+        failure: ToolcribError | None = None
+        try:
+            bound = self._bound.get(ctx.tool)
+            if bound is None:
+                raise self.unknown(ctx.tool)
+            ctx.bound = bound
+            ctx.arguments = bound.check(ctx.arguments)
+            if bound.approval_reason is not None and ctx.approved_by is None:
+                raise _needs_approval(bound)
+            if ctx.on_progress is not None:
+                ctx.on_progress = heard_on_loop(ctx.on_progress)
+            if self._gate is not None:
+                ctx.secrets = self._gate.admit(bound, ctx)
+            ctx.started = started
+            token = current.set(ctx)
+            try:
+                value = await self._handler(ctx, ctx)
+            finally:
+                current.reset(token)
+            if value.__class__ is Outcome:
+                value, warnings, details = value.value, value.warnings, value.details
+            kind = value.__class__
+            if kind not in _PLAIN and (kind is not int or not _SMALLEST <= value <= _LARGEST):
+                value = _as_json(value)
+            if bound.check_output is not None:
+                warnings += _check_output(bound, value)
+        except Exception as error:
+            value, failure = None, _from_exception(error)
+        except asyncio.CancelledError:
+            if self._gate is not None:
+                self._recorded(self._gate, ctx, _cancelled(ctx, started))
+            raise
+        result = Result(
+            "ok" if failure is None else "error",
+            value,
+            failure,
+            warnings,
+            details,
+            (perf_counter() - started) * 1000,
+            ctx.attempt,
+            ctx.snoozes,
+            ctx.call_id,
+        )
+        return result if self._gate is None else self._recorded(self._gate, ctx, result)
+
+    def _recorded(self, gate: Gate, ctx: Context, result: Result) -> Result:
+        """The result with secrets masked, once it is recorded; the reason why not if it cannot be."""
+        _redact(result, gate.redact)
+        try:
+            gate.record(ctx.bound, ctx, result)
+        except ToolcribError as error:
+            return Result("error", None, error, duration_ms=result.duration_ms, call_id=result.call_id)
+        return result
+
+    def unknown(self, name: str) -> ToolcribError:
+        """Why there is no such tool: its manifest is wrong, or the name is."""
+        error = self._missing(name) if self._missing is not None else None
+        if error is not None:
+            return error
+        close = nearest(name, self._bound)
+        return ToolNotFound(
+            f"there is no tool named {name!r}",
+            hint=f"Did you mean {close}?" if close else "List the tools to see what there is.",
+            details={"nearest": close} if close else {},
+        )
+
+    async def _innermost(self, call: Call, ctx: CallContext) -> Outcome:
+        """The attempts as a middleware sees them: their time starts now, and they give an `Outcome`."""
+        assert isinstance(ctx, Context)
+        ctx.started = perf_counter()
+        outcome = await self._attempts(call, ctx)
+        return outcome if isinstance(outcome, Outcome) else Outcome(outcome)
+
+    async def _attempts(self, call: Call, ctx: CallContext) -> Any:
+        """The attempt loop. The timer is armed only when the tool first suspends."""
+        assert isinstance(ctx, Context)
+        while True:
+            try:
+                steps = _attempt(call, ctx).__await__()
+                waits_for = next(steps, _DONE)
+                if waits_for is not _DONE:
+                    await _within(steps, waits_for, ctx)
+                return ctx.outcome
+            except Exception as error:
+                delay = self._decide(ctx, error)
+            except BaseException as error:
+                delay = self._decide(ctx, _own_failure(error))
+            if delay is not None:
+                await self._clock.sleep(delay)
+            ctx.started = perf_counter()
+
+    def _decide(self, ctx: Context, error: Exception) -> float | None:
+        """Seconds until the next attempt (None: at once), or the error that ends the call."""
+        if isinstance(error, ToolSnooze):
+            ctx.snoozes += 1
+            return error.delay
+        bound: Bound = ctx.bound
+        allowed = bound.retry.max_attempts
+        if isinstance(error, RetryableError):
+            allowed = max(allowed, self._call_attempts)
+        elif isinstance(error, HttpFailed):
+            allowed = allowed if error.retryable else 1
+        elif isinstance(error, TimedOut):
+            allowed = allowed if bound.retries_timeouts else 1
+        elif isinstance(error, (ToolCancel, ToolDiscard)) or (
+            isinstance(error, ToolcribError) and not isinstance(error, ToolFailed)
+        ):
+            allowed = 1
+        if ctx.attempt >= allowed:
+            final = _from_exception(error)
+            raise final from error if final is not error else None
+        delay = _backoff(bound.retry, ctx.attempt)
+        if isinstance(error, HttpFailed):
+            delay = max(delay, float(error.details.get("retry_after_s") or 0.0))
+        ctx.attempt += 1
+        return delay or None
+
+
+async def _attempt(call: Call, ctx: Context) -> None:
+    """One attempt, its outcome left in the context: a coroutine that returns nothing can be driven by `next`,
+    which is much cheaper than catching the `StopIteration` that carries a value."""
+    ctx.outcome = await ctx.bound.executor.run(call, ctx)
+
+
+def _needs_approval(bound: Bound) -> ApprovalRequired:
+    return ApprovalRequired(
+        f"{bound.name} needs a person's approval: {bound.approval_reason}",
+        hint=f"A person can run it from a terminal: toolcrib run {bound.name} … --approve",
+        details={"reason": bound.approval_reason},
+    )
+
+
+def _backoff(retry: Retry, attempt: int) -> float:
+    """Seconds after attempt number `attempt` (1, 2, …)."""
+    if retry.backoff_ms is not None:
+        return retry.backoff_ms / 1000
+    if retry.jitter <= 0:
+        return 0.0
+    return attempt**4 * random.uniform(1 - retry.jitter, 1 + retry.jitter)  # noqa: S311 - not for secrecy
+
+
+@types.coroutine
+def _resume(steps: Generator[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
+    """Go on with an attempt that has been started by hand."""
+    try:
+        while True:
+            try:
+                sent = yield waits_for
+            except BaseException as error:
+                waits_for = steps.throw(error)
+            else:
+                waits_for = steps.send(sent)
+    except StopIteration:
+        return
+
+
+async def _within(steps: Generator[Any, Any, None], waits_for: Any, ctx: Context) -> None:
+    """Let a started attempt come to its end within its limit."""
+    limit = asyncio.timeout(ctx.remaining + getattr(ctx.bound.executor, "grace_s", 0.0))
+    try:
+        async with limit:
+            await _resume(steps, waits_for)
+    except Exception:
+        if not limit.expired():
+            raise
+    if limit.expired():  # whatever the tool made of being cancelled
+        raise ctx.timed_out()
+
+
+def _own_failure(error: BaseException) -> ToolFailed:
+    """What a tool's own SystemExit or the like stands for; raised on if it came from without."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise error
+        return ToolFailed("the tool's own work was cancelled")
+    if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
+        raise error
+    if isinstance(error, SystemExit):
+        return ToolFailed(f"the tool called sys.exit({error.code!r})")
+    return ToolFailed(_told(error), details={"exception": type(error).__name__})
+
+
+def _from_exception(error: Exception) -> ToolcribError:
+    if isinstance(error, ToolcribError):
+        return error
+    if isinstance(error, ToolCancel):
+        return ToolCancelled(error.reason)
+    if isinstance(error, ToolDiscard):
+        return InvalidInput(error.reason, details={"raised_by": "tool"})
+    if isinstance(error, (RetryableError, ToolSnooze)):
+        return ToolFailed(error.reason, retryable=True)
+    return ToolFailed(_told(error), details={"exception": type(error).__name__})
+
+
+def _told(error: BaseException) -> str:
+    """An exception in one line: its type, unless that says nothing, and its message."""
+    name = type(error).__name__
+    try:
+        message = str(error)
+    except Exception:  # its own `__str__` fails
+        message = ""
+    if isinstance(error, BaseExceptionGroup):
+        message = f"{message}: {'; '.join(_told(inner) for inner in error.exceptions[:5])}"
+    if not message:
+        return name
+    return message if name in ("Exception", "RuntimeError") else f"{name}: {message}"
+
+
+def _cancelled(ctx: Context, started: float) -> Result:
+    took = (perf_counter() - started) * 1000
+    return Result("error", None, Cancelled(), (), None, took, ctx.attempt, ctx.snoozes, ctx.call_id)
+
+
+def _check_output(bound: Bound, value: Any) -> tuple[str, ...]:
+    """Warnings about an output that does not fit its schema; `InvalidOutput` where that is a failure."""
+    violations = bound.check_output(value) if bound.check_output is not None else []
+    if not violations:
+        return ()
+    told = "; ".join(f"{v.path} {v.message}" for v in violations[:10])
+    if bound.tool.output.on_violation == "fail":
+        raise InvalidOutput(f"the output does not fit its schema: {told}", violations=violations)
+    return (f"the output does not fit its schema: {told}",)
+
+
+def _redact(result: Result, redact: Callable[[Any], Any]) -> None:
+    """Mask secrets in all that a caller sees. Errors are masked in place: they are this call's own."""
+    result.value = redact(result.value)
+    result.details = redact(result.details)
+    if result.warnings:
+        result.warnings = tuple(redact(list(result.warnings)))
+    error = result.error
+    if error is None:
+        return
+    error.message = redact(error.message)
+    error.args = (error.message,)
+    error.hint = redact(error.hint)
+    error.details = redact(error.details)
+    error.violations = tuple(
+        v._replace(path=redact(v.path), message=redact(v.message)) for v in error.violations
+    )
+
+
+def _as_json(value: Any) -> Any:
+    """A tool's value as JSON: dataclasses, models, dates, enums, sets and tuples become plain."""
+    try:
+        return to_json(value)
+    except TypeError as error:
+        raise ToolFailed(
+            f"the tool returned a {type(value).__name__} that is not JSON: {error}",
+            hint="Return text, numbers, lists, dicts, dataclasses or pydantic models.",
+        ) from None
