@@ -1,0 +1,7 @@
+"""A project root put together."""
+
+from toolcrib.project.config import Config, load_config
+from toolcrib.project.project import Project
+from toolcrib.project.root import HOMES, Place, find
+
+__all__ = ["HOMES", "Config", "Place", "Project", "find", "load_config"]

@@ -1,0 +1,222 @@
+"""One project put together: settings, manifests, executors, secrets, audit, one call path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from toolcrib.errors import ManifestError, ToolUnavailable
+from toolcrib.guard import AuditLog
+from toolcrib.manifest import Diagnostic, check_tool, load_tools
+from toolcrib.project.config import Config, load_config
+from toolcrib.project.gate import ProjectGate
+from toolcrib.project.root import Place, find
+from toolcrib.spec import Approval, Call, Executor, HttpExec, Result, Retry, SecretSource, Tool
+from toolcrib.toolset import BoundTool, Toolset
+
+if TYPE_CHECKING:
+    from toolcrib.egress import Egress
+    from toolcrib.executors import Workspace
+
+__all__ = ["Project"]
+
+_REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
+
+
+class Project:
+    """A project's tools behind one call path. Use it as an async context manager, or `aclose` it.
+
+    Manifests that do not load are in `diagnostics`, and never hide the others. A manifest is checked in full
+    when its tool is first listed or called.
+    """
+
+    def __init__(self, place: Place, config: Config, *, secrets: SecretSource | None = None) -> None:
+        self.place = place
+        self.config = config
+        self.audit = AuditLog(place.audit)
+        self._gate = ProjectGate(self.audit, secrets)
+        self.toolset = Toolset(
+            retry=config.retry, timeout_ms=config.timeout_ms, gate=self._gate, missing=self._explain
+        )
+        """Holds every tool; functions registered here get the project's guard and audit too."""
+        loaded = load_tools(place.tools)
+        self.diagnostics: list[Diagnostic] = list(loaded.diagnostics)
+        """What is wrong with manifests, errors and warnings, as far as it is known yet."""
+        self._egress: Egress | None = None
+        self._workspace: Workspace | None = None
+        self._unchecked: dict[str, BoundTool] = {}
+        self._gate.know(loaded.tools)
+        for tool in loaded.tools:
+            bound = self._bind(tool)
+            self.toolset.add(bound)
+            self._unchecked[tool.name] = bound
+
+    @classmethod
+    def open(
+        cls, root: str | os.PathLike[str] | None = None, *, secrets: SecretSource | None = None
+    ) -> Project:
+        """The project at `root` or found upward from here; `ProjectNotFound`, `ConfigError`."""
+        place = find(root)
+        return cls(place, load_config(place.config), secrets=secrets)
+
+    @property
+    def root(self) -> Path:
+        """The project's root folder."""
+        return self.place.root
+
+    # -- the catalog that doors serve ------------------------------------------------------------
+
+    @property
+    def revision(self) -> int:
+        """Changes whenever the list of tools changes."""
+        return self.toolset.revision
+
+    def tools(self) -> Sequence[Tool]:
+        """Every usable tool, in the order of names of manifests, then as registered."""
+        for name in list(self._unchecked):
+            self._check(name)
+        return self.toolset.tools()
+
+    def get(self, name: str) -> Tool:
+        """One tool; `ToolNotFound` names the nearest, `ManifestError` says why it does not load."""
+        self._check(name)
+        if name not in self.toolset.names and (error := self._explain(name)) is not None:
+            raise error
+        return self.toolset.get(name)
+
+    def invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
+        """The one call path."""
+        if call.tool in self._unchecked:
+            self._check(call.tool)
+        return self.toolset.invoke(call)
+
+    def call(
+        self, name: str, arguments: Mapping[str, Any] | bytes | str | None = None, **options: Any
+    ) -> Coroutine[Any, Any, Result]:
+        """Call a tool and get its `Result`; options as of `Toolset.call`."""
+        if name in self._unchecked:
+            self._check(name)
+        return self.toolset.call(name, arguments, **options)
+
+    def _check(self, name: str) -> None:
+        """Check a manifest in full once; one with errors is taken out of the list."""
+        bound = self._unchecked.pop(name, None)
+        if bound is None:
+            return
+        found = check_tool(bound.tool)
+        self.diagnostics.extend(found)
+        if any(diagnostic.is_error for diagnostic in found):
+            self.toolset.remove(name)
+            return
+        wide = next((diagnostic for diagnostic in found if diagnostic.rule == "grant"), None)
+        if wide is not None and not bound.tool.approval.required:
+            bound.approval_reason = wide.message.partition(";")[0]
+            bound.tool = replace(bound.tool, approval=Approval(True, bound.approval_reason))
+
+    def _explain(self, name: str) -> ManifestError | None:
+        """The error of a tool that is missing because its manifest is wrong."""
+        folder = self.place.tools / name
+        errors = [d for d in self.diagnostics if d.is_error and Path(d.path).parent == folder]
+        if not errors:
+            return None
+        return ManifestError(
+            f"the tool {name!r} is not usable: {errors[0].render()}",
+            hint="Run `toolcrib lint` to see all that is wrong.",
+            details={"diagnostics": [error.as_dict() for error in errors]},
+        )
+
+    # -- binding ---------------------------------------------------------------------------------
+
+    def _bind(self, tool: Tool) -> BoundTool:
+        return BoundTool(
+            tool,
+            lambda: self._executor(tool),
+            timeout_ms=self.config.timeout_ms,
+            retry=self._retry(tool),
+        )
+
+    def _retry(self, tool: Tool) -> Retry:
+        """One attempt for tools from manifests, unless repeating them does no harm."""
+        repeatable = tool.annotations.idempotent or (
+            isinstance(tool.config, HttpExec) and tool.config.method.upper() in _REPEATABLE
+        )
+        return self.config.retry if repeatable else Retry()
+
+    def _executor(self, tool: Tool) -> Executor:
+        self._check(tool.name)  # In case the call came by the toolset itself.
+        if (error := self._explain(tool.name)) is not None:
+            raise error
+        make = _EXECUTORS.get(tool.kind)
+        if make is None:
+            raise ToolUnavailable(f"{tool.name}: no executor for kind {tool.kind!r}")
+        return make(self, tool)
+
+    def workspace(self) -> Workspace:
+        """The project as its tools see it."""
+        if self._workspace is None:
+            from toolcrib.executors import Workspace
+
+            self._workspace = Workspace(str(self.place.root), str(self.place.home))
+        return self._workspace
+
+    def egress(self) -> Egress:
+        """The way out for HTTP tools."""
+        if self._egress is None:
+            from toolcrib.egress import Egress
+
+            self._egress = Egress()
+        return self._egress
+
+    # -- lifespan --------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Project:
+        await self.toolset.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close connections, tools with resources, and the audit log."""
+        try:
+            await self.toolset.aclose()
+            if self._egress is not None:
+                await self._egress.aclose()
+        finally:
+            self.audit.close()
+
+
+def _http(project: Project, tool: Tool) -> Executor:
+    from toolcrib.executors import HttpExecutor
+
+    return HttpExecutor(tool, project.egress(), allowed_hosts=project.config.allowed_hosts)
+
+
+def _command(project: Project, tool: Tool) -> Executor:
+    from toolcrib.executors import CommandExecutor
+
+    return CommandExecutor(tool, project.workspace())
+
+
+def _python(project: Project, tool: Tool) -> Executor:
+    from toolcrib.executors import PythonExecutor
+
+    return PythonExecutor(tool, project.workspace())
+
+
+def _file(project: Project, tool: Tool) -> Executor:
+    from toolcrib.executors import FileExecutor
+
+    return FileExecutor(tool, project.workspace())
+
+
+_EXECUTORS: dict[str, Callable[[Project, Tool], Executor]] = {
+    "command": _command,
+    "file": _file,
+    "http": _http,
+    "python": _python,
+}
+"""Who runs which kind; each is imported when its first tool runs."""

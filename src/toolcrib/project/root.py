@@ -1,0 +1,76 @@
+"""Where a project is: the nearest folder upward that holds `.toolcrib/` (or `.glee/`)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolcrib.errors import ConflictError, ProjectNotFound
+
+__all__ = ["HOMES", "Place", "find"]
+
+HOMES = (".toolcrib", ".glee")
+"""Names of the folder that makes its parent a project; one of the two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A project's root and its home folder, both real paths."""
+
+    root: Path
+    home: Path
+
+    @property
+    def tools(self) -> Path:
+        """Where the manifests are."""
+        return self.home / "tools"
+
+    @property
+    def config(self) -> Path:
+        """The project's settings."""
+        return self.home / "config.yml"
+
+    @property
+    def audit(self) -> Path:
+        """The audit log."""
+        return self.home / "audit" / "tools.log"
+
+
+def find(root: str | os.PathLike[str] | None = None) -> Place:
+    """The project at `root`, at `TOOLCRIB_ROOT`, or the nearest one from the working folder upward.
+
+    A root that is named must be a project itself. Raises `ProjectNotFound`, and `ConflictError` for a folder
+    with both.
+    """
+    named = root if root is not None else os.environ.get("TOOLCRIB_ROOT")
+    if named:
+        folder = Path(named).resolve()
+        place = _at(folder)
+        if place is None:
+            raise ProjectNotFound(
+                f"{folder} is not a project: it holds neither .toolcrib/ nor .glee/",
+                hint=f"Make it one: toolcrib init {folder}",
+            )
+        return place
+    start = Path.cwd().resolve()
+    for folder in (start, *start.parents):
+        place = _at(folder)
+        if place is not None:
+            return place
+    raise ProjectNotFound(
+        f"neither {start} nor a folder above it holds .toolcrib/ or .glee/",
+        hint="Make a project here with `toolcrib init`, or name one with --root.",
+    )
+
+
+def _at(folder: Path) -> Place | None:
+    homes = [folder / name for name in HOMES if (folder / name).is_dir()]
+    if not homes:
+        return None
+    if len(homes) > 1:
+        # Else a tool that may write in one kind of project could make it the other, with its own rules.
+        raise ConflictError(
+            f"{folder} holds both .toolcrib/ and .glee/", hint="Put what is in them together, and remove one."
+        )
+    return Place(folder, homes[0].resolve())

@@ -1,0 +1,73 @@
+"""Makes a folder a project, with example tools if wanted. Existing files are never touched."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolcrib.errors import UsageError
+from toolcrib.project.root import HOMES
+
+__all__ = ["Made", "make"]
+
+_FILES = Path(__file__).with_name("starter_files")
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A project and what was created in it, relative to its root."""
+
+    root: Path
+    created: tuple[Path, ...]
+
+
+def make(folder: str | os.PathLike[str], *, examples: bool = False) -> Made:
+    """Create the home folder and its settings; with `examples` three tools and a virtual environment."""
+    root = Path(folder).resolve()
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        created = list(_copy(_FILES / "base", root, _home(root)))
+        if examples:
+            created += _copy(_FILES / "examples", root, _home(root))
+            created += _environment(root)
+    except OSError as error:
+        raise UsageError(f"{error.filename or root}: {error.strerror}") from None
+    return Made(root, tuple(created))
+
+
+def _home(root: Path) -> Path:
+    """`.glee` where there is one and no `.toolcrib`, so that such a project is added to, not doubled."""
+    found = [root / name for name in HOMES if (root / name).is_dir()]
+    return found[0] if found else root / HOMES[0]
+
+
+def _copy(source: Path, root: Path, home: Path) -> Iterator[Path]:
+    for path in sorted(source.rglob("*")):
+        if path.is_dir() or path.suffix == ".pyc":
+            continue
+        inside = path.relative_to(source)
+        in_home = inside.parts[0] == "home"
+        target = home.joinpath(*inside.parts[1:]) if in_home else root / inside
+        target = target.with_name({"gitignore": ".gitignore"}.get(target.name, target.name))
+        if os.path.lexists(target):
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as copy:  # Never through a link that leads elsewhere.
+            copy.write(path.read_bytes())
+        if path.suffix == ".sh":
+            target.chmod(target.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+        yield target.relative_to(root)
+
+
+def _environment(root: Path) -> list[Path]:
+    """The virtual environment that the example `repo_stats` runs in, without pip."""
+    folder = root / ".venv"
+    if folder.exists():
+        return []
+    import venv
+
+    venv.create(folder, with_pip=False, symlinks=True)
+    return [Path(".venv")]

@@ -1,0 +1,96 @@
+"""What a project adds to each call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib import Call, Context, Result
+from toolcrib.errors import HostNotAllowed, InvalidInput, SecretMissing, TimedOut, ToolcribError, ToolFailed
+from toolcrib.guard import AuditLog, EnvironmentSecrets
+from toolcrib.guard.audit_line import Entry, parse
+from toolcrib.project.gate import ProjectGate
+from toolcrib.spec import FunctionExec, Permissions, SecretSpec, Tool
+from toolcrib.toolset import BoundTool
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[AuditLog]:
+    with AuditLog(tmp_path / "audit/tools.log") as log:
+        yield log
+
+
+def last(log: AuditLog) -> Entry:
+    return parse(log.path.read_bytes().splitlines()[-1])
+
+
+def bound(*secrets: str, approval: str | None = None) -> BoundTool:
+    permissions = Permissions(secrets=tuple(SecretSpec(name) for name in secrets))
+    tool = Tool("t", "D.", "function", {"type": "object"}, FunctionExec("m:f"), permissions=permissions)
+    made = BoundTool(tool, lambda: pytest.fail("nothing is run here"))
+    made.approval_reason = approval
+    return made
+
+
+def begun(**more: Any) -> Context:
+    context = Context("t", {"a": 1}, **more)
+    context.started = 1.0
+    return context
+
+
+@pytest.mark.parametrize(
+    ("error", "ran", "event"),
+    [
+        (InvalidInput("x"), False, "TOOL_REFUSED"),
+        (InvalidInput("x"), True, "TOOL_REFUSED"),
+        (InvalidInput("x", details={"raised_by": "tool"}), True, "TOOL_EXECUTED"),
+        (HostNotAllowed("x"), True, "TOOL_REFUSED"),
+        (SecretMissing("x"), False, "TOOL_REFUSED"),
+        (ToolFailed("x"), True, "TOOL_EXECUTED"),
+        (TimedOut("x"), True, "TOOL_EXECUTED"),
+        (ToolFailed("x", details={"enforcement": "a tool's own"}), True, "TOOL_EXECUTED"),
+    ],
+)
+def test_what_ran_is_told_from_what_was_refused(
+    log: AuditLog, error: ToolcribError, ran: bool, event: str
+) -> None:
+    call: Call = begun() if ran else Call("t", {"a": 1})
+    ProjectGate(log).record(bound(), call, Result("error", None, error))
+    assert last(log).event == event
+    assert last(log).fields["status"] == ("refused" if event == "TOOL_REFUSED" else "error")
+    assert last(log).fields["code"] == error.code
+
+
+def test_secrets_are_resolved_and_masked_also_after_they_change(log: AuditLog) -> None:
+    values = {"A": "first-value"}
+    gate = ProjectGate(log, EnvironmentSecrets(values))
+    assert gate.redact("first-value") == "first-value"
+    gate.know([bound("A", "GONE").tool])
+    assert gate.redact("first-value") == "***A***"
+    values["A"] = "second-value"
+    assert gate.admit(bound("A"), begun()) == {"A": "second-value"}
+    assert gate.redact("second-value") == "***A***"
+    assert gate.admit(bound(), begun()) == {}
+    with pytest.raises(SecretMissing):
+        gate.admit(bound("GONE"), begun())
+
+
+def test_an_approval_is_written_down_where_one_was_needed(log: AuditLog) -> None:
+    gate = ProjectGate(log)
+    gate.admit(bound(), begun(approved_by="ann"))
+    assert log.path.read_bytes() == b""
+    gate.admit(bound(approval="it is dear"), begun(approved_by="ann", caller="cli"))
+    assert last(log).event == "TOOL_APPROVED"
+    assert last(log).fields == {"name": "t", "approver": "ann", "caller": "cli"}
+
+
+def test_the_sandbox_level_is_told_for_success_and_failure(log: AuditLog) -> None:
+    gate = ProjectGate(log)
+    held = {"enforcement": {"level": "namespaces"}}
+    gate.record(bound(), begun(call_id="c-1"), Result("ok", 1, details=held))
+    assert (last(log).fields["sandbox"], last(log).fields["call"]) == ("namespaces", "c-1")
+    gate.record(bound(), begun(), Result("error", None, ToolFailed("x", details=held)))
+    assert last(log).fields["sandbox"] == "namespaces"

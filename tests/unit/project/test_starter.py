@@ -1,0 +1,70 @@
+"""A new project."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from toolcrib.errors import UsageError
+from toolcrib.manifest import lint_tree
+from toolcrib.project import Config, find, load_config
+from toolcrib.project.config import KEYS
+from toolcrib.project.starter import make
+
+
+def test_the_base(tmp_path: Path) -> None:
+    made = make(tmp_path / "new")
+    place = find(tmp_path / "new")
+    assert made.root == place.root
+    assert {str(path) for path in made.created} == {
+        ".toolcrib/config.yml",
+        ".toolcrib/.gitignore",
+        ".toolcrib/tools/README.md",
+    }
+    assert load_config(place.config) == Config()
+    assert "audit/" in (place.home / ".gitignore").read_text().splitlines()
+
+
+def test_the_settings_in_comments_are_settings(tmp_path: Path) -> None:
+    make(tmp_path)
+    file = tmp_path / ".toolcrib/config.yml"
+    text = file.read_text()
+    live = [line[2:] for line in text.splitlines()[2:] if line.startswith("# ")]
+    file.write_text("\n".join(live))
+    assert load_config(file) == Config(allowed_hosts=("api.example.com",))
+    assert all(key.rpartition(".")[2] in text for key in KEYS if key.startswith(("limits", "retry")))
+
+
+@pytest.mark.timeout(20)
+def test_the_examples_have_no_errors(tmp_path: Path) -> None:
+    make(tmp_path, examples=True)
+    found = lint_tree(find(tmp_path).tools)
+    assert [finding.render() for finding in found if finding.is_error] == []
+    assert os.access(tmp_path / "scripts/scan_todos.sh", os.X_OK)
+    assert (tmp_path / ".venv/bin/python").exists()
+    assert make(tmp_path, examples=True).created == ()
+
+
+def test_what_is_there_is_left_alone_and_links_are_not_followed(tmp_path: Path) -> None:
+    home = tmp_path / "project/.toolcrib"
+    home.mkdir(parents=True)
+    (home / "config.yml").symlink_to(tmp_path / "elsewhere")
+    (home / ".gitignore").write_text("mine")
+    make(tmp_path / "project")
+    assert not (tmp_path / "elsewhere").exists()
+    assert (home / ".gitignore").read_text() == "mine"
+
+
+def test_a_glee_project_is_added_to(tmp_path: Path) -> None:
+    (tmp_path / ".glee").mkdir()
+    make(tmp_path)
+    assert (tmp_path / ".glee/config.yml").exists()
+    assert not (tmp_path / ".toolcrib").exists()
+
+
+def test_a_place_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="file"):
+        make(tmp_path / "file/below")
