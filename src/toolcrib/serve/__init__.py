@@ -1,0 +1,5 @@
+"""The doors: what serves a catalog of tools to other programs."""
+
+from toolcrib.serve.mcp import run_stdio, serve_stdio
+
+__all__ = ["run_stdio", "serve_stdio"]

@@ -1,0 +1,159 @@
+"""MCP over standard input and output: one client, the process that started this one."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import fcntl
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
+from typing import Any, NoReturn
+
+from toolcrib.serve.mcp.connection import Connection, ServerSettings
+from toolcrib.serve.mcp.listing import DEFAULT_PAGE_SIZE
+from toolcrib.serve.mcp.pipes import LineReader, LineWriter
+from toolcrib.spec import Catalog
+
+__all__ = ["MAX_LINE", "run_stdio", "serve_stdio"]
+
+MAX_LINE = 16 << 20
+"""Bytes of the longest message taken."""
+
+_FLUSH_SECONDS = 1.0
+
+
+async def serve_stdio(
+    catalog: Catalog,
+    *,
+    name: str = "toolcrib",
+    version: str = "0",
+    instructions: str | None = None,
+    page_size: int = DEFAULT_PAGE_SIZE,
+    caller: str | None = None,
+    max_running: int = 64,
+    max_line: int = MAX_LINE,
+    grace: float = 1.0,
+) -> int:
+    """Serve `catalog` on this process's standard input and output until the client goes; gives 0.
+
+    While it serves, descriptor 1 leads to standard error and descriptor 0 to nothing, so neither a tool's
+    `print` nor a child process can get between the messages; both are put back at the end.
+
+    Args:
+        name, version, instructions: what the server says of itself.
+        page_size: tools in one page of `tools/list`.
+        caller: `Call.caller` of every call; by default `mcp:` and the client's own name.
+        max_running: calls that run at once; more wait.
+        max_line: bytes of the longest message taken; a longer one is refused.
+        grace: seconds that running calls get to end after the client closed its side or the process was asked
+            to stop (SIGTERM, SIGINT); then they are cancelled.
+    """
+    settings = ServerSettings(
+        name=name,
+        version=version,
+        instructions=instructions,
+        caller=caller,
+        page_size=page_size,
+        max_running=max_running,
+    )
+    with ExitStack() as undo:
+        output = _divert_output(undo)
+        source = _divert_input(undo)
+        await _serve(catalog, settings, source, output, max_line, grace)
+    return 0
+
+
+async def _serve(
+    catalog: Catalog, settings: ServerSettings, source: int, output: int, max_line: int, grace: float
+) -> None:
+    ended = asyncio.Event()
+    writer = LineWriter(
+        output, on_pressure=lambda on: reader.pause() if on else reader.resume(), on_broken=ended.set
+    )
+    connection = Connection(catalog, writer.write, settings, congested=lambda: writer.congested)
+    reader = LineReader(
+        source,
+        connection.receive,
+        lambda: connection.receive_oversize(max_line),
+        ended.set,
+        limit=max_line,
+    )
+    with ExitStack() as undo:
+        undo.callback(writer.close)
+        undo.callback(reader.stop)
+        _on_signals(ended.set, undo)
+        reader.start()
+        try:
+            await ended.wait()
+        finally:
+            reader.stop()
+            await connection.drain(grace)
+            await writer.flush(_FLUSH_SECONDS)
+
+
+def run_stdio(main: Coroutine[Any, Any, int]) -> NoReturn:
+    """Run a coroutine that ends in `serve_stdio`, and leave the process with the status it gives.
+
+    A tool that hangs in a thread cannot be stopped; `asyncio.run` would wait for it for ever. This does not.
+    """
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    status = loop.run_until_complete(main)
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    if all(thread.daemon or thread is threading.main_thread() for thread in threading.enumerate()):
+        loop.close()
+        sys.exit(status)
+    atexit._run_exitfuncs()  # noqa: SLF001 - all that `sys.exit` does but wait for threads
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            pass
+    os._exit(status)
+
+
+def _divert_output(undo: ExitStack) -> int:
+    """A private descriptor of standard output; descriptor 1 goes to standard error meanwhile."""
+    sys.stdout.flush()
+    private = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
+    undo.callback(os.close, private)
+    try:
+        os.dup2(2, 1)
+    except OSError:  # standard error is closed
+        _point(1, os.O_WRONLY)
+
+    def restore() -> None:
+        sys.stdout.flush()
+        os.dup2(private, 1)
+
+    undo.callback(restore)
+    return private
+
+
+def _divert_input(undo: ExitStack) -> int:
+    """A private descriptor of standard input; descriptor 0 reads nothing meanwhile."""
+    private = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
+    undo.callback(os.close, private)
+    _point(0, os.O_RDONLY)
+    undo.callback(os.dup2, private, 0)
+    return private
+
+
+def _point(fd: int, flags: int) -> None:
+    null = os.open(os.devnull, flags)
+    os.dup2(null, fd)
+    os.close(null)
+
+
+def _on_signals(stop: Callable[[], None], undo: ExitStack) -> None:
+    """Stop on SIGTERM and SIGINT; where this is not the main thread, the program's own handlers stay."""
+    loop = asyncio.get_running_loop()
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+        undo.callback(loop.remove_signal_handler, number)

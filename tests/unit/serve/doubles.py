@@ -1,0 +1,48 @@
+"""A catalog in memory, for tests of the doors."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from toolcrib.errors import ToolNotFound
+from toolcrib.spec import Call, FunctionExec, Output, Result, Tool
+
+Answer = Callable[[Call], Awaitable[Result]]
+
+
+def make_tool(name: str, **fields: Any) -> Tool:
+    described: dict[str, Any] = {
+        "description": f"Does {name}.",
+        "kind": "function",
+        "input_schema": {"type": "object"},
+    }
+    return Tool(name, config=FunctionExec("m:f"), **(described | fields))
+
+
+def typed_tool(name: str, schema: dict[str, Any]) -> Tool:
+    return make_tool(name, output=Output(schema=schema))
+
+
+class MemoryCatalog:
+    """Serves the tools it was given; every call is answered by `answer`."""
+
+    def __init__(self, *tools: Tool, answer: Answer | None = None) -> None:
+        self.revision = 1
+        self.list = list(tools)
+        self.calls: list[Call] = []
+        self.listings = 0
+        self._answer = answer
+
+    def tools(self) -> list[Tool]:
+        self.listings += 1
+        return list(self.list)
+
+    async def invoke(self, call: Call) -> Result:
+        self.calls.append(call)
+        if call.tool not in {tool.name for tool in self.list}:
+            error = ToolNotFound(f"there is no tool named {call.tool!r}", hint="Did you mean add?")
+            return Result("error", error=error)
+        if self._answer is None:
+            return Result("ok", call.arguments)
+        return await self._answer(call)

@@ -1,0 +1,97 @@
+"""Pages and cursors of the list of tools."""
+
+from __future__ import annotations
+
+import base64
+from itertools import chain
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.unit.serve.doubles import MemoryCatalog, make_tool
+from toolcrib.serve.mcp import Listing
+from toolcrib.serve.mcp.wire import Refusal
+
+
+def catalog_of(count: int) -> MemoryCatalog:
+    return MemoryCatalog(*(make_tool(f"tool_{number}") for number in range(count)))
+
+
+def read(listing: Listing, cursor: str | None = None) -> dict[str, Any]:
+    page: dict[str, Any] = orjson.loads(b"{" + listing.page(cursor) + b"}")
+    return page
+
+
+def walk(listing: Listing) -> list[list[str]]:
+    pages: list[list[str]] = []
+    cursor = None
+    while True:
+        page = read(listing, cursor)
+        pages.append([tool["name"] for tool in page["tools"]])
+        cursor = page.get("nextCursor")
+        if cursor is None:
+            return pages
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(0, [0]), (1, [1]), (3, [3]), (4, [3, 1]), (7, [3, 3, 1])])
+def test_every_tool_is_listed_once_in_pages(count: int, sizes: list[int]) -> None:
+    pages = walk(Listing(catalog_of(count), page_size=3))
+    assert [len(page) for page in pages] == sizes
+    assert list(chain(*pages)) == [f"tool_{number}" for number in range(count)]
+
+
+def test_a_page_is_written_once_per_revision() -> None:
+    catalog = catalog_of(5)
+    listing = Listing(catalog, page_size=3)
+    assert listing.page() is listing.page()
+    assert catalog.listings == 1
+    catalog.list.append(make_tool("new"))
+    catalog.revision += 1
+    assert walk(listing)[-1][-1] == "new"
+    assert catalog.listings == 2
+
+
+def test_a_list_that_grew_in_front_goes_on_where_it_was() -> None:
+    catalog = catalog_of(6)
+    listing = Listing(catalog, page_size=3)
+    cursor = read(listing)["nextCursor"]
+    catalog.list.insert(0, make_tool("new"))
+    catalog.revision += 1
+    assert [tool["name"] for tool in read(listing, cursor)["tools"]] == ["tool_3", "tool_4", "tool_5"]
+
+
+def test_a_cursor_whose_tool_has_gone_says_to_begin_again() -> None:
+    catalog = catalog_of(6)
+    listing = Listing(catalog, page_size=3)
+    cursor = read(listing)["nextCursor"]
+    del catalog.list[2]
+    catalog.revision += 1
+    with pytest.raises(Refusal) as refused:
+        listing.page(cursor)
+    assert refused.value.code == -32602
+    assert "without a cursor" in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    ["", "x", "é", "!!!!", base64.urlsafe_b64encode(b"three:tool_2").decode(), "9" * 9_000, "MzrwKIw="],
+)
+def test_a_bad_cursor_is_refused(cursor: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        Listing(catalog_of(6), page_size=3).page(cursor)
+    assert refused.value.code == -32602
+
+
+def test_a_tool_is_found_by_its_wire_name() -> None:
+    listing = Listing(MemoryCatalog(make_tool("my.tool")))
+    entry = listing.entry("my_tool")
+    assert entry is not None
+    assert entry.tool.name == "my.tool"
+    assert listing.entry("my_tool") is entry
+    assert listing.entry("other") is None
+
+
+def test_a_page_of_nothing_makes_no_sense() -> None:
+    with pytest.raises(ValueError, match="page_size"):
+        Listing(MemoryCatalog(), page_size=0)
