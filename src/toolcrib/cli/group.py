@@ -1,0 +1,120 @@
+"""The program itself: its commands by name, loaded on use, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+from toolcrib import __version__
+from toolcrib.errors import ToolcribError, UsageError
+
+__all__ = ["COMMANDS", "toolcrib"]
+
+COMMANDS = {
+    "doctor": "Show what this machine can confine, and how.",
+    "init": "Make a project here, with example tools if wanted.",
+    "lint": "Check every manifest; exit 4 on any error.",
+    "list": "List the project's tools.",
+    "run": "Run one tool.",
+    "serve": "Serve the project's tools over MCP.",
+    "show": "Show one tool: arguments, permissions, examples.",
+}
+"""Every command and its one line of help; `toolcrib.cli.<name>_command` holds it."""
+
+
+class _Commands(click.Group):
+    """Commands that are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"toolcrib.cli.{cmd_name}_command").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            close = get_close_matches(args[0], COMMANDS, n=1)
+            ctx.fail(f"there is no command {args[0]!r}." + (f" Did you mean {close[0]}?" if close else ""))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
+        """Run and end the process with the exit code that the outcome has."""
+        for stream in (sys.stdout, sys.stderr):
+            # What the locale's encoding cannot write becomes an escape instead of the end of the program.
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")
+        extra["standalone_mode"] = False
+        words = list(sys.argv[1:] if args is None else args)
+        options = words[: words.index("--")] if "--" in words else words
+        code: Any = 1
+        try:
+            code = super().main(words, *rest, **extra)
+            sys.stdout.flush()
+        except Exception as error:
+            try:
+                code = _failed(error, as_json="--json" in options)
+                sys.stdout.flush()
+            except BrokenPipeError:
+                _abandon_output()
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            code = 130
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _failed(error: Exception, *, as_json: bool) -> int:
+    """Tell why a command ended; with `--json` that too is one document on standard output."""
+    from toolcrib.cli.output import tell_error
+
+    if isinstance(error, BrokenPipeError):
+        raise error
+    if isinstance(error, click.Abort):
+        click.echo("interrupted", err=True)
+        return 130
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return 2
+    if isinstance(error, click.ClickException):
+        path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "toolcrib"
+        return tell_error(UsageError(error.format_message(), hint=f"See {path} --help"), as_json=as_json)
+    if isinstance(error, ToolcribError):
+        return tell_error(error, as_json=as_json)
+    import traceback
+
+    traceback.print_exception(error)
+    fault = ToolcribError(
+        f"{type(error).__name__}: {error}", hint="This is a fault of Toolcrib: please report what is above."
+    )
+    return tell_error(fault, as_json=as_json)
+
+
+def _abandon_output() -> None:
+    """Nobody reads any more: have nothing left that Python could fail to write at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "--version", message="toolcrib %(version)s")
+def toolcrib() -> None:
+    """The tool crib for AI agents: tools described, checked, confined, run and accounted for.
+
+    Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 validation or manifest errors, 5 denied or not
+    approved, 6 timed out, 7 conflict, 130 interrupted.
+    """

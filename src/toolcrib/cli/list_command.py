@@ -1,0 +1,79 @@
+"""`toolcrib list`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from toolcrib.cli.output import json_option, note, root_option, tell_diagnostics, write_json
+
+__all__ = ["command"]
+
+
+@click.command("list")
+@root_option
+@json_option
+@click.option(
+    "--as",
+    "shape",
+    type=click.Choice(["mcp", "anthropic"]),
+    help="The tools as this client is given them, as JSON.",
+)
+@click.option("--tag", "tags", multiple=True, help="Only tools with this tag (repeatable: any of them).")
+def command(root: str | None, as_json: bool, shape: str | None, tags: tuple[str, ...]) -> None:
+    """List the project's tools. Manifests that do not load are told on standard error."""
+    from toolcrib.project import Project
+
+    project = Project.open(root)
+    tools = [tool for tool in project.tools() if not tags or set(tags) & set(tool.tags)]
+    errors = [diagnostic for diagnostic in project.diagnostics if diagnostic.is_error]
+    if shape is not None:
+        write_json(_shaped(tools, shape))
+    elif as_json:
+        write_json({"tools": [_row(tool) for tool in tools], "diagnostics": [e.as_dict() for e in errors]})
+    else:
+        _table(tools, str(project.place.tools), tags)
+    if errors and not (as_json and shape is None):
+        tell_diagnostics(errors)
+        note("These tools cannot be used. `toolcrib lint` shows everything that is wrong.")
+
+
+def _row(tool: Any) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "bundle": tool.bundle,
+        "version": tool.version,
+        "kind": tool.kind,
+        "description": tool.description,
+        "tags": list(tool.tags),
+        "approval": {"required": tool.approval.required, "reason": tool.approval.reason},
+        "input_schema": tool.input_schema,
+    }
+
+
+def _shaped(tools: list[Any], shape: str) -> list[dict[str, Any]]:
+    from toolcrib.schema.providers import anthropic_tool, mcp_tool, wire_names
+
+    view = mcp_tool if shape == "mcp" else anthropic_tool
+    return [view(tool, wire_name) for wire_name, tool in wire_names(tools).items()]
+
+
+def _table(tools: list[Any], folder: str, tags: tuple[str, ...]) -> None:
+    if not tools and tags:
+        note("No tool has such a tag.")
+    elif not tools:
+        note(f"There are no tools yet: write {folder}/NAME/tool.yml, or run `toolcrib init --examples`.")
+    else:
+        from toolcrib.cli.table import print_table
+
+        rows = [
+            (
+                tool.name,
+                tool.kind,
+                "asks" if tool.approval.required else "",
+                next(iter(tool.description.strip().splitlines()), ""),
+            )
+            for tool in tools
+        ]
+        print_table(("NAME", "KIND", "APPROVAL", "DESCRIPTION"), rows)

@@ -1,0 +1,115 @@
+"""`toolcrib show`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from toolcrib.cli.arguments import complete_tool
+from toolcrib.cli.output import json_option, printable, root_option, write_json
+
+__all__ = ["command", "find_tool"]
+
+
+def find_tool(project: Any, target: str) -> Any:
+    """The tool that `[BUNDLE/]NAME[@VERSION]` names; `ToolNotFound` says what is there instead."""
+    from toolcrib.cli.arguments import parse_target
+    from toolcrib.errors import ToolNotFound
+
+    if target in project.toolset.names:
+        return project.get(target)
+    bundle, name, version = parse_target(target)
+    tool = project.get(name)
+    if bundle is not None and bundle != tool.bundle:
+        raise ToolNotFound(f"there is no bundle {bundle!r} here; {name} is in {tool.bundle!r}")
+    if version is not None and version != str(tool.version):
+        raise ToolNotFound(f"{name} has no version {version!r}; there is version {tool.version}")
+    return tool
+
+
+@click.command("show")
+@click.argument("tool", shell_complete=complete_tool)
+@root_option
+@json_option
+def command(tool: str, root: str | None, as_json: bool) -> None:
+    """Show one tool, named [BUNDLE/]NAME[@VERSION]."""
+    from toolcrib.project import Project
+
+    project = Project.open(root)
+    found = find_tool(project, tool)
+    if as_json:
+        write_json(_document(found))
+    else:
+        _print(found)
+
+
+def _document(tool: Any) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "bundle": tool.bundle,
+        "version": tool.version,
+        "kind": tool.kind,
+        "description": tool.description,
+        "tags": list(tool.tags),
+        "input_schema": tool.input_schema,
+        "output": {"format": tool.output.format, "schema": tool.output.schema},
+        "permissions": tool.permissions.as_json(),
+        "approval": {"required": tool.approval.required, "reason": tool.approval.reason},
+        "examples": [
+            {"description": e.description, "params": e.params, "expected_output": e.expected_output}
+            for e in tool.examples
+        ],
+        "source": None
+        if tool.source is None
+        else {"path": tool.source.path, "dialect": tool.source.dialect, "sha256": tool.source.sha256},
+    }
+
+
+def _print(tool: Any) -> None:
+    for line in _lines(tool):
+        click.echo(printable(line))
+
+
+def _lines(tool: Any) -> Iterator[str]:
+    from toolcrib.cli.words import may_touch
+
+    yield f"{tool.name}  ({tool.kind}, version {tool.version})"
+    yield tool.description.strip()
+    yield "\nArguments"
+    required = set(tool.input_schema.get("required", ()))
+    properties = tool.input_schema.get("properties", {})
+    for name, rule in properties.items():
+        yield f"  {name}  {_argument(rule if isinstance(rule, dict) else {}, name in required)}"
+    if not properties:
+        yield "  none"
+    yield "\nMay touch"
+    for line in may_touch(tool):
+        yield f"  {line}"
+    asks = tool.approval
+    yield "\nApproval"
+    yield f"  a person must agree to each call: {asks.reason}" if asks.required else "  not needed"
+    for example in tool.examples:
+        yield f"\nExample: {example.description}"
+        words = " ".join(_word(name, value) for name, value in example.params.items())
+        yield f"  toolcrib run {shlex.quote(tool.name)} {words}".rstrip()
+    if tool.source is not None:
+        yield f"\n{tool.source.path}"
+        yield f"sha256 {tool.source.sha256}"
+
+
+def _argument(rule: dict[str, Any], required: bool) -> str:
+    kind = rule.get("type", "any")
+    said = f"one of {json.dumps(rule['enum'])}" if "enum" in rule else str(kind)
+    if required:
+        said += ", required"
+    else:
+        said += f", default {json.dumps(rule['default'])}" if "default" in rule else ", optional"
+    return said + (f": {rule['description']}" if "description" in rule else "")
+
+
+def _word(name: str, value: Any) -> str:
+    return shlex.quote(f"{name}={value}" if isinstance(value, str) else f"{name}:={json.dumps(value)}")

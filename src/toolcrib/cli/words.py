@@ -1,0 +1,33 @@
+"""Permissions and approvals in words, as a person is asked to agree to them."""
+
+from __future__ import annotations
+
+from toolcrib.spec import HttpExec, Tool
+
+__all__ = ["may_touch"]
+
+
+def may_touch(tool: Tool) -> list[str]:
+    """What a call of this tool may touch, one line each; a tool that declares nothing touches nothing."""
+    permissions = tool.permissions
+    lines = [_network(tool)]
+    lines += [f"read {path}" for path in permissions.read]
+    lines += [f"write {path}" for path in permissions.write]
+    lines += [f"secret {secret.name}" for secret in permissions.secrets]
+    lines += [f"environment variable {name}" for name in permissions.env]
+    if tool.kind == "function":
+        lines.append("run inside this process, not confined")
+    return [line for line in lines if line] or ["nothing of this machine"]
+
+
+def _network(tool: Tool) -> str:
+    network = tool.permissions.network
+    if network.mode == "none":
+        return ""
+    if network.mode == "hosts":
+        return f"network: {', '.join(network.allow)}"
+    if network.mode == "host":
+        return "network: all of this machine's network"
+    if isinstance(tool.config, HttpExec):
+        return f"network: the host of {tool.config.url}"
+    return "network: any public host"

@@ -1,0 +1,92 @@
+"""A program on a terminal of its own, as a person has it: typed at, read from, interrupted."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from fcntl import ioctl
+from pathlib import Path
+
+# The new session takes the terminal as its own, so that Ctrl-C reaches it as a signal.
+TAKE = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Terminal:
+    """One program and the screen it writes to."""
+
+    def __init__(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], columns: int = 80) -> None:
+        self.master, theirs = os.openpty()
+        ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", TAKE, *argv],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=cwd,
+            env=env,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self.raw = ""
+
+    @property
+    def text(self) -> str:
+        """What was written, without colours and cursor movements."""
+        return CONTROL.sub("", self.raw).replace("\r\n", "\n")
+
+    def read_until(self, expected: str, seconds: float = 15.0) -> str:
+        """Read until the screen has shown this text."""
+        deadline = time.monotonic() + seconds
+        while expected not in self.text:
+            assert time.monotonic() < deadline, f"{expected!r} never came: {self.text!r}"
+            assert self._read(), f"{expected!r} never came: {self.text!r}"
+        return self.text
+
+    def type(self, keys: str) -> None:
+        """Press these keys; `\\x03` is Ctrl-C, `\\x04` Ctrl-D."""
+        os.write(self.master, keys.encode())
+
+    def end(self, seconds: float = 15.0) -> int:
+        """Read to the end; the exit status."""
+        deadline = time.monotonic() + seconds
+        while self._read():
+            assert time.monotonic() < deadline, self.text
+        return self.process.wait(seconds)
+
+    def _read(self) -> bool:
+        if not select.select([self.master], [], [], 5)[0]:
+            return True
+        try:
+            data = os.read(self.master, 65_536)
+        except OSError:  # The other side is closed.
+            data = b""
+        self.raw += data.decode(errors="replace")
+        return bool(data)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self.master)
+
+
+@contextlib.contextmanager
+def terminal(argv: Sequence[str], cwd: Path, env: Mapping[str, str], columns: int = 80) -> Iterator[Terminal]:
+    """A program on a terminal, killed at the end."""
+    opened = Terminal(argv, cwd, env, columns)
+    try:
+        yield opened
+    finally:
+        opened.close()

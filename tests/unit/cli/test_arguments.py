@@ -1,0 +1,90 @@
+"""Arguments on the command line."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import pytest
+
+from toolcrib.cli.arguments import complete_tool, parse_arguments, parse_target
+from toolcrib.errors import InvalidInput, UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("scan", (None, "scan", None)),
+        ("project/scan", ("project", "scan", None)),
+        ("scan@2", (None, "scan", "2")),
+        ("p/scan@2.1-rc@x", ("p", "scan", "2.1-rc@x")),
+        ("名前", (None, "名前", None)),
+    ],
+)
+def test_targets(text: str, parts: tuple[Any, ...]) -> None:
+    assert parse_target(text) == parts
+
+
+@pytest.mark.parametrize("text", ["", "/", "a/", "/a", "@1", "a@", "a/b/c", "a//b"])
+def test_what_is_no_target(text: str) -> None:
+    with pytest.raises(UsageError, match="NAME"):
+        parse_target(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "arguments"),
+    [
+        ([], {}),
+        (["a=1", "b=x=y", "c="], {"a": "1", "b": "x=y", "c": ""}),
+        (["a:=1", "b:=[1, {}]", 'c:="x"', "d:=null"], {"a": 1, "b": [1, {}], "c": "x", "d": None}),
+        (["a:b=c"], {"a:b": "c"}),
+        (["a=:=5"], {"a": ":=5"}),
+        (["url=http://x/?a=b&c:=d"], {"url": "http://x/?a=b&c:=d"}),
+        (["a b=multi\nline"], {"a b": "multi\nline"}),
+        (["ключ=значение"], {"ключ": "значение"}),
+        (["a=-rf", "b=$(id)"], {"a": "-rf", "b": "$(id)"}),
+    ],
+)
+def test_pairs(words: list[str], arguments: dict[str, Any]) -> None:
+    assert parse_arguments(words) == arguments
+
+
+@pytest.mark.parametrize(
+    "words", [["a"], ["=x"], [":=1"], ["a:=x"], ["a:="], ["a=1", "a=2"], ["a=\udcff"], ["@/no/file"]]
+)
+def test_what_is_no_argument(words: list[str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_arguments(words)
+    assert caught.value.exit_code == 2
+
+
+def test_files_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.json").write_text('{"a": 1, "b": 2}')
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b'{"b": 3, "c": 4}')))
+    words = [f"@{tmp_path}/a.json", "-", "c=hand"]
+    assert parse_arguments(words) == {"a": 1, "b": 3, "c": "hand"}
+    with pytest.raises(UsageError, match="once"):
+        parse_arguments(["-", "-"])
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{", '{"a": 1, "a": 2}', "\xff"])
+def test_a_file_that_is_no_object(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(InvalidInput):
+        parse_arguments([f"@{tmp_path}/a.json"])
+
+
+def test_names_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = click.Context(click.Command("run"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TOOLCRIB_ROOT", raising=False)
+    parameter = click.Argument(["tool"])
+    assert complete_tool(context, parameter, "") == []
+    for name in ("scan", "stats", "web"):
+        (tmp_path / ".toolcrib/tools" / name).mkdir(parents=True)
+    (tmp_path / ".toolcrib/tools/sketch.md").write_text("")
+    assert complete_tool(context, parameter, "s") == ["scan", "stats"]
