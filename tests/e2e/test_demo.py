@@ -1,0 +1,31 @@
+"""The demo, as `make demo` runs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DEMO = Path(__file__).resolve().parents[2] / "examples" / "demo.py"
+
+
+@pytest.mark.timeout(120)
+def test_the_demo_shows_each_step_and_twice_in_a_row() -> None:
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, str(DEMO)], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        said = done.stdout
+        assert "It sees: nosy, repo_scan, repo_stats, web_search, web_search_local" in said
+        assert "Scan complete." in said
+        assert '{"files":' in said
+        assert "web_search needs a person's approval" in said
+        assert '[{"title":"Tool crib","url":"https://example.com/crib"' in said
+        assert "$.query is required" in said
+        assert said.count("stopped (") == 3
+        assert "GOT THROUGH" not in said
+        assert "the log is whole: 6 lines" in said
+        assert '"mcpServers"' in said

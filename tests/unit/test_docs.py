@@ -1,0 +1,211 @@
+"""The docs say what the code says: what exists is told, and what is told exists.
+
+The fields of manifests and the rules of lint are held by tests/unit/manifest/test_schema.py.
+"""
+
+from __future__ import annotations
+
+import datetime
+import inspect
+import json
+import re
+import tomllib
+import typing
+import uuid
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from pydantic import Field
+
+import toolcrib
+from scripts import make_docs
+from toolcrib import errors
+from toolcrib.cli.group import COMMANDS
+from toolcrib.cli.group import toolcrib as program
+from toolcrib.project.config import KEYS, Config
+from toolcrib.schema.types import TypeSchemas
+from toolcrib.toolset import _Options
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = make_docs.pages()
+ROW = re.compile(r"^\| (.+?) \|", re.MULTILINE)
+CODE = re.compile(r"`([^`]+)`")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+TYPE_ROW = re.compile(r"^\| `(.+?)` \| `(\{.*\})` \|$", re.MULTILINE)
+ANNOTATIONS = {
+    **vars(typing),
+    "Field": Field,
+    "Path": Path,
+    "Sequence": Sequence,
+    "UUID": uuid.UUID,
+    "date": datetime.date,
+    "datetime": datetime.datetime,
+    "time": datetime.time,
+}
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def section(text: str, heading: str) -> str:
+    """A page from a heading to the next of its level or above."""
+    level = heading.split(" ", maxsplit=1)[0]
+    found = re.search(
+        rf"^{re.escape(heading)}\n(.*?)(?=^#{{1,{len(level)}}} |\Z)", text, re.DOTALL | re.MULTILINE
+    )
+    assert found is not None, heading
+    return found[1]
+
+
+def first_cells(text: str) -> list[str]:
+    """The code in the first column of a table's rows."""
+    return [name for cell in ROW.findall(text) for name in CODE.findall(cell)]
+
+
+def test_the_made_parts_are_up_to_date() -> None:
+    assert [page.name for page in make_docs.outdated()] == [], "run `make docs`"
+
+
+def test_every_made_part_is_on_a_page() -> None:
+    everything = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert {name for _, name, _ in make_docs.PART.findall(everything)} == set(make_docs.PARTS)
+
+
+def test_every_command_and_option_is_told() -> None:
+    page = text_of("docs/cli.md")
+    top = click.Context(program, info_name="toolcrib")
+    for name in COMMANDS:
+        command = program.get_command(top, name)
+        assert command is not None
+        told = section(page, f"### toolcrib {name}")
+        for parameter in command.params:
+            names = parameter.opts if isinstance(parameter, click.Option) else [parameter.make_metavar(top)]
+            for one in names:
+                assert one.strip("[].") in told, f"toolcrib {name} {one}"
+
+
+def test_every_setting_is_told_and_no_other() -> None:
+    assert sorted(first_cells(section(text_of("docs/project.md"), "## Settings"))) == sorted(KEYS)
+
+
+def test_the_defaults_of_settings_are_those_told() -> None:
+    config = Config()
+    defaults = {
+        "limits.timeout_ms": config.timeout_ms,
+        "retry.jitter": config.retry.jitter,
+        "retry.max_attempts": config.retry.max_attempts,
+        "sandbox.minimum": "full",
+        "security.allowed_hosts": "not set" if config.allowed_hosts is None else config.allowed_hosts,
+        "security.max_permissions": "not set" if config.max_permissions is None else config.max_permissions,
+    }
+    told = re.findall(r"^\| `([\w.]+)` \| ([^|]+) \|", text_of("docs/project.md"), re.MULTILINE)
+    assert dict(told) == {name: str(value) for name, value in defaults.items()}
+
+
+def test_every_error_code_is_told_once() -> None:
+    codes = [
+        getattr(errors, name).code
+        for name in errors.__all__
+        if isinstance(getattr(errors, name), type) and issubclass(getattr(errors, name), errors.ToolcribError)
+    ]
+    rows = re.findall(
+        r"^\| `(\w+)` \| `\w+` \| \d", section(text_of("docs/errors.md"), "## All codes"), re.MULTILINE
+    )
+    assert sorted(rows) == sorted(set(codes))
+
+
+def test_every_exit_code_has_its_words() -> None:
+    words = section(text_of("docs/cli.md"), "## Exit codes")
+    for kind in make_docs.error_classes():
+        assert re.search(rf"(?<!\d){kind.exit_code} [a-z]", words), kind.exit_code
+
+
+@pytest.mark.parametrize("name", toolcrib.__all__)
+def test_every_public_name_is_told_and_used(name: str) -> None:
+    page = text_of("docs/python.md")
+    assert re.search(rf"`[^`\n]*\b{name}\b", FENCED.sub("", page)), f"{name} is not told"
+    assert re.search(rf"\b{name}\b", "".join(FENCED.findall(page))), f"{name} is in no block that runs"
+
+
+def test_every_option_of_registration_is_told() -> None:
+    table = section(text_of("docs/python.md"), "## Make a tool of a function")
+    options = inspect.signature(_Options).parameters
+    assert [cell for cell in first_cells(table) if cell in options] == list(options)
+
+
+def test_every_field_of_retry_is_told() -> None:
+    table = section(text_of("docs/python.md"), "## Errors and retries").partition("| `Retry` |")[2]
+    assert first_cells(table) == [field.name for field in fields(toolcrib.Retry)]
+
+
+def test_every_signal_is_told() -> None:
+    told = section(text_of("docs/python.md"), "## Errors and retries")
+    for signal in errors.ToolSignal.__subclasses__():
+        assert f"`{signal.__name__}(" in told
+
+
+@pytest.mark.parametrize(("annotation", "schema"), TYPE_ROW.findall(text_of("docs/python.md")))
+def test_the_table_of_types_is_right(annotation: str, schema: str) -> None:
+    kind: Any = eval(annotation.replace("\\|", "|"), dict(ANNOTATIONS))
+
+    assert TypeSchemas().schema(kind) == json.loads(schema)
+
+
+def test_the_floors_are_those_that_are_checked() -> None:
+    contract = tomllib.loads(text_of("pyproject.toml"))["tool"]["importlinter"]["contracts"][0]
+    there = {path.stem for path in make_docs.rooms()}
+    layers = [
+        sorted(room for name in layer.split(":") if (room := name.strip(" ()")) in there)
+        for layer in reversed(contract["layers"])
+    ]
+    told: dict[int, list[str]] = {}
+    for floor, room in re.findall(r"^\| (\d+) \| `(\w+)` \|", text_of("docs/architecture.md"), re.MULTILINE):
+        told.setdefault(int(floor), []).append(room)
+
+    assert [sorted(rooms) for _, rooms in sorted(told.items())] == [layer for layer in layers if layer]
+    assert sorted(room for rooms in told.values() for room in rooms) == sorted(there)
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    linked = set(LINK.findall(text_of("README.md")))
+    assert {f"docs/{page.name}" for page in DOCS.glob("*.md")} - linked == set()
+
+
+def test_every_example_is_linked() -> None:
+    linked = set(LINK.findall(text_of("docs/python.md")))
+    there = {path for path in (ROOT / "examples").glob("*.py") if not path.stem.startswith("demo")}
+    assert {f"../examples/{path.name}" for path in there} - linked == set()
+
+
+def test_the_readme_names_targets_that_make_has() -> None:
+    targets = set(re.findall(r"^(\w+):", text_of("Makefile"), re.MULTILINE))
+    named = {
+        name for page in PAGES for name in re.findall(r"(?:`|^)make (\w+)", page.read_text(), re.MULTILINE)
+    }
+    assert {"demo", "test"} <= named <= targets
+
+
+def anchors(text: str) -> set[str]:
+    """What the headings of a page can be linked as."""
+    headings = re.findall(r"^#+ (.+)$", FENCED.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.stem)
+def test_no_link_is_broken(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for link in LINK.findall(FENCED.sub("", text)):
+        if re.match(r"https?:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target.read_text(encoding="utf-8")), link
