@@ -1,0 +1,173 @@
+"""MCP `tools/call` over standard input and output: our server, the SDK's, and a bare echo as the limit."""
+
+from __future__ import annotations
+
+import select
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from statistics import median
+from typing import IO, Any
+
+import orjson
+
+from benchmarks.setting import Setting, told
+from benchmarks.table import Row, Table, Target
+from benchmarks.timing import Sampler, interleave
+
+LIMIT = "echo written by hand"
+SESSION, MODERN = "2025-11-25", "2026-07-28"
+WAIT = 20.0
+"""Seconds until a server that says nothing counts as hanging."""
+IN_FLIGHT = 16
+NOTE = (
+    "Each round's figure is the median of its calls, one after the other, as a client over bare pipes sees "
+    "them. Ready: from starting the process to the first answer."
+)
+
+Message = dict[str, Any]
+
+
+class Client:
+    """Newline-delimited JSON over pipes: as little client as there can be, so that the server shows."""
+
+    def __init__(self, kind: str, protocol: str) -> None:
+        self.meta = _meta(protocol)
+        began = time.perf_counter()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.stdio_server", kind],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.to: IO[bytes] = self.process.stdin
+        self.back: IO[bytes] = self.process.stdout
+        try:
+            self._greet(protocol)
+            answer = self.ask(self.call(1))
+        except BaseException:
+            self.close()
+            raise
+        self.ready = time.perf_counter() - began
+        """Seconds from starting the process to the answer of the first call."""
+        if answer["result"]["structuredContent"] != {"result": 4}:
+            self.close()
+            raise RuntimeError(f"wrong answer: {answer}")
+
+    def _greet(self, protocol: str) -> None:
+        if protocol != SESSION:
+            return
+        hello = {
+            "protocolVersion": protocol,
+            "capabilities": {},
+            "clientInfo": {"name": "bench", "version": "0"},
+        }
+        self.ask({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})
+        self.send(orjson.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+
+    def call(self, number: int) -> Message:
+        """A `tools/call` request."""
+        params = {"name": "add", "arguments": {"a": number, "b": 3}, **self.meta}
+        return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+    def send(self, line: bytes) -> None:
+        """Send one message."""
+        self.to.write(line + b"\n")
+        self.to.flush()
+
+    def ask(self, message: Message) -> Message:
+        """Send a request and wait for its answer, for a limited time."""
+        self.send(orjson.dumps(message))
+        if not select.select([self.back], [], [], WAIT)[0]:
+            raise TimeoutError(f"no answer within {WAIT:g} s")
+        line = self.back.readline()
+        if not line:
+            raise EOFError(f"the server ended with {self.process.wait(WAIT)}")
+        answer: Message = orjson.loads(line)
+        if "result" not in answer:
+            raise RuntimeError(f"refused: {answer}")
+        return answer
+
+    def round_trips(self, times: int) -> list[float]:
+        """Seconds of each of so many calls, one after the other."""
+        lines = [orjson.dumps(self.call(number)) for number in range(times)]
+        send, receive, now = self.send, self.back.readline, time.perf_counter
+        taken = []
+        for line in lines:
+            began = now()
+            send(line)
+            receive()
+            taken.append(now() - began)
+        return taken
+
+    def crowd(self, times: int) -> float:
+        """Calls a second with 16 of them under way."""
+        lines = [orjson.dumps(self.call(number)) for number in range(times + IN_FLIGHT)]
+        began = time.perf_counter()
+        for line in lines[:IN_FLIGHT]:
+            self.send(line)
+        for line in lines[IN_FLIGHT:]:
+            self.back.readline()
+            self.send(line)
+        for _ in range(IN_FLIGHT):
+            self.back.readline()
+        return len(lines) / (time.perf_counter() - began)
+
+    def close(self) -> None:
+        """End the server."""
+        self.process.kill()
+        self.process.wait()
+        self.to.close()
+        self.back.close()
+
+
+def _meta(protocol: str) -> Message:
+    if protocol == SESSION:
+        return {}
+    prefix = "io.modelcontextprotocol/"
+    about = {
+        f"{prefix}protocolVersion": protocol,
+        f"{prefix}clientInfo": {"name": "bench", "version": "0"},
+        f"{prefix}clientCapabilities": {},
+    }
+    return {"_meta": about}
+
+
+def measure(setting: Setting) -> list[Table]:
+    """One table; each round asks every server in turn."""
+    servers = {LIMIT: ("echo", SESSION)}
+    for protocol in (SESSION, MODERN):
+        servers[f"toolcrib.serve, {protocol}"] = ("toolcrib", protocol)
+    if setting.peers:
+        for protocol in (SESSION, MODERN):
+            servers[f"mcp MCPServer, {protocol}"] = ("sdk", protocol)
+    table = Table(
+        "MCP tools/call over stdio",
+        "µs",
+        [Row(name, target=Target(5) if kind == "toolcrib" else None) for name, (kind, _) in servers.items()],
+        [NOTE],
+    )
+    with ExitStack() as stack:
+        clients: dict[str, Client] = {}
+        for row in table.rows:
+            try:
+                clients[row.name] = client = Client(*servers[row.name])
+            except Exception as error:
+                row.missing = told(error)
+            else:
+                stack.callback(client.close)
+        samplers = {name: _sampler(client) for name, client in clients.items()}
+        table.take(interleave(samplers, setting.effort(15), times=20 if setting.quick else 300))
+        for row in table.rows:
+            if row.seconds:
+                rate = clients[row.name].crowd(50 if setting.quick else 2_000)
+                row.extra[f"calls/s, {IN_FLIGHT} under way"] = f"{rate:,.0f}"
+                row.extra["ready, ms"] = f"{clients[row.name].ready * 1e3:,.0f}"
+    return [table]
+
+
+def _sampler(client: Client) -> Sampler:
+    return lambda times: median(client.round_trips(times)) * times
