@@ -42,8 +42,10 @@ class HttpExecutor:
     """The executor of one HTTP tool; templates are parsed, and a bad binding refused, when it is made.
 
     `egress` is shared by all tools of a project. `allowed_hosts` is the project's list, if it has one, and
-    binds beside the tool's own permission. `environ` (default: the process environment) is where
-    `permissions.env` names are read. Raises ManifestError with `details["path"]` for what cannot be bound.
+    binds beside the tool's own permission. `retry` is how often the call path attempts a call of a tool that
+    says nothing itself (default: once): with `error_mode: empty` only the last failure is empty. `environ`
+    (default: the process environment) is where `permissions.env` names are read. Raises ManifestError with
+    `details["path"]` for what cannot be bound.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class HttpExecutor:
         egress: Egress,
         *,
         allowed_hosts: Iterable[str] | None = None,
+        retry: Retry | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         config = tool.config
@@ -74,16 +77,11 @@ class HttpExecutor:
         self._secret_headers = frozenset(header.name.lower() for header in self._headers if header.secret)
         self._typed = any(header.name.lower() == "content-type" for header in self._headers)
         self._required = tuple(secret.name for secret in tool.permissions.secrets if secret.required)
-        self._attempts = (tool.retry or self.default_retry).max_attempts
+        self._attempts = (tool.retry or retry or Retry()).max_attempts
         self._limit = config.max_response_bytes or DEFAULT_RESPONSE_BYTES
         self._follow = not any(300 <= code < 400 for code in config.success_codes)
         self.grace_s = _GRACE_S if config.error_mode == "empty" else 0.0
         self._tool, self._config, self._egress, self._environ = tool, config, egress, environ
-
-    @property
-    def default_retry(self) -> Retry:
-        """How often a call is attempted when the manifest says nothing: once."""
-        return Retry(max_attempts=1)
 
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
         """One request. Raises HttpFailed (`details`: method, url, status, body, retry_after_s), TimedOut,

@@ -135,10 +135,10 @@ class Project:
             tool,
             lambda: self._executor(tool),
             timeout_ms=self.config.timeout_ms,
-            retry=self._retry(tool),
+            retry=self.retry(tool),
         )
 
-    def _retry(self, tool: Tool) -> Retry:
+    def retry(self, tool: Tool) -> Retry:
         """One attempt for tools from manifests, unless repeating them does no harm."""
         repeatable = tool.annotations.idempotent or (
             isinstance(tool.config, HttpExec) and tool.config.method.upper() in _REPEATABLE
@@ -192,7 +192,8 @@ class Project:
 def _http(project: Project, tool: Tool) -> Executor:
     from toolcrib.executors import HttpExecutor
 
-    return HttpExecutor(tool, project.egress(), allowed_hosts=project.config.allowed_hosts)
+    hosts, retry = project.config.allowed_hosts, project.retry(tool)
+    return HttpExecutor(tool, project.egress(), allowed_hosts=hosts, retry=retry)
 
 
 def _command(project: Project, tool: Tool) -> Executor:

@@ -22,6 +22,7 @@ from toolcrib.errors import (
 )
 from toolcrib.executors import HttpExecutor
 from toolcrib.spec import (
+    Call,
     FieldMap,
     Output,
     Retry,
@@ -337,5 +338,13 @@ async def test_a_redirect_to_a_private_address_is_refused(http_server: Server) -
         await http_server.run(a_tool(http_server.port, error_mode="empty"))
 
 
-def test_manifest_tools_are_attempted_once_by_themselves() -> None:
-    assert HttpExecutor(a_tool(80), Egress()).default_retry == Retry(1)
+async def test_an_empty_answer_is_given_only_after_the_last_attempt(http_server: Server) -> None:
+    http_server.answer = lambda _: web.Response(status=503)
+    tool = a_tool(http_server.port, error_mode="empty")
+    call = Call(tool.name, {})
+    async with Egress() as egress:
+        twice = HttpExecutor(tool, egress, retry=Retry(2))
+        with pytest.raises(HttpFailed):
+            await twice.run(call, Attempt(attempt=1))
+        assert (await twice.run(call, Attempt(attempt=2))).value is None
+        assert (await HttpExecutor(tool, egress).run(call, Attempt(attempt=1))).value is None
