@@ -12,7 +12,7 @@ import orjson
 
 __all__ = ["to_json", "to_json_text"]
 
-# orjson 3.13 writes the microseconds of a time wrongly (10,000 as .10000), so dates and times are written here.
+# orjson 3.13 writes 10,000 microseconds of a time as .10000, so dates and times are written here.
 _OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_PASSTHROUGH_DATETIME
 
 
