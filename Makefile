@@ -78,6 +78,9 @@ lock: setup ## Bring the locks up to date with pyproject.toml and the newest rel
 	@$(EXPORT) --no-dev --output-file requirements.lock >/dev/null
 	@$(EXPORT) --all-groups --output-file requirements-dev.lock >/dev/null
 	@awk '/^[^ ]/ { on = /^uv==/ } on' requirements-dev.lock >requirements-uv.lock
+	@.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-annotate --no-header --constraint requirements.lock pyproject.toml \
+		benchmarks/requirements-peers.in --output-file benchmarks/requirements-peers.lock
 	@$(PY) scripts/check_repo.py
 	@sh scripts/setup.sh
 

@@ -9,6 +9,7 @@ import json
 from types import MappingProxyType
 from typing import Any
 
+import orjson
 import pytest
 
 from toolcrib.errors import DefinitionError, InvalidInput

@@ -1,0 +1,90 @@
+"""The exception tree: codes, messages and the one shape at every door."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from toolcrib import errors
+from toolcrib.errors import InvalidInput, ToolcribError, ToolFailed, ToolSignal, ToolSnooze, Violation
+
+
+def tree(kind: type[ToolcribError] = ToolcribError) -> list[type[ToolcribError]]:
+    return [kind, *(found for child in kind.__subclasses__() for found in tree(child))]
+
+
+ALL = [kind for kind in tree() if kind.__module__ == "toolcrib.errors"]
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_each_says_something_by_itself(kind: type[ToolcribError]) -> None:
+    error = kind()
+
+    assert str(error) == error.message == (kind.__doc__ or "").splitlines()[0]
+    assert 400 <= error.status < 600
+    assert 1 <= error.exit_code <= 130
+
+
+def test_codes_are_unique() -> None:
+    codes = [kind.code for kind in ALL]
+
+    assert len(codes) == len(set(codes))
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_each_stands_in_the_tree_that_is_drawn(kind: type[ToolcribError]) -> None:
+    assert any(
+        line.split()[-2:] == [kind.__name__, kind.code]
+        for line in (errors.__doc__ or "").splitlines()
+        if line
+    )
+
+
+def test_a_subclass_without_a_docstring_speaks_with_its_parents_voice() -> None:
+    class Own(ToolFailed):
+        pass
+
+    assert Own().message == "The tool ran and failed."
+
+
+def test_the_one_shape() -> None:
+    error = InvalidInput("no", hint="mend", violations=[Violation("$.a", "is required")], details={"n": 1})
+
+    assert error.as_dict() == {
+        "code": "invalid_input",
+        "message": "no",
+        "retryable": False,
+        "hint": "mend",
+        "violations": [{"path": "$.a", "message": "is required"}],
+        "details": {"n": 1},
+    }
+
+
+def test_retryable_is_of_the_class_unless_said() -> None:
+    assert errors.TimedOut().retryable
+    assert not ToolFailed().retryable
+    assert ToolFailed(retryable=True).as_dict()["retryable"]
+
+
+@pytest.mark.parametrize("delay", [-5, float("-inf"), float("nan")])
+def test_a_snooze_is_never_negative(delay: float) -> None:
+    assert ToolSnooze(delay).delay == 0.0
+
+
+def test_a_signal_takes_text_or_an_exception() -> None:
+    assert errors.ToolCancel(ValueError("no")).reason == "no"
+    assert errors.ToolDiscard("no").reason == "no"
+    assert errors.RetryableError().reason == "RetryableError"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ToolSnooze(2.5, "busy"), errors.ToolCancel("no"), InvalidInput("no", violations=[Violation("$", "x")])],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_survive_pickling(error: ToolcribError | ToolSignal) -> None:
+    copy = pickle.loads(pickle.dumps(error))
+
+    assert type(copy) is type(error)
+    assert vars(copy) == vars(error)
