@@ -32,8 +32,9 @@ from toolcrib.errors import (
     ToolSnooze,
 )
 from toolcrib.middleware import Handler, Middleware
-from toolcrib.schema import nearest, to_json
+from toolcrib.schema import to_json
 from toolcrib.spec import Call, CallContext, Clock, Executor, Outcome, Result, Retry, Tool
+from toolcrib.spec.naming import nearest
 
 __all__ = ["Bound", "Gate", "Pipeline", "SystemClock"]
 

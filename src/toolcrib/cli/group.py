@@ -43,10 +43,10 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from difflib import get_close_matches
+            from toolcrib.spec.naming import nearest
 
-            close = get_close_matches(args[0], COMMANDS, n=1)
-            ctx.fail(f"there is no command {args[0]!r}." + (f" Did you mean {close[0]}?" if close else ""))
+            close = nearest(args[0], COMMANDS)
+            ctx.fail(f"there is no command {args[0]!r}." + (f" Did you mean {close}?" if close else ""))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -16,7 +16,6 @@ __all__ = [
     "diagnostics_of",
     "failure",
     "make",
-    "nearest",
     "quoted",
     "report",
     "source_line",
@@ -144,17 +143,6 @@ def source_line(text: str, number: int) -> str:
 def split_lines(text: str) -> list[str]:
     """All lines of a text, without their ends."""
     return _BREAK.split(text)
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like `name`, or None when none is near."""
-    if len(name) > _MAX_NAME:
-        return None
-    import difflib
-
-    folded = {option.lower().replace("-", "_"): option for option in known}
-    close = difflib.get_close_matches(name.lower().replace("-", "_"), list(folded), n=1, cutoff=0.6)
-    return folded[close[0]] if close else None
 
 
 def quoted(value: Any) -> str:

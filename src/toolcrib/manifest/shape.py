@@ -7,9 +7,10 @@ from functools import cache
 from pathlib import Path as FilePath
 from typing import Any
 
-from toolcrib.manifest.diagnostics import Diagnostic, nearest, quoted
+from toolcrib.manifest.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.positions import Path
 from toolcrib.manifest.source import Document
+from toolcrib.spec.naming import nearest
 
 __all__ = ["fits", "misfits", "tool_schema"]
 

@@ -24,8 +24,9 @@ from toolcrib.manifest.positions import (
     first_tag,
     second_document,
 )
+from toolcrib.spec.naming import json_path
 
-__all__ = ["MAX_BYTES", "Document", "json_path", "load", "read"]
+__all__ = ["MAX_BYTES", "Document", "load", "read"]
 
 MAX_BYTES = 1 << 20
 _MAX_BRACKETS = 10_000
@@ -170,19 +171,6 @@ def load(raw: bytes, path: str) -> Document:
     except TypeError:
         _refuse_keys(document)
     return document
-
-
-def json_path(path: Path) -> str:
-    """`("a", 0, "b c")` as `$.a[0]["b c"]`."""
-    out = "$"
-    for step in path:
-        if isinstance(step, int):
-            out += f"[{step}]"
-        elif step.isidentifier():
-            out += f".{step}"
-        else:
-            out += '["' + step.replace("\\", "\\\\").replace('"', '\\"') + '"]'
-    return out
 
 
 def _read_on(descriptor: int, raw: bytes) -> bytes:

@@ -9,8 +9,8 @@ from typing import Any
 
 from toolcrib.errors import ConfigError, ManifestError
 from toolcrib.manifest import Diagnostic, Document, diagnostics_of, failure, load, read
-from toolcrib.manifest.diagnostics import nearest
 from toolcrib.spec import Network, Permissions, Retry, SecretSpec
+from toolcrib.spec.naming import nearest
 
 __all__ = ["KEYS", "Config", "load_config"]
 

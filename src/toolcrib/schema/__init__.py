@@ -4,7 +4,7 @@ from toolcrib.schema.decode import decode_object
 from toolcrib.schema.derive import FunctionShape, inspect_function
 from toolcrib.schema.docstring import Docs
 from toolcrib.schema.jsonable import to_json, to_json_text
-from toolcrib.schema.validate import ArgumentCheck, SchemaCheck, check_schema, json_path, nearest
+from toolcrib.schema.validate import ArgumentCheck, SchemaCheck, check_schema
 
 __all__ = [
     "ArgumentCheck",
@@ -14,8 +14,6 @@ __all__ = [
     "check_schema",
     "decode_object",
     "inspect_function",
-    "json_path",
-    "nearest",
     "to_json",
     "to_json_text",
 ]

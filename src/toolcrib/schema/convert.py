@@ -21,7 +21,8 @@ from toolcrib.schema.types import (
     is_typed_dict,
     metadata,
 )
-from toolcrib.schema.validate import SchemaCheck, json_path
+from toolcrib.schema.validate import SchemaCheck
+from toolcrib.spec.naming import json_path
 
 __all__ = ["Converter", "convert", "misfits"]
 

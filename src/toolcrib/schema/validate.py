@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jsonschema_rs
@@ -11,32 +11,12 @@ from toolcrib.errors import DefinitionError, InvalidInput, Violation
 from toolcrib.schema.decode import decode_object, not_an_object
 from toolcrib.schema.jsonable import to_json
 from toolcrib.schema.settle import settler
+from toolcrib.spec.naming import json_path, nearest
 
-__all__ = ["ArgumentCheck", "SchemaCheck", "check_schema", "json_path", "nearest", "refuse"]
+__all__ = ["ArgumentCheck", "SchemaCheck", "check_schema", "refuse"]
 
 _LIMIT = 50
 """Violations told at most; more are counted."""
-
-
-def json_path(parts: Iterable[str | int]) -> str:
-    """`["a", 0, "b c"]` as `$.a[0]["b c"]`."""
-    path = "$"
-    for part in parts:
-        if isinstance(part, int):
-            path += f"[{part}]"
-        elif part.isidentifier():
-            path += f".{part}"
-        else:
-            path += "[" + '"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"]'
-    return path
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like `name`, or None when none is near."""
-    import difflib
-
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return close[0] if close else None
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 from toolcrib.errors import ManifestError
 from toolcrib.spec import Tool
+from toolcrib.spec.naming import nearest
 from toolcrib.template.tree import (
     Constant,
     ListTemplate,
@@ -258,11 +259,9 @@ def _ambiguous(reference: Reference, name: str, *, secret: bool) -> TemplateProb
 
 
 def _unknown(reference: Reference, known: Iterable[str], message: str) -> TemplateProblem:
-    from difflib import get_close_matches
-
-    near = get_close_matches(reference.name, sorted(known), n=1, cutoff=0.6)
-    if near:
-        hint = f"did you mean `{near[0]}`?"
+    near = nearest(reference.name, sorted(known))
+    if near is not None:
+        hint = f"did you mean `{near}`?"
     else:
         hint = "declare it in inputs.schema or under permissions.secrets"
     return TemplateProblem(message, (), reference.offset, reference.length, hint)

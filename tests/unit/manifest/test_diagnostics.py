@@ -8,7 +8,8 @@ import pytest
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import RULES, Diagnostic, diagnostics_of, failure, report
-from toolcrib.manifest.diagnostics import nearest, visible
+from toolcrib.manifest.diagnostics import visible
+from toolcrib.spec.naming import nearest
 
 
 def finding(line: str, column: int, **others: str) -> Diagnostic:

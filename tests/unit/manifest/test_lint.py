@@ -46,7 +46,7 @@ CASES: list[tuple[str, str, str, str, int, int, str]] = [
     (COMMAND, "    args:", "    cwd: sub/${path}\n    args:", "placeholder", 15, 10, "decides what is run"),
     (HTTP, "network: true", "network: false", "network", 18, 12, "is false"),
     (HTTP, "permissions:\n  network: true\n", "", "network", 1, 1, "not given"),
-    (HTTP, "network: true", "network: {allow: [example.com]}", "network", 14, 10, "permissions.network.allow"),
+    (HTTP, "network: true", "network: {allow: [example.com]}", "network", 14, 10, "network.allow"),
     (HTTP, "network: true", "network: {allow: ['*.example.com:80']}", "network", 14, 10, "may reach"),
     (HTTP, "https://api", "ftp://api", "url", 14, 10, "begins with `http://`"),
     (HTTP, "https://api", "api", "url", 14, 10, "begins with `http://`"),

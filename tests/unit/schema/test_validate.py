@@ -13,7 +13,8 @@ import orjson
 import pytest
 
 from toolcrib.errors import DefinitionError, InvalidInput
-from toolcrib.schema import ArgumentCheck, SchemaCheck, check_schema, json_path, nearest
+from toolcrib.schema import ArgumentCheck, SchemaCheck, check_schema
+from toolcrib.spec.naming import json_path, nearest
 
 # The complete example of the AgentPG tools guide.
 TASK: dict[str, Any] = {
@@ -161,7 +162,7 @@ def test_arguments_must_be_an_object(arguments: Any) -> None:
     assert "must be a JSON object" in refused({"type": "object"}, arguments).message
 
 
-@pytest.mark.parametrize("value", [object(), b"x", 2**64, "\ud800"], ids=repr)
+@pytest.mark.parametrize("value", [pytest.param(object(), id="object"), b"x", 2**64, "\ud800"], ids=repr)
 def test_values_without_a_json_form_are_refused(value: Any) -> None:
     assert "no JSON form" in refused({"type": "object"}, {"a": [value]}).message
 
