@@ -18,7 +18,7 @@ from toolcrib.testing import FakeClock
 def noting(name: str, log: list[str]) -> Middleware:
     def wrap(following: Handler) -> Handler:
         async def handle(call: Call, ctx: CallContext) -> Outcome:
-            log.append(f"{name} {call.arguments}")
+            log.append(f"{name} {call.arguments!r}")
             outcome = await following(call, ctx)
             log.append(f"{name} gets {outcome.value}")
             return outcome

@@ -44,7 +44,7 @@ async def serving(
 ) -> AsyncIterator[int]:
     """A web server on 127.0.0.1 that gives every request to `handler`; yields its port."""
     app = web.Application(client_max_size=16 * 1024 * 1024)
-    app.router.add_route("*", "/{path:.*}", handler)
+    app.router.add_route("*", "/{path:(?s:.*)}", handler)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.integration.egress.servers import Names, serving
@@ -158,6 +158,7 @@ async def test_what_does_not_fit_its_position_is_invalid_input_and_nothing_is_se
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(max_size=30), st.text(max_size=30))
+@example("\n", "")
 def test_no_value_changes_the_structure_of_a_request(a: str, b: str) -> None:
     async def main() -> None:
         seen: list[tuple[str, list[tuple[str, str]], list[str], Any]] = []
