@@ -32,7 +32,7 @@ def decode_object(text: bytes | str) -> dict[str, Any]:
     parsed a second time by the slower standard parser.
     """
     try:
-        raw = text.encode() if isinstance(text, str) else text
+        raw: bytes = text.encode() if text.__class__ is str else text  # type: ignore[assignment]
         value: Any = _loads(raw)
     except ValueError as error:
         raise InvalidInput(

@@ -1,0 +1,265 @@
+"""Functions in a process of their own: whatever they do, this process and its other calls go on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.executors import isolated_tools
+from toolcrib import Result, Retry, Toolset
+from toolcrib.errors import DefinitionError
+
+ROOT = Path(__file__).parents[3]
+ONCE = Retry(max_attempts=1)
+
+
+def toolset(**options: Any) -> Toolset:
+    tools = Toolset(retry=ONCE)
+    for name in ("where", "where_async", "end", "give", "fail", "snooze_once", "hang", "start_and_die"):
+        tools.register(name, getattr(isolated_tools, name), isolation="process", **options)
+    return tools
+
+
+def message_of(result: Result) -> str:
+    assert result.error is not None, result
+    assert result.error.code == "tool_failed"
+    return result.error.message
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in "ZX"
+
+
+def gone(pids: Path, within: float = 5.0) -> bool:
+    """Whether both processes written down end within so many seconds."""
+    numbers = [int(number) for number in pids.read_text().split()]
+    assert len(numbers) == 2
+    deadline = time.monotonic() + within
+    while any(map(alive, numbers)):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def is_written(pids: Path) -> bool:
+    return pids.exists() and pids.read_text().endswith("\n")
+
+
+async def written(pids: Path) -> None:
+    deadline = time.monotonic() + 20
+    while not is_written(pids):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+
+
+async def test_it_runs_elsewhere_and_types_go_along() -> None:
+    result = await toolset().execute("where", {"x": 1, "when": "2026-01-02"})
+
+    assert result.pop("pid") != os.getpid()
+    assert result == {"point": {"x": 1, "when": "2026-01-02"}, "type": "date"}
+
+
+async def test_a_coroutine_function() -> None:
+    assert await toolset().execute("where_async", {"n": 1}) == 2
+
+
+async def test_many_at_once() -> None:
+    tools = toolset()
+    found = await asyncio.gather(*(tools.execute("where_async", {"n": n}) for n in range(8)))
+
+    assert found == list(range(1, 9))
+
+
+@pytest.mark.parametrize(
+    ("how", "says", "code"),
+    [
+        ("exit", "ended with exit code 3 before it answered", 3),
+        ("abort", "was ended by signal 6 (Aborted)", -6),
+        ("segv", "was ended by signal 11 (Segmentation fault)", -11),
+        ("kill", "was ended by signal 9 (Killed)", -9),
+        ("rt", "was ended by signal 39", -39),
+    ],
+)
+async def test_a_crash_is_an_error_of_that_call(how: str, says: str, code: int) -> None:
+    tools = toolset()
+    crashed, other = await asyncio.gather(
+        tools.call("end", {"how": how}), tools.call("where_async", {"n": 1})
+    )
+
+    assert says in message_of(crashed)
+    assert crashed.error is not None
+    assert crashed.error.details["exit_code"] == code
+    assert other.value == 2
+
+
+async def test_a_crash_is_tried_again_like_any_failure() -> None:
+    tools = Toolset()
+    tools.register("end", isolated_tools.end, isolation="process")
+
+    assert (await tools.call("end", {"how": "exit"})).attempts == 2
+
+
+async def test_sys_exit_is_a_failure() -> None:
+    assert message_of(await toolset().call("end", {"how": "sys.exit"})) == "the tool called sys.exit(4)"
+
+
+@pytest.mark.parametrize("what", ["lambda", "bytes"])
+async def test_a_value_without_a_json_form_is_a_failure(what: str) -> None:
+    assert "that is not JSON" in message_of(await toolset().call("give", {"what": what}))
+
+
+async def test_large_and_odd_values_come_back() -> None:
+    tools = toolset()
+
+    assert len(await tools.execute("give", {"what": "big"})) == 5_000_000
+    assert await tools.execute("give", {"what": "set"}) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "message"),
+    [
+        ("cancel", "tool_cancelled", "no use"),
+        ("discard", "invalid_input", "no such id"),
+        ("retry", "tool_failed", "busy"),
+        ("value", "tool_failed", "ValueError: bad"),
+        ("plain", "tool_failed", "bad"),
+        ("failed", "tool_failed", "bad"),
+        ("interrupt", "tool_failed", "KeyboardInterrupt"),
+        ("stop", "tool_failed", "StopIteration: x"),
+    ],
+)
+async def test_what_it_raises_means_the_same_as_here(how: str, code: str, message: str) -> None:
+    result = await toolset().call("fail", {"how": how})
+
+    assert result.error is not None
+    assert (result.error.code, result.error.message) == (code, message)
+
+
+async def test_it_may_snooze(tmp_path: Path) -> None:
+    result = await toolset().call("snooze_once", {"marker": str(tmp_path / "marker")})
+
+    assert (result.value, result.snoozes, result.attempts) == ("done", 1, 1)
+
+
+@pytest.mark.parametrize("spin", [False, True], ids=["sleeping", "spinning"])
+async def test_a_hang_is_killed_at_its_limit_with_what_it_started(tmp_path: Path, spin: bool) -> None:
+    pids = tmp_path / "pids"
+    call = asyncio.create_task(toolset(timeout_ms=3_000).call("hang", {"pids": str(pids), "spin": spin}))
+    await written(pids)
+    result = await call
+
+    assert result.error is not None
+    assert result.error.code == "timed_out"
+    assert gone(pids)
+
+
+async def test_a_cancelled_call_is_killed_with_what_it_started(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    call = asyncio.create_task(toolset().call("hang", {"pids": str(pids)}))
+    await written(pids)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+    assert gone(pids)
+
+
+async def test_what_was_started_goes_when_the_tool_has_answered(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+
+    assert await toolset().execute("hang", {"pids": str(pids), "answer": True}) == "answered"
+    assert gone(pids)
+
+
+async def test_a_child_left_behind_does_not_hold_up_the_call(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    result = await toolset(timeout_ms=30_000).call("start_and_die", {"pids": str(pids)})
+
+    assert "exit code 5" in message_of(result)
+    assert gone(pids)
+
+
+@pytest.mark.parametrize("after", [0.0, 0.001, 0.01, 0.05])
+async def test_cancelled_while_being_started_nothing_is_left(tmp_path: Path, after: float) -> None:
+    pids = tmp_path / "pids"
+    tools = toolset()
+    await tools.execute("where_async", {"n": 1})
+    call = asyncio.create_task(tools.call("hang", {"pids": str(pids)}))
+    await asyncio.sleep(after)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await asyncio.sleep(0.5)
+
+    assert not pids.exists() or gone(pids)
+
+
+SCRIPT = """
+import asyncio, json, sys
+from tests.integration.executors import isolated_tools
+from toolcrib import Toolset
+
+tools = Toolset()
+tools.register("tool", getattr(isolated_tools, sys.argv[1]), isolation="process")
+if __name__ == "__main__":
+    asyncio.run(tools.call("tool", sys.argv[2]))
+"""
+
+
+def start(folder: Path, tool: str, arguments: dict[str, Any]) -> subprocess.Popen[bytes]:
+    """Another process that calls this tool."""
+    script = folder / "script.py"
+    script.write_text(SCRIPT)
+    return subprocess.Popen(
+        [sys.executable, str(script), tool, json.dumps(arguments)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+    )
+
+
+@pytest.mark.parametrize("spin", [False, True], ids=["sleeping", "spinning"])
+async def test_a_server_that_is_killed_leaves_no_child(tmp_path: Path, spin: bool) -> None:
+    pids = tmp_path / "pids"
+    with start(tmp_path, "hang", {"pids": str(pids), "spin": spin}) as server:
+        try:
+            await written(pids)
+        finally:
+            server.kill()
+
+    assert gone(pids)
+
+
+def test_what_is_printed_is_not_lost(tmp_path: Path) -> None:
+    with start(tmp_path, "tell", {"text": "hello"}) as process:
+        printed, _ = process.communicate()
+
+    assert printed == b"hello"
+
+
+def shadowed(n: int) -> int:
+    return n
+
+
+original, shadowed = shadowed, lambda n: n
+
+
+async def test_a_function_that_a_child_cannot_find_is_told_so() -> None:
+    tools = Toolset()
+    tools.register("shadowed", original, isolation="process")
+    result = await tools.call("shadowed", {"n": 1})
+
+    assert isinstance(result.error, DefinitionError)
+    assert "cannot be sent to a process of its own" in result.error.message

@@ -1,0 +1,300 @@
+"""What comes out of the call path: values as JSON, results and errors, approval, the gate."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from toolcrib import (
+    Call,
+    Context,
+    Result,
+    Retry,
+    Toolset,
+)
+from toolcrib.errors import (
+    AuditUnavailable,
+    DeniedError,
+    ToolcribError,
+    ToolFailed,
+)
+from toolcrib.pipeline import Bound
+from toolcrib.spec import Outcome
+from toolcrib.testing import FakeClock
+
+
+async def run(function: Callable[..., Any], **options: Any) -> Result:
+    tools = Toolset()
+    tools.register("tool", function, **options)
+    return await tools.call("tool")
+
+
+def error_of(result: Result) -> ToolcribError:
+    assert result.error is not None, result
+    assert result.status == "error"
+    assert result.value is None
+    return result.error
+
+
+async def sleeper() -> None:
+    await asyncio.sleep(60)
+
+
+# -- outputs -----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Page:
+    title: str
+    tags: set[str]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, None),
+        ("text", "text"),
+        ("naïve ✓", "naïve ✓"),
+        (True, True),
+        (2**64 - 1, 2**64 - 1),
+        (1.5, 1.5),
+        (math.nan, None),
+        ([math.inf], [None]),
+        ((1, 2), [1, 2]),
+        ({"b", "a"}, ["a", "b"]),
+        ([Page("a", {"x"})], [{"title": "a", "tags": ["x"]}]),
+        ({1: "a"}, {"1": "a"}),
+    ],
+)
+async def test_a_value_becomes_json(value: Any, expected: Any) -> None:
+    async def tool() -> Any:
+        return value
+
+    assert (await run(tool)).value == expected
+
+
+def endless() -> list[Any]:
+    items: list[Any] = []
+    items.append(items)
+    return items
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"bytes", object(), 2**64, [-(2**63) - 1], endless(), "\ud800", ["\ud800"], {"a": len}],
+    ids=lambda value: type(value).__name__,
+)
+async def test_a_value_without_a_json_form_is_a_failure(value: Any) -> None:
+    tried = []
+
+    async def tool() -> Any:
+        tried.append(1)
+        return value
+
+    error = error_of(await run(tool))
+    assert error.code == "tool_failed"
+    assert f"returned a {type(value).__name__} that is not JSON" in error.message
+    assert error.hint
+    assert len(tried) == 1
+
+
+async def test_an_outcome_says_more_than_a_value() -> None:
+    async def tool() -> Outcome:
+        return Outcome({1}, ("careful",), {"status": 200})
+
+    result = await run(tool)
+    assert (result.value, result.warnings, result.details) == ([1], ("careful",), {"status": 200})
+
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+async def test_an_output_that_does_not_fit_is_a_warning_or_a_failure() -> None:
+    async def tool() -> dict[str, str]:
+        return {"n": "one"}
+
+    warned = await run(tool, output_schema=SCHEMA)
+    failed = await run(tool, output_schema=SCHEMA, on_violation="fail")
+
+    says = 'the output does not fit its schema: $.n "one" is not of type "integer"'
+    assert (warned.ok, warned.value, warned.warnings) == (True, {"n": "one"}, (says,))
+    assert (error_of(failed).code, error_of(failed).message) == ("invalid_output", says)
+    assert error_of(failed).violations[0].path == "$.n"
+    assert failed.attempts == 1
+
+
+async def test_an_output_that_fits() -> None:
+    async def tool() -> dict[str, int]:
+        return {"n": 1}
+
+    assert (await run(tool, output_schema=SCHEMA, on_violation="fail")).warnings == ()
+
+
+# -- results -----------------------------------------------------------------------------------
+
+
+async def test_the_shape_of_a_result() -> None:
+    async def tool() -> int:
+        return 1
+
+    result = await run(tool)
+    assert result.duration_ms > 0
+    said = result.as_dict()
+    assert said.pop("meta") == {"duration_ms": round(result.duration_ms, 3), "attempts": 1}
+    assert said == {"status": "ok", "value": 1}
+    assert result.unwrap() == 1
+
+
+async def test_the_shape_of_an_error() -> None:
+    result = await Toolset().call("none")
+
+    assert result.as_dict()["error"] == {
+        "code": "tool_not_found",
+        "message": "there is no tool named 'none'",
+        "retryable": False,
+        "hint": "List the tools to see what there is.",
+        "violations": [],
+        "details": {},
+    }
+    with pytest.raises(ToolcribError, match="no tool named"):
+        result.unwrap()
+
+
+def test_a_call_that_waits_has_no_value_yet() -> None:
+    with pytest.raises(ToolcribError) as caught:
+        Result("pending", call_id="c-1").unwrap()
+
+    assert (caught.value.code, caught.value.details) == ("approval_required", {"call_id": "c-1"})
+
+
+# -- approval and the gate ---------------------------------------------------------------------
+
+
+async def test_a_tool_that_needs_approval_runs_only_with_it() -> None:
+    tools, ran = Toolset(), []  # type: tuple[Toolset, list[int]]
+
+    async def pay(amount: int) -> str:
+        ran.append(amount)
+        return "paid"
+
+    tools.register("pay", pay, approval="Costs money")
+    refused = error_of(await tools.call("pay", {"amount": 1}))
+
+    assert (refused.code, refused.exit_code, ran) == ("approval_required", 5, [])
+    assert refused.details == {"reason": "Costs money"}
+    assert (await tools.call("pay", {"amount": 1}, approved_by="ada")).value == "paid"
+
+
+class Recorder:
+    """A gate that writes down all it is asked."""
+
+    def __init__(self) -> None:
+        self.log: list[Any] = []
+        self.refuse: ToolcribError | None = None
+        self.broken = False
+
+    def admit(self, bound: Bound, call: Call) -> Mapping[str, str]:
+        self.log.append(("admit", bound.name, call.arguments))
+        if self.refuse is not None:
+            raise self.refuse
+        return {"TOKEN": "s3cret"}
+
+    def record(self, bound: Bound | None, call: Call, result: Result) -> None:
+        if self.broken:
+            raise AuditUnavailable
+        code = result.error.code if result.error else None
+        self.log.append(("record", bound and bound.name, call.tool, result.status, code))
+
+    def redact(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return value.replace("s3cret", "***")
+        if isinstance(value, list):
+            return [self.redact(item) for item in value]
+        if isinstance(value, dict):
+            return {key: self.redact(item) for key, item in value.items()}
+        return value
+
+
+def guarded() -> tuple[Toolset, Recorder]:
+    gate = Recorder()
+    tools = Toolset(gate=gate, retry=Retry(max_attempts=1))
+
+    @tools.tool
+    async def leak(ctx: Context, fail: bool = False) -> Any:
+        if fail:
+            raise ToolFailed(f"no {ctx.secrets['TOKEN']}", hint="s3cret", details={"a": ["s3cret"]})
+        return Outcome([ctx.secrets["TOKEN"]], ("s3cret",), {"b": "s3cret"})
+
+    return tools, gate
+
+
+async def test_the_gate_gives_secrets_and_masks_them_everywhere() -> None:
+    tools, gate = guarded()
+    good, bad = await tools.call("leak"), await tools.call("leak", {"fail": True})
+
+    assert (good.value, good.warnings, good.details) == (["***"], ("***",), {"b": "***"})
+    assert "s3cret" not in str(bad.as_dict())
+    assert str(error_of(bad)) == "no ***"
+    assert gate.log == [
+        ("admit", "leak", {"fail": False}),
+        ("record", "leak", "leak", "ok", None),
+        ("admit", "leak", {"fail": True}),
+        ("record", "leak", "leak", "error", "tool_failed"),
+    ]
+
+
+async def test_the_gate_sees_every_refusal() -> None:
+    tools, gate = guarded()
+    await tools.call("none")
+    await tools.call("leak", {"fail": 1})
+    gate.refuse = DeniedError("not you")
+    result = await tools.call("leak")
+
+    assert error_of(result).code == "denied"
+    assert gate.log == [
+        ("record", None, "none", "error", "tool_not_found"),
+        ("record", "leak", "leak", "error", "invalid_input"),
+        ("admit", "leak", {"fail": False}),
+        ("record", "leak", "leak", "error", "denied"),
+    ]
+
+
+async def test_the_gate_hears_of_a_cancelled_call() -> None:
+    gate = Recorder()
+    tools = Toolset(gate=gate)
+    tools.register("sleeper", sleeper)
+    call = asyncio.create_task(tools.call("sleeper"))
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+    assert gate.log[-1] == ("record", "sleeper", "sleeper", "error", "cancelled")
+
+
+async def test_a_call_that_cannot_be_recorded_is_no_success() -> None:
+    tools, gate = guarded()
+    gate.broken = True
+
+    assert error_of(await tools.call("leak")).code == "audit_unavailable"
+
+
+async def test_a_tool_removed_meanwhile_still_ends_its_call() -> None:
+    tools = Toolset(clock=FakeClock())
+    tried: list[int] = []
+
+    @tools.tool
+    async def leaving() -> str:
+        tried.append(1)
+        if len(tried) == 1:
+            tools.remove("leaving")
+            raise OSError
+        return "done"
+
+    assert (await tools.call("leaving")).value == "done"
+    assert error_of(await tools.call("leaving")).code == "tool_not_found"
