@@ -57,6 +57,7 @@ CLOSE_RANGE_CLOEXEC = 4
 SYS_OPEN_TREE, SYS_MOVE_MOUNT, SYS_CLOSE_RANGE, SYS_OPENAT2, SYS_MOUNT_SETATTR = 428, 429, 436, 437, 442
 
 SYS_KEYCTL = {"x86_64": 250, "aarch64": 219}
+SYS_RT_SIGACTION = {"x86_64": 13, "aarch64": 134}
 KEYCTL_JOIN_SESSION_KEYRING = 1
 
 SIGKILL, SIGTERM = 9, 15
@@ -324,17 +325,27 @@ def drop_privileges() -> None:
     prctl("no_new_privs", PR_SET_NO_NEW_PRIVS, 1)
 
 
+def reset_signals() -> None:
+    """Every signal does what it does by default; whoever started the server may have ignored some (nohup).
+
+    The C library keeps two numbers to itself and refuses to set them, so those are set by the system call.
+    """
+    number = SYS_RT_SIGACTION.get(os.uname().machine)
+    default = bytes(32)
+    for signal in range(1, 65):
+        try:
+            _signal.signal(signal, _signal.SIG_DFL)
+        except (OSError, ValueError):
+            if number is not None:
+                syscall(number, signal, default, 0, 8)
+
+
 def run_command(job: dict[str, Any], control: int) -> None:
     """Become the command."""
     # A group of its own, else `kill 0` would mean pid 1 as well. The session is the launcher's, which
     # has no terminal; another setsid here costs 4 ms on a busy machine (a new scheduling group).
     os.setpgid(0, 0)
-    for number in range(1, 65):
-        # Python ignores SIGPIPE, and the server may have been started with more ignored (nohup).
-        try:
-            _signal.signal(number, _signal.SIG_DFL)
-        except (OSError, ValueError):
-            pass
+    reset_signals()
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
     try:
         os.chdir(job["cwd"])
