@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,13 @@ from toolcrib.executors.answers import raise_told
 from toolcrib.executors.command import declared_environment
 from toolcrib.executors.output import MAX_OUTPUT, ending, facts, log_streams, timed_out
 from toolcrib.executors.workspace import Workspace, links_on, within
-from toolcrib.sandbox import Completed, run
+from toolcrib.sandbox import Completed, Script, run
 from toolcrib.spec import Call, CallContext, Outcome, PythonExec, Tool
 from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
 
 __all__ = ["PythonExecutor"]
 
+_PYTHON = re.compile(r"python3(\.\d+)?t?")
 _CHILD = str(Path(__file__).with_name("python_child.py").resolve())
 
 
@@ -42,7 +44,7 @@ class PythonExecutor:
         self._kwargs = {name: parse(item, names) for name, item in tool.config.kwargs.items()}
 
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
-        """One call in a new interpreter."""
+        """One call in an interpreter of its own."""
         tool, config = self._tool, self._config
         python, grants = interpreter(self._workspace, config.venv, tool.name)
         job = self._workspace.confine(
@@ -56,12 +58,25 @@ class PythonExecutor:
             stdin=self._job(Values.of(tool, call, ctx)),
             output_limit=MAX_OUTPUT,
             result_limit=tool.limits.output_bytes or MAX_OUTPUT,
+            script=self._script(python),
         )
         done = await run(job)
         if done.timed_out:
             raise timed_out(ctx, done)
         log_streams(ctx, done, "stdout", "stderr")
         return Outcome(_value(tool.name, done), (), facts(done))
+
+    def _script(self, python: str) -> Script | None:
+        """How to have the call made by an interpreter that runs already; its launcher is not confined.
+
+        So a file that belongs to the project, or that a tool may write, is never started as one: a copy
+        of an interpreter in a virtual environment is started inside the sandbox, for each call.
+        """
+        real = os.path.realpath(python)
+        granted = (self._workspace.resolve(path) for path in self._tool.permissions.write)
+        if any(within(real, folder) for folder in (self._workspace.root, self._workspace.home, *granted)):
+            return None
+        return Script(_CHILD, real, python) if _PYTHON.fullmatch(Path(real).name) else None
 
     def _job(self, values: Values) -> bytes:
         args: list[Any] = [render_value(item, values) for item in self._args]

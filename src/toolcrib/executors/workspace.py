@@ -174,7 +174,20 @@ class Workspace:
             empty=() if grants.cover(folder) else (folder,),
             timeout_ms=max(1, int(ctx.remaining * 1000)),
         )
-        return replace(job, **more)
+        return replace(job, **bounds(tool), **more)
+
+
+def bounds(tool: Tool) -> dict[str, Any]:
+    """The limits that the tool states, as the sandbox takes them; it refuses what it cannot hold."""
+    limits = tool.limits
+    found = {
+        "memory_bytes": limits.memory_bytes,
+        "processes": limits.processes,
+        "cpu_s": None if limits.cpu_ms is None else -(-limits.cpu_ms // 1000),
+        "file_size": limits.file_bytes,
+        "open_files": limits.open_files,
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def links_on(paths: Iterable[str | os.PathLike[str]]) -> tuple[tuple[str, str], ...]:

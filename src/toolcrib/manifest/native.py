@@ -46,6 +46,7 @@ _NO_PERMISSIONS = Permissions()
 _NO_NETWORK = Network()
 _NO_APPROVAL = Approval()
 _NO_LIMITS = Limits()
+_LIMITS = ("output_bytes", "memory_bytes", "processes", "cpu_ms", "file_bytes", "open_files")
 _NO_HINTS = Annotations()
 _JSON = Output()
 _RESERVED = frozenset({".", ".."})
@@ -334,7 +335,8 @@ def _retry(block: dict[str, Any]) -> Retry:
 
 
 def _limits(block: dict[str, Any]) -> Limits:
-    return Limits(_duration(block.get("timeout_ms")), _whole(block.get("output_bytes")))
+    numbers = {name: _whole(block.get(name)) for name in _LIMITS}
+    return Limits(_duration(block.get("timeout_ms")), **numbers)
 
 
 def _example(block: dict[str, Any]) -> Example:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from toolcrib.sandbox.confine import run
+from toolcrib.sandbox.confine import configure, run
 from toolcrib.sandbox.files import Content, Entry, Root, Roots
-from toolcrib.sandbox.job import Completed, Confinement
+from toolcrib.sandbox.job import Completed, Confinement, Script, Warmth
 from toolcrib.sandbox.probe import Mechanism, level, probe, require
 
 __all__ = [
@@ -15,6 +15,9 @@ __all__ = [
     "Mechanism",
     "Root",
     "Roots",
+    "Script",
+    "Warmth",
+    "configure",
     "level",
     "probe",
     "require",

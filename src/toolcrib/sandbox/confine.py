@@ -1,10 +1,10 @@
-"""Run one command confined."""
+"""Run one command confined, and say how much is kept ready for the next."""
 
 from __future__ import annotations
 
-from toolcrib.sandbox.job import Completed, Confinement
+from toolcrib.sandbox.job import Completed, Confinement, Warmth
 
-__all__ = ["run"]
+__all__ = ["configure", "run"]
 
 
 async def run(job: Confinement) -> Completed:
@@ -23,3 +23,12 @@ async def run(job: Confinement) -> Completed:
     from toolcrib.sandbox.runner import execute  # brings asyncio
 
     return await execute(job)
+
+
+def configure(warmth: Warmth) -> None:
+    """Say how much is kept ready in this process; what is kept now, and runs now, is ended."""
+    from toolcrib.sandbox.pool import shared
+
+    pool = shared()
+    pool.close()
+    pool.warmth = warmth

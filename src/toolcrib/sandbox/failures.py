@@ -21,6 +21,8 @@ HINTS = {
     "openat2": "Linux 5.12 or newer is needed",
     "open_tree": "Linux 5.12 or newer is needed",
     "mount_setattr": "Linux 5.12 or newer is needed",
+    "landlock": "Linux 5.13 or newer is needed, with landlock among its security modules (lsm=landlock,…)",
+    "seccomp": "Linux 5.11 or newer is needed, on x86_64 or aarch64",
     "descriptors": "Linux 5.12 or newer is needed",
 }
 ANY_NAMESPACE = (

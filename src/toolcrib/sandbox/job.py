@@ -6,9 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Completed", "Confinement"]
+__all__ = ["Completed", "Confinement", "Script", "Warmth"]
 
 MIB = 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A Python script of ours that a running interpreter can take over instead of a fresh one starting it.
+
+    It must define `main`, which is called without arguments when all else is as `argv` would have it:
+    standard streams, descriptor 3, environment, `sys.executable`, installed packages. An answer on
+    descriptor 3 that ends with `}` is whole: the call ends when the streams are closed after it.
+    """
+
+    path: str
+    """The script. It is loaded outside of the sandbox, so it must be ours."""
+    interpreter: str
+    """The real interpreter. It is started outside of the sandbox, so no tool may be able to change it."""
+    executable: str
+    """What `sys.executable` shall be: the interpreter as a virtual environment names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +72,14 @@ class Confinement:
     """Bytes of any one file it writes."""
     open_files: int = 1_024
     """Descriptors each process may hold."""
+    memory_bytes: int | None = None
+    """Memory of the whole tree; refused where nothing can hold it. None: the usual bound, where it can."""
+    processes: int | None = None
+    """Processes and threads of the whole tree; likewise."""
     tmp_size: int = 256 * MIB
     """Bytes in the private `/tmp` (which lives in memory)."""
+    script: Script | None = None
+    """Where `argv` starts a Python script of ours: how to have it run without starting an interpreter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +100,19 @@ class Completed:
     """Which mechanism held what, and what was not enforced."""
     result: bytes = b""
     result_total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Warmth:
+    """How much is kept ready."""
+
+    idle_s: float = 300.0
+    """Seconds after its last use that a launcher is ended."""
+    spare_idle_s: float = 60.0
+    """The same for a spare sandbox."""
+    launchers: int = 8
+    """Interpreters with a launcher; the least recently used goes first."""
+    spares: int = 8
+    """Spare sandboxes in all; 0 for none."""
+    spares_each: int = 2
+    """Spare sandboxes for one tool that is called many times at once."""

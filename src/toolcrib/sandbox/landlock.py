@@ -131,6 +131,7 @@ def restrict(
     write: Iterable[Place] = (),
     execute: Iterable[Place] = (),
     devices: Iterable[Place] = (),
+    listing: Iterable[Place] = (),
     connect_ports: Iterable[int] | None = None,
     bind_ports: Iterable[int] | None = None,
     scope: bool = True,
@@ -143,6 +144,7 @@ def restrict(
         write: the same to read, write, make and remove in.
         execute: the same to read and to run programs from.
         devices: device nodes to read, write and control.
+        listing: folders whose names, and those of folders below, may be listed; no file is read by that.
         connect_ports: TCP ports that may be connected to on any address; None leaves all open.
         bind_ports: TCP ports that may be listened on; None leaves all open.
         scope: no signals to, and no abstract unix sockets of, processes outside.
@@ -165,6 +167,7 @@ def restrict(
             (read, READING),
             (write, WRITING),
             (devices, USING),
+            (listing, READ_DIR),
         ):
             for place in places:
                 add_place(ruleset, place, rights & attr.files)

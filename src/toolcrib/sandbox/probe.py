@@ -1,8 +1,7 @@
 """What this machine can hold, found out by doing it.
 
-Each mechanism in use is tried by a short-lived process; version numbers prove nothing where a container,
-a sysctl or a security module takes away what the kernel has. Mechanisms that later versions use are
-looked for and reported, and are never claimed to be enforced.
+Each mechanism is tried by a short-lived process; version numbers prove nothing where a container, a sysctl
+or a security module takes away what the kernel has.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from toolcrib.sandbox.failures import ANY_NAMESPACE, HINTS, why
 __all__ = ["Mechanism", "level", "probe", "require"]
 
 MACHINES = ("aarch64", "x86_64")
-LATER = "available; not used yet, so nothing depends on it"
 NO_SANDBOX = "command and Python tools are refused"
 # One process per trial: `python -c TRIAL NAME`, the mechanism's answer is the exit status (an errno).
 TRIAL = """
@@ -57,8 +55,34 @@ elif name == "mount_setattr":
         done(-1)
     how[0] = 1
     done(libc.syscall(big(442), big(-100), b"/", big(0x8000), how, big(32)))
-elif name == "landlock":
-    sys.stdout.write(str(max(0, libc.syscall(big(444), None, big(0), big(1)))))
+"""
+# The same, with the modules that do it for tools; the answer is what was held, or -1.
+HELD = """
+import ctypes, os, sys
+for name, places in ("toolcrib", []), ("toolcrib.sandbox", [sys.argv[2]]):
+    sys.modules[name] = module = type(sys)(name)
+    module.__path__ = places
+ctypes.CDLL(None).prctl(38, *(ctypes.c_ulong(v) for v in (1, 0, 0, 0)))
+import _socket
+answer = -1
+try:
+    if sys.argv[1] == "landlock":
+        from toolcrib.sandbox import landlock
+        version = landlock.restrict(read=["/usr"])["abi"]
+        try:
+            os.open("/etc/passwd", os.O_RDONLY)
+        except PermissionError:
+            answer = version
+    else:
+        from toolcrib.sandbox import seccomp
+        seccomp.install(seccomp.program(os.uname().machine, inet=False))
+        try:
+            _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+        except PermissionError:
+            answer = 1
+except (OSError, ValueError):
+    answer = 0
+print(answer)
 """
 
 
@@ -92,11 +116,17 @@ def probe() -> tuple[Mechanism, ...]:
 
 
 def level() -> Mapping[str, Any]:
-    """The enforcement that tools get here, in the form their results carry; level `none` where refused."""
-    from toolcrib.sandbox.runner import ENFORCEMENT
+    """The enforcement that tools get here, in the form their results carry.
+
+    At level `landlock` and `none` no command or Python tool is run.
+    """
+    from toolcrib.sandbox.enforcement import report
 
     missing = [mechanism.name for mechanism in probe() if mechanism.required and not mechanism.ok]
-    return {"level": "none", "missing": missing} if missing else dict(ENFORCEMENT)
+    if not missing:
+        return report()
+    lower = not {"landlock", "seccomp", "no_new_privs", "linux"} & set(missing)
+    return {"level": "landlock" if lower else "none", "missing": missing}
 
 
 def require() -> None:
@@ -110,13 +140,13 @@ def require() -> None:
         )
 
 
-def attempt(name: str) -> int:
+def attempt(name: str, trial: str = TRIAL) -> int:
     """Run one trial; its number, or -1 where it could not even be started."""
     import subprocess
 
     try:
         done = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", TRIAL, name],
+            [sys.executable, "-I", "-S", "-c", trial, name, os.path.dirname(os.path.abspath(__file__))],
             capture_output=True,
             env={},
             timeout=10,
@@ -163,26 +193,24 @@ def whole() -> Mechanism:
 
 
 def landlock() -> Mechanism:
-    """Which Landlock interface the kernel offers; for a later version."""
-    abi = max(0, attempt("landlock"))
-    detail = f"ABI {abi}, {LATER}" if abi else "not offered by the kernel"
-    return Mechanism("landlock", abi > 0, detail, "", required=False)
+    """Hold a process to /usr and have it try another file."""
+    version = attempt("landlock", HELD)
+    lost = "not offered by the kernel" if version == 0 else "does not hold"
+    detail = f"works, ABI {version}" if version > 0 else lost
+    return Mechanism("landlock", version > 0, detail, "" if version > 0 else NO_SANDBOX)
 
 
 def seccomp() -> Mechanism:
-    """Whether system calls can be filtered; for a later version."""
-    present = os.path.exists("/proc/sys/kernel/seccomp/actions_avail")
-    return Mechanism(
-        "seccomp", present, LATER if present else "not offered by the kernel", "", required=False
-    )
+    """Filter a process's system calls and have it try one that is refused."""
+    held = attempt("seccomp", HELD)
+    detail = "works" if held > 0 else "not offered by the kernel" if held == 0 else "does not hold"
+    return Mechanism("seccomp", held > 0, detail, "" if held > 0 else NO_SANDBOX)
 
 
 def cgroup() -> Mechanism:
-    """Whether memory and processes of a whole tree could be bounded; for a later version."""
-    name, cost = "cgroup", "memory and number of processes of a tool are not bounded"
-    v2 = "/sys/fs/cgroup/cgroup.controllers"
-    if os.path.exists(v2) and os.access("/sys/fs/cgroup/cgroup.subtree_control", os.W_OK):
-        return Mechanism(name, True, f"v2, {LATER}", cost, required=False)
-    if all(os.access(f"/sys/fs/cgroup/{part}", os.W_OK) for part in ("memory", "pids")):
-        return Mechanism(name, True, f"v1, {LATER}", cost, required=False)
-    return Mechanism(name, False, "no writable cgroup", cost, required=False)
+    """Put a process in a group and see that it is counted there."""
+    from toolcrib.sandbox.enforcement import groups
+
+    pool, detail = groups()
+    cost = "" if pool is not None else "memory and number of processes of a tool are not bounded"
+    return Mechanism("cgroup", pool is not None, detail, cost, required=False)

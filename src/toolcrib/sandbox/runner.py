@@ -1,70 +1,77 @@
-"""Run one confined command from an event loop: spawn its launcher, feed, read, time and end it."""
+"""Run one confined command from an event loop: take a sandbox, feed, read, time and end it."""
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import marshal
+import errno
 import os
 import resource
-import socket
-import subprocess
+import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from toolcrib.errors import InvalidInput, UnavailableError, UsageError, Violation
+from toolcrib.sandbox.enforcement import report, told_limits
 from toolcrib.sandbox.failures import explain, unavailable
 from toolcrib.sandbox.grants import Plan, plan
+from toolcrib.sandbox.handle import Sandbox, in_memory, stamps
 from toolcrib.sandbox.job import Completed, Confinement
+from toolcrib.sandbox.pool import Key, Pool, shared
 from toolcrib.sandbox.streams import Drain
 
-__all__ = ["ENFORCEMENT", "execute"]
+__all__ = ["execute"]
 
 GRACE = 0.3
 """Seconds between SIGTERM and the end of everything."""
 LINGER = 0.3
 """Seconds output is still read after the end: somebody outside may hold a passed-on descriptor."""
-LAUNCHER = Path(__file__).with_name("launcher.py")
-# The bytecode of a module is cached, that of a script is compiled each time (6 ms).
-START = "import sys; sys.path.append(sys.argv.pop()); import launcher; launcher.main(int(sys.argv[1]))"
+RETRY = 0.003
+"""Seconds between two tries to order a sandbox while the launcher is busy."""
+TRIES = 3
+COME_AGAIN = (errno.EAGAIN, errno.EPIPE, errno.ECONNRESET, errno.ETOOMANYREFS)
+"""The launcher has too much to do, or has just ended."""
 LIMITS: dict[str, int] = {
     "cpu_s": resource.RLIMIT_CPU,
     "file_size": resource.RLIMIT_FSIZE,
     "open_files": resource.RLIMIT_NOFILE,
-}
-ENFORCEMENT: dict[str, Any] = {
-    "level": "namespaces",
-    "fs": "mountns",
-    "net": "netns",
-    "proc": "pidns",
-    "ipc": "ipcns",
-    "privileges": "no capabilities, no_new_privs",
-    "limits": {
-        "wall": "kill of the pid namespace",
-        "output": "discarded past the limit",
-        "cpu": "rlimit (per process)",
-        "file_size": "rlimit",
-        "open_files": "rlimit (per process)",
-        "tmp": "tmpfs size",
-        "memory": "not enforced",
-        "processes": "not enforced",
-    },
-    "missing": ["landlock", "seccomp", "cgroup"],
 }
 
 
 async def execute(job: Confinement) -> Completed:
     """Run a job; see `confine.run`."""
     check(job)
+    if sys.platform != "linux" or not sys.executable:
+        raise unavailable("launcher", "a Python interpreter on Linux is needed")
+    told_limits(job)
+    if job.script is not None and job.script.interpreter in shared().unfit:
+        job = replace(job, script=None)
+    for _ in range(TRIES):
+        try:
+            return await attempt(job)
+        except LauncherUnfit:
+            # The program itself may still be started, inside of the sandbox.
+            job = replace(job, script=None)
+        except NeverStarted:
+            continue
+    raise UnavailableError(
+        "the sandbox was killed from outside before the command started",
+        hint="too little memory",
+        retryable=True,
+    )
+
+
+async def attempt(job: Confinement) -> Completed:
+    """Run a job on the launcher that it names."""
     mounts = plan(job)
     began = time.monotonic()
-    run = Run(job, asyncio.get_running_loop())
+    run = Run(job, mounts, asyncio.get_running_loop())
     try:
         try:
-            run.start(mounts)
+            await run.start()
         except OSError as error:
             raise UnavailableError(
                 f"the command could not be started: {error.strerror}",
@@ -73,17 +80,18 @@ async def execute(job: Confinement) -> Completed:
             ) from error
         await run.wait()
         await run.finish_reading()
+        return run.completed((time.monotonic() - began) * 1000)
     finally:
         run.close()
-    return run.completed(mounts, (time.monotonic() - began) * 1000)
 
 
 def check(job: Confinement) -> None:
     """Refuse what no process can be given."""
     if not job.argv or not job.argv[0]:
         raise UsageError("there is no command to run")
-    for name in ("timeout_ms", "cpu_s", "open_files", "tmp_size"):
-        if getattr(job, name) <= 0:
+    for name in ("timeout_ms", "cpu_s", "open_files", "tmp_size", "memory_bytes", "processes"):
+        value = getattr(job, name)
+        if value is not None and value <= 0:
             raise UsageError(f"{name} must be above 0")
     for name in ("output_limit", "result_limit", "file_size"):
         if getattr(job, name) < 0:
@@ -108,65 +116,101 @@ def passable(text: str, path: str) -> None:
         raise InvalidInput(f"{path} {reason}", violations=(Violation(path, reason),))
 
 
-class Run:
-    """The life of one launcher: its descriptors, its messages and its clock."""
+class LauncherUnfit(Exception):
+    """The launcher of a script's interpreter cannot be started; nothing was run."""
 
-    def __init__(self, job: Confinement, loop: asyncio.AbstractEventLoop) -> None:
+
+class NeverStarted(Exception):
+    """A sandbox, one that waited perhaps, was killed; nothing was run."""
+
+
+class Run:
+    """The life of one call: its sandbox, its pipes and its clock."""
+
+    def __init__(self, job: Confinement, mounts: Plan, loop: asyncio.AbstractEventLoop) -> None:
         self.job = job
+        self.mounts = mounts
         self.loop = loop
-        self.messages: list[str] = []
+        self.pool: Pool = shared()
+        self.order = describe(job, mounts)
+        self.key: Key = key_of(self.order, job)
+        self.now = stamps(mounts.mounts)
         self.timed_out = False
+        self.started = False
+        """Whether the word was given: before, nothing of the command's has run."""
+        self.answered = False
         self.ended: asyncio.Future[None] = loop.create_future()
         self.drains: list[Drain] = []
         self.timers: list[asyncio.TimerHandle] = []
-        self.process: subprocess.Popen[bytes] | None = None
-        self.control: socket.socket | None = None
-        self.pidfd = -1
+        self.fds: dict[str, int] = {}
+        self.sandbox: Sandbox | None = None
+        self.watched = -1
 
-    def start(self, mounts: Plan) -> None:
-        """Spawn the launcher with its job, and begin to read and to count time."""
-        theirs: list[int] = []
-        self.control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            fds = {"stdin": -1, "result": -1}
-            limits = {"stdout": self.job.output_limit, "stderr": self.job.output_limit}
-            if self.job.result_limit:
-                limits["result"] = self.job.result_limit
-            for name, limit in limits.items():
-                mine, fds[name] = os.pipe2(os.O_CLOEXEC)
-                theirs.append(fds[name])
-                self.drains.append(Drain(self.loop, mine, limit))
-            if self.job.stdin:
-                fds["stdin"] = in_memory("stdin", self.job.stdin)
-                theirs.append(fds["stdin"])
-            job_fd = in_memory("job", marshal.dumps(self.describe(mounts, fds), 2))
-            theirs.append(job_fd)
-            self.process = spawn(job_fd, other.fileno(), theirs)
-        finally:
-            other.close()
-            for fd in theirs:
-                os.close(fd)
-        self.control.setblocking(False)
-        self.loop.add_reader(self.control.fileno(), self._receive)
-        self.pidfd = os.pidfd_open(self.process.pid)
-        self.loop.add_reader(self.pidfd, self._reap)
+    async def start(self) -> None:
+        """Take a sandbox, and begin to read and to count time."""
         self._after(self.job.timeout_ms / 1000, self._time_out)
+        limits = {"stdout": self.job.output_limit, "stderr": self.job.output_limit}
+        if self.job.result_limit:
+            limits["result"] = self.job.result_limit
+        for name, limit in limits.items():
+            mine, self.fds[name] = os.pipe2(os.O_CLOEXEC)
+            self.drains.append(Drain(self.loop, mine, limit))
+        if self.job.script is not None and self.job.result_limit:
+            for drain in self.drains:
+                drain.ended.add_done_callback(self._answered)
+        if self.job.stdin:
+            self.fds["stdin"] = in_memory("stdin", self.job.stdin)
+        while not self.ended.done() and self.sandbox is None:
+            await self._take()
 
-    def describe(self, mounts: Plan, fds: dict[str, int]) -> dict[str, Any]:
-        """The job as the launcher reads it."""
-        job = self.job
-        # Core limit 1 and not 0: the kernel then does not feed a core dump program either (core(5)).
-        limits = [(resource.RLIMIT_CORE, 1), *((which, getattr(job, n)) for n, which in LIMITS.items())]
-        return {
-            "argv": list(job.argv),
-            "cwd": job.cwd,
-            "env": dict(job.env),
-            "fds": fds,
-            "limits": limits,
-            "links": mounts.links,
-            "mounts": [tuple(mount) for mount in mounts.mounts],
-            "tmp_size": job.tmp_size,
-        }
+    async def _take(self) -> None:
+        """Get a sandbox that has bound what the paths name now; none where there is not one yet."""
+        script = self.job.script
+        program = sys.executable if script is None else script.interpreter
+        try:
+            sandbox = self.pool.take(self.key, program, self.order, self.now)
+        except OSError as error:
+            if error.errno not in COME_AGAIN:
+                raise
+            await asyncio.sleep(RETRY)
+            return
+        try:
+            usable = not sandbox.spare or sandbox.found is not None or await self._is_made(sandbox)
+        except BaseException:
+            self.pool.give_back(self.key, sandbox)
+            raise
+        if not usable:
+            self.pool.give_back(self.key, sandbox)
+            return
+        self.sandbox = sandbox
+        self._watch(sandbox.control.fileno(), self._receive)
+        self._receive()
+
+    async def _is_made(self, spare: Sandbox) -> bool:
+        """Wait until a spare is ready; whether it has bound what the paths name now."""
+        made: asyncio.Future[None] = self.loop.create_future()
+
+        def look() -> None:
+            while spare.receive():
+                pass
+            if (spare.found is not None or spare.gone or spare.messages) and not made.done():
+                made.set_result(None)
+
+        fd = spare.control.fileno()
+        self.loop.add_reader(fd, look)
+        try:
+            await asyncio.wait([made, self.ended], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.loop.remove_reader(fd)
+        return not spare.gone and not spare.messages and spare.found == self.now
+
+    def _answered(self, _: asyncio.Future[None]) -> None:
+        """A script that has given its whole answer and closed its streams is done (see `zygote.finish`)."""
+        answer = self.drains[-1]
+        whole = answer.kept.endswith(b"}") and answer.total == len(answer.kept)
+        if whole and all(drain.ended.done() for drain in self.drains):
+            self.answered = True
+            self._end()
 
     async def wait(self) -> None:
         """Wait for the end of the whole tree; when cancelled, bring it about first."""
@@ -179,30 +223,25 @@ class Run:
 
     async def finish_reading(self) -> None:
         """Read the rest; with all writers dead that is at once."""
+        self._close_theirs()
         await asyncio.wait([drain.ended for drain in self.drains], timeout=LINGER)
 
     def close(self) -> None:
-        """Let go of everything; a launcher that still runs dies of its closed socket."""
+        """Let go of everything, and end what has not ended."""
         for timer in self.timers:
             timer.cancel()
         for drain in self.drains:
             drain.close()
-        if self.control is not None:
-            self.loop.remove_reader(self.control.fileno())
-            self.control.close()
-            self.control = None
-        if self.pidfd >= 0:
-            self.loop.remove_reader(self.pidfd)
-            os.close(self.pidfd)
-            self.pidfd = -1
+        self._close_theirs()
+        self._unwatch()
+        if self.sandbox is not None:
+            self.pool.give_back(self.key, self.sandbox)
+            self.sandbox = None
 
-    def completed(self, mounts: Plan, duration_ms: float) -> Completed:
+    def completed(self, duration_ms: float) -> Completed:
         """Put the answer together, or raise what kept the command from running."""
         status = self._status()
         out, err, *result = self.drains
-        report = dict(ENFORCEMENT)
-        if mounts.unprotected:
-            report["unprotected"] = list(mounts.unprotected)
         return Completed(
             exit_code=os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
             signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
@@ -212,46 +251,87 @@ class Run:
             stderr_total=err.total,
             timed_out=self.timed_out,
             duration_ms=duration_ms,
-            enforcement=report,
+            enforcement=report(self.mounts.unprotected, self._exceeded(status)),
             result=bytes(result[0].kept) if result else b"",
             result_total=result[0].total if result else 0,
         )
 
+    def _exceeded(self, status: int) -> tuple[str, ...]:
+        """The limits of the whole tree that a failed command met."""
+        slot = None if self.sandbox is None else self.sandbox.slot
+        if slot is None or status == 0 or self.timed_out:
+            return ()
+        events = slot.events()
+        met = {"memory": events["oom_kills"], "processes": events["pids_max"]}
+        return tuple(name for name, count in met.items() if count)
+
     def _status(self) -> int:
         """The command's wait status; SIGKILL's where the end of everything left none."""
-        for message in self.messages:
+        messages = self.sandbox.messages if self.sandbox is not None else []
+        for message in messages:
             if message.startswith("fail "):
                 raise explain(message[5:])
-        for message in self.messages:
-            if message.startswith("exit "):
+        for message in messages:
+            if message.startswith("exit ") and message[5:].isdigit():
                 return int(message[5:])
-        if "exec" in self.messages or self.timed_out:
+        if self.answered:
+            return 0
+        if self.timed_out or self.sandbox is None:
             return 9
-        noise = "".join(self.messages)[-2000:]
-        raise unavailable("launcher", f"it ended without a word: {noise}" if noise else "it was killed")
+        launcher = self.sandbox.launcher
+        if launcher.alive():
+            if "exec" in messages:
+                return 9
+            raise NeverStarted
+        noise = launcher.last_words()
+        if self.sandbox.pidfd < 0 and self.job.script is not None:
+            self.pool.unfit.add(self.job.script.interpreter)
+            raise LauncherUnfit
+        if self.sandbox.pidfd < 0 and noise:
+            raise unavailable("launcher", f"it cannot be started: {noise}")
+        raise UnavailableError(
+            "the sandbox's launcher was ended from outside, and the command with it",
+            hint="It is started anew for the next call.",
+            retryable=True,
+            details={"started": "exec" in messages},
+        )
 
     def _receive(self) -> None:
-        assert self.control is not None
-        try:
-            data = self.control.recv(65_536)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if data:
-            self.messages.append(data.decode("utf-8", "surrogateescape"))
-            return
-        self.loop.remove_reader(self.control.fileno())
+        """Take in what came, and answer it."""
+        sandbox = self.sandbox
+        assert sandbox is not None
+        while sandbox.receive():
+            pass
+        told = any(message.startswith(("exit ", "fail ")) for message in sandbox.messages)
+        if told or (sandbox.gone and sandbox.pidfd < 0):
+            self._end()
+        elif sandbox.gone:
+            # All of it has gone when pid 1 has.
+            self._unwatch()
+            self._watch(sandbox.pidfd, self._end)
+        elif sandbox.pidfd >= 0 and not self.started and not self.timed_out:
+            self.started = True
+            try:
+                sandbox.go({"argv": list(self.job.argv), "env": dict(self.job.env)}, self.fds)
+            except ConnectionError:  # It has ended already, and says why.
+                pass
+            self._close_theirs()
 
-    def _reap(self) -> None:
-        assert self.process is not None
-        self.loop.remove_reader(self.pidfd)
-        self.process.wait()
-        while self.control is not None:
-            before = len(self.messages)
-            self._receive()
-            if len(self.messages) == before:
-                break
+    def _watch(self, fd: int, action: Callable[[], None]) -> None:
+        self.watched = fd
+        self.loop.add_reader(fd, action)
+
+    def _unwatch(self) -> None:
+        if self.watched >= 0:
+            self.loop.remove_reader(self.watched)
+            self.watched = -1
+
+    def _close_theirs(self) -> None:
+        while self.fds:
+            os.close(self.fds.popitem()[1])
+
+    def _end(self) -> None:
+        self._unwatch()
         if not self.ended.done():
             self.ended.set_result(None)
 
@@ -259,28 +339,55 @@ class Run:
         self.timers.append(self.loop.call_later(seconds, action))
 
     def _time_out(self) -> None:
-        if any(message.startswith(("exit ", "fail ")) for message in self.messages):
-            self._after(GRACE, self._kill)
+        if self.ended.done():
             return
         self.timed_out = True
-        self._order(b"term")
-        self._after(GRACE, self._kill)
+        if self.sandbox is not None and self.started:
+            self.sandbox.signal(signal.SIGTERM)
+            self._after(GRACE, self._kill)
+        else:
+            self._kill()
 
     def _kill(self) -> None:
-        self._order(b"kill")
-        self._after(0.2, self._kill_launcher)
+        """End everything; what has not been given the word has nothing to wait for."""
+        if self.sandbox is not None and self.started:
+            self.sandbox.signal(signal.SIGKILL)
+        else:
+            self._end()
 
-    def _kill_launcher(self) -> None:
-        """A launcher that does not obey (not up yet, stopped) dies, and pid 1 with it."""
-        if self.process is not None and not self.ended.done():
-            self.process.kill()
 
-    def _order(self, word: bytes) -> None:
-        try:
-            if self.control is not None:
-                self.control.send(word)
-        except OSError:
-            pass
+def describe(job: Confinement, mounts: Plan) -> dict[str, Any]:
+    """What a sandbox is made from; nothing of the call itself."""
+    # Core limit 1 and not 0: the kernel then does not feed a core dump program either (core(5)).
+    limits = [(resource.RLIMIT_CORE, 1), *((which, getattr(job, n)) for n, which in LIMITS.items())]
+    script = job.script
+    return {
+        "cwd": job.cwd,
+        "limits": tuple(limits),
+        "links": mounts.links,
+        "mounts": tuple(tuple(mount) for mount in mounts.mounts),
+        "tmp_size": job.tmp_size,
+        "memory_bytes": job.memory_bytes,
+        "processes": job.processes,
+        "filter": system_calls(),
+        "warm": None if script is None else {"script": script.path, "executable": script.executable},
+    }
+
+
+@cache
+def system_calls() -> bytes:
+    """The filter that every command gets; built once."""
+    from toolcrib.sandbox import seccomp
+
+    return seccomp.program(os.uname().machine, inet=False)
+
+
+def key_of(order: dict[str, Any], job: Confinement) -> Key:
+    """What two calls must have in common for one to use a spare made for the other."""
+    script = job.script
+    launcher = ("", "", "") if script is None else (script.interpreter, script.executable, script.path)
+    same = ("cwd", "limits", "links", "mounts", "tmp_size", "memory_bytes", "processes")
+    return (*launcher, *(order[name] for name in same))
 
 
 async def uncancelled(future: asyncio.Future[None]) -> None:
@@ -290,33 +397,3 @@ async def uncancelled(future: asyncio.Future[None]) -> None:
             await asyncio.shield(future)
         except asyncio.CancelledError:
             continue
-
-
-def in_memory(name: str, data: bytes) -> int:
-    """A read-only descriptor on bytes that are no file."""
-    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-    os.lseek(fd, 0, os.SEEK_SET)
-    seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
-    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
-    return fd
-
-
-def spawn(job_fd: int, control: int, fds: Iterable[int]) -> subprocess.Popen[bytes]:
-    """Start a launcher: nothing of ours but the named descriptors reaches it."""
-    if sys.platform != "linux" or not sys.executable:
-        raise unavailable("launcher", "a Python interpreter on Linux is needed")
-    # An interpreter built with a shared library may not start without this one.
-    keep = ("LD_LIBRARY_PATH",)
-    return subprocess.Popen(  # never waited for in a blocking way: a pidfd tells of its end
-        [sys.executable, "-I", "-S", "-X", "utf8", "-c", START, str(job_fd), str(LAUNCHER.parent)],
-        stdin=control,
-        stdout=subprocess.DEVNULL,
-        stderr=control,
-        pass_fds=tuple(fds),
-        env={name: os.environ[name] for name in keep if name in os.environ},
-        cwd="/",
-        start_new_session=True,
-    )

@@ -36,6 +36,16 @@ class Limits:
     timeout_ms: int | None = None
     output_bytes: int | None = None
     """How much of the output the caller sees; the rest is cut and said so."""
+    memory_bytes: int | None = None
+    """Of a confined tool with all its processes."""
+    processes: int | None = None
+    """Processes and threads of a confined tool at one time."""
+    cpu_ms: int | None = None
+    """Processor time of each process of a confined tool."""
+    file_bytes: int | None = None
+    """Of any one file that a confined tool writes."""
+    open_files: int | None = None
+    """Of each process of a confined tool."""
 
 
 @dataclass(frozen=True, slots=True)

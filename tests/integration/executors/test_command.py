@@ -12,6 +12,7 @@ import pytest
 
 from tests.crib import SH, Crib, failed
 from tests.integration.sandbox.ground import eventually, processes_with
+from toolcrib.sandbox import level
 
 pytestmark = pytest.mark.usefixtures("kernel")
 
@@ -48,7 +49,7 @@ def test_an_exit_code_that_is_not_listed_fails_with_stderr(crib: Crib) -> None:
     assert result.error.details["stderr"] == "why"
     assert crib.last().event == "TOOL_EXECUTED"
     assert crib.last().fields["status"] == "error"
-    assert crib.last().fields["sandbox"] == "namespaces"
+    assert crib.last().fields["sandbox"] in ("full", "full+cgroup")
     lax = crib.call("lax", {"c": "echo fine; exit 3"})
     assert lax.value == "fine\n"
     assert lax.details is not None
@@ -395,3 +396,16 @@ def test_named_variables_are_handed_on(crib: Crib, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("SHAPE", "round")
     crib.shell(permissions={"env": ["COLOUR", "ABSENT"]})
     assert crib.call("sh", {"c": "echo $COLOUR-$SHAPE-$ABSENT"}).value == "green--\n"
+
+
+def test_limits_that_the_manifest_states_hold_or_refuse_the_tool(crib: Crib) -> None:
+    crib.shell("plain", limits={"open_files": 99, "cpu_ms": 1500})
+    assert crib.call("plain", {"c": "ulimit -n; ulimit -t"}).value == "99\n2\n"
+    crib.shell(limits={"processes": 5})
+    result = crib.call("sh", {"c": "for n in 1 2 3 4 5 6 7 8 9; do sleep 1 & done; echo all"})
+    if level()["limits"]["processes"] == "not enforced":
+        assert "cgroup" in failed(result, "sandbox_unavailable")
+        return
+    assert "fork" in failed(result, "command_failed").lower()
+    assert result.error is not None
+    assert result.error.details["enforcement"]["exceeded"] == ["processes"]

@@ -206,8 +206,8 @@ def run(what):
         ("read", "FileNotFoundError"),
         ("shadow", "FileNotFoundError"),
         ("write", "OSError"),
-        ("socket", "OSError"),
-        ("local", "OSError"),
+        ("socket", "PermissionError"),
+        ("local", "PermissionError"),
     ):
         assert told in failed(crib.call("py", {"what": what}), "tool_failed")
     assert set(crib.call("py", {"what": "env"}).unwrap()) <= {"PATH", "HOME", "LANG", "TMPDIR", "LC_CTYPE"}

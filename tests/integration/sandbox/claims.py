@@ -32,7 +32,7 @@ from tests.integration.sandbox.ground import (
     said,
     shell,
 )
-from toolcrib.errors import PermissionDenied, ToolcribError, ToolUnavailable
+from toolcrib.errors import PermissionDenied, SandboxUnavailable, ToolcribError, ToolUnavailable
 from toolcrib.sandbox import Completed, Confinement, run
 
 Claim = Callable[[Ground], None]
@@ -355,6 +355,55 @@ def no_capability_is_left(ground: Ground) -> None:
     for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "SigIgn", "SigBlk"):
         assert int(status[name], 16) == 0, (name, status)
     assert status["NoNewPrivs"] == "1"
+
+
+@claim
+def every_layer_is_in_force(ground: Ground) -> None:
+    done = shell(ground, "grep -E '^Seccomp' /proc/self/status; cat /proc/self/cgroup")
+    assert "Seccomp:\t2" in said(done), said(done)
+    assert "toolcrib" not in said(done), said(done)
+    outside, project = ground.outside, ground.project
+    # Landlock says no (EACCES) where the mounts alone would say that it is read-only or let it be.
+    done = python(
+        f"""
+import ctypes, errno, os, socket
+def attempt(name, action):
+    try:
+        action()
+        print("DONE", name)
+    except OSError as e:
+        print("refused", name, errno.errorcode[e.errno])
+attempt("write", lambda: open({str(project)!r} + "/src/file", "a"))
+attempt("inet", lambda: socket.socket())
+attempt("vsock", lambda: socket.socket(40, socket.SOCK_STREAM))
+attempt("netlink", lambda: socket.socket(16, socket.SOCK_RAW))
+attempt("setuid bit", lambda: os.chmod("/tmp", 0o4777))
+attempt("device", lambda: os.mknod("/tmp/device", 0o20600, 0x103))
+attempt("signal to pid 1", lambda: os.kill(1, 0))
+libc = ctypes.CDLL(None, use_errno=True)
+print([libc.syscall(ctypes.c_long(n), *[ctypes.c_long(0)] * 5) for n in (425, 435)], ctypes.get_errno())
+""",
+        read=(str(project),),
+    )
+    assert outside.exists()
+    assert "DONE" not in said(done), said(done)
+    assert said(done).count("refused") == 7, said(done)
+    assert "[-1, -1] 38" in said(done), said(done)
+
+
+@claim
+def memory_and_processes_of_the_tree_are_bounded_or_the_limit_is_refused(ground: Ground) -> None:
+    script = "for n in 1 2 3 4 5 6 7 8 9; do sleep 5 & done; echo went on"
+    hog = "x = [bytearray(b'x' * 30_000_000) for _ in range(3)]; print('went on')"
+    fork = f"import os, time\nif os.fork() == 0:\n    {hog}\n    time.sleep(1); os._exit(0)\n{hog}; os.wait()"
+    if shell(ground, ":").enforcement["limits"]["memory"] == "not enforced":
+        refused(SandboxUnavailable, "cgroup", Confinement(argv=("true",), cwd="/", processes=6))
+        refused(SandboxUnavailable, "cgroup", Confinement(argv=("true",), cwd="/", memory_bytes=128 << 20))
+        return
+    few = shell(ground, script, processes=6)
+    big = python(fork, memory_bytes=128 << 20)
+    assert few.enforcement["exceeded"] == ["processes"], (few, said(few))
+    assert big.enforcement.get("exceeded") == ["memory"] or said(big).count("went on") < 2, said(big)
 
 
 @claim

@@ -1,0 +1,333 @@
+"""The two processes of every sandbox: pid 1, which builds it and then only reaps, and the command.
+
+Forked by the launcher. Everything is made ready before the server says go: only then come the arguments,
+the environment and the pipes, straight from the server, so that the launcher never sees a secret. The
+command is confined before it waits, and exec or the call of a function is all that is left to do.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # `signal` without `enum`, which is most of its import time
+import _thread
+import ctypes
+import errno
+import marshal
+import os
+import resource
+import time
+
+from toolcrib.sandbox import landlock, seccomp
+from toolcrib.sandbox.kernel import (
+    PR_SET_DUMPABLE,
+    PR_SET_PDEATHSIG,
+    SYS_CLOSE_RANGE,
+    Failure,
+    check,
+    close_other,
+    guarded,
+    libc,
+    prctl,
+    readable,
+    receive,
+    report,
+    send,
+    syscall,
+    whole,
+    write_file,
+    write_if_allowed,
+)
+from toolcrib.sandbox.mounts import DEVICES, build_root
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+__all__ = ["NEWCGROUP", "NEWUSER", "run_init"]
+
+# linux/sched.h
+NEWUSER, NEWCGROUP = 0x10000000, 0x2000000
+# linux/prctl.h
+PR_CAPBSET_DROP, PR_SET_SECUREBITS = 24, 28
+PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
+# noroot, no_setuid_fixup, no_cap_ambient_raise, each of them and keep_caps locked (linux/securebits.h)
+SECUREBITS = 0xEF
+CAPABILITY_VERSION_3 = 0x20080522
+CLOSE_RANGE_CLOEXEC = 4  # linux/close_range.h
+SYS_RT_SIGACTION = {"x86_64": 13, "aarch64": 134}
+SYS_KEYCTL = {"x86_64": 250, "aarch64": 219}
+KEYCTL_JOIN_SESSION_KEYRING = 1
+SIGKILL, SIGTERM = 9, 15
+STREAMS = ("stdin", "stdout", "stderr", "result")
+
+
+def run_init(job: dict[str, Any], control: int, launcher: int, groups: list[int], mapped: bool) -> None:
+    """Build the root, give up every privilege, start the command and reap.
+
+    Arguments:
+        launcher: a pidfd of the launcher.
+        groups: files to join the sandbox's cgroup by.
+        mapped: whether this process was started in a new user namespace, whose id maps it is to write.
+    """
+    follow(launcher)
+    proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    close_other((control, launcher, proc, *groups))
+    joined = begin_to_join(groups)
+    # When memory runs out, this and all below it goes before the server does.
+    write_if_allowed(proc, "self/oom_score_adj", "1000")
+    if mapped:
+        write_maps(proc, *job["ids"])
+    check("uts namespace", libc.sethostname(b"sandbox", ctypes.c_size_t(7)))
+    os.umask(0o022)
+    leave_keyring()
+    found = build_root(job)
+    joined()
+    check("cgroup namespace", libc.unshare(NEWCGROUP))
+    if not mapped:
+        # Mounts were made with all the rights of root; the command shall have none over the machine.
+        try:
+            enter_user_namespace(proc, job["ids"])
+        except Failure as failure:
+            if failure.stage != "user namespace":  # Where there are none, the command can make none.
+                raise
+    drop_privileges()
+    # Told again: gaining or giving up rights may have cleared it.
+    follow(launcher)
+    pid = os.fork()
+    if pid == 0:
+        guarded(control, lambda: run_command(job, control, found))
+    _signal.signal(SIGTERM, lambda *_: os.kill(pid, SIGTERM))
+    close_other((control,))
+    reap(pid, control)
+
+
+def begin_to_join(groups: list[int]) -> Callable[[], None]:
+    """Join the cgroup in a thread, and give what waits for it: the kernel takes milliseconds for that."""
+    if not groups:
+        return lambda: None
+    lock = _thread.allocate_lock()
+    lock.acquire()
+    errors: list[OSError] = []
+
+    def join() -> None:
+        try:
+            for fd in groups:
+                os.write(fd, b"0")
+        except OSError as error:
+            errors.append(error)
+        finally:
+            lock.release()
+
+    _thread.start_new_thread(join, ())
+
+    def wait() -> None:
+        lock.acquire()
+        if errors:
+            raise Failure("cgroup", errors[0].errno or 0)
+        # A process with two threads may not enter a user namespace, and a thread ends after its last word.
+        while len(os.listdir("/proc/self/task")) > 1:
+            time.sleep(0.0001)
+
+    return wait
+
+
+def follow(launcher: int) -> None:
+    """Die with the launcher, also when it is dead already."""
+    prctl("parent death signal", PR_SET_PDEATHSIG, SIGKILL)
+    if readable(launcher):
+        os._exit(0)
+
+
+def reap(pid: int, control: int) -> None:
+    """Wait for the command's end, then end all that it left behind, and only then tell."""
+    while True:
+        ended, status = os.wait()
+        if ended == pid:
+            break
+    while True:
+        try:
+            os.kill(-1, SIGKILL)
+        except ProcessLookupError:
+            pass
+        try:
+            os.wait()
+        except ChildProcessError:
+            break
+    report(control, f"exit {status}")
+    os._exit(0)
+
+
+def enter_user_namespace(proc: int, ids: tuple[int, int]) -> None:
+    """Keep the user, but no right over anything made before."""
+    check("user namespace", libc.unshare(NEWUSER))
+    write_maps(proc, *ids)
+
+
+def write_maps(proc: int, uid: int, gid: int) -> None:
+    """Say that the user is the same inside, and forbid further user namespaces.
+
+    Those are what an ordinary command could get fresh capabilities from. The files belong to root while
+    a process is not dumpable; nothing secret is in this one yet.
+    """
+    prctl("dumpable", PR_SET_DUMPABLE, 1)
+    try:
+        write_file(proc, "self/setgroups", "deny")
+        write_file(proc, "self/uid_map", f"{uid} {uid} 1")
+        write_file(proc, "self/gid_map", f"{gid} {gid} 1")
+    except OSError as error:
+        raise Failure("id maps", error.errno or 0) from None
+    finally:
+        prctl("dumpable", PR_SET_DUMPABLE, 0)
+    write_if_allowed(proc, "sys/user/max_user_namespaces", "0")
+
+
+def leave_keyring() -> None:
+    """Take a fresh session keyring: the inherited one gives access to its keys."""
+    number = SYS_KEYCTL.get(os.uname().machine)
+    if number is None:
+        raise Failure("architecture", errno.ENOSYS)
+    # Where the call is not to be had, the command does not have it either.
+    if syscall(number, KEYCTL_JOIN_SESSION_KEYRING, 0) < 0 and ctypes.get_errno() not in (
+        errno.ENOSYS,
+        errno.EPERM,
+        errno.EACCES,
+    ):
+        raise Failure("session keyring", ctypes.get_errno())
+
+
+def drop_privileges() -> None:
+    """No capability is held, can be gained by exec, or can be raised again."""
+    stage = "capabilities"
+    prctl(stage, PR_SET_SECUREBITS, SECUREBITS)
+    prctl(stage, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    for capability in range(64):
+        if libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
+            if ctypes.get_errno() == errno.EINVAL:  # One above the last there is.
+                break
+            raise Failure(stage, ctypes.get_errno())
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    check(stage, libc.capset(header, (ctypes.c_uint32 * 6)()))
+    prctl("no_new_privs", PR_SET_NO_NEW_PRIVS, 1)
+
+
+def run_command(job: dict[str, Any], control: int, found: list[tuple[int, int] | None]) -> None:
+    """Confine this process, wait for the word, become the command."""
+    # A group of its own, else `kill 0` would mean pid 1 as well. The session is the launcher's, which
+    # has no terminal; another setsid here costs 4 ms on a busy machine (a new scheduling group).
+    os.setpgid(0, 0)
+    close_other((control,))
+    reset_signals()
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+    for target, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
+        null = os.open("/dev/null", mode)
+        os.dup2(null, target)
+        os.close(null)
+    try:
+        os.chdir(job["cwd"])
+    except OSError as error:
+        raise Failure("cwd", error.errno or 0, job["cwd"]) from None
+    for which, value in job["limits"]:
+        _, hard = resource.getrlimit(which)
+        limit = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(which, (limit, limit))
+    hold_to_grants(job["mounts"])
+    try:
+        seccomp.install(job["filter"])  # Last: it forbids most of the above.
+    except OSError as error:
+        raise Failure("seccomp", error.errno or 0) from None
+    send(control, b"ready " + marshal.dumps(found, 2))
+    warm = job["warm"]
+    if warm is None:
+        go(control, CLOSE_RANGE_CLOEXEC, execute)
+    else:
+        from toolcrib.sandbox import zygote
+
+        call_main = zygote.call_main
+        zygote.prepare(warm)
+        go(control, 0, lambda _, env: call_main(warm, env))
+
+
+def reset_signals() -> None:
+    """Every signal does what it does by default; whoever started the server may have ignored some (nohup).
+
+    The C library keeps two numbers to itself and refuses to set them, so those are set by the system call.
+    """
+    number = SYS_RT_SIGACTION.get(os.uname().machine)
+    default = bytes(32)
+    for signal in range(1, 65):
+        try:
+            _signal.signal(signal, _signal.SIG_DFL)
+        except (OSError, ValueError):
+            if number is not None:
+                syscall(number, signal, default, 0, 8)
+
+
+def hold_to_grants(mounts: list[tuple[str, str, str, bool]]) -> None:
+    """The same grants a second time, by Landlock: it forbids mounting, so not earlier.
+
+    It cannot take away below what it gave; what is read-only or hidden inside a writable folder is held
+    by the mounts alone.
+    """
+    writable = ["/tmp", "/dev/shm"]  # noqa: S108 - its own
+    readable_only: list[str] = []
+    for _, target, mode, _ in mounts:
+        if mode in ("ro", "rw", "ro?", "rw?") and os.path.lexists(target):
+            (writable if mode.startswith("rw") else readable_only).append(target)
+    try:
+        landlock.restrict(
+            read=["/proc"],
+            execute=[*readable_only, *writable],
+            write=writable,
+            devices=[f"/dev/{name}" for name in DEVICES],
+            listing=["/"],
+            connect_ports=(),
+            bind_ports=(),
+        )
+    except OSError as error:
+        raise Failure("landlock", error.errno or 0, text=str(error.filename or "")) from None
+
+
+def go(control: int, close: int, start: Callable[[list[str], dict[str, str]], None]) -> None:
+    """Wait for what depends on the call, put the streams in place and start.
+
+    The rest of the descriptors is closed; for a command by exec itself, so that a failing exec can still
+    be told.
+    """
+    words, fds = receive(control)
+    if not words:  # Not wanted any more.
+        os._exit(0)
+    given = dict(zip(words.decode().split(), fds, strict=True))
+    call: dict[str, Any] = marshal.loads(whole(given["call"]))  # noqa: S302 - the server wrote it
+    report(control, "exec")
+    count = 4 if "result" in given else 3
+    for target, name in enumerate(STREAMS):
+        if given.get(name) == target:
+            os.set_inheritable(target, True)
+        elif name in given:
+            os.dup2(given[name], target)
+    check("descriptors", syscall(SYS_CLOSE_RANGE, count, 0xFFFFFFFF, close))
+    start(call["argv"], call["env"])
+
+
+def execute(argv: list[str], env: dict[str, str]) -> None:
+    """Replace this process; look on the command's own PATH for a name without a slash."""
+    name = argv[0]
+    if "/" in name:
+        candidates = [name]
+    else:
+        folders = env.get("PATH", "/usr/local/bin:/usr/bin:/bin").split(":")
+        candidates = [f"{folder or '.'}/{name}" for folder in folders]
+    failure = Failure("exec", errno.ENOENT, name)
+    for candidate in candidates:
+        try:
+            os.execve(candidate, argv, env)  # noqa: S606 - the shell is what the job may name, or not
+        except OSError as error:
+            missing = error.errno in (errno.ENOENT, errno.ENOTDIR)
+            # A file that is there and yet "not found" names an interpreter that is not.
+            interpreter = missing and os.path.exists(candidate)
+            if missing and not interpreter:
+                continue
+            failure = Failure("exec", error.errno or 0, candidate, "interpreter" if interpreter else "")
+            if error.errno != errno.EACCES:
+                break
+    raise failure

@@ -1,0 +1,256 @@
+"""The server's hold on a launcher, and on a sandbox that one has made."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import marshal
+import os
+import select
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from toolcrib.sandbox.cgroup import Slot
+from toolcrib.sandbox.grants import Mount
+
+__all__ = ["Launcher", "Sandbox", "Stamps", "in_memory", "stamps"]
+
+HERE = str(Path(__file__).parent)
+# Only the modules named are loaded, not the packages they lie in, which would bring the whole server. The
+# bytecode of a module is cached, that of a script would be compiled each time.
+START = """
+import sys
+for name, places in ("toolcrib", []), ("toolcrib.sandbox", [sys.argv[1]]):
+    sys.modules[name] = module = type(sys)(name)
+    module.__path__ = places
+from toolcrib.sandbox.launcher import main
+main(sys.argv[2] == "python")
+"""
+FLAGS = ("-I", "-S", "-X", "utf8")
+MOST_MESSAGES = 64
+"""Of a sandbox; what else comes is not from us."""
+
+Stamps = list[tuple[int, int] | None]
+"""Device and inode of what each mount of a plan binds; None where there is nothing."""
+
+
+def stamps(mounts: tuple[Mount, ...]) -> Stamps:
+    """What the paths of a plan name now."""
+    found: Stamps = []
+    for mount in mounts:
+        if mount.mode == "empty":
+            found.append(None)
+            continue
+        try:
+            info = os.lstat(mount.source or mount.target)
+        except OSError:
+            found.append(None)
+        else:
+            found.append((info.st_dev, info.st_ino))
+    return found
+
+
+class Sandbox:
+    """One sandbox: first a promise of the launcher's, then confined and waiting, then running."""
+
+    __slots__ = ("control", "found", "gone", "launcher", "messages", "pidfd", "release", "slot", "spare")
+
+    def __init__(
+        self, launcher: Launcher, control: socket.socket, slot: Slot | None, release: Callable[[Slot], None]
+    ) -> None:
+        self.launcher = launcher
+        self.control = control
+        self.slot = slot
+        """The cgroup that it is in."""
+        self.release = release
+        self.pidfd = -1
+        """Of its pid 1, as soon as that is there."""
+        self.found: Stamps | None = None
+        """What it has bound, as soon as it is ready."""
+        self.messages: list[str] = []
+        self.gone = False
+        self.spare = False
+        """Whether it was made ahead of need."""
+
+    def receive(self) -> bool:
+        """Take in one message; False where none waits, or none will come any more."""
+        try:
+            data, rights = receive(self.control)
+        except BlockingIOError:
+            return False
+        for _, _, raw in rights:
+            fds = array.array("i", raw[: len(raw) // 4 * 4])
+            if self.pidfd < 0 and data == b"pid" and len(fds) == 1:
+                self.pidfd = fds[0]
+            else:
+                for fd in fds:
+                    os.close(fd)
+        if not data:
+            self.gone = True
+            return False
+        if data.startswith(b"ready ") and self.found is None:
+            self.found = marshal.loads(data[6:])  # noqa: S302 - from our own code before any other ran there
+        elif data != b"pid" and len(self.messages) < MOST_MESSAGES:
+            self.messages.append(data.decode("utf-8", "surrogateescape"))
+        return True
+
+    def go(self, call: Mapping[str, Any], fds: Mapping[str, int]) -> None:
+        """Hand over what depends on the call; the command starts as soon as it is confined."""
+        memory = in_memory("call", marshal.dumps(dict(call), 2))
+        try:
+            given = {"call": memory, **fds}
+            socket.send_fds(self.control, [" ".join(given).encode()], list(given.values()))
+        finally:
+            os.close(memory)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to pid 1; SIGKILL ends all of it, SIGTERM is passed on to the command."""
+        if self.pidfd < 0:
+            return
+        try:
+            signal.pidfd_send_signal(self.pidfd, number)
+        except ProcessLookupError:
+            pass
+
+    def close(self) -> None:
+        """End it, if it has not ended."""
+        if self.control.fileno() < 0:
+            return
+        while self.pidfd < 0 and self.receive():
+            pass
+        self.signal(signal.SIGKILL)
+        self.control.close()
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1
+        self.launcher.living -= 1
+        if self.slot is not None:
+            self.release(self.slot)
+
+
+class Launcher:
+    """One launcher process. It is used before it is up: its orders wait in the socket."""
+
+    def __init__(self, interpreter: str, python: bool) -> None:
+        self.interpreter = interpreter
+        self.python = python
+        self.used = time.monotonic()
+        self.living = 0
+        """Sandboxes it has made that have not been closed."""
+        self.process: subprocess.Popen[bytes] | None = None
+        self.socket, self._other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.setblocking(False)
+        self._noise = b""
+
+    def start(self) -> None:
+        """Spawn the process, from a thread that stays: the kernel ends it with the thread.
+
+        Where that fails, the socket is closed, which is what a dead launcher looks like.
+        """
+        # An interpreter built with a shared library may not start without this one.
+        keep = ("LD_LIBRARY_PATH",)
+        if self.socket.fileno() < 0:  # Not wanted any more.
+            return
+        try:
+            self.process = subprocess.Popen(
+                [self.interpreter, *FLAGS, "-c", START, HERE, "python" if self.python else "-"],
+                stdin=self._other.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=self._other.fileno(),
+                env={name: os.environ[name] for name in keep if name in os.environ},
+                cwd="/",
+                start_new_session=True,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            self._noise = str(error).encode()
+        finally:
+            self._other.close()
+
+    def make(self, job: Mapping[str, Any], slot: Slot | None, release: Callable[[Slot], None]) -> Sandbox:
+        """Order a sandbox in a cgroup, which is released when the sandbox is closed.
+
+        Raises:
+            BlockingIOError: too many orders wait.
+            OSError: the launcher is gone, or there are too many open files.
+        """
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            memory = in_memory("job", marshal.dumps(dict(job), 2))
+            try:
+                fds = [memory, theirs.fileno(), *(() if slot is None else slot.join_fds)]
+                socket.send_fds(self.socket, [b"make"], fds)
+            finally:
+                os.close(memory)
+        except BaseException:
+            mine.close()
+            raise
+        finally:
+            theirs.close()
+        mine.setblocking(False)
+        self.used = time.monotonic()
+        self.living += 1
+        return Sandbox(self, mine, slot, release)
+
+    def alive(self) -> bool:
+        """Whether it takes orders, now or as soon as it is up."""
+        if self.socket.fileno() < 0:
+            return False
+        poll = select.poll()
+        poll.register(self.socket, 0)
+        return not poll.poll(0)
+
+    def last_words(self) -> str:
+        """What a dead launcher wrote."""
+        while True:
+            try:
+                data, _ = receive(self.socket)
+            except OSError:
+                break
+            if not data:
+                break
+            self._noise = (self._noise + data)[-2000:]
+        return self._noise.decode(errors="replace").strip()
+
+    def close(self) -> None:
+        """End it and with it all its sandboxes."""
+        self.socket.close()
+        self._other.close()
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def forget(self) -> None:
+        """In a forked child: let go of what belongs to the parent."""
+        self.socket.close()
+        self._other.close()
+        if self.process is not None:
+            self.process.returncode = 0
+
+
+def receive(sock: socket.socket) -> tuple[bytes, list[tuple[int, int, bytes]]]:
+    """One message and the descriptors with it; empty at the end."""
+    for _ in range(2):
+        try:
+            data, rights, _, _ = sock.recvmsg(65_536, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
+        except ConnectionResetError:
+            # Told first when the other end left something unread; what it sent before comes after.
+            continue
+        return data, rights
+    return b"", []
+
+
+def in_memory(name: str, data: bytes) -> int:
+    """A read-only descriptor on bytes that are no file."""
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd

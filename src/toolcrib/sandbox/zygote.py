@@ -1,0 +1,132 @@
+"""A running interpreter that becomes a script's: what a fresh one would do, without the wait for it.
+
+The launcher of a Python interpreter has loaded part of the standard library and the script itself, which
+is ours. Each call is a fork of it that is confined first; only there are the interpreter's own packages
+made known (`site` runs what is installed), and only when the server says go does the script's `main` run
+and import the tool's module. The process is used once.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # see `confined`
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+__all__ = ["PRELOADED", "call_main", "load", "prepare"]
+
+PRELOADED = (
+    "json", "re", "traceback", "inspect", "datetime", "pathlib", "typing", "dataclasses", "collections.abc",
+    "functools", "itertools", "math", "random", "time", "base64", "hashlib", "io", "logging", "shutil",
+    "subprocess", "tempfile", "threading", "uuid", "csv", "decimal", "urllib.request", "asyncio", "sqlite3",
+)  # fmt: skip
+"""Loaded one after the other while the launcher has nothing else to do."""
+
+scripts: dict[str, ModuleType] = {}
+
+
+def load(path: str) -> None:
+    """Load a script under another name than a program's, so that it defines `main` and does not run it."""
+    if path in scripts:
+        return
+    module = type(sys)("toolcrib_script")
+    module.__file__ = path
+    with open(path, "rb") as file:
+        code = compile(file.read(), path, "exec", dont_inherit=True)
+    exec(code, module.__dict__)  # noqa: S102 - a file of ours
+    scripts[path] = module
+
+
+def prepare(warm: dict[str, Any]) -> None:
+    """In the confined child: be the interpreter `executable` names, and know its packages."""
+    load(warm["script"])
+    for name in [name for name in sys.modules if name.partition(".")[0] == "toolcrib"]:
+        # Kept alive by what runs here; a tool that has modules of these names gets its own.
+        del sys.modules[name]
+    sys.executable = warm["executable"]
+    sys.argv = [warm["script"]]
+    sys.orig_argv = [sys.executable, "-I", "-X", "utf8", warm["script"]]
+    find_packages()
+
+
+def find_packages() -> None:
+    """What `site` does at the start of an interpreter (site.main)."""
+    import site
+
+    home = os.path.dirname(os.path.dirname(sys.executable))
+    if os.path.isfile(os.path.join(home, "pyvenv.cfg")):
+        sys.prefix = sys.exec_prefix = home
+        site.PREFIXES = [home]
+    known = site.removeduppaths()
+    known = site.venv(known) or known
+    site.addsitepackages(known)
+    site.setquit()
+    site.setcopyright()
+    site.sethelper()
+    site.execsitecustomize()
+
+
+def call_main(warm: dict[str, Any], env: dict[str, str]) -> None:
+    """Run the script as the program of this process, which ends with it."""
+    import gc
+
+    gc.enable()
+    os.environ.clear()
+    os.environ.update(env)
+    if "time" in sys.modules and "TZ" in env:
+        sys.modules["time"].tzset()
+    _signal.signal(_signal.SIGPIPE, _signal.SIG_IGN)
+    _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+    module = scripts[warm["script"]]
+    module.__name__ = "__main__"
+    sys.modules["__main__"] = module
+    finish(run_main(module))
+
+
+def run_main(module: ModuleType) -> int:
+    """Call `main`; the exit status that an interpreter would end with."""
+    try:
+        module.main()
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            return error.code or 0
+        sys.stderr.write(f"{error.code}\n")
+        return 1
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        return 1
+    return 0
+
+
+def finish(status: int) -> None:
+    """What the end of an interpreter does, but for taking it to pieces."""
+    try:
+        if "threading" in sys.modules:
+            sys.modules["threading"]._shutdown()  # noqa: SLF001 - waits for threads that are no daemons
+        import atexit
+
+        atexit._run_exitfuncs()  # noqa: SLF001 - there is no public name for it
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, OSError, ValueError):
+            status = status or 120
+    if not status and alone():
+        # The server need not wait until this process is taken to pieces.
+        os.closerange(0, 4)
+    os._exit(status & 0xFF)
+
+
+def alone() -> bool:
+    """Whether the sandbox holds no process but this one and pid 1."""
+    try:
+        processes = {name for name in os.listdir("/proc") if name.isdigit()}
+    except OSError:
+        return False
+    return processes == {"1", str(os.getpid())}

@@ -1,0 +1,520 @@
+"""Launchers that stay and spare sandboxes: fast, and still nothing passes from one call to the next."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.sandbox.ground import (
+    CANARY,
+    PATH,
+    Ground,
+    eventually,
+    processes_knowing,
+    processes_with,
+    said,
+)
+from toolcrib.errors import UnavailableError
+from toolcrib.sandbox import Completed, Confinement, Script, Warmth, configure, run
+from toolcrib.sandbox.pool import shared
+
+SOURCE = str(Path(__file__).parents[3] / "src")
+BASE = os.path.realpath(sys.executable)
+SCRIPT = """
+import json, os, sys
+def main():
+    job = json.loads(sys.stdin.buffer.read())
+    sys.path[:0] = job["path"]
+    import tool
+    os.write(3, json.dumps(tool.run(*job["args"])).encode())
+"""
+STATEFUL = """
+import builtins, json, os
+seen = []
+def run(word):
+    seen.append(word)
+    json.marks = getattr(json, "marks", []) + [word]
+    open("/tmp/left", "a").write(word)
+    builtins.left = getattr(builtins, "left", "") + word
+    before = dict(os.environ)
+    os.environ["LEFT"] = word
+    return [seen, json.marks, open("/tmp/left").read(), builtins.left, before, os.getcwd()]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    configure(Warmth())
+    yield
+    configure(Warmth())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A tool's folder with the script that calls it."""
+    folder = Path(os.path.realpath(tmp_path)) / "tool"
+    folder.mkdir()
+    (folder / "script.py").write_text(SCRIPT)
+    (folder / "tool.py").write_text(STATEFUL)
+    return folder
+
+
+def python_job(folder: Path, *args: Any, interpreter: str = BASE, **more: Any) -> Confinement:
+    script = str(folder / "script.py")
+    return Confinement(
+        argv=(BASE, "-I", "-c", f"exec(open({script!r}).read()); main()"),
+        cwd="/tmp",
+        read=(str(folder), os.path.realpath(sys.base_prefix)),
+        stdin=json.dumps({"path": [str(folder)], "args": args}).encode(),
+        result_limit=100_000,
+        timeout_ms=20_000,
+        script=Script(script, interpreter, BASE),
+        **more,
+    )
+
+
+def command(script: str, **more: Any) -> Confinement:
+    more = {"cwd": "/tmp", "env": {"PATH": PATH}, "timeout_ms": 20_000, **more}
+    return Confinement(argv=("/bin/sh", "-c", script), **more)
+
+
+async def spare_ready(count: int = 1) -> bool:
+    return await asyncio.to_thread(eventually, lambda: shared().waiting() >= count)
+
+
+async def warmed(job: Confinement) -> None:
+    """Call until a spare waits."""
+    await run(job)
+    await run(job)
+    assert await spare_ready()
+
+
+def answer(done: Completed) -> Any:
+    assert done.result, said(done)
+    return json.loads(done.result)
+
+
+def alive(pids: set[int]) -> set[int]:
+    return {pid for pid in pids if Path(f"/proc/{pid}").exists()}
+
+
+def below(pid: int) -> set[int]:
+    """A process and all that descend from it."""
+    found = {pid}
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return set()
+    for child in children:
+        found |= below(int(child))
+    return found
+
+
+def ours() -> set[int]:
+    return {pid for launcher in shared().pids().values() for pid in below(launcher)}
+
+
+# Spares
+
+
+async def test_a_spare_waits_after_the_second_call_and_is_used_once(folder: Path) -> None:
+    await run(command(":"))
+    await asyncio.sleep(0.05)
+    assert shared().waiting() == 0
+    await run(command(":"))
+    assert await spare_ready()
+    waiting = ours()
+    done = await run(command("echo x"))
+    assert done.stdout == b"x\n"
+    assert await spare_ready()
+    assert waiting - ours(), "the spare that waited is gone"
+
+
+async def test_nothing_passes_from_one_call_to_the_next(folder: Path) -> None:
+    for number in range(5):
+        word = f"w{number}"
+        found = answer(await run(python_job(folder, word, env={"ONLY": word})))
+        assert found == [[word], [word], word, word, {"ONLY": word}, "/tmp"]
+        assert number < 1 or await spare_ready()
+
+
+async def test_secrets_come_with_the_call_alone(folder: Path) -> None:
+    first, second = f"first-{os.getpid()}", f"second-{os.getpid()}"
+
+    def call_python(env: dict[str, str]) -> Confinement:
+        return python_job(folder, "x", env=env)
+
+    def call_command(env: dict[str, str]) -> Confinement:
+        return command("env", env=env)
+
+    for make in (call_python, call_command):
+        await warmed(make({"KEY": first}))
+        assert not processes_knowing(first)
+        done = await run(make({"KEY": second}))
+        told = said(done) + done.result.decode()
+        assert second in told
+        assert first not in told
+        assert await spare_ready()
+        done = await run(make({}))
+        told = said(done) + done.result.decode()
+        assert second not in told
+        assert "KEY" not in told
+
+
+async def test_launchers_hold_no_secret_and_no_environment(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SERVER_SECRET", CANARY)
+    await warmed(python_job(folder, CANARY, env={"KEY": CANARY}))
+    for pid in ours():
+        assert initial_environment(pid) <= {"", "LD_LIBRARY_PATH"}
+        memory = b"".join(writable_memory(pid))
+        assert len(memory) > 100_000
+        assert CANARY.encode() not in memory
+
+
+def initial_environment(pid: int) -> set[str]:
+    entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return {entry.partition(b"=")[0].decode() for entry in entries}
+
+
+def writable_memory(pid: int) -> Iterator[bytes]:
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+        memory = Path(f"/proc/{pid}/mem").open("rb", buffering=0)  # noqa: SIM115
+    except PermissionError:
+        pytest.skip("only root may look into what is not dumpable")
+    with memory:
+        for line in lines:
+            places, mode = line.split()[:2]
+            if mode.startswith("rw"):
+                begin, end = (int(place, 16) for place in places.split("-"))
+                memory.seek(begin)
+                yield memory.read(end - begin)
+
+
+async def test_spares_are_apart_by_what_is_granted(ground: Ground) -> None:
+    project = str(ground.project)
+    await warmed(command("cat src/file", cwd=project, read=(project,)))
+    done = await run(command("cat src/file", cwd=project, empty=(project,)))
+    assert done.exit_code != 0
+    done = await run(command("touch src/new", cwd=project, read=(project,)))
+    assert done.exit_code != 0
+    done = await run(command("ulimit -n", cwd=project, read=(project,), open_files=77))
+    assert done.stdout == b"77\n"
+
+
+async def test_a_changed_grant_is_seen_at_once(ground: Ground) -> None:
+    folder = ground.project / "src"
+    job = command("cat file", cwd=str(folder), read=(str(folder),))
+    await warmed(job)
+    folder.rename(ground.project / "old")
+    folder.mkdir()
+    (folder / "file").write_text("new\n")
+    assert (await run(job)).stdout == b"new\n"
+    assert await spare_ready()
+    folder.rename(ground.project / "older")
+    (ground.project / "src").symlink_to(ground.outside)
+    with pytest.raises(Exception, match="symbolic link"):
+        await run(job)
+
+
+async def test_a_secret_file_that_came_later_is_hidden(ground: Ground) -> None:
+    project = ground.project
+    late, replaced = project / "late.env", project / ".env"
+    job = command(
+        "cat late.env .env", cwd=str(project), read=(str(project),), hide=(str(late), str(replaced))
+    )
+    await warmed(job)
+    late.write_text(CANARY)
+    assert CANARY not in said(await run(job))
+    assert await spare_ready()
+    (project / "x").write_text(CANARY)
+    (project / "x").rename(replaced)
+    assert CANARY not in said(await run(job))
+
+
+async def test_a_protected_place_that_came_later_is_protected(ground: Ground) -> None:
+    project = ground.project
+    job = command(
+        "touch .glee/new", cwd=str(project), write=(str(project),), protect=(str(project / ".glee"),)
+    )
+    await warmed(job)
+    (project / ".glee").mkdir()
+    done = await run(job)
+    assert done.exit_code != 0
+    assert not (project / ".glee/new").exists()
+
+
+async def test_a_killed_spare_is_not_used() -> None:
+    await warmed(command(":"))
+    launcher = shared().pids()[""]
+    for pid in below(launcher) - {launcher}:
+        os.kill(pid, signal.SIGKILL)
+    assert (await run(command("echo x"))).stdout == b"x\n"
+
+
+# Python
+
+
+async def test_a_call_in_a_running_interpreter_is_like_one_in_a_fresh_one(folder: Path) -> None:
+    (folder / "tool.py").write_text("""
+import os, signal, sys, __main__
+def run():
+    return [sys.argv[0], sys.executable, sys.flags.isolated, sys.flags.utf8_mode, sys.path[1:],
+            sys.stdin.read(), str(signal.getsignal(signal.SIGINT)), str(signal.getsignal(signal.SIGPIPE)),
+            sorted(name for name in sys.modules if "toolcrib" in name), __main__.__name__,
+            os.getpid(), sorted(os.listdir("/proc/self/fd")), sys.prefix]
+""")
+    argv = (BASE, "-I", "-X", "utf8", str(folder / "runner.py"))
+    (folder / "runner.py").write_text(f"{SCRIPT}\nif __name__ == '__main__':\n    main()\n")
+    job = python_job(folder)
+    warm = answer(await run(job))
+    fresh = Confinement(argv=argv, cwd="/tmp", read=job.read, stdin=job.stdin, result_limit=100_000)
+    cold = answer(await run(fresh))
+    assert warm[1:] == cold[1:]
+
+
+async def test_tools_may_have_modules_of_our_names(folder: Path) -> None:
+    for name in ("toolcrib", "launcher", "kernel", "zygote"):
+        (folder / f"{name}.py").write_text(f"NAME = {str(folder)!r}")
+    (folder / "tool.py").write_text(
+        "import toolcrib, launcher, kernel, zygote\n"
+        "def run():\n    return [m.NAME for m in (toolcrib, launcher, kernel, zygote)]"
+    )
+    assert answer(await run(python_job(folder))) == [str(folder)] * 4
+
+
+async def test_threads_exit_functions_and_buffers_are_seen_to(folder: Path) -> None:
+    (folder / "tool.py").write_text("""
+import atexit, threading, time
+def late():
+    time.sleep(0.1)
+    print("thread")
+def run():
+    atexit.register(print, "exit")
+    threading.Thread(target=late).start()
+    print("main", end=" ")
+    return 1
+""")
+    done = await run(python_job(folder))
+    assert done.stdout == b"main thread\nexit\n", said(done)
+    assert done.exit_code == 0
+
+
+async def test_an_interpreter_that_has_no_launcher_is_started_for_each_call(folder: Path) -> None:
+    for _ in range(2):
+        done = await run(python_job(folder, "w", interpreter="/bin/false"))
+        assert answer(done)[0] == ["w"]
+    assert "/bin/false" in shared().unfit
+    shared().unfit.clear()
+
+
+async def test_a_crash_is_one_call_s_only(folder: Path) -> None:
+    (folder / "tool.py").write_text("def run():\n    import ctypes; ctypes.string_at(0)")
+    launchers = [shared().pids()]
+    for _ in range(3):
+        done = await run(python_job(folder))
+        assert done.signal == signal.SIGSEGV
+        launchers.append(shared().pids())
+    assert launchers[1] == launchers[2] == launchers[3]
+
+
+# Launchers
+
+
+async def test_a_killed_launcher_fails_its_calls_and_is_started_anew(ground: Ground) -> None:
+    marker = f"marker-{os.getpid()}"
+    hold = f"setsid sleep 60 & sleep 60; : {marker}"
+    await warmed(command(":"))
+    task = asyncio.create_task(run(command(hold)))
+    assert await asyncio.to_thread(eventually, lambda: processes_with(marker))
+    before = ours()
+    os.kill(shared().pids()[""], signal.SIGKILL)
+    with pytest.raises(UnavailableError, match="launcher") as caught:
+        await task
+    assert caught.value.retryable
+    assert (await run(command("echo x"))).stdout == b"x\n"
+    assert await asyncio.to_thread(eventually, lambda: not alive(before))
+    assert not processes_with(marker)
+
+
+SERVER = """
+import asyncio, json, os, sys
+sys.path.insert(0, sys.argv[1])
+from toolcrib.sandbox import Confinement, Script, run
+from toolcrib.sandbox.pool import shared
+job, python = (Confinement(**dict(given, script=Script(*given["script"]) if given["script"] else None))
+               for given in json.loads(sys.argv[2], object_hook=lambda d: {
+                   k: tuple(v) if isinstance(v, list) else v for k, v in d.items()}))
+async def main():
+    import dataclasses
+    python_ = dataclasses.replace(python, stdin=python.stdin.encode())
+    for _ in range(2):
+        await run(job)
+        await run(python_)
+    while shared().waiting() < 2:
+        await asyncio.sleep(0.01)
+    hold = dataclasses.replace(job, argv=("/bin/sh", "-c", "setsid sleep 60 & sleep 60"), tmp_size=1 << 20)
+    task = asyncio.create_task(run(hold))
+    await asyncio.sleep(0.5)
+    print(json.dumps(shared().pids()), flush=True)
+    await task
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["kill -9", "terminated"])
+def test_a_dead_server_leaves_no_launcher_spare_or_tool(folder: Path, how: signal.Signals) -> None:
+    job, python = command(":"), python_job(folder, "x")
+    given = json.dumps([
+        {"argv": job.argv, "cwd": "/tmp", "script": None},
+        {
+            "argv": python.argv, "cwd": "/tmp", "read": python.read, "stdin": python.stdin.decode(),
+            "result_limit": 1000, "script": [str(folder / "script.py"), BASE, BASE],
+        },
+    ])  # fmt: skip
+    with subprocess.Popen([sys.executable, "-c", SERVER, SOURCE, given], stdout=subprocess.PIPE) as server:
+        try:
+            assert server.stdout is not None
+            launchers = json.loads(server.stdout.readline())
+            assert set(launchers) == {"", BASE}
+            pids = {pid for launcher in launchers.values() for pid in below(launcher)}
+            # Two launchers, two spares of two processes, and a tool of four: pid 1, a shell, two sleeps.
+            assert len(pids) >= 9
+            server.send_signal(how)
+            server.wait(5)
+        finally:
+            server.kill()
+    assert eventually(lambda: not alive(pids))
+
+
+FORKING = """
+import asyncio, os, sys
+sys.path.insert(0, sys.argv[1])
+from toolcrib.sandbox import Confinement, run
+from toolcrib.sandbox.pool import shared
+job = Confinement(argv=("true",), cwd="/")
+for _ in range(3):
+    assert asyncio.run(run(job)).exit_code == 0
+mine = shared().pids()
+pid = os.fork()
+assert asyncio.run(run(job)).exit_code == 0
+assert (shared().pids() == mine) is (pid != 0)
+if pid:
+    assert os.waitpid(pid, 0)[1] == 0
+    assert asyncio.run(run(job)).exit_code == 0
+    print("fine")
+"""
+
+
+def test_a_forked_server_has_launchers_of_its_own() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING, SOURCE], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert done.stdout == "fine\n", done.stderr
+    assert not done.stderr
+
+
+async def test_what_is_not_used_is_ended(folder: Path) -> None:
+    configure(Warmth(idle_s=2.0, spare_idle_s=1.5))
+    await warmed(python_job(folder, "x"))
+    await warmed(command(":"))
+    pids = ours()
+    assert await asyncio.to_thread(eventually, lambda: not shared().pids())
+    assert await asyncio.to_thread(eventually, lambda: not alive(pids))
+    assert (await run(command("echo x"))).stdout == b"x\n"
+
+
+async def test_a_launcher_in_use_is_not_idle() -> None:
+    configure(Warmth(idle_s=0.2, spare_idle_s=0.1))
+    assert (await run(command("sleep 1; echo x"))).stdout == b"x\n"
+
+
+async def test_launchers_are_bounded_in_number(folder: Path, tmp_path: Path) -> None:
+    configure(Warmth(launchers=2))
+    for number in range(4):
+        link = tmp_path / f"python{number}"
+        link.symlink_to(BASE)
+        assert answer(await run(python_job(folder, "w", interpreter=str(link))))[0] == ["w"]
+        assert len(shared().pids()) <= 2
+    assert str(tmp_path / "python3") in shared().pids()
+
+
+async def test_spares_are_bounded_in_number() -> None:
+    configure(Warmth(spares=3))
+    for size in range(6):
+        for _ in range(2):
+            await run(command(":", tmp_size=(1 << 20) + size * 4096))
+        await asyncio.sleep(0.05)
+    assert await spare_ready(3)
+    assert shared().waiting() == 3
+
+
+# Many
+
+
+def mixed(folder: Path, number: int) -> Confinement:
+    if number % 4 == 0:
+        return python_job(folder, f"w{number}", env={"N": str(number)})
+    if number % 4 == 1:
+        return command(f"cat; echo {number} >&2", stdin=b"x" * 100_000)
+    if number % 4 == 2:
+        return command(f"(setsid sleep 60 &); exit {number % 7}")
+    return command("sleep 60", timeout_ms=1_000)
+
+
+async def test_two_hundred_at_once(folder: Path) -> None:
+    await run(python_job(folder, "x"))
+    done = await asyncio.gather(*(run(mixed(folder, number)) for number in range(200)))
+    for number, one in enumerate(done):
+        if number % 4 == 0:
+            assert answer(one)[0] == [f"w{number}"]
+        elif number % 4 == 1:
+            assert (len(one.stdout), one.stderr) == (100_000, f"{number}\n".encode())
+        elif number % 4 == 2:
+            assert one.exit_code == number % 7
+        else:
+            assert one.timed_out
+
+
+def descriptors(pid: int) -> int:
+    """Open descriptors but for those of cgroups, of which some are kept for the next calls."""
+    count = 0
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            count += not str(fd.readlink()).endswith("cgroup.procs")
+        except OSError:
+            continue
+    return count
+
+
+async def test_a_thousand_calls_leave_nothing(folder: Path) -> None:
+    async def some(count: int) -> None:
+        gate = asyncio.Semaphore(8)
+
+        async def one(number: int) -> None:
+            async with gate:
+                await run(python_job(folder, "w") if number % 4 == 0 else command(f"exit {number % 5}"))
+
+        await asyncio.gather(*(one(number) for number in range(count)))
+
+    def state() -> tuple[int, int, int]:
+        shared().drop_spares()
+        held = sum(descriptors(pid) for pid in shared().pids().values())
+        return descriptors(os.getpid()), held, len(ours())
+
+    await some(50)
+    assert await asyncio.to_thread(eventually, lambda: state()[2] == 2)
+    settled = state()
+    await some(1_000)
+    assert await asyncio.to_thread(eventually, lambda: state() <= settled), (settled, state())
