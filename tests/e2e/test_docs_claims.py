@@ -303,9 +303,11 @@ def test_these_are_never_writable(root: Path, put: Callable[..., None]) -> None:
         " (echo x >> $path) 2> /dev/null && echo wrote $path; done; cat .toolcrib/state.db 2> /dev/null;"
         " echo x > .git/free && echo wrote .git/free"
     )
-    put("try", "command", shell(script), 'permissions: {fs: {write: ["."]}}')
+    put("try", "command", shell(script + "; true"), 'permissions: {fs: {write: ["."]}}')
+    put("named", "command", shell(script), 'permissions: {fs: {write: [".", ".git"]}}')
     (root / ".toolcrib" / "audit").mkdir()
-    assert call(root, "try").unwrap() == "wrote .git/free\n"
+    assert call(root, "try").unwrap() == ""
+    assert call(root, "named").unwrap() == "wrote .git/free\n"
 
 
 def test_a_file_tool_stays_beneath_its_grants(root: Path, put: Callable[..., None]) -> None:

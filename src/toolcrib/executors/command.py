@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from toolcrib.errors import InvalidInput, ToolUnavailable
+from toolcrib.errors import InvalidInput, PermissionDenied, ToolUnavailable
 from toolcrib.executors.output import MAX_OUTPUT, facts, log_streams, refuse_exit, timed_out, value_of
 from toolcrib.executors.workspace import Workspace
 from toolcrib.sandbox import run
@@ -76,6 +76,12 @@ class CommandExecutor:
         if "/" not in written:
             return written, ()
         path = self._workspace.resolve(written)
+        if not self._workspace.inside(written):
+            raise PermissionDenied(
+                f"the command {written!r} of {self._tool.name} leads out of the project, to {path}",
+                hint="If that is meant, write its real path in exec.command.entrypoint.",
+                details={"path": path},
+            )
         if not Path(path).is_file():
             raise ToolUnavailable(
                 f"the command {written!r} of {self._tool.name} does not exist ({path})",

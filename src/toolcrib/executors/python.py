@@ -21,6 +21,8 @@ from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
 __all__ = ["PythonExecutor"]
 
 _PYTHON = re.compile(r"python3(\.\d+)?t?")
+_MAX_SETTINGS = 65_536
+"""Characters of a virtual environment's settings that are looked at."""
 _CHILD = str(Path(__file__).with_name("python_child.py").resolve())
 
 
@@ -139,7 +141,8 @@ def interpreter(workspace: Workspace, venv: str | None, name: str) -> tuple[str,
 def _home_of(python: str) -> list[str]:
     """Where the settings of a virtual environment say that its interpreter comes from."""
     try:
-        lines = Path(python).parent.with_name("pyvenv.cfg").read_text(errors="replace").splitlines()
+        with Path(python).parent.with_name("pyvenv.cfg").open(errors="replace") as settings:
+            lines = settings.read(_MAX_SETTINGS).splitlines()
     except OSError:
         return []
     pairs = (line.partition("=") for line in lines)

@@ -20,6 +20,7 @@ KERNEL = ("/proc", "/sys", "/dev")
 HOMES = (".toolcrib", ".glee")
 SECRET_FILES = (".env",)
 STATE = "state.db"
+GIT_SETTINGS = ("config", "config.worktree", "commondir", "hooks", "modules", "worktrees")
 MAX_LINKS = 40
 
 
@@ -51,6 +52,8 @@ class Workspace:
 
     root: str
     home: str
+    programs: tuple[str, ...] = ()
+    """What the project's tools run: entrypoints and virtual environments. No tool may write them."""
 
     @property
     def scratch(self) -> str:
@@ -83,20 +86,36 @@ class Workspace:
         return Grants(
             read=read + ((own,) if own is not None else ()),
             write=write,
-            protect=self.protected(tool),
+            protect=self.protected(tool, write),
             scratch=self._scratch(write),
-            hide=(*(f"{self.root}/{name}" for name in SECRET_FILES), *home),
+            # The audit log as well: whoever can open it can lock it, and all other calls would wait.
+            hide=(*(f"{self.root}/{name}" for name in SECRET_FILES), *home, f"{self.home}/audit"),
             links=links_on(Path(self.root, path) for path in (*permissions.read, *permissions.write)),
         )
 
-    def protected(self, tool: Tool) -> tuple[str, ...]:
-        """What stays read-only whatever is granted."""
+    def protected(self, tool: Tool, write: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """What stays read-only whatever is granted.
+
+        `.git` as a whole, unless it is granted by name: git runs what its settings and hooks say, and finds
+        them by several ways (`commondir`, submodules, worktrees).
+        """
         own = self.folder(tool)
-        inside = [*HOMES, ".git/config", ".git/hooks"]
-        if Path(self.root, ".git").is_file():  # A worktree's or submodule's, which names the real one.
-            inside = [*HOMES, ".git"]
-        paths = [*(f"{self.root}/{name}" for name in inside), self.home]
+        git = Path(self.root, ".git")
+        if git.is_symlink() and any(within(str(git), grant) for grant in write):
+            raise PermissionDenied(
+                f"{tool.name} may write {self.root}, where .git is a symbolic link that it could replace",
+                hint="Grant the folders that are needed under permissions.fs.write in the manifest.",
+                details={"path": str(git)},
+            )
+        named = git.is_dir() and any(within(grant, str(git)) for grant in write)
+        inside = [*HOMES, *((f".git/{name}" for name in GIT_SETTINGS) if named else (".git",))]
+        paths = [*(f"{self.root}/{name}" for name in inside), self.home, *self.programs]
         return tuple(dict.fromkeys([*paths, own] if own is not None else paths))
+
+    def inside(self, path: str) -> bool:
+        """Whether a path of a manifest stays in the project, links followed, if it is written as in it."""
+        lexical = os.path.normpath(Path(self.root, path))
+        return not within(lexical, self.root) or within(self.resolve(path), self.root)
 
     def _scratch(self, write: tuple[str, ...]) -> tuple[str, ...]:
         if any(within(self.scratch, grant) for grant in write):
@@ -130,8 +149,7 @@ class Workspace:
                 hint=f"Name the folders that are needed under {where}.",
                 details=details,
             )
-        inside = within(os.path.normpath(Path(self.root, written)), self.root)
-        if inside and not within(path, self.root):
+        if not self.inside(written):
             raise PermissionDenied(
                 f"{tool.name} is granted fs.{access} of {written!r}, a symbolic link out of the project",
                 hint=f"If that is meant, write its real path, {path}, under {where}.",

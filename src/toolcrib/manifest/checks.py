@@ -15,7 +15,7 @@ from toolcrib.manifest.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.positions import Path
 from toolcrib.manifest.source import Document
 from toolcrib.manifest.wording import MAX_TEXT, hidden_characters, instructions, texts
-from toolcrib.spec import FileExec, HttpExec, Tool
+from toolcrib.spec import CommandExec, FileExec, HttpExec, Tool
 
 __all__ = ["CHECKS"]
 
@@ -123,6 +123,14 @@ def fixed(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         if "${" in str(block.get(key, "")):
             told = f"a placeholder cannot stand in `{key}`: it decides what is run"
             yield document.diagnostic("placeholder", told, ("exec", tool.kind, key))
+    if isinstance(tool.config, CommandExec):
+        secrets = {secret.name for secret in tool.permissions.secrets}
+        for number, element in enumerate(tool.config.args):
+            if any(f"${{{mark}{name}}}" in element for name in secrets for mark in ("", "secret:")):
+                told = "a secret cannot be an argument: any user of the machine can read those"
+                hint = "the program finds it in its environment; or hand it over by `stdin`"
+                path: Path = ("exec", "command", "args", number)
+                yield document.diagnostic("secret-argument", told, path, hint=hint)
 
 
 def network(tool: Tool, document: Document) -> Iterator[Diagnostic]:

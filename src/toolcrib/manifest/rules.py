@@ -63,6 +63,9 @@ RULES: dict[str, Rule] = {
     "default-value": Rule("error", "A property's default does not fit the property's own schema."),
     "example": Rule("error", "An example's params do not fit `inputs.schema`."),
     "example-output": Rule("warning", "An example's expected_output is not what the outputs block says."),
+    "secret-argument": Rule(
+        "error", "A secret stands in `args`, where any user of the machine can read it while the tool runs."
+    ),
     "placeholder": Rule("error", "A `${…}` is not declared, ambiguous, not closed, or stands in a key."),
     "network": Rule("error", "An http tool has no permission for the network, or not for its own host."),
     "url": Rule("error", "`exec.http.url` is not an address the tool may have."),

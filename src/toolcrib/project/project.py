@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,18 @@ from toolcrib.manifest import Diagnostic, check_tool, load_tools
 from toolcrib.project.config import Config, load_config
 from toolcrib.project.gate import ProjectGate
 from toolcrib.project.root import Place, find
-from toolcrib.spec import Approval, Call, Executor, HttpExec, Result, Retry, SecretSource, Tool
+from toolcrib.spec import (
+    Approval,
+    Call,
+    CommandExec,
+    Executor,
+    HttpExec,
+    PythonExec,
+    Result,
+    Retry,
+    SecretSource,
+    Tool,
+)
 from toolcrib.toolset import BoundTool, Toolset
 
 if TYPE_CHECKING:
@@ -159,8 +170,18 @@ class Project:
         if self._workspace is None:
             from toolcrib.executors import Workspace
 
-            self._workspace = Workspace(str(self.place.root), str(self.place.home))
+            programs = tuple(dict.fromkeys(self._programs()))
+            self._workspace = Workspace(str(self.place.root), str(self.place.home), programs)
         return self._workspace
+
+    def _programs(self) -> Iterator[str]:
+        """Entrypoints and virtual environments of the project's tools, as real paths."""
+        for tool in self.toolset.tools():
+            config = tool.config
+            if isinstance(config, CommandExec) and "/" in config.entrypoint:
+                yield os.path.realpath(self.place.root / config.entrypoint)
+            elif isinstance(config, PythonExec) and config.venv is not None:
+                yield os.path.realpath(self.place.root / config.venv)
 
     def egress(self) -> Egress:
         """The way out for HTTP tools."""

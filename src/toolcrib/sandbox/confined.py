@@ -179,6 +179,7 @@ def write_maps(proc: int, uid: int, gid: int) -> None:
     finally:
         prctl("dumpable", PR_SET_DUMPABLE, 0)
     write_if_allowed(proc, "sys/user/max_user_namespaces", "0")
+    write_if_allowed(proc, "sys/user/max_inotify_instances", "16")  # else it uses up all its user's
 
 
 def leave_keyring() -> None:

@@ -146,13 +146,21 @@ def holds(path: str, places: Iterable[str]) -> bool:
     return any(place == path or place.startswith(path + "/") for place in places)
 
 
+def nameable(path: str) -> bool:
+    """Whether the kernel can be given this path."""
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+
+
 def check_paths(job: Confinement) -> None:
     """Refuse paths that mean something else than they say."""
     grants = (*job.read, *job.write, *job.scratch)
     links = [place for place, _ in job.links]
     for path in (*grants, *job.protect, *job.hide, *job.empty, *links, job.cwd):
         # normpath leaves two leading slashes, which POSIX lets a system read in its own way.
-        if "\0" in path or path[:1] != "/" or path[:2] == "//" or os.path.normpath(path) != path:
+        if not nameable(path) or path[:1] != "/" or path[:2] == "//" or os.path.normpath(path) != path:
             raise UsageError(
                 f"not an absolute, normal path: {path!r}", hint="resolve it before it is granted"
             )

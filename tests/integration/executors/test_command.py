@@ -363,21 +363,25 @@ def test_declared_secrets_are_there_and_are_masked_everywhere(
     assert "***TOKEN***" in crib.audit()[3].fields["params"]["c"]
 
 
-def test_a_secret_in_an_argument_of_a_template(crib: Crib) -> None:
+def test_a_secret_is_no_argument(crib: Crib) -> None:
     crib.secrets = {"TOKEN": "s3cr3t-value"}
     crib.tool(
         "t",
         "command",
         {
             "entrypoint": "sh",
-            "args": ["-c", 'test "$1" = s3cr3t-value && echo "$V"', "sh", "${secret:TOKEN}"],
-            "env": {"V": "<${c}>"},
+            "args": ["-c", 'test "$W" = s3cr3t-value && echo "$V"'],
+            "env": {"V": "<${c}>", "W": "${secret:TOKEN}"},
         },
         SH,
         outputs={"format": "text"},
         permissions={"secrets": {"TOKEN": {}}},
     )
     assert crib.call("t", {"c": "${TOKEN} $TOKEN"}).value == "<${TOKEN} $TOKEN>\n"
+    for name, spelling in (("short", "${TOKEN}"), ("long", "x${secret:TOKEN}")):
+        config = {"entrypoint": "echo", "args": [spelling]}
+        crib.tool(name, "command", config, SH, permissions={"secrets": {"TOKEN": {}}})
+        assert "cannot be an argument" in failed(crib.call(name, {"c": ""}), "invalid_manifest")
 
 
 def test_a_missing_secret_stops_the_call(crib: Crib) -> None:

@@ -218,14 +218,15 @@ def hidden_places_cannot_be_read(ground: Ground) -> None:
         "hide": (str(project / ".env"), str(project / "secrets"), str(project / "not-there")),
     }
     for attack in (
-        "cat .env", "cat env-link", "cat secrets/key", "ls secrets", "cp .env x; cat x", "mv .env x && cat x",
+        "cat .env", "cat env-link", "cat secrets/key", "ls secrets/key", "cp .env x; cat x", "mv .env x && cat x",
         "ln .env x; cat x", "mv secrets s && cat s/key", "chmod 777 .env; cat .env", "rm .env",
-        "chmod 777 secrets; ls secrets",
+        "chmod 777 secrets; ls secrets/key", "touch secrets/new",
     ):  # fmt: skip
         done = shell(ground, attack, **rules)
         assert done.exit_code != 0, attack
         assert CANARY not in said(done), attack
     assert CANARY in (project / ".env").read_text()
+    assert shell(ground, "ls -A secrets", **rules).stdout == b""
 
 
 @claim

@@ -154,7 +154,7 @@ def has_ipv6() -> bool:
 @pytest.mark.parametrize(
     ("variant", "allowed"),
     [
-        (CLOSED, {"unix"}),
+        (CLOSED, set()),
         ({"inet": True}, {"unix", "tcp", "tcp6", "udp"}),
         ({"inet": False, "host": True}, {"unix", "tcp", "tcp6", "udp", "route"}),
         ({"inet": False, "private": False}, set()),
@@ -223,7 +223,7 @@ def test_filters_stack(person: Alone) -> None:
     script = INSTALL + "load('seccomp').install(bytes.fromhex(given['second']))\n" + SOCKETS
     second = seccomp.program(ARCH, inet=False).hex()
     more = given({"inet": True}, second=second, sockets=[KINDS["tcp"], KINDS["unix"]])
-    assert person.answer(script, more) == ["EACCES", "ok"]
+    assert person.answer(script, more) == ["EACCES", "EACCES"]
 
 
 def test_it_needs_no_new_privs() -> None:
@@ -340,7 +340,7 @@ def test_git_works(person: Alone) -> None:
     works(person, ["sh", "-c", GIT])
 
 
-@pytest.mark.parametrize("variant", [CLOSED, {"inet": True}, {"inet": False, "host": True}], ids=str)
+@pytest.mark.parametrize("variant", [{"inet": True}, {"inet": False, "host": True}], ids=str)
 def test_python_works(person: Alone, variant: dict[str, bool]) -> None:
     works(person, [person.python, "-I", "-c", PYTHON], variant)
 
@@ -350,8 +350,9 @@ def test_the_network_works_where_it_is_allowed(person: Alone, variant: dict[str,
     works(person, [person.python, "-I", "-c", NETWORK], variant)
 
 
-def test_python_works_without_namespaces_too(person: Alone) -> None:
+@pytest.mark.parametrize("variant", [CLOSED, {"inet": False, "private": False}], ids=str)
+def test_python_works_without_named_sockets_too(person: Alone, variant: dict[str, bool]) -> None:
     code = (
         PYTHON[: PYTHON.index("    server =")] + PYTHON[PYTHON.index("    assert await asyncio.to_thread") :]
     )
-    works(person, [person.python, "-I", "-c", code], {"inet": False, "private": False})
+    works(person, [person.python, "-I", "-c", code], variant)

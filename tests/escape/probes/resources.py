@@ -1,0 +1,188 @@
+"""What everybody shares is bounded: time, memory, processes, descriptors, space, output."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import resource
+import time
+from typing import Any
+
+from tests.escape.arena import Arena, eventually
+from tests.escape.probe import Found, Outcome, probe
+from toolcrib.sandbox import level
+
+MIB = 1_048_576
+
+
+def number(text: str, word: str) -> int:
+    """The number after a word in what an attack said; 0 without one."""
+    match = re.search(rf"^{word} (\d+)", text, re.MULTILINE)
+    return int(match[1]) if match else 0
+
+
+def limited(**wanted: int) -> dict[str, Any]:
+    """These limits where this user's sandbox can hold them; else the usual bounds are tried."""
+    return wanted if level()["limits"]["memory"] != "not enforced" else {}
+
+
+@probe("resources", "run past the time limit, deaf to its signals")
+def wall_clock(arena: Arena) -> Found:
+    done = arena.sh("trap '' TERM INT HUP; while :; do sleep 0.05; done", timeout_ms=400)
+    return arena.found(done, done.seconds > 3 or not done.timed_out, f"tried; {done.seconds:.2f} s")
+
+
+@probe("resources", "use more CPU time than is given", ours_only=True)
+def cpu_time(arena: Arena) -> Found:
+    done = arena.sh("trap '' XCPU; while :; do :; done", cpu_s=1, timeout_ms=8000)
+    return arena.found(
+        done, done.timed_out or done.signal is None, f"tried; {done.seconds:.1f} s, signal {done.signal}"
+    )
+
+
+@probe(
+    "resources", "flood the output: the server keeps no more than the limit", compiled=True, ours_only=True
+)
+def output_flood(arena: Arena) -> Found:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    done = arena.attack("flood", 1, 256, output_limit=100_000)
+    kept, total = len(done.stdout), done.stdout_total
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    said = f"tried; {kept} of {total} bytes kept, {grown} KiB more memory"
+    return arena.found(done, kept > 100_000 or total < 256 * MIB or grown > 32_768, said)
+
+
+@probe("resources", "flood the result channel", compiled=True, ours_only=True)
+def result_flood(arena: Arena) -> Found:
+    done = arena.attack("flood", 3, 64, result_limit=1000)
+    return arena.found(
+        done, len(done.result) > 1000 or done.timed_out, f"tried; {len(done.result)} bytes kept"
+    )
+
+
+@probe("resources", "write without end, past the time limit", compiled=True, ours_only=True)
+def endless_output(arena: Arena) -> Found:
+    done = arena.attack("flood", 2, 1_000_000, timeout_ms=600)
+    return arena.found(done, done.seconds > 3 or not done.timed_out, f"tried; {done.seconds:.2f} s")
+
+
+@probe("resources", "open more files than is allowed, and raise the limit", compiled=True, ours_only=True)
+def descriptors(arena: Arena) -> Found:
+    done = arena.attack("fds", open_files=100)
+    held = number(done.text, "held")
+    return arena.found(done, held > 100, done.text)
+
+
+@probe("resources", "fill /tmp", compiled=True, ours_only=True)
+def tmp_filled(arena: Arena) -> Found:
+    done = arena.attack("fill", "/tmp", 64, tmp_size=16 * MIB)
+    return arena.found(done, number(done.text, "wrote") > 17 * MIB, done.text)
+
+
+@probe("resources", "fill /dev/shm", compiled=True, ours_only=True)
+def shm_filled(arena: Arena) -> Found:
+    done = arena.attack("fill", "/dev/shm", 64, tmp_size=16 * MIB)
+    return arena.found(done, number(done.text, "wrote") > 17 * MIB, done.text)
+
+
+@probe(
+    "resources",
+    "fill the other folders that live in memory: /, /dev, /proc, where grants hang",
+    compiled=True,
+)
+def root_filled(arena: Arena) -> Found:
+    folders = ["/", "/dev", "/etc", "/usr", "/proc", "/run", str(arena.base), str(arena.base.parent)]
+    tries = [arena.attack("fill", folder, 8, read=[arena.project]) for folder in folders]
+    pairs = zip(folders, tries, strict=True)
+    wrote = " ".join(folder for folder, done in pairs if number(done.text, "wrote"))
+    return arena.found(tries[-1], wrote, wrote or tries[-1].text)
+
+
+@probe("resources", "make a million files in /tmp", compiled=True, ours_only=True)
+def inodes(arena: Arena) -> Found:
+    done = arena.attack("inodes", "/tmp", 50_000, tmp_size=16 * MIB)
+    return arena.found(done, number(done.text, "made") > 10_000, done.text)
+
+
+@probe(
+    "resources",
+    "make one file larger than is allowed: written, sparse, allocated",
+    compiled=True,
+    ours_only=True,
+)
+def file_size(arena: Arena) -> Found:
+    path = arena.project / "src/big"
+    done = arena.attack("bigfile", path, 64, write=[arena.project / "src"], file_size=4 * MIB)
+    size = path.stat().st_size
+    return arena.found(done, size > 4 * MIB, f"tried; {size} bytes")
+
+
+@probe("resources", "be scheduled before everybody, killed after everybody", compiled=True)
+def priorities(arena: Arena) -> Found:
+    return arena.nothing_gained(arena.attack("first"))
+
+
+@probe("resources", "start 700 processes at once", needs="cgroup", compiled=True, ours_only=True)
+def fork_bomb(arena: Arena) -> Found:
+    done = arena.attack("processes", 700, timeout_ms=15_000, **limited(processes=64))
+    return arena.found(done, number(done.text, "alive") >= 700, done.text)
+
+
+@probe("resources", "hold 600 MiB in four processes", needs="cgroup", compiled=True, ours_only=True)
+def memory_of_a_tree(arena: Arena) -> Found:
+    done = arena.attack("memory", 4, 150, timeout_ms=15_000, **limited(memory_bytes=256 * MIB))
+    killed = done.signal is not None or number(done.text, "holding") < 600
+    if killed and "tried" not in done.text:
+        return Found(Outcome.BLOCKED, f"signal {done.signal}", arena.report)
+    return arena.found(done, not killed, done.text)
+
+
+@probe(
+    "resources",
+    "hold 600 MiB in files without a place (memfd)",
+    needs="cgroup",
+    compiled=True,
+    ours_only=True,
+)
+def memory_without_a_place(arena: Arena) -> Found:
+    done = arena.attack("memfds", 600, timeout_ms=15_000, **limited(memory_bytes=256 * MIB))
+    if done.signal is not None:
+        return Found(Outcome.BLOCKED, f"signal {done.signal}", arena.report)
+    return arena.found(done, number(done.text, "holding") >= 600, done.text)
+
+
+def can_watch() -> bool:
+    """Whether this user gets an inotify instance, as every editor and log reader needs one."""
+    fd = int(ctypes.CDLL(None, use_errno=True).inotify_init1(os.O_CLOEXEC))
+    if fd >= 0:
+        os.close(fd)
+    return fd >= 0
+
+
+@probe(
+    "resources",
+    "use up what the user has of the kernel (inotify instances), for all his programs",
+    compiled=True,
+)
+def users_share(arena: Arena) -> Found:
+    ready, go = arena.project / "src/ready", arena.project / "src/go"
+    starved = False
+    with arena.meanwhile(lambda: arena.attack("inotify", ready, go, write=[arena.project / "src"])) as found:
+        if can_watch() and eventually(ready.exists):
+            starved = not can_watch()
+        go.touch()
+    return arena.found(found[0], starved, f"tried; starved: {starved}; {found[0].text}")
+
+
+@probe(
+    "resources", "leave nothing over for the next call: a flood, a hog and a daemon at once", ours_only=True
+)
+def next_call(arena: Arena) -> Found:
+    script = "setsid sleep 9 & yes & cat /dev/zero > /tmp/x; mkdir -p /tmp/a/b/c; exec yes"
+    done = arena.sh(script, tmp_size=4 * MIB, timeout_ms=500)
+    began = time.monotonic()
+    after = arena.sh("df /tmp | tail -1; ls -A /tmp | grep -v escape; ls /proc | grep -c '^[0-9]'")
+    lines = after.stdout.decode().split("\n")
+    said = f"tried; {time.monotonic() - began:.2f} s: {lines}"
+    return arena.found(done, time.monotonic() - began > 3 or "x" in lines or "a" in lines, said)
