@@ -219,8 +219,8 @@ def hidden_places_cannot_be_read(ground: Ground) -> None:
     }
     for attack in (
         "cat .env", "cat env-link", "cat secrets/key", "ls secrets/key", "cp .env x; cat x",
-        "mv .env x && cat x", "ln .env x; cat x", "mv secrets s && cat s/key", "chmod 777 .env; cat .env", "rm .env",
-        "chmod 777 secrets; ls secrets/key", "touch secrets/new",
+        "mv .env x && cat x", "ln .env x; cat x", "mv secrets s && cat s/key", "chmod 777 .env; cat .env",
+        "rm .env", "chmod 777 secrets; ls secrets/key", "touch secrets/new",
     ):  # fmt: skip
         done = shell(ground, attack, **rules)
         assert done.exit_code != 0, attack
