@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from toolcrib.errors import InvalidInput, UnavailableError, UsageError, Violation
 from toolcrib.sandbox.enforcement import report, told_limits
@@ -32,6 +33,10 @@ LINGER = 0.3
 RETRY = 0.003
 """Seconds between two tries to order a sandbox while the launcher is busy."""
 TRIES = 3
+MOST_AT_ONCE = 256
+DESCRIPTORS_A_CALL = 12
+"""Pipes, sockets and control groups of a call under way, generously."""
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 COME_AGAIN = (errno.EAGAIN, errno.EPIPE, errno.ECONNRESET, errno.ETOOMANYREFS)
 """The launcher has too much to do, or has just ended."""
 LIMITS: dict[str, int] = {
@@ -47,6 +52,22 @@ async def execute(job: Confinement) -> Completed:
     if sys.platform != "linux" or not sys.executable:
         raise unavailable("launcher", "a Python interpreter on Linux is needed")
     told_limits(job)
+    async with turns():
+        return await tried(job)
+
+
+def turns() -> asyncio.Semaphore:
+    """As many calls at once as this process has descriptors for; the others wait. One for each event loop."""
+    loop = asyncio.get_running_loop()
+    if loop not in _turns:
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = MOST_AT_ONCE if soft == resource.RLIM_INFINITY else (soft - 128) // DESCRIPTORS_A_CALL
+        _turns[loop] = asyncio.Semaphore(max(4, min(MOST_AT_ONCE, most)))
+    return _turns[loop]
+
+
+async def tried(job: Confinement) -> Completed:
+    """Run a job, again if it never started through no fault of its own."""
     if job.script is not None and job.script.interpreter in shared().unfit:
         job = replace(job, script=None)
     for _ in range(TRIES):
