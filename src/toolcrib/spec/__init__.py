@@ -1,6 +1,7 @@
 """What a tool is, what a call is, and the seams between the rooms. Pure data, no input or output."""
 
 from toolcrib.spec.call import Call, Outcome, Result
+from toolcrib.spec.caller import SCOPES, Caller, Scope
 from toolcrib.spec.kinds import (
     CommandExec,
     ExecConfig,
@@ -16,10 +17,12 @@ from toolcrib.spec.ports import CallContext, Catalog, Clock, Executor, Invoke, S
 from toolcrib.spec.tool import Source, Tool
 
 __all__ = [
+    "SCOPES",
     "Annotations",
     "Approval",
     "Call",
     "CallContext",
+    "Caller",
     "Catalog",
     "Clock",
     "CommandExec",
@@ -39,6 +42,7 @@ __all__ = [
     "PythonExec",
     "Result",
     "Retry",
+    "Scope",
     "SecretSource",
     "SecretSpec",
     "Source",
