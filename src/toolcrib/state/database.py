@@ -160,7 +160,7 @@ class Database:
             elif row is None or row[0] != self._origin:
                 raise StateUnavailable(
                     f"{self.path} was not made here, so what it says is not believed",
-                    hint="It came with the project, or the project has moved: move it away; a new one is made.",
+                    hint="It came with the project, or the project moved. Move it away; a new one is made.",
                     details={"path": str(self.path)},
                 )
         for script in self._migrations[version:]:
