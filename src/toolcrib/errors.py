@@ -139,6 +139,22 @@ class ToolcribError(Exception):
             "details": self.details,
         }
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ToolcribError:
+        """The error that `as_dict` has told; one of an unknown code is a plain `ToolcribError`."""
+        kind = next((kind for kind in _tree(ToolcribError) if kind.code == data.get("code")), ToolcribError)
+        return kind(
+            data.get("message"),
+            hint=data.get("hint"),
+            violations=[Violation(v["path"], v["message"]) for v in data.get("violations", ())],
+            details=data.get("details"),
+            retryable=data.get("retryable"),
+        )
+
+
+def _tree(kind: type[ToolcribError]) -> list[type[ToolcribError]]:
+    return [kind, *(below for child in kind.__subclasses__() for below in _tree(child))]
+
 
 class UsageError(ToolcribError):
     """The command line or the call was put wrongly."""

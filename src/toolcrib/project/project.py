@@ -17,6 +17,7 @@ from toolcrib.project.root import Place, find
 from toolcrib.spec import (
     Approval,
     Call,
+    Caller,
     CommandExec,
     Executor,
     HttpExec,
@@ -85,11 +86,11 @@ class Project:
         """Changes whenever the list of tools changes."""
         return self.toolset.revision
 
-    def tools(self) -> Sequence[Tool]:
-        """Every usable tool, in the order of names of manifests, then as registered."""
+    def tools(self, caller: str = "local", identity: Caller | None = None) -> Sequence[Tool]:
+        """Every usable tool that this caller may see: by names of manifests, then as registered."""
         for name in list(self._unchecked):
             self._check(name)
-        return self.toolset.tools()
+        return self.toolset.tools(caller, identity)
 
     def get(self, name: str) -> Tool:
         """One tool; `ToolNotFound` names the nearest, `ManifestError` says why it does not load."""

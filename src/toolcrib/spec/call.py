@@ -105,3 +105,19 @@ class Result:
             out["warnings"] = list(self.warnings)
         out["meta"] = self.meta
         return out
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Result:
+        """The result that `as_dict` has told."""
+        meta, error = data.get("meta", {}), data.get("error")
+        return cls(
+            data["status"],
+            data.get("value"),
+            None if error is None else ToolcribError.from_dict(error),
+            tuple(data.get("warnings", ())),
+            meta.get("details"),
+            meta.get("duration_ms", 0.0),
+            meta.get("attempts", 1),
+            meta.get("snoozes", 0),
+            meta.get("call_id"),
+        )
