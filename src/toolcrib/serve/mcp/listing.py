@@ -36,7 +36,7 @@ class Entry:
 
 
 class Listing:
-    """What one caller sees: tools by wire name, and pages. Built anew only when the catalog's revision changes."""
+    """What one caller sees: tools by wire name, and pages. Built anew when the catalog's revision changes."""
 
     def __init__(
         self,
