@@ -46,7 +46,17 @@ _NO_PERMISSIONS = Permissions()
 _NO_NETWORK = Network()
 _NO_APPROVAL = Approval()
 _NO_LIMITS = Limits()
-_LIMITS = ("output_bytes", "memory_bytes", "processes", "cpu_ms", "file_bytes", "open_files")
+_LIMITS = (
+    "output_bytes",
+    "memory_bytes",
+    "processes",
+    "cpu_ms",
+    "file_bytes",
+    "open_files",
+    "calls_per_minute",
+    "min_interval_ms",
+    "concurrent_calls",
+)
 _NO_HINTS = Annotations()
 _JSON = Output()
 _RESERVED = frozenset({".", ".."})

@@ -31,7 +31,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one attempt. `None` leaves the project's default in force."""
+    """Limits of one attempt, and of how often a tool is called. `None` leaves the project's default in force."""
 
     timeout_ms: int | None = None
     output_bytes: int | None = None
@@ -46,6 +46,17 @@ class Limits:
     """Of any one file that a confined tool writes."""
     open_files: int | None = None
     """Of each process of a confined tool."""
+    calls_per_minute: int | None = None
+    """Within any 60 seconds, of all processes of the project together."""
+    min_interval_ms: int | None = None
+    """Between the beginnings of two calls."""
+    concurrent_calls: int | None = None
+    """At one time, in all processes of the project together."""
+
+    @property
+    def rated(self) -> bool:
+        """Whether it is limited how often the tool is called."""
+        return (self.calls_per_minute or self.min_interval_ms or self.concurrent_calls) is not None
 
 
 @dataclass(frozen=True, slots=True)
