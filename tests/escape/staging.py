@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import toolcrib
+from tests.escape.contestants import bwrap
 from tests.escape.probe import Found, Outcome, Probe
 
 __all__ = ["NOBODY", "Stage", "Worker", "compile_attacks", "kinds"]
@@ -159,6 +160,10 @@ def copy_modules(target: Path) -> None:
             shutil.copytree(top, target / top.name, ignore=ignore, dirs_exist_ok=True)
         else:
             shutil.copy(top, target)
+    program = Path(bwrap() or "/")
+    for package in program.parents[1:2] if "site-packages" in program.parts else ():
+        for folder in package.parent.glob(f"{package.name}*"):  # itself, and the libraries beside it
+            shutil.copytree(folder, target / folder.name, ignore=ignore)
 
 
 class Worker:
