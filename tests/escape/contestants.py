@@ -58,10 +58,7 @@ def ours(job: Confinement) -> Done:
     try:
         done = asyncio.run(run(job))
     except ToolcribError as error:
-        details = dict(error.details)
-        if "proxy" in str(details.get("mechanism")):
-            details["missing"] = ["proxy"]
-        return Done(refused=f"{error.code}: {error.message}", report=details)
+        return Done(refused=f"{error.code}: {error.message}", report=dict(error.details))
     return Done(
         stdout=done.stdout,
         stderr=done.stderr,

@@ -15,7 +15,7 @@ __all__ = ["GROUPS", "PROBES", "Found", "Group", "Mechanism", "Outcome", "Probe"
 Group = Literal[
     "files", "grants", "network", "secrets", "processes", "kernel", "resources", "file tools", "controls"
 ]
-Mechanism = Literal["seccomp", "landlock", "cgroup", "proxy"]
+Mechanism = Literal["seccomp", "landlock", "cgroup"]
 GROUPS: tuple[Group, ...] = (
     "files",
     "grants",

@@ -138,6 +138,7 @@ def copy_modules(target: Path) -> None:
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(SOURCE / "toolcrib", target / "toolcrib", ignore=ignore)
     shutil.copytree(Path(__file__).parent, target / "tests/escape", ignore=ignore)
+    shutil.copy(ROOT / "tests/certificates.py", target / "tests")
     done = subprocess.run(
         [sys.executable, "-m", "tests.escape.worker", "--modules"],
         env={

@@ -24,6 +24,15 @@ _MOST_PROPERTIES = 500
 _MOST_COMPARED = 100_000
 _WILDCARD = "..."
 _SAID = re.compile(r"\bdefaults?\b|\bomitted\b|\bleft out\b|\bunless\b|\botherwise\b")
+DIRECT = frozenset((
+    "ping", "ping6", "traceroute", "tracepath", "mtr", "nmap", "dig", "host", "nslookup", "drill",
+    "whois", "ssh", "scp", "sftp", "ssh-keyscan", "ssh-copy-id", "mosh", "rsync", "telnet", "nc",
+    "ncat", "netcat", "socat", "psql", "pg_dump", "pg_dumpall", "pg_restore", "pg_isready", "mysql",
+    "mysqldump", "mysqladmin", "mariadb", "mariadb-dump", "mongosh", "mongodump", "mongorestore",
+    "redis-cli", "valkey-cli", "sqlcmd", "sqlplus", "mosquitto_pub", "mosquitto_sub", "nats", "kcat",
+    "ldapsearch", "snmpget", "snmpwalk", "smbclient", "ntpdate", "sendmail", "iperf3",
+))  # fmt: skip
+"""Programs that speak a protocol of their own, and do not read the variables that name a proxy."""
 _TEMPLATED: dict[str, tuple[str, ...]] = {
     "http": ("url", "headers", "query", "body"),
     "command": ("args", "env", "stdin"),
@@ -184,8 +193,26 @@ def retry(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         yield document.diagnostic("retry", told, ("retry", "max_attempts"), hint=hint)
 
 
+def programs(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+    """A program that speaks neither HTTP nor SOCKS finds no way through the proxy."""
+    config, network = tool.config, tool.permissions.network
+    if not isinstance(config, CommandExec) or network.mode not in ("any", "hosts"):
+        return
+    program = FilePath(config.entrypoint).name
+    if program in DIRECT:
+        told = f"{quoted(program)} speaks neither HTTP nor SOCKS, so it cannot reach the hosts it is granted"
+        hint = "write `network: host`: this machine's own network, which a person has to approve"
+        yield document.diagnostic("program-network", told, ("permissions", "network"), key=True, hint=hint)
+
+
 def grants(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """No permission covers `/`, or what lies above the project root."""
+    """No permission covers `/`, what lies above the project root, or the machine's own network."""
+    if tool.permissions.network.mode == "host" and tool.kind in ("command", "python"):
+        told = (
+            "the permission `network: host` covers all of this machine's network; such a tool needs approval"
+        )
+        hint = "name the hosts, if the program speaks HTTP or SOCKS: `network: {allow: [host]}`"
+        yield document.diagnostic("grant", told, ("permissions", "network"), hint=hint)
     root = _project_root(document.path)
     for mode, paths in (("read", tool.permissions.read), ("write", tool.permissions.write)):
         for number, path in enumerate(paths):
@@ -225,6 +252,7 @@ CHECKS: tuple[Callable[[Tool, Document], Iterator[Diagnostic]], ...] = (
     network,
     response,
     retry,
+    programs,
     grants,
     wording,
 )

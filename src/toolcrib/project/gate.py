@@ -112,6 +112,8 @@ def _refused(call: Call, error: ToolcribError) -> bool:
     """Whether nothing of the tool has run: it was denied, could not start, or its input did not fit."""
     if not isinstance(call, Context) or call.started == 0:
         return True
+    if "enforcement" in error.details:  # It ran in a sandbox, and was refused a host there.
+        return False
     if isinstance(error, InvalidInput):  # Found while the request was put together, unless the tool said it.
         return error.details.get("raised_by") != "tool"
     return isinstance(error, (DeniedError, UnavailableError))

@@ -123,9 +123,9 @@ class Project:
         if any(diagnostic.is_error for diagnostic in found):
             self.toolset.remove(name)
             return
-        wide = next((diagnostic for diagnostic in found if diagnostic.rule == "grant"), None)
-        if wide is not None and not bound.tool.approval.required:
-            bound.approval_reason = wide.message.partition(";")[0]
+        wide = [diagnostic.message.partition(";")[0] for diagnostic in found if diagnostic.rule == "grant"]
+        if wide and not bound.tool.approval.required:
+            bound.approval_reason = ", and ".join(wide)
             bound.tool = replace(bound.tool, approval=Approval(True, bound.approval_reason))
 
     def _explain(self, name: str) -> ManifestError | None:
@@ -172,7 +172,8 @@ class Project:
             from toolcrib.executors import Workspace
 
             programs = tuple(dict.fromkeys(self._programs()))
-            self._workspace = Workspace(str(self.place.root), str(self.place.home), programs)
+            root, home = str(self.place.root), str(self.place.home)
+            self._workspace = Workspace(root, home, programs, self.config.allowed_hosts)
         return self._workspace
 
     def _programs(self) -> Iterator[str]:

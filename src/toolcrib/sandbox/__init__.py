@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolcrib.sandbox.confine import configure, run
 from toolcrib.sandbox.files import Content, Entry, Root, Roots
-from toolcrib.sandbox.job import Completed, Confinement, Script, Warmth
+from toolcrib.sandbox.job import Completed, Confinement, NetworkAccess, Outlet, Script, Warmth
 from toolcrib.sandbox.probe import Mechanism, level, probe, require
 
 __all__ = [
@@ -13,6 +13,8 @@ __all__ = [
     "Content",
     "Entry",
     "Mechanism",
+    "NetworkAccess",
+    "Outlet",
     "Root",
     "Roots",
     "Script",

@@ -16,7 +16,7 @@ import os
 import resource
 import time
 
-from toolcrib.sandbox import landlock, seccomp
+from toolcrib.sandbox import landlock, network, seccomp
 from toolcrib.sandbox.kernel import (
     PR_SET_DUMPABLE,
     PR_SET_PDEATHSIG,
@@ -42,6 +42,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+    from toolcrib.sandbox.network import Ports
 
 __all__ = ["NEWCGROUP", "NEWUSER", "run_init"]
 
@@ -77,6 +79,7 @@ def run_init(job: dict[str, Any], control: int, launcher: int, groups: list[int]
     write_if_allowed(proc, "self/oom_score_adj", "1000")
     if mapped:
         write_maps(proc, *job["ids"])
+    network.open_listener(job, control)
     check("uts namespace", libc.sethostname(b"sandbox", ctypes.c_size_t(7)))
     os.umask(0o022)
     leave_keyring()
@@ -231,7 +234,7 @@ def run_command(job: dict[str, Any], control: int, found: list[tuple[int, int] |
         _, hard = resource.getrlimit(which)
         limit = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(which, (limit, limit))
-    hold_to_grants(job["mounts"])
+    hold_to_grants(job["mounts"], network.ports(job))
     try:
         seccomp.install(job["filter"])  # Last: it forbids most of the above.
     except OSError as error:
@@ -263,7 +266,7 @@ def reset_signals() -> None:
                 syscall(number, signal, default, 0, 8)
 
 
-def hold_to_grants(mounts: list[tuple[str, str, str, bool]]) -> None:
+def hold_to_grants(mounts: list[tuple[str, str, str, bool]], ports: tuple[Ports, Ports]) -> None:
     """The same grants a second time, by Landlock: it forbids mounting, so not earlier.
 
     It cannot take away below what it gave; what is read-only or hidden inside a writable folder is held
@@ -281,8 +284,8 @@ def hold_to_grants(mounts: list[tuple[str, str, str, bool]]) -> None:
             write=writable,
             devices=[f"/dev/{name}" for name in DEVICES],
             listing=["/"],
-            connect_ports=(),
-            bind_ports=(),
+            connect_ports=ports[0],
+            bind_ports=ports[1],
         )
     except OSError as error:
         raise Failure("landlock", error.errno or 0, text=str(error.filename or "")) from None

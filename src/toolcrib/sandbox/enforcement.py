@@ -8,13 +8,19 @@ from typing import Any
 
 from toolcrib.sandbox.cgroup import Pool, Slot, open_pool
 from toolcrib.sandbox.failures import unavailable
-from toolcrib.sandbox.job import Confinement
+from toolcrib.sandbox.job import Confinement, NetworkAccess
 
 __all__ = ["MEMORY_BYTES", "PROCESSES", "group_for", "groups", "report", "told_limits"]
 
 MEMORY_BYTES = 4 << 30
 PROCESSES = 1_024
 """Bounds for a tool that states none, where there is a cgroup to hold them."""
+HELD_BY: Mapping[NetworkAccess, str] = {
+    "none": "netns+seccomp",
+    "proxy": "netns+proxy",
+    "host": "host (not confined)",
+}
+"""What holds a command's network, by what it was given."""
 OWN_PROCESSES = 1
 """Pid 1 of the sandbox is counted with the tool's."""
 
@@ -50,9 +56,12 @@ def told_limits(job: Confinement) -> None:
             raise unavailable("cgroup", f"{' and '.join(stated)} cannot be held: {reason}")
 
 
-def report(unprotected: tuple[str, ...] = (), exceeded: tuple[str, ...] = ()) -> dict[str, Any]:
+def report(
+    unprotected: tuple[str, ...] = (), exceeded: tuple[str, ...] = (), network: NetworkAccess = "none"
+) -> dict[str, Any]:
     """The enforcement report of a call that was run."""
     found = dict(machine())
+    found["net"] = HELD_BY[network]
     if unprotected:
         found["unprotected"] = list(unprotected)
     if exceeded:
@@ -73,7 +82,7 @@ def machine() -> Mapping[str, Any]:
     return {
         "level": "full" if pool is None else "full+cgroup",
         "fs": f"mountns+landlock{version}",
-        "net": "netns+seccomp",
+        "net": HELD_BY["none"],
         "proc": "pidns",
         "ipc": "ipcns",
         "privileges": "no capabilities, no_new_privs, seccomp",

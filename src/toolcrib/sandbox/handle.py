@@ -58,7 +58,18 @@ def stamps(mounts: tuple[Mount, ...]) -> Stamps:
 class Sandbox:
     """One sandbox: first a promise of the launcher's, then confined and waiting, then running."""
 
-    __slots__ = ("control", "found", "gone", "launcher", "messages", "pidfd", "release", "slot", "spare")
+    __slots__ = (
+        "control",
+        "found",
+        "gone",
+        "launcher",
+        "listener",
+        "messages",
+        "pidfd",
+        "release",
+        "slot",
+        "spare",
+    )
 
     def __init__(
         self, launcher: Launcher, control: socket.socket, slot: Slot | None, release: Callable[[Slot], None]
@@ -70,6 +81,8 @@ class Sandbox:
         self.release = release
         self.pidfd = -1
         """Of its pid 1, as soon as that is there."""
+        self.listener: socket.socket | None = None
+        """What listens on its loopback, where its network leads through a proxy, until somebody takes it."""
         self.found: Stamps | None = None
         """What it has bound, as soon as it is ready."""
         self.messages: list[str] = []
@@ -87,6 +100,8 @@ class Sandbox:
             fds = array.array("i", raw[: len(raw) // 4 * 4])
             if self.pidfd < 0 and data == b"pid" and len(fds) == 1:
                 self.pidfd = fds[0]
+            elif self.listener is None and data == b"listener" and len(fds) == 1:
+                self.listener = socket.socket(fileno=fds[0])
             else:
                 for fd in fds:
                     os.close(fd)
@@ -95,7 +110,7 @@ class Sandbox:
             return False
         if data.startswith(b"ready ") and self.found is None:
             self.found = marshal.loads(data[6:])  # noqa: S302 - from our own code before any other ran there
-        elif data != b"pid" and len(self.messages) < MOST_MESSAGES:
+        elif data not in (b"pid", b"listener") and len(self.messages) < MOST_MESSAGES:
             self.messages.append(data.decode("utf-8", "surrogateescape"))
         return True
 
@@ -125,6 +140,9 @@ class Sandbox:
             pass
         self.signal(signal.SIGKILL)
         self.control.close()
+        if self.listener is not None:
+            self.listener.close()
+            self.listener = None
         if self.pidfd >= 0:
             os.close(self.pidfd)
             self.pidfd = -1

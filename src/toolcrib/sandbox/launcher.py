@@ -11,7 +11,8 @@ go from the server straight to pid 2 over a socket that the launcher only passes
 Standard input is the socket to the server (SOCK_SEQPACKET). A message is `make` with descriptors: the
 job in memory, the sandbox's own control socket, files to join its cgroup by. On that come, to the server,
 
-    `pid` with a pidfd of pid 1 · `ready` what was bound, ready to go · `exec` the command starts ·
+    `pid` with a pidfd of pid 1 · `listener` with the socket that the way out is served on, if there is one ·
+    `ready` what was bound, ready to go · `exec` the command starts ·
     `exit STATUS` (as of waitpid) the command and all it left behind have ended ·
     `fail STAGE NUL ERRNO NUL PATH NUL TEXT` nothing was run
 
@@ -31,6 +32,7 @@ import marshal
 import os
 import select
 
+from toolcrib.sandbox import network
 from toolcrib.sandbox.confined import NEWCGROUP, NEWUSER, SIGKILL, run_init
 from toolcrib.sandbox.kernel import (
     PR_SET_DUMPABLE,
@@ -60,7 +62,7 @@ NAMESPACES = (
     ("user namespace", NEWUSER),
     ("mount namespace", 0x20000),
     ("pid namespace", 0x20000000),
-    ("network namespace", 0x40000000),
+    ("network namespace", network.NEWNET),
     ("ipc namespace", 0x8000000),
     ("uts namespace", 0x4000000),
     ("cgroup namespace", NEWCGROUP),
@@ -169,6 +171,7 @@ class Launcher:
             zygote.load(job["warm"]["script"])
         job["ids"] = (os.geteuid(), os.getegid())
         flags = sum(flag for _, flag in NAMESPACES) & ~NEWCGROUP  # That one once it has joined its group.
+        flags = flags & ~network.NEWNET | network.namespace(job["network"])
         mapped = not self.privileged
         pid = clone(flags if mapped else flags & ~NEWUSER)
         if pid < 0 and self.privileged and ctypes.get_errno() == errno.EPERM:

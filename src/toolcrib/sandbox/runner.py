@@ -20,7 +20,8 @@ from toolcrib.sandbox.enforcement import report, told_limits
 from toolcrib.sandbox.failures import explain, unavailable
 from toolcrib.sandbox.grants import Plan, plan
 from toolcrib.sandbox.handle import Sandbox, in_memory, stamps
-from toolcrib.sandbox.job import Completed, Confinement
+from toolcrib.sandbox.job import Completed, Confinement, NetworkAccess, Outlet
+from toolcrib.sandbox.network import filter_arguments, proxy_variables
 from toolcrib.sandbox.pool import Key, Pool, shared
 from toolcrib.sandbox.streams import Drain
 
@@ -104,12 +105,16 @@ async def attempt(job: Confinement) -> Completed:
         return run.completed((time.monotonic() - began) * 1000)
     finally:
         run.close()
+        if run.outlet is not None:
+            await run.outlet.aclose()
 
 
 def check(job: Confinement) -> None:
     """Refuse what no process can be given."""
     if not job.argv or not job.argv[0]:
         raise UsageError("there is no command to run")
+    if (job.network == "proxy") != (job.outlet is not None):
+        raise UsageError("an outlet is needed for the network `proxy`, and only for that")
     for name in ("timeout_ms", "cpu_s", "open_files", "tmp_size", "memory_bytes", "processes"):
         value = getattr(job, name)
         if value is not None and value <= 0:
@@ -165,6 +170,7 @@ class Run:
         self.timers: list[asyncio.TimerHandle] = []
         self.fds: dict[str, int] = {}
         self.sandbox: Sandbox | None = None
+        self.outlet: Outlet | None = None
         self.watched = -1
 
     async def start(self) -> None:
@@ -272,7 +278,7 @@ class Run:
             stderr_total=err.total,
             timed_out=self.timed_out,
             duration_ms=duration_ms,
-            enforcement=report(self.mounts.unprotected, self._exceeded(status)),
+            enforcement=report(self.mounts.unprotected, self._exceeded(status), self.job.network),
             result=bytes(result[0].kept) if result else b"",
             result_total=result[0].total if result else 0,
         )
@@ -330,13 +336,38 @@ class Run:
             # All of it has gone when pid 1 has.
             self._unwatch()
             self._watch(sandbox.pidfd, self._end)
-        elif sandbox.pidfd >= 0 and not self.started and not self.timed_out:
-            self.started = True
-            try:
-                sandbox.go({"argv": list(self.job.argv), "env": dict(self.job.env)}, self.fds)
-            except ConnectionError:  # It has ended already, and says why.
-                pass
-            self._close_theirs()
+        elif self._may_start(sandbox):
+            self._give_word(sandbox)
+
+    def _may_start(self, sandbox: Sandbox) -> bool:
+        """Whether all is there that must be before the word."""
+        led_out = self.job.network != "proxy" or sandbox.listener is not None
+        return sandbox.pidfd >= 0 and led_out and not self.started and not self.timed_out
+
+    def _give_word(self, sandbox: Sandbox) -> None:
+        """Let the command start, its way out open by then."""
+        try:
+            env = self._open_outlet(sandbox) if sandbox.listener is not None else dict(self.job.env)
+        except Exception as error:  # This is a callback: nobody else would hear of it.
+            self._unwatch()
+            self.ended.set_exception(error)
+            return
+        self.started = True
+        try:
+            sandbox.go({"argv": list(self.job.argv), "env": env}, self.fds)
+        except ConnectionError:  # It has ended already, and says why.
+            pass
+        self._close_theirs()
+
+    def _open_outlet(self, sandbox: Sandbox) -> dict[str, str]:
+        """Have the sandbox's listener served; the environment that leads the command to it."""
+        listener, sandbox.listener = sandbox.listener, None
+        assert listener is not None
+        assert self.job.outlet is not None
+        port: int = listener.getsockname()[1]
+        self.outlet = self.job.outlet(listener)
+        self.outlet.start()
+        return proxy_variables(self.job.env, port)
 
     def _watch(self, fd: int, action: Callable[[], None]) -> None:
         self.watched = fd
@@ -390,24 +421,25 @@ def describe(job: Confinement, mounts: Plan) -> dict[str, Any]:
         "tmp_size": job.tmp_size,
         "memory_bytes": job.memory_bytes,
         "processes": job.processes,
-        "filter": system_calls(),
+        "network": job.network,
+        "filter": system_calls(job.network),
         "warm": None if script is None else {"script": script.path, "executable": script.executable},
     }
 
 
 @cache
-def system_calls() -> bytes:
-    """The filter that every command gets; built once."""
+def system_calls(network: NetworkAccess) -> bytes:
+    """The filter that every command with this network gets; built once."""
     from toolcrib.sandbox import seccomp
 
-    return seccomp.program(os.uname().machine, inet=False)
+    return seccomp.program(os.uname().machine, **filter_arguments(network))
 
 
 def key_of(order: dict[str, Any], job: Confinement) -> Key:
     """What two calls must have in common for one to use a spare made for the other."""
     script = job.script
     launcher = ("", "", "") if script is None else (script.interpreter, script.executable, script.path)
-    same = ("cwd", "limits", "links", "mounts", "tmp_size", "memory_bytes", "processes")
+    same = ("cwd", "limits", "links", "mounts", "tmp_size", "memory_bytes", "processes", "network")
     return (*launcher, *(order[name] for name in same))
 
 

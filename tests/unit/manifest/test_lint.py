@@ -110,6 +110,19 @@ def test_lint_tells_what_is_wrong_at_its_place_with_the_mend(
     assert finding.severity == RULES[rule].severity
 
 
+@pytest.mark.parametrize("network", ["true", "{allow: [db.example.com]}"])
+@pytest.mark.parametrize("program", ["psql", "/usr/bin/ssh"])
+def test_a_program_that_finds_no_way_through_the_proxy(program: str, network: str) -> None:
+    text = change(COMMAND, "./scan.sh", program)
+    (finding,) = findings(f"{text}permissions:\n  network: {network}\n")
+    assert (finding.rule, finding.line, finding.column) == ("program-network", 17, 3)
+    assert "network: host" in (finding.hint or "")
+    assert findings(f"{change(text, program, 'curl')}permissions:\n  network: {network}\n") == []
+    (asks,) = findings(f"{text}permissions:\n  network: host\n")
+    assert (asks.rule, asks.line) == ("grant", 17)
+    assert findings(f"{text}permissions:\n  network: false\n") == []
+
+
 def test_good_manifests_have_no_findings() -> None:
     assert [findings(text) for text in (HTTP, COMMAND, FILE, PYTHON)] == [[], [], [], []]
 

@@ -210,9 +210,9 @@ OTHERS = {"ax25": 3, "key": 15, "packet": 17, "rds": 21, "can": 29, "tipc": 30, 
           "vsock": 40, "qipcrtr": 42, "smc": 43, "xdp": 44}  # fmt: skip
 # family, type, protocol; what is said when closed, with inet, with host
 SOCKETS: list[tuple[tuple[int, int, int], str | int, str | int, str | int]] = [
-    ((UNIX, STREAM | CLOEXEC, 0), errno.EACCES, ALLOW, ALLOW),
-    ((UNIX, DGRAM, 0), errno.EACCES, ALLOW, ALLOW),
-    ((UNIX, RAW, 0), errno.EACCES, errno.EPERM, errno.EPERM),
+    ((UNIX, STREAM | CLOEXEC, 0), errno.EACCES, errno.EACCES, ALLOW),
+    ((UNIX, DGRAM, 0), errno.EACCES, errno.EACCES, ALLOW),
+    ((UNIX, RAW, 0), errno.EACCES, errno.EACCES, errno.EPERM),
     ((INET, STREAM | CLOEXEC, 0), errno.EACCES, ALLOW, ALLOW),
     ((INET6, STREAM, 6), errno.EACCES, ALLOW, ALLOW),
     ((INET, DGRAM, 17), errno.EACCES, ALLOW, ALLOW),
@@ -236,10 +236,11 @@ def test_sockets(args: tuple[int, int, int], closed: str | int, inet: str | int,
     assert set(named({"inet": False, "host": True}, "socket", *args)) == {host}
 
 
-def test_pairs_without_a_network_cannot_send_to_a_path() -> None:
-    assert set(named(CLOSED, "socketpair", UNIX, STREAM | CLOEXEC, 0)) == {ALLOW}
-    assert set(named(CLOSED, "socketpair", UNIX, DGRAM | CLOEXEC, 0)) == {errno.EACCES}
-    assert set(named({"inet": True}, "socketpair", UNIX, DGRAM, 0)) == {ALLOW}
+def test_pairs_without_the_machines_network_cannot_send_to_a_path() -> None:
+    for variant in (CLOSED, {"inet": True}):
+        assert set(named(variant, "socketpair", UNIX, STREAM | CLOEXEC, 0)) == {ALLOW}
+        assert set(named(variant, "socketpair", UNIX, DGRAM | CLOEXEC, 0)) == {errno.EACCES}
+    assert set(named({"inet": False, "host": True}, "socketpair", UNIX, DGRAM, 0)) == {ALLOW}
 
 
 @pytest.mark.parametrize("family", OTHERS.values(), ids=OTHERS)
@@ -250,7 +251,7 @@ def test_other_families_are_not_there(variant: dict[str, bool], family: int) -> 
 
 
 def test_no_family_is_overlooked() -> None:
-    for variant, allowed in ((CLOSED, set[int]()), ({"inet": True}, {UNIX, INET, INET6})):
+    for variant, allowed in ((CLOSED, set[int]()), ({"inet": True}, {INET, INET6})):
         program = seccomp.program("x86_64", **variant)
         for family in range(64):
             answer = meaning(interpret(program, 41, syscalls.AUDIT_ARCH["x86_64"], family, STREAM, 0))
