@@ -280,7 +280,8 @@ class AuditLog:
         """Where the path leads to another file than ours, open and lock that one; say what happened."""
         reason = ""
         ours = True
-        for _ in range(10):
+        deadline = time.monotonic() + self._lock_timeout
+        while True:
             try:
                 found = os.lstat(self._name)
             except (FileNotFoundError, NotADirectoryError):
@@ -296,7 +297,8 @@ class AuditLog:
             self._fd = -1
             self._open()
             lock_file(self._fd, LOCK_EX, self._lock_timeout)
-        raise OSError(errno.ESTALE, "the file is being replaced again and again")
+            if time.monotonic() > deadline:
+                raise OSError(errno.ESTALE, "the file is being replaced again and again")
 
     def _was_rotated(self) -> bool:
         """Whether our file says itself that the log goes on in another."""
