@@ -2,22 +2,26 @@
 
 from toolcrib.spec.call import Call, Outcome, Result
 from toolcrib.spec.kinds import (
+    BodyPart,
     CommandExec,
     ExecConfig,
     FieldMap,
     FileExec,
     FunctionExec,
     HttpExec,
+    ParameterStyle,
     PythonExec,
 )
 from toolcrib.spec.permissions import Network, Permissions, SecretSpec
-from toolcrib.spec.policies import Annotations, Approval, Example, Limits, Output, Retry
+from toolcrib.spec.policies import Annotations, Approval, Auth, Example, Limits, Output, Retry
 from toolcrib.spec.ports import CallContext, Catalog, Clock, Executor, Invoke, SecretSource
 from toolcrib.spec.tool import Source, Tool
 
 __all__ = [
     "Annotations",
     "Approval",
+    "Auth",
+    "BodyPart",
     "Call",
     "CallContext",
     "Catalog",
@@ -35,6 +39,7 @@ __all__ = [
     "Network",
     "Outcome",
     "Output",
+    "ParameterStyle",
     "Permissions",
     "PythonExec",
     "Result",
