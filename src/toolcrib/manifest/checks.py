@@ -13,6 +13,7 @@ from toolcrib.errors import DefinitionError
 from toolcrib.manifest.addresses import url_faults
 from toolcrib.manifest.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.positions import Path
+from toolcrib.manifest.requests import request_faults
 from toolcrib.manifest.source import Document
 from toolcrib.manifest.wording import MAX_TEXT, hidden_characters, instructions, texts
 from toolcrib.spec import CommandExec, FileExec, HttpExec, Tool
@@ -34,7 +35,7 @@ DIRECT = frozenset((
 ))  # fmt: skip
 """Programs that speak a protocol of their own, and do not read the variables that name a proxy."""
 _TEMPLATED: dict[str, tuple[str, ...]] = {
-    "http": ("url", "headers", "query", "body"),
+    "http": ("url", "headers", "query", "cookies", "body", "parts"),
     "command": ("args", "env", "stdin"),
     "python": ("args", "kwargs"),
     "file": ("path", "content"),
@@ -160,6 +161,14 @@ def network(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         yield document.diagnostic(fault.rule, fault.message, ("exec", "http", "url"), hint=fault.hint)
 
 
+def request(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+    """Styles, body and auth fit the request and each other."""
+    from toolcrib.template import Namespaces
+
+    for fault in request_faults(tool, Namespaces.of(tool)):
+        yield document.diagnostic(fault.rule, fault.message, fault.path, key=True, hint=fault.hint)
+
+
 def response(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """One way of extraction, patterns that compile, field names that differ."""
     config = tool.config
@@ -250,6 +259,7 @@ CHECKS: tuple[Callable[[Tool, Document], Iterator[Diagnostic]], ...] = (
     placeholders,
     fixed,
     network,
+    request,
     response,
     retry,
     programs,

@@ -3,16 +3,18 @@
 from toolcrib.spec.call import Call, Outcome, Result
 from toolcrib.spec.caller import SCOPES, Caller, Scope
 from toolcrib.spec.kinds import (
+    BodyPart,
     CommandExec,
     ExecConfig,
     FieldMap,
     FileExec,
     FunctionExec,
     HttpExec,
+    ParameterStyle,
     PythonExec,
 )
 from toolcrib.spec.permissions import Network, Permissions, SecretSpec
-from toolcrib.spec.policies import Annotations, Approval, Example, Limits, Output, Retry
+from toolcrib.spec.policies import Annotations, Approval, Auth, Example, Limits, Output, Retry
 from toolcrib.spec.ports import CallContext, Catalog, Clock, Executor, Invoke, SecretSource
 from toolcrib.spec.tool import Source, Tool
 
@@ -20,6 +22,8 @@ __all__ = [
     "SCOPES",
     "Annotations",
     "Approval",
+    "Auth",
+    "BodyPart",
     "Call",
     "CallContext",
     "Caller",
@@ -38,6 +42,7 @@ __all__ = [
     "Network",
     "Outcome",
     "Output",
+    "ParameterStyle",
     "Permissions",
     "PythonExec",
     "Result",
