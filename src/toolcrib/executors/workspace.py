@@ -10,7 +10,7 @@ from typing import Any
 
 from toolcrib.errors import PermissionDenied, SandboxUnavailable, ToolUnavailable
 from toolcrib.sandbox import Confinement
-from toolcrib.spec import CallContext, Tool
+from toolcrib.spec import CallContext, Level, Tool
 
 __all__ = ["Grants", "Workspace", "base_environment"]
 
@@ -54,6 +54,10 @@ class Workspace:
     home: str
     programs: tuple[str, ...] = ()
     """What the project's tools run: entrypoints and virtual environments. No tool may write them."""
+    minimum: Level = "full"
+    """The weakest level of the sandbox that they may be run at."""
+    advice: str = ""
+    """What to tell whoever is refused because of that."""
 
     @property
     def scratch(self) -> str:
@@ -191,6 +195,8 @@ class Workspace:
             links=tuple(dict.fromkeys((*grants.links, *more.pop("links", ())))),
             empty=() if grants.cover(folder) else (folder,),
             timeout_ms=max(1, int(ctx.remaining * 1000)),
+            minimum=self.minimum,
+            advice=self.advice,
         )
         return replace(job, **bounds(tool), **more)
 

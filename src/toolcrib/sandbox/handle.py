@@ -58,18 +58,37 @@ def stamps(mounts: tuple[Mount, ...]) -> Stamps:
 class Sandbox:
     """One sandbox: first a promise of the launcher's, then confined and waiting, then running."""
 
-    __slots__ = ("control", "found", "gone", "launcher", "messages", "pidfd", "release", "slot", "spare")
+    __slots__ = (
+        "control",
+        "found",
+        "gone",
+        "kept",
+        "launcher",
+        "messages",
+        "pidfd",
+        "release",
+        "slot",
+        "spare",
+    )
 
     def __init__(
-        self, launcher: Launcher, control: socket.socket, slot: Slot | None, release: Callable[[Slot], None]
+        self,
+        launcher: Launcher,
+        control: socket.socket,
+        slot: Slot | None,
+        release: Callable[[Slot], None],
+        *,
+        kept: bool = False,
     ) -> None:
         self.launcher = launcher
         self.control = control
         self.slot = slot
         """The cgroup that it is in."""
         self.release = release
+        self.kept = kept
+        """Whether it has no namespaces, and so a keeper instead of a pid 1."""
         self.pidfd = -1
-        """Of its pid 1, as soon as that is there."""
+        """Of its pid 1 or keeper, as soon as that is there."""
         self.found: Stamps | None = None
         """What it has bound, as soon as it is ready."""
         self.messages: list[str] = []
@@ -112,6 +131,8 @@ class Sandbox:
         """Send a signal to pid 1; SIGKILL ends all of it, SIGTERM is passed on to the command."""
         if self.pidfd < 0:
             return
+        if self.kept and number == signal.SIGKILL:
+            number = signal.SIGUSR1  # A keeper that is killed ends nothing (see `keeper`).
         try:
             signal.pidfd_send_signal(self.pidfd, number)
         except ProcessLookupError:
@@ -194,7 +215,7 @@ class Launcher:
         mine.setblocking(False)
         self.used = time.monotonic()
         self.living += 1
-        return Sandbox(self, mine, slot, release)
+        return Sandbox(self, mine, slot, release, kept=job["level"] != "full")
 
     def alive(self) -> bool:
         """Whether it takes orders, now or as soon as it is up."""

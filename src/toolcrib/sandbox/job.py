@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Completed", "Confinement", "Script", "Warmth"]
+from toolcrib.spec import Level
+
+__all__ = ["Completed", "Confinement", "Script", "Warmth", "network_of"]
 
 MIB = 1_048_576
 
@@ -78,8 +80,17 @@ class Confinement:
     """Processes and threads of the whole tree; likewise."""
     tmp_size: int = 256 * MIB
     """Bytes in the private `/tmp` (which lives in memory)."""
+    minimum: Level = "full"
+    """The weakest level it may be run at. It is run at the best that this machine has and that holds it."""
+    advice: str = ""
+    """What to tell whoever is refused because the level is too low."""
     script: Script | None = None
     """Where `argv` starts a Python script of ours: how to have it run without starting an interpreter."""
+
+
+def network_of(job: Confinement) -> str:
+    """`none`, `proxy` (hosts by way of ours) or `host`."""
+    return str(getattr(job, "network", "none"))
 
 
 @dataclass(frozen=True, slots=True)

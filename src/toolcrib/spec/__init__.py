@@ -11,11 +11,12 @@ from toolcrib.spec.kinds import (
     PythonExec,
 )
 from toolcrib.spec.permissions import Network, Permissions, SecretSpec
-from toolcrib.spec.policies import Annotations, Approval, Example, Limits, Output, Retry
+from toolcrib.spec.policies import LEVELS, Annotations, Approval, Example, Level, Limits, Output, Retry
 from toolcrib.spec.ports import CallContext, Catalog, Clock, Executor, Invoke, SecretSource
 from toolcrib.spec.tool import Source, Tool
 
 __all__ = [
+    "LEVELS",
     "Annotations",
     "Approval",
     "Call",
@@ -31,6 +32,7 @@ __all__ = [
     "FunctionExec",
     "HttpExec",
     "Invoke",
+    "Level",
     "Limits",
     "Network",
     "Outcome",
