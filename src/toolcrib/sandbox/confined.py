@@ -47,6 +47,7 @@ __all__ = [
     "NEWCGROUP",
     "NEWUSER",
     "drop_privileges",
+    "hold_none",
     "leave_keyring",
     "offer",
     "run_init",
@@ -214,8 +215,13 @@ def drop_privileges() -> None:
             if ctypes.get_errno() == errno.EINVAL:  # One above the last there is.
                 break
             raise Failure(stage, ctypes.get_errno())
+    hold_none()
+
+
+def hold_none() -> None:
+    """Hold no capability, and gain none by exec."""
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-    check(stage, libc.capset(header, (ctypes.c_uint32 * 6)()))
+    check("capabilities", libc.capset(header, (ctypes.c_uint32 * 6)()))
     prctl("no_new_privs", PR_SET_NO_NEW_PRIVS, 1)
 
 

@@ -23,6 +23,7 @@ NAMESPACES = tuple(f"{name} namespace" for name in ("mount", "pid", "net", "ipc"
 SEEN_AT_LANDLOCK = (
     "names, sizes and times of files outside of the grants can be looked at",
     "times of the user's own files can be changed",
+    "what the kernel counts for each user (inotify) can be used up",
 )
 """What Landlock says nothing about and no filter can tell from its harmless use."""
 

@@ -11,7 +11,7 @@ import errno
 import os
 
 from toolcrib.sandbox import landlock, seccomp
-from toolcrib.sandbox.confined import drop_privileges
+from toolcrib.sandbox.confined import drop_privileges, hold_none
 from toolcrib.sandbox.kernel import Failure, close_other, syscall
 from toolcrib.sandbox.mounts import DEVICES, RESOLVE_NO_SYMLINKS, SYS_OPENAT2
 
@@ -35,7 +35,12 @@ def confine(job: dict[str, Any], control: int) -> list[tuple[int, int] | None]:
         seen = os.fstat(fd)
         found.append((seen.st_dev, seen.st_ino))
         (writable if mode.startswith("rw") else readable).append(fd)
-    drop_privileges()
+    try:
+        drop_privileges()
+    except Failure as failure:
+        if failure.args[1] != errno.EPERM:
+            raise
+        hold_none()  # An ordinary user has none that could be dropped for good.
     ports = None if job["network"] == "host" else ()
     try:
         landlock.restrict(

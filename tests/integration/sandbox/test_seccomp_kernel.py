@@ -364,8 +364,8 @@ MODES = """
 os.mkdir("mine")
 fd = os.open("mine", os.O_RDONLY)
 me = os.getuid(), os.getgid()
-tries = {"chmod": (os.chmod, "mine", 0o700), "fchmod": (os.fchmod, fd, 0o700), "chown": (os.chown, "mine", *me),
-         "fchown": (os.fchown, fd, *me), "lchown": (os.lchown, "mine", *me)}
+tries = {"chmod": (os.chmod, "mine", 0o700), "fchmod": (os.fchmod, fd, 0o700),
+         "chown": (os.chown, "mine", *me), "fchown": (os.fchown, fd, *me), "lchown": (os.lchown, "mine", *me)}
 found = {name: code(call, *args) for name, (call, *args) in tries.items()}
 found["fchmodat"] = code(os.chmod, "mine", 0o700, dir_fd=os.open(".", os.O_RDONLY))
 print(json.dumps(found))
