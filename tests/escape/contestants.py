@@ -12,13 +12,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ToolcribError
 from toolcrib.sandbox import Confinement, run
 from toolcrib.sandbox.grants import BASE, BASE_ETC
+from toolcrib.spec import Level
 
 __all__ = ["CONTESTANTS", "Contestant", "Done", "bwrap", "installed"]
 
@@ -82,6 +83,9 @@ def bwrap() -> str | None:
             return None
         found = str(bwrap_path())
     return found
+def weaker(level: Level) -> Contestant:
+    """The product in a project that allows a weaker level; the machine has to be one that needs it."""
+    return lambda job: ours(replace(job, minimum=level))
 
 
 def bubblewrap(job: Confinement) -> Done:
@@ -176,7 +180,12 @@ def spawn(argv: Sequence[str], job: Confinement, env: Mapping[str, str] | None =
     )
 
 
-CONTESTANTS: dict[str, Contestant] = {"ours": ours, "bubblewrap": bubblewrap, "landlock": landlock}
+CONTESTANTS: dict[str, Contestant] = {
+    "ours": ours,
+    "level landlock": weaker("landlock"),
+    "bubblewrap": bubblewrap,
+    "landlock": landlock,
+}
 
 
 def installed(name: str) -> bool:
@@ -193,7 +202,7 @@ def installed(name: str) -> bool:
             capture_output=True,
         )
         return done.returncode == 0
-    return name == "ours"
+    return name in ("ours", "level landlock")
 
 
 def end(marker: str) -> None:

@@ -82,6 +82,8 @@ class Probe:
         """Whether it may and can be tried against a sandbox of that name."""
         if contestant == "ours":
             return True
+        if contestant == "level landlock":
+            return not self.contained
         return not self.ours_only and not (self.contained and contestant == "landlock")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.errors import PermissionDenied, ToolUnavailable
 from toolcrib.executors.network import CallNetwork
 from toolcrib.sandbox import Confinement
-from toolcrib.spec import CallContext, Tool
+from toolcrib.spec import CallContext, Level, Tool
 
 if TYPE_CHECKING:
     from toolcrib.egress import Resolver
@@ -62,6 +62,10 @@ class Workspace:
     """The hosts that the project's tools may reach at most; None leaves each tool its own permission."""
     resolver: Resolver | None = None
     """Turns names into addresses for its tools; None: the machine's own."""
+    minimum: Level = "full"
+    """The weakest level of the sandbox that they may be run at."""
+    advice: str = ""
+    """What to tell whoever is refused because of that."""
 
     @property
     def scratch(self) -> str:
@@ -207,6 +211,8 @@ class Workspace:
             links=tuple(dict.fromkeys((*grants.links, *more.pop("links", ())))),
             empty=() if grants.cover(folder) else (folder,),
             timeout_ms=max(1, int(ctx.remaining * 1000)),
+            minimum=self.minimum,
+            advice=self.advice,
         )
         return replace(job, **bounds(tool), **more)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from toolcrib.sandbox.confine import configure, run
 from toolcrib.sandbox.files import Content, Entry, Root, Roots
 from toolcrib.sandbox.job import Completed, Confinement, NetworkAccess, Outlet, Script, Warmth
-from toolcrib.sandbox.probe import Mechanism, level, probe, require
+from toolcrib.sandbox.probe import Mechanism, in_force, level, probe, require
 
 __all__ = [
     "Completed",
@@ -20,6 +20,7 @@ __all__ = [
     "Script",
     "Warmth",
     "configure",
+    "in_force",
     "level",
     "probe",
     "require",

@@ -45,7 +45,16 @@ if TYPE_CHECKING:
 
     from toolcrib.sandbox.network import Ports
 
-__all__ = ["NEWCGROUP", "NEWUSER", "run_init"]
+__all__ = [
+    "NEWCGROUP",
+    "NEWUSER",
+    "drop_privileges",
+    "hold_none",
+    "leave_keyring",
+    "offer",
+    "run_init",
+    "settle",
+]
 
 # linux/sched.h
 NEWUSER, NEWCGROUP = 0x10000000, 0x2000000
@@ -209,8 +218,13 @@ def drop_privileges() -> None:
             if ctypes.get_errno() == errno.EINVAL:  # One above the last there is.
                 break
             raise Failure(stage, ctypes.get_errno())
+    hold_none()
+
+
+def hold_none() -> None:
+    """Hold no capability, and gain none by exec."""
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-    check(stage, libc.capset(header, (ctypes.c_uint32 * 6)()))
+    check("capabilities", libc.capset(header, (ctypes.c_uint32 * 6)()))
     prctl("no_new_privs", PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -220,6 +234,17 @@ def run_command(job: dict[str, Any], control: int, found: list[tuple[int, int] |
     # has no terminal; another setsid here costs 4 ms on a busy machine (a new scheduling group).
     os.setpgid(0, 0)
     close_other((control,))
+    settle(job)
+    hold_to_grants(job["mounts"], network.ports(job))
+    try:
+        seccomp.install(job["filter"])  # Last: it forbids most of the above.
+    except OSError as error:
+        raise Failure("seccomp", error.errno or 0) from None
+    offer(job, control, found)
+
+
+def settle(job: dict[str, Any]) -> None:
+    """Signals, streams, working folder and limits as every command has them."""
     reset_signals()
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
     for target, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
@@ -233,22 +258,32 @@ def run_command(job: dict[str, Any], control: int, found: list[tuple[int, int] |
     for which, value in job["limits"]:
         _, hard = resource.getrlimit(which)
         limit = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(which, (limit, limit))
-    hold_to_grants(job["mounts"], network.ports(job))
-    try:
-        seccomp.install(job["filter"])  # Last: it forbids most of the above.
-    except OSError as error:
-        raise Failure("seccomp", error.errno or 0) from None
+        # A process told of its last second ends by SIGXCPU, and one that does not care by SIGKILL after it.
+        last = (
+            limit + 1
+            if which == resource.RLIMIT_CPU and (hard == resource.RLIM_INFINITY or limit < hard)
+            else limit
+        )
+        resource.setrlimit(which, (limit, last))
+
+
+def offer(
+    job: dict[str, Any],
+    control: int,
+    found: list[tuple[int, int] | None],
+    change: Callable[[dict[str, str]], dict[str, str]] = dict,
+) -> None:
+    """Say that all is ready, wait for the word, become the command; `change` is done to its environment."""
     send(control, b"ready " + marshal.dumps(found, 2))
     warm = job["warm"]
     if warm is None:
-        go(control, CLOSE_RANGE_CLOEXEC, execute)
+        go(control, CLOSE_RANGE_CLOEXEC, lambda argv, env: execute(argv, change(env)))
     else:
         from toolcrib.sandbox import zygote
 
         call_main = zygote.call_main
         zygote.prepare(warm)
-        go(control, 0, lambda _, env: call_main(warm, env))
+        go(control, 0, lambda _, env: call_main(warm, change(env)))
 
 
 def reset_signals() -> None:

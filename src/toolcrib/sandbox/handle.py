@@ -62,6 +62,7 @@ class Sandbox:
         "control",
         "found",
         "gone",
+        "kept",
         "launcher",
         "listener",
         "messages",
@@ -72,15 +73,23 @@ class Sandbox:
     )
 
     def __init__(
-        self, launcher: Launcher, control: socket.socket, slot: Slot | None, release: Callable[[Slot], None]
+        self,
+        launcher: Launcher,
+        control: socket.socket,
+        slot: Slot | None,
+        release: Callable[[Slot], None],
+        *,
+        kept: bool = False,
     ) -> None:
         self.launcher = launcher
         self.control = control
         self.slot = slot
         """The cgroup that it is in."""
         self.release = release
+        self.kept = kept
+        """Whether it has no namespaces, and so a keeper instead of a pid 1."""
         self.pidfd = -1
-        """Of its pid 1, as soon as that is there."""
+        """Of its pid 1 or keeper, as soon as that is there."""
         self.listener: socket.socket | None = None
         """What listens on its loopback, where its network leads through a proxy, until somebody takes it."""
         self.found: Stamps | None = None
@@ -127,6 +136,8 @@ class Sandbox:
         """Send a signal to pid 1; SIGKILL ends all of it, SIGTERM is passed on to the command."""
         if self.pidfd < 0:
             return
+        if self.kept and number == signal.SIGKILL:
+            number = signal.SIGUSR1  # A keeper that is killed ends nothing (see `keeper`).
         try:
             signal.pidfd_send_signal(self.pidfd, number)
         except ProcessLookupError:
@@ -212,7 +223,7 @@ class Launcher:
         mine.setblocking(False)
         self.used = time.monotonic()
         self.living += 1
-        return Sandbox(self, mine, slot, release)
+        return Sandbox(self, mine, slot, release, kept=job["level"] != "full")
 
     def alive(self) -> bool:
         """Whether it takes orders, now or as soon as it is up."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from socket import socket
 from typing import Any, Literal, Protocol
 
+from toolcrib.spec import Level
+
 __all__ = ["Completed", "Confinement", "NetworkAccess", "Outlet", "Script", "Warmth"]
 
 MIB = 1_048_576
@@ -96,6 +98,10 @@ class Confinement:
     """With `proxy` the command finds the way out in the usual variables (`HTTP_PROXY`, …), set over `env`."""
     outlet: Callable[[socket], Outlet] | None = None
     """For `proxy`: makes what serves the listening socket on the sandbox's loopback, which it then owns."""
+    minimum: Level = "full"
+    """The weakest level it may be run at. It is run at the best that this machine has and that holds it."""
+    advice: str = ""
+    """What to tell whoever is refused because the level is too low."""
     script: Script | None = None
     """Where `argv` starts a Python script of ours: how to have it run without starting an interpreter."""
 

@@ -83,6 +83,9 @@ SHARED: tuple[tuple[int, str], ...] = (
     (errno.EPERM, "msgget msgsnd msgrcv msgctl mq_open mq_unlink"),
 )
 """Also refused where the process shares the machine's IPC objects with others."""
+MODES = "chmod fchmod fchmodat chown fchown lchown fchownat"
+"""Also refused where no mount tree of its own keeps a process from files it was not granted: Landlock says
+nothing about these calls, and whoever owns a file may make them."""
 
 
 # Conditions. The kernel takes these arguments as 32 bits or fewer, so the upper half says nothing.
@@ -202,7 +205,9 @@ def program(arch: str, *, inet: bool, host: bool = False, private: bool = True) 
     always = list(ALWAYS)
     if not private:
         rules.update(shared())
-        always += SHARED
+        always += [*SHARED, (errno.EPERM, MODES)]
+        for name in MODES.split():
+            rules.pop(name, None)
     fixed = {name: number for number, names in always for name in names.split()}
     labels = {numbers[name]: f"errno {number}" for name, number in fixed.items() if name in numbers}
     labels.update({numbers[name]: name for name in rules if name in numbers})

@@ -14,11 +14,22 @@ from toolcrib.spec.kinds import (
     PythonExec,
 )
 from toolcrib.spec.permissions import Network, Permissions, SecretSpec
-from toolcrib.spec.policies import Annotations, Approval, Auth, Example, Limits, Output, Retry
+from toolcrib.spec.policies import (
+    LEVELS,
+    Annotations,
+    Approval,
+    Auth,
+    Example,
+    Level,
+    Limits,
+    Output,
+    Retry,
+)
 from toolcrib.spec.ports import CallContext, Catalog, Clock, Executor, Invoke, SecretSource
 from toolcrib.spec.tool import Source, Tool
 
 __all__ = [
+    "LEVELS",
     "SCOPES",
     "Annotations",
     "Approval",
@@ -38,6 +49,7 @@ __all__ = [
     "FunctionExec",
     "HttpExec",
     "Invoke",
+    "Level",
     "Limits",
     "Network",
     "Outcome",

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["Annotations", "Approval", "Auth", "Example", "Limits", "Output", "Retry"]
+__all__ = ["LEVELS", "Annotations", "Approval", "Auth", "Example", "Level", "Limits", "Output", "Retry"]
+
+Level = Literal["full", "landlock", "none"]
+"""What confines a tool's process: namespaces and all else; Landlock and a filter alone; nothing."""
+LEVELS: tuple[Level, ...] = ("full", "landlock", "none")
+"""From the strongest to the weakest."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -354,4 +354,24 @@ def test_python_works_without_named_sockets_too(person: Alone, variant: dict[str
     code = (
         PYTHON[: PYTHON.index("    server =")] + PYTHON[PYTHON.index("    assert await asyncio.to_thread") :]
     )
+    if not variant.get("private", True):  # making a virtual environment changes modes
+        code = code[: code.index("with tempfile")] + 'print("fine")'
     works(person, [person.python, "-I", "-c", code], variant)
+
+
+MODES = """
+os.mkdir("mine")
+fd = os.open("mine", os.O_RDONLY)
+me = os.getuid(), os.getgid()
+tries = {"chmod": (os.chmod, "mine", 0o700), "fchmod": (os.fchmod, fd, 0o700),
+         "chown": (os.chown, "mine", *me), "fchown": (os.fchown, fd, *me), "lchown": (os.lchown, "mine", *me)}
+found = {name: code(call, *args) for name, (call, *args) in tries.items()}
+found["fchmodat"] = code(os.chmod, "mine", 0o700, dir_fd=os.open(".", os.O_RDONLY))
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_modes_and_owners_stay_where_no_mounts_keep_files_apart(person: Alone, private: bool) -> None:
+    found = person.answer(INSTALL + MODES, given({"inet": False, "private": private}))
+    assert set(found.values()) == {"ok" if private else "EPERM"}, found

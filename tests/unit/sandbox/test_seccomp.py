@@ -90,7 +90,8 @@ def named(variant: Mapping[str, Any], name: str, *args: int) -> Iterator[str | i
 
 def test_every_rule_names_a_known_call_and_every_number_is_used() -> None:
     fixed = [name for _, names in (*seccomp.ALWAYS, *seccomp.SHARED) for name in names.split()]
-    used = [*fixed, *seccomp.checked(), *seccomp.shared(), "socket"]
+    owners = [name for name in seccomp.MODES.split() if name not in seccomp.checked()]
+    used = [*fixed, *seccomp.checked(), *seccomp.shared(), *owners, "socket"]
     assert len(set(used)) == len(used)
     assert set(used) == set(syscalls.NUMBERS)
 
@@ -99,9 +100,12 @@ def test_every_rule_names_a_known_call_and_every_number_is_used() -> None:
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_each_number_has_the_verdict_of_the_tables(arch: str, variant: dict[str, bool]) -> None:
     numbers = syscalls.numbers(arch)
-    tables = seccomp.ALWAYS if variant["private"] else (*seccomp.ALWAYS, *seccomp.SHARED)
+    modes = (errno.EPERM, seccomp.MODES)
+    tables = seccomp.ALWAYS if variant["private"] else (*seccomp.ALWAYS, *seccomp.SHARED, modes)
     expected = {numbers[name]: code for code, names in tables for name in names.split() if name in numbers}
-    arguments_decide = {"socket", *seccomp.checked(), *(() if variant["private"] else seccomp.shared())}
+    arguments_decide = {"socket", *seccomp.checked()}
+    if not variant["private"]:
+        arguments_decide = (arguments_decide | {*seccomp.shared()}) - {*seccomp.MODES.split()}
     skip = {numbers[name] for name in arguments_decide if name in numbers}
     program = seccomp.program(arch, **variant)
     for number in range(syscalls.LAST + 1):
