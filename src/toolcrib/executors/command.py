@@ -46,6 +46,7 @@ class CommandExecutor:
         tool, config = self._tool, self._config
         values = Values.of(tool, call, ctx)
         entrypoint, grant = self._entrypoint()
+        network = self._workspace.network(tool)
         env = {name: text for name, t in self._env.items() if (text := render_env(t, values)) is not None}
         job = self._workspace.confine(
             tool,
@@ -56,15 +57,17 @@ class CommandExecutor:
             read=grant,
             stdin=self._input(values),
             output_limit=tool.limits.output_bytes or MAX_OUTPUT,
+            **network.job,
         )
         done = await run(job)
-        if done.timed_out:
-            raise timed_out(ctx, done)
-        log_streams(ctx, done, "stderr")
-        refuse_exit(tool.name, done, config.exit_codes_ok)
         warnings: list[str] = []
-        value = value_of(tool.name, done, config.stdout_format or tool.output.format, warnings)
-        return Outcome(value, tuple(warnings), facts(done))
+        with network.explained():
+            if done.timed_out:
+                raise timed_out(ctx, done)
+            log_streams(ctx, done, "stderr")
+            refuse_exit(tool.name, done, config.exit_codes_ok)
+            value = value_of(tool.name, done, config.stdout_format or tool.output.format, warnings)
+        return Outcome(value, (*warnings, *network.warnings), facts(done))
 
     def _entrypoint(self) -> tuple[str, tuple[str, ...]]:
         """The program as the sandbox finds it, and the grant it needs to be seen there.

@@ -6,11 +6,15 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from toolcrib.errors import PermissionDenied, SandboxUnavailable, ToolUnavailable
+from toolcrib.errors import PermissionDenied, ToolUnavailable
+from toolcrib.executors.network import CallNetwork
 from toolcrib.sandbox import Confinement
-from toolcrib.spec import CallContext, Tool
+from toolcrib.spec import CallContext, Level, Tool
+
+if TYPE_CHECKING:
+    from toolcrib.egress import Resolver
 
 __all__ = ["Grants", "Workspace", "base_environment"]
 
@@ -54,6 +58,14 @@ class Workspace:
     home: str
     programs: tuple[str, ...] = ()
     """What the project's tools run: entrypoints and virtual environments. No tool may write them."""
+    allowed_hosts: tuple[str, ...] | None = None
+    """The hosts that the project's tools may reach at most; None leaves each tool its own permission."""
+    resolver: Resolver | None = None
+    """Turns names into addresses for its tools; None: the machine's own."""
+    minimum: Level = "full"
+    """The weakest level of the sandbox that they may be run at."""
+    advice: str = ""
+    """What to tell whoever is refused because of that."""
 
     @property
     def scratch(self) -> str:
@@ -163,14 +175,22 @@ class Workspace:
             )
         return path
 
+    def network(self, tool: Tool) -> CallNetwork:
+        """The tool's network permission, for one call.
+
+        Raises:
+            PermissionDenied: the project's list of hosts cannot be held with it.
+            ManifestError: an entry of the list is no host.
+        """
+        return CallNetwork(tool, allowed_hosts=self.allowed_hosts, resolver=self.resolver)
+
     def confine(
         self, tool: Tool, argv: tuple[str, ...], cwd: str, env: dict[str, str], ctx: CallContext, **more: Any
     ) -> Confinement:
         """The job for the sandbox. `cwd` is as written; `more` are further fields of `Confinement`.
 
-        What `more` says of `read` and `links` comes on top of the tool's grants.
+        What `more` says of `read` and `links` comes on top of the tool's grants; `network` is in `more`.
         """
-        refuse_network(tool)
         folder = self.resolve(cwd)
         if not Path(folder).is_dir():
             raise ToolUnavailable(
@@ -191,6 +211,8 @@ class Workspace:
             links=tuple(dict.fromkeys((*grants.links, *more.pop("links", ())))),
             empty=() if grants.cover(folder) else (folder,),
             timeout_ms=max(1, int(ctx.remaining * 1000)),
+            minimum=self.minimum,
+            advice=self.advice,
         )
         return replace(job, **bounds(tool), **more)
 
@@ -236,14 +258,3 @@ def links_on(paths: Iterable[str | os.PathLike[str]]) -> tuple[tuple[str, str], 
 def base_environment() -> dict[str, str]:
     """The environment every confined tool starts from; nothing of ours is inherited."""
     return {"PATH": SYSTEM_PATH, "HOME": "/tmp", "LANG": "C.UTF-8", "TMPDIR": "/tmp"}  # noqa: S108 - its own /tmp
-
-
-def refuse_network(tool: Tool) -> None:
-    """Network access of processes cannot be narrowed to hosts yet, so any wish for it is refused."""
-    if tool.permissions.network.mode == "none":
-        return
-    raise SandboxUnavailable(
-        f"{tool.name} asks for network access, which this version cannot confine for kind {tool.kind}",
-        hint="Set permissions.network to false, or make it a tool of kind http.",
-        details={"mechanism": "network proxy", "permission": "network"},
-    )

@@ -20,6 +20,8 @@ from toolcrib.spec import Call, Result, SecretSource, Tool
 
 __all__ = ["ProjectGate"]
 
+_NOT_HELD = ("missing", "unprotected", "exceeded")
+"""What the enforcement report says beyond the level, written down where there is something to say."""
 _NO_SECRETS: Mapping[str, str] = {}
 
 
@@ -94,6 +96,7 @@ class ProjectGate:
             fields["call"] = call.call_id
         if details and isinstance(held := details.get("enforcement"), dict):
             fields["sandbox"] = held.get("level")
+            fields.update({f"sandbox_{name}": held[name] for name in _NOT_HELD if held.get(name)})
         self._audit.record(event, **fields)
 
     def redact(self, value: Any) -> Any:
@@ -112,6 +115,8 @@ def _refused(call: Call, error: ToolcribError) -> bool:
     """Whether nothing of the tool has run: it was denied, could not start, or its input did not fit."""
     if not isinstance(call, Context) or call.started == 0:
         return True
+    if "enforcement" in error.details:  # It ran in a sandbox, and was refused a host there.
+        return False
     if isinstance(error, InvalidInput):  # Found while the request was put together, unless the tool said it.
         return error.details.get("raised_by") != "tool"
     return isinstance(error, (DeniedError, UnavailableError))

@@ -58,18 +58,40 @@ def stamps(mounts: tuple[Mount, ...]) -> Stamps:
 class Sandbox:
     """One sandbox: first a promise of the launcher's, then confined and waiting, then running."""
 
-    __slots__ = ("control", "found", "gone", "launcher", "messages", "pidfd", "release", "slot", "spare")
+    __slots__ = (
+        "control",
+        "found",
+        "gone",
+        "kept",
+        "launcher",
+        "listener",
+        "messages",
+        "pidfd",
+        "release",
+        "slot",
+        "spare",
+    )
 
     def __init__(
-        self, launcher: Launcher, control: socket.socket, slot: Slot | None, release: Callable[[Slot], None]
+        self,
+        launcher: Launcher,
+        control: socket.socket,
+        slot: Slot | None,
+        release: Callable[[Slot], None],
+        *,
+        kept: bool = False,
     ) -> None:
         self.launcher = launcher
         self.control = control
         self.slot = slot
         """The cgroup that it is in."""
         self.release = release
+        self.kept = kept
+        """Whether it has no namespaces, and so a keeper instead of a pid 1."""
         self.pidfd = -1
-        """Of its pid 1, as soon as that is there."""
+        """Of its pid 1 or keeper, as soon as that is there."""
+        self.listener: socket.socket | None = None
+        """What listens on its loopback, where its network leads through a proxy, until somebody takes it."""
         self.found: Stamps | None = None
         """What it has bound, as soon as it is ready."""
         self.messages: list[str] = []
@@ -87,6 +109,8 @@ class Sandbox:
             fds = array.array("i", raw[: len(raw) // 4 * 4])
             if self.pidfd < 0 and data == b"pid" and len(fds) == 1:
                 self.pidfd = fds[0]
+            elif self.listener is None and data == b"listener" and len(fds) == 1:
+                self.listener = socket.socket(fileno=fds[0])
             else:
                 for fd in fds:
                     os.close(fd)
@@ -95,7 +119,7 @@ class Sandbox:
             return False
         if data.startswith(b"ready ") and self.found is None:
             self.found = marshal.loads(data[6:])  # noqa: S302 - from our own code before any other ran there
-        elif data != b"pid" and len(self.messages) < MOST_MESSAGES:
+        elif data not in (b"pid", b"listener") and len(self.messages) < MOST_MESSAGES:
             self.messages.append(data.decode("utf-8", "surrogateescape"))
         return True
 
@@ -112,6 +136,8 @@ class Sandbox:
         """Send a signal to pid 1; SIGKILL ends all of it, SIGTERM is passed on to the command."""
         if self.pidfd < 0:
             return
+        if self.kept and number == signal.SIGKILL:
+            number = signal.SIGUSR1  # A keeper that is killed ends nothing (see `keeper`).
         try:
             signal.pidfd_send_signal(self.pidfd, number)
         except ProcessLookupError:
@@ -125,6 +151,9 @@ class Sandbox:
             pass
         self.signal(signal.SIGKILL)
         self.control.close()
+        if self.listener is not None:
+            self.listener.close()
+            self.listener = None
         if self.pidfd >= 0:
             os.close(self.pidfd)
             self.pidfd = -1
@@ -194,7 +223,7 @@ class Launcher:
         mine.setblocking(False)
         self.used = time.monotonic()
         self.living += 1
-        return Sandbox(self, mine, slot, release)
+        return Sandbox(self, mine, slot, release, kept=job["level"] != "full")
 
     def alive(self) -> bool:
         """Whether it takes orders, now or as soon as it is up."""
