@@ -12,7 +12,7 @@ from toolcrib.cli.output import json_option, note, printable, root_option, say, 
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
-    from toolcrib.project.desk import Sheet
+    from toolcrib.project.desk import Desk, Sheet
 
 __all__ = ["command"]
 

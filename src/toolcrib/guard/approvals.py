@@ -125,10 +125,20 @@ class Approvals:
             before = rows[-1].id
 
     def _merged(self, rows: Sequence[Approval]) -> Sequence[Approval]:
-        """Rows with what was decided on them, at most 500 at a time."""
+        """Rows with what was decided on them, at most 500 at a time.
+
+        What is seen to be over is written down, and stays so if the clock is set back.
+        """
         decided = self._grants.some([row.id for row in rows])
         now = self._clock()
-        return [_with(row, decided.get(row.id), now) for row in rows]
+        merged = [_with(row, decided.get(row.id), now) for row in rows]
+        over = [
+            one.id for one, row in zip(merged, rows, strict=True) if one.status == "expired" != row.status
+        ]
+        if over:
+            self._grants.lapse(now)
+            self._requests.settle([(id, "expired") for id in over])  # noqa: A001 - the field's name
+        return merged
 
     def grants(self, limit: int = 500) -> Sequence[Grant]:
         """Every yes and no that holds now, the newest first."""
