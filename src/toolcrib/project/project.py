@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ from toolcrib.toolset import BoundTool, Toolset
 if TYPE_CHECKING:
     from toolcrib.egress import Egress
     from toolcrib.executors import Workspace
+    from toolcrib.project.desk import Desk
 
 __all__ = ["Project"]
 
@@ -146,6 +148,27 @@ class Project:
             f"the tool {name!r} is not usable: {errors[0].render()}",
             hint="Run `toolcrib lint` to see all that is wrong.",
             details={"diagnostics": [error.as_dict() for error in errors]},
+        )
+
+    @cached_property
+    def desk(self) -> Desk:
+        """Where a person decides on calls that wait for approval."""
+        from toolcrib.guard import Approvals, Digests
+        from toolcrib.project.desk import Desk
+        from toolcrib.state import PROJECT, VAULT_GRANTS, Database, Vault
+
+        vault = Vault(self.place.root)
+        approvals = Approvals(
+            Database(self.place.home / "state.db", PROJECT, origin=vault.origin()),
+            Database(vault.folder / "grants.db", VAULT_GRANTS),
+        )
+        digests = Digests(self.place.root)
+        return Desk(
+            approvals,
+            self.get,
+            lambda tool: digests.of(tool).digest,
+            self.audit.record,
+            self._gate.redact,
         )
 
     # -- binding ---------------------------------------------------------------------------------

@@ -1,6 +1,22 @@
 """What outlives a process: a project's database, and what its user keeps outside of every project."""
 
 from toolcrib.state.database import Database, Transaction
+from toolcrib.state.holder import boot_id, is_alive, me, uptime
+from toolcrib.state.identifier import new_id
+from toolcrib.state.tables import PROJECT, VAULT_GRANTS
 from toolcrib.state.vault import Vault
+from toolcrib.state.watch import Watch
 
-__all__ = ["Database", "Transaction", "Vault"]
+__all__ = [
+    "PROJECT",
+    "VAULT_GRANTS",
+    "Database",
+    "Transaction",
+    "Vault",
+    "Watch",
+    "boot_id",
+    "is_alive",
+    "me",
+    "new_id",
+    "uptime",
+]

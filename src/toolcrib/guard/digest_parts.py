@@ -1,0 +1,88 @@
+"""Which files outside of its own folder a tool runs: its program, its module, the lock of its environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from toolcrib.errors import ToolUnavailable
+from toolcrib.spec import PythonExec
+
+__all__ = ["entrypoint_files", "lock_files", "module_files"]
+
+_PROGRAMS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+"""Where a confined command is looked for, in this order."""
+
+
+def entrypoint_files(entrypoint: str, root: Path) -> Iterator[str]:
+    """The program of a command, as a real path; nothing where there is none, so that one that comes shows."""
+    if "/" in entrypoint:
+        candidates = [os.path.realpath(root / entrypoint)]
+    else:
+        candidates = [os.path.realpath(f"{folder}/{entrypoint}") for folder in _PROGRAMS]
+    for path in candidates:
+        if os.path.isfile(path):  # noqa: PTH113 - as texts
+            yield path
+            return
+
+
+def module_files(config: PythonExec, root: Path, own: Path | None) -> Iterator[str]:
+    """The module of a Python tool and the packages above it, from the first folder that has any of them.
+
+    Every file there that an import could run; modules of the virtual environment are told by its lock.
+    """
+    folders = [root / config.cwd, *_homes(root)]
+    places = [Path(os.path.realpath(folder)) for folder in (*folders, *((own,) if own is not None else ()))]
+    parts = config.module.split(".")
+    for place in places:
+        found = [path for depth in range(len(parts)) for path in _candidates(place, parts[: depth + 1])]
+        if found:
+            yield from found
+            return
+
+
+def _homes(root: Path) -> Iterator[Path]:
+    return (root / name for name in (".toolcrib", ".glee") if (root / name).is_dir())
+
+
+def _candidates(place: Path, parts: list[str]) -> list[str]:
+    """Files that an import of this module could run, in this folder."""
+    base = place.joinpath(*parts)
+    names = [base / "__init__.py", base.with_name(f"{base.name}.py"), base.with_name(f"{base.name}.pyc")]
+    try:
+        names += sorted(base.parent.glob(f"{base.name}.*so"))
+    except (OSError, ValueError):
+        pass
+    return [os.path.realpath(path) for path in names if path.is_file()]
+
+
+def lock_files(config: PythonExec, root: Path) -> Iterator[str]:
+    """What says which packages a virtual environment holds: its settings, each package's list of files with
+    their digests (RECORD), and the files that Python runs when it starts (`.pth`)."""
+    if config.venv is None:
+        yield os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+        return
+    folder = Path(os.path.realpath(root / config.venv))
+    settings = folder / "pyvenv.cfg"
+    if not settings.is_file():
+        raise ToolUnavailable(
+            f"the virtual environment {config.venv!r} does not exist ({folder})",
+            hint=f"Create it: python3 -m venv {config.venv}",
+            details={"path": str(folder)},
+        )
+    yield str(settings)
+    yield os.path.realpath(folder / "bin" / "python")
+    sites = {os.path.realpath(site) for site in folder.glob("lib*/python*/site-packages")}
+    for site in sorted(sites):
+        for path in sorted(Path(site).iterdir()):
+            if path.suffix == ".dist-info":
+                for name in ("RECORD", "METADATA"):
+                    if (path / name).is_file():
+                        yield str(path / name)
+                        break
+                else:
+                    yield str(path)
+            elif path.suffix in (".pth", ".py", ".egg-link"):
+                yield str(path)

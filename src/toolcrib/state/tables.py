@@ -1,0 +1,100 @@
+"""The tables of a project's database and of its user's grants, as migrations.
+
+What a person decided stands in the grants alone, in the user's own folder. The project's database only holds
+what waits to be decided, the results of calls that have a key, and how often tools were called.
+"""
+
+from __future__ import annotations
+
+__all__ = ["PROJECT", "VAULT_GRANTS"]
+
+PROJECT: tuple[str, ...] = (
+    """
+CREATE TABLE approvals (
+    id TEXT PRIMARY KEY,
+    question TEXT NOT NULL,
+    status TEXT NOT NULL,
+    tool TEXT NOT NULL,
+    bundle TEXT NOT NULL,
+    tool_digest TEXT NOT NULL,
+    arguments BLOB NOT NULL,
+    asker TEXT NOT NULL,
+    caller TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    token TEXT,
+    session_id TEXT,
+    rule TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    touches TEXT NOT NULL,
+    call_id TEXT,
+    asked_at REAL NOT NULL,
+    expires_at REAL NOT NULL,
+    size INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX approvals_question ON approvals (question) WHERE status = 'pending';
+CREATE INDEX approvals_asker ON approvals (asker, size) WHERE status = 'pending';
+CREATE INDEX approvals_expiry ON approvals (expires_at) WHERE status = 'pending';
+CREATE INDEX approvals_tool ON approvals (tool, bundle, tool_digest) WHERE status = 'pending';
+CREATE INDEX approvals_status ON approvals (status, id);
+CREATE TABLE starts (
+    tool TEXT NOT NULL,
+    boot TEXT NOT NULL,
+    at REAL NOT NULL
+);
+CREATE INDEX starts_tool ON starts (tool, at);
+CREATE TABLE leases (
+    id TEXT PRIMARY KEY,
+    tool TEXT NOT NULL,
+    holder TEXT NOT NULL,
+    at REAL NOT NULL
+);
+CREATE INDEX leases_tool ON leases (tool);
+CREATE TABLE recorded (
+    caller TEXT NOT NULL,
+    name TEXT NOT NULL,
+    tool TEXT NOT NULL,
+    tool_digest TEXT NOT NULL,
+    arguments_digest TEXT NOT NULL,
+    state TEXT NOT NULL,
+    claim TEXT NOT NULL,
+    holder TEXT NOT NULL,
+    result BLOB,
+    size INTEGER NOT NULL,
+    begun_at REAL NOT NULL,
+    ended_at REAL,
+    PRIMARY KEY (caller, name)
+);
+CREATE INDEX recorded_end ON recorded (ended_at);
+""",
+)
+"""`state.db` in the project's home folder."""
+
+VAULT_GRANTS: tuple[str, ...] = (
+    """
+CREATE TABLE grants (
+    id TEXT PRIMARY KEY,
+    answer TEXT NOT NULL,
+    state TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    tool TEXT NOT NULL,
+    bundle TEXT NOT NULL,
+    tool_digest TEXT NOT NULL,
+    arguments_digest TEXT NOT NULL,
+    asker TEXT NOT NULL,
+    caller TEXT NOT NULL,
+    session_id TEXT,
+    rule TEXT NOT NULL,
+    edited BLOB,
+    decided_by TEXT NOT NULL,
+    decided_at REAL NOT NULL,
+    ends_at REAL,
+    note TEXT NOT NULL,
+    used_at REAL
+);
+CREATE INDEX grants_exact ON grants (arguments_digest, tool) WHERE state = 'live';
+CREATE INDEX grants_standing ON grants (tool, scope) WHERE state = 'live' AND scope IN ('session', 'rule');
+CREATE INDEX grants_tool ON grants (tool, bundle, tool_digest) WHERE state = 'live';
+CREATE INDEX grants_state ON grants (state, id);
+""",
+)
+"""`grants.db` in the user's own folder for the project."""

@@ -1,0 +1,51 @@
+"""Approvals over databases of their own, and questions, for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from toolcrib.guard import Approvals, Ask
+from toolcrib.state import PROJECT, VAULT_GRANTS, Database
+
+START = 1_800_000_000.0
+
+
+class Wall:
+    """A clock on the wall: it shows what it was set to."""
+
+    def __init__(self, now: float = START) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def state(folder: Path, origin: str | None = None) -> Database:
+    return Database(folder / "state.db", PROJECT, origin=origin)
+
+
+def vault(folder: Path) -> Database:
+    return Database(folder / "grants.db", VAULT_GRANTS)
+
+
+def approvals(folder: Path, **more: Any) -> Approvals:
+    return Approvals(state(folder), vault(folder), **more)
+
+
+def ask(number: int = 0, **more: Any) -> Ask:
+    """A question of a caller; `number` is its argument."""
+    fields: dict[str, Any] = {
+        "tool": "pay",
+        "bundle": "project",
+        "tool_digest": "d" * 64,
+        "arguments": b'{"n":%d}' % number,
+        "caller": "mcp:agent",
+        "owner": "ada",
+        "session_id": "s1",
+        "reason": "it is dear",
+        "rule": "manifest",
+        "touches": ("network: example.com",),
+        "call_id": None,
+    }
+    return Ask(**{**fields, **more})
