@@ -14,7 +14,7 @@ from toolcrib.errors import ApprovalRequired, InvalidInput
 if TYPE_CHECKING:
     from toolcrib.spec import Call, Tool
 
-__all__ = ["approver"]
+__all__ = ["approver", "forget_typed", "user"]
 
 
 def approver(tool: Tool, call: Call, *, approve: bool, ask: bool) -> str | None:
@@ -53,12 +53,12 @@ def _agreed(tool: Tool, call: Call) -> bool:
     note(printable(f"  arguments: {json.dumps(call.arguments, ensure_ascii=False)}"))
     for line in may_touch(tool):
         note(printable(f"  may touch: {line}"))
-    _forget_typed()
+    forget_typed()
     note("Run it once? [y/N] ", nl=False)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _forget_typed() -> None:
+def forget_typed() -> None:
     """What was typed before the question is no answer to it."""
     import termios
 
