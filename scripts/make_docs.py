@@ -70,18 +70,28 @@ def command_reference() -> Iterator[str]:
     for name in sorted(COMMANDS):
         command = toolcrib.get_command(top, name)
         assert command is not None
-        context = click.Context(command, info_name=name, parent=top)
+        yield from command_section(command, click.Context(command, info_name=name, parent=top), "###")
+
+
+def command_section(command: click.Command, context: click.Context, level: str) -> Iterator[str]:
+    """Yield what there is to say of one command, and of those below it."""
+    path = context.command_path
+    yield ""
+    yield f"{level} {path}"
+    yield ""
+    yield "```text"
+    yield f"{path} {' '.join(command.collect_usage_pieces(context))}"
+    yield "```"
+    yield ""
+    for paragraph in (command.help or "").split("\n\n"):
+        yield " ".join(paragraph.split())
         yield ""
-        yield f"### toolcrib {name}"
-        yield ""
-        yield "```text"
-        yield f"toolcrib {name} {' '.join(command.collect_usage_pieces(context))}"
-        yield "```"
-        yield ""
-        for paragraph in (command.help or "").split("\n\n"):
-            yield " ".join(paragraph.split())
-            yield ""
-        yield from options_of(command, context)
+    yield from options_of(command, context)
+    if isinstance(command, click.Group):
+        for name, below in sorted(command.commands.items()):
+            yield from command_section(
+                below, click.Context(below, info_name=name, parent=context), f"{level}#"
+            )
 
 
 def options_of(command: click.Command, context: click.Context) -> Iterator[str]:

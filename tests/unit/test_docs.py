@@ -84,11 +84,16 @@ def test_every_command_and_option_is_told() -> None:
     for name in COMMANDS:
         command = program.get_command(top, name)
         assert command is not None
-        told = section(page, f"### toolcrib {name}")
-        for parameter in command.params:
-            names = parameter.opts if isinstance(parameter, click.Option) else [parameter.make_metavar(top)]
-            for one in names:
-                assert one.strip("[].") in told, f"toolcrib {name} {one}"
+        below = command.commands if isinstance(command, click.Group) else {}
+        for level, path, one in (
+            ("###", name, command),
+            *(("####", f"{name} {part}", inner) for part, inner in below.items()),
+        ):
+            told = section(page, f"{level} toolcrib {path}")
+            for parameter in one.params:
+                option = isinstance(parameter, click.Option)
+                for word in parameter.opts if option else [parameter.make_metavar(top)]:
+                    assert word.strip("[].") in told, f"toolcrib {path} {word}"
 
 
 def test_every_setting_is_told_and_no_other() -> None:
@@ -98,9 +103,17 @@ def test_every_setting_is_told_and_no_other() -> None:
 def test_the_defaults_of_settings_are_those_told() -> None:
     config = Config()
     defaults = {
+        "approvals.channels": ", ".join(config.approvals.channels),
+        "approvals.ttl_hours": f"{config.approvals.ttl_hours:g}",
+        "limits.calls_per_minute": "not set" if config.calls_per_minute is None else config.calls_per_minute,
+        "limits.concurrency": "not set" if config.concurrency is None else config.concurrency,
         "limits.timeout_ms": config.timeout_ms,
+        "policy.default": config.policy.default,
+        "policy.rules": "not set" if not config.policy.rules else config.policy.rules,
+        "policy.self_approval": str(config.policy.self_approval).lower(),
         "retry.jitter": config.retry.jitter,
         "retry.max_attempts": config.retry.max_attempts,
+        "review": config.review,
         "sandbox.minimum": "full",
         "security.allowed_hosts": "not set" if config.allowed_hosts is None else config.allowed_hosts,
         "security.max_permissions": "not set" if config.max_permissions is None else config.max_permissions,

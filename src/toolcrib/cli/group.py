@@ -21,9 +21,12 @@ COMMANDS = {
     "init": "Make a project here, with example tools if wanted.",
     "lint": "Check every manifest; exit 4 on any error.",
     "list": "List the project's tools.",
+    "policy": "Show the policy, and explain what it says of a call.",
     "run": "Run one tool.",
     "serve": "Serve the project's tools over MCP.",
     "show": "Show one tool: arguments, permissions, examples.",
+    "token": "Make, list and revoke callers' tokens.",
+    "trust": "Let settings count that weaken a guard.",
 }
 """Every command and its one line of help; `toolcrib.cli.<name>_command` holds it."""
 

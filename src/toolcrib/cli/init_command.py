@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from toolcrib.cli.output import json_option, note, write_json
+from toolcrib.cli.output import json_option, note, printable, write_json
 
 __all__ = ["command"]
 
@@ -15,9 +15,15 @@ __all__ = ["command"]
 @json_option
 def command(folder: str, examples: bool, as_json: bool) -> None:
     """Make FOLDER (default: here) a project. What is there already is left as it is."""
-    from toolcrib.project.starter import make
+    from toolcrib.cli.approval import user
+    from toolcrib.errors import StateUnavailable
+    from toolcrib.project.starter import make, trust
 
     made = make(folder, examples=examples)
+    try:
+        trust(made, user())
+    except StateUnavailable as error:  # what `init` writes works without; the person is told
+        note(f"the new settings could not be marked as trusted: {printable(error.message)}")
     if as_json:
         write_json({"root": str(made.root), "created": [str(path) for path in made.created]})
         return

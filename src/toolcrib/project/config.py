@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ConfigError, ManifestError
+from toolcrib.guard import Rules, Trust, Weakening, narrowed, weakening
 from toolcrib.manifest import Diagnostic, Document, diagnostics_of, failure, load, read
+from toolcrib.project.config_policy import Approvals, Review, read_approvals, read_policy, read_review
+from toolcrib.project.reader import Misfit, Reader
 from toolcrib.spec import LEVELS, Level, Network, Permissions, Retry, SecretSpec
-from toolcrib.spec.naming import nearest
 
 __all__ = ["KEYS", "Config", "load_config"]
 
 DEFAULT_TIMEOUT_MS = 300_000
-Path = tuple[str | int, ...]
-"""Keys and positions from the top of the document down to a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,66 +34,55 @@ class Config:
     """`sandbox.minimum`: the weakest level tools may be run at. Counts in a trusted project only."""
     max_permissions: Permissions | None = None
     """`security.max_permissions`: the ceiling for tools that agents create."""
+    calls_per_minute: int | None = None
+    """`limits.calls_per_minute`: of each tool, whoever calls; None for no limit."""
+    concurrency: int | None = None
+    """`limits.concurrency`: calls of each tool at one time; None for no limit."""
+    policy: Rules = field(default_factory=Rules)
+    """`policy`: who may call what."""
+    approvals: Approvals = field(default_factory=Approvals)
+    """`approvals`: by which ways a person may agree, and for how long a call waits."""
+    review: Review = "ask"
+    """`review`: whether a person must look at a tool before its first call."""
+    document: Document | None = field(default=None, compare=False, repr=False)
+    """The file it was read from; None for settings that a program made itself."""
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file's bytes, in hex: what trust is bound to."""
+        return hashlib.sha256(self.document.raw if self.document is not None else b"").hexdigest()
 
-class _Misfit(Exception):
-    """A value that is not as it must be."""
+    def weakening(self) -> list[Weakening]:
+        """What counts only once a person trusts it; nothing of settings that a program made itself."""
+        return weakening(self.document.data) if self.document is not None else []
 
-    def __init__(self, finding: Diagnostic) -> None:
-        super().__init__(finding.message)
-        self.finding = finding
-
-
-class _Reader:
-    """Reads values out of the document; every complaint has its place."""
-
-    def __init__(self, document: Document) -> None:
-        self._document = document
-
-    def misfit(self, path: Path, message: str, hint: str | None = None, rule: str = "wrong-value") -> _Misfit:
-        name = f"`{'.'.join(map(str, path))}`" if path else "the file"
-        return _Misfit(
-            self._document.diagnostic(
-                rule, f"{name} {message}", path, key=rule in ("unknown-key", "wrong-type"), hint=hint
-            )
+    def narrowed(self) -> Config:
+        """The settings with every weakening one at what is safe."""
+        if self.document is None or not self.weakening():
+            return self
+        document = self.document
+        return _config(
+            Document(document.path, document.raw, document.text, narrowed(document.data)), document
         )
 
-    def mapping(self, value: Any, path: Path, known: tuple[str, ...]) -> dict[str, Any]:
-        if value is None:
-            return {}
-        if not isinstance(value, dict):
-            raise self.misfit(path, "must be a mapping", f"known here: {', '.join(known)}", "wrong-type")
-        for key in value:
-            if key not in known:
-                raise self.unknown((*path, key), known)
-        return value
-
-    def unknown(self, path: Path, known: tuple[str, ...]) -> _Misfit:
-        close = nearest(str(path[-1]), known)
-        hint = f"did you mean `{close}`?" if close else f"known here: {', '.join(known)}"
-        return self.misfit(path, "is not a setting", hint, "unknown-key")
-
-    def number(self, value: Any, path: Path, low: float, high: float, whole: bool = True) -> Any:
-        right = isinstance(value, int) or (not whole and isinstance(value, float))
-        if not right or isinstance(value, bool) or not low <= value <= high:
-            what = "a whole number" if whole else "a number"
-            raise self.misfit(path, f"must be {what} from {low:,g} to {high:,.0f}")
-        return value
-
-    def texts(self, value: Any, path: Path) -> tuple[str, ...]:
-        if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-            raise self.misfit(path, "must be a list of texts", "write it as a list: `[…]`")
-        return tuple(value)
+    def effective(self, trusted: Trust) -> tuple[Config, list[Weakening]]:
+        """The settings that count, and those that do not count yet. Asks only where something weakens."""
+        waiting = self.weakening()
+        if not waiting or trusted.is_trusted(self.digest):
+            return self, []
+        return self.narrowed(), waiting
 
 
-def _limits(reader: _Reader, value: Any) -> dict[str, Any]:
-    block = reader.mapping(value, ("limits",), ("timeout_ms",))
-    if "timeout_ms" not in block:
-        return {}
-    return {"timeout_ms": reader.number(block["timeout_ms"], ("limits", "timeout_ms"), 1, 86_400_000)}
+_LIMITS = {"timeout_ms": 86_400_000, "calls_per_minute": 1_000_000, "concurrency": 10_000}
+"""The greatest value of each; the least is 1."""
 
 
-def _retry(reader: _Reader, value: Any) -> dict[str, Any]:
+def _limits(reader: Reader, value: Any) -> dict[str, Any]:
+    block = reader.mapping(value, ("limits",), tuple(_LIMITS))
+    return {name: reader.number(block[name], ("limits", name), 1, _LIMITS[name]) for name in block}
+
+
+def _retry(reader: Reader, value: Any) -> dict[str, Any]:
     block = reader.mapping(value, ("retry",), ("max_attempts", "jitter"))
     return {
         "retry": Retry(
@@ -102,7 +92,7 @@ def _retry(reader: _Reader, value: Any) -> dict[str, Any]:
     }
 
 
-def _security(reader: _Reader, value: Any) -> dict[str, Any]:
+def _security(reader: Reader, value: Any) -> dict[str, Any]:
     block = reader.mapping(value, ("security",), ("max_permissions", "allowed_hosts"))
     found: dict[str, Any] = {}
     if "allowed_hosts" in block:
@@ -112,7 +102,7 @@ def _security(reader: _Reader, value: Any) -> dict[str, Any]:
     return found
 
 
-def _ceiling(reader: _Reader, value: Any) -> Permissions:
+def _ceiling(reader: Reader, value: Any) -> Permissions:
     at = ("security", "max_permissions")
     block = reader.mapping(value, at, ("network", "fs", "secrets"))
     files = reader.mapping(block.get("fs"), (*at, "fs"), ("read", "write"))
@@ -129,7 +119,7 @@ def _ceiling(reader: _Reader, value: Any) -> Permissions:
     )
 
 
-def _sandbox(reader: _Reader, value: Any) -> dict[str, Any]:
+def _sandbox(reader: Reader, value: Any) -> dict[str, Any]:
     block = reader.mapping(value, ("sandbox",), ("minimum",))
     minimum = block.get("minimum", "full")
     if minimum not in LEVELS:
@@ -138,16 +128,27 @@ def _sandbox(reader: _Reader, value: Any) -> dict[str, Any]:
     return {"sandbox_minimum": minimum}
 
 
-_BLOCKS: Mapping[str, Callable[[_Reader, Any], dict[str, Any]]] = {
+_BLOCKS: Mapping[str, Callable[[Reader, Any], dict[str, Any]]] = {
+    "approvals": read_approvals,
     "limits": _limits,
+    "policy": read_policy,
     "retry": _retry,
+    "review": read_review,
     "sandbox": _sandbox,
     "security": _security,
 }
 KEYS = (
+    "approvals.channels",
+    "approvals.ttl_hours",
+    "limits.calls_per_minute",
+    "limits.concurrency",
     "limits.timeout_ms",
+    "policy.default",
+    "policy.rules",
+    "policy.self_approval",
     "retry.max_attempts",
     "retry.jitter",
+    "review",
     "sandbox.minimum",
     "security.allowed_hosts",
     "security.max_permissions",
@@ -155,7 +156,7 @@ KEYS = (
 """Every setting there is."""
 
 
-def load_config(path: FilePath) -> Config:
+def load_config(path: Path) -> Config:
     """Read the settings; a missing or empty file leaves the defaults.
 
     Raises `ConfigError` with everything that is wrong, each with its place, as a manifest's findings are.
@@ -166,24 +167,29 @@ def load_config(path: FilePath) -> Config:
         return Config()
     except ManifestError as error:
         raise _failure(diagnostics_of(error)) from None
-    reader = _Reader(document)
+    return _config(document, document)
+
+
+def _config(document: Document, origin: Document) -> Config:
+    """The settings that a document holds; `origin` is the document as it is on disk."""
+    reader = Reader(document)
     found: list[Diagnostic] = []
     settings: dict[str, Any] = {}
     data = document.data
     try:
         blocks = reader.mapping(data, (), tuple(data) if isinstance(data, dict) else tuple(_BLOCKS))
-    except _Misfit as misfit:
+    except Misfit as misfit:
         raise _failure([misfit.finding]) from None
     for name, value in blocks.items():
         try:
             if name not in _BLOCKS:
                 raise reader.unknown((name,), tuple(_BLOCKS))
             settings.update(_BLOCKS[name](reader, value))
-        except _Misfit as misfit:
+        except Misfit as misfit:
             found.append(misfit.finding)
     if found:
         raise _failure(found)
-    return Config(**settings)
+    return Config(**settings, document=origin)
 
 
 def _failure(found: Sequence[Diagnostic]) -> ConfigError:

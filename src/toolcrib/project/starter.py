@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolcrib.errors import UsageError
-from toolcrib.project.root import HOMES
+from toolcrib.guard import Trust
+from toolcrib.project.config import load_config
+from toolcrib.project.root import HOMES, find
+from toolcrib.state import Vault
 
-__all__ = ["Made", "make"]
+__all__ = ["Made", "make", "trust"]
 
 _FILES = Path(__file__).with_name("starter_files")
 
@@ -36,6 +39,18 @@ def make(folder: str | os.PathLike[str], *, examples: bool = False) -> Made:
     except OSError as error:
         raise UsageError(f"{error.filename or root}: {error.strerror}") from None
     return Made(root, tuple(created))
+
+
+def trust(made: Made, by: str) -> bool:
+    """Trust the settings that `make` wrote, and no others; whether it wrote any.
+
+    `StateUnavailable` where the user has no folder to keep that in.
+    """
+    place = find(made.root)
+    if place.config.relative_to(made.root) not in made.created:
+        return False
+    Trust(Vault(made.root)).accept(load_config(place.config).digest, by)
+    return True
 
 
 def _home(root: Path) -> Path:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Literal, get_args
+
+from toolcrib.spec.naming import fits
 
 __all__ = ["SCOPES", "Caller", "Scope"]
 
@@ -21,7 +22,7 @@ class Caller:
     """Unique among the project's tokens."""
     scopes: frozenset[Scope]
     tools: tuple[str, ...] | None = None
-    """Names it may see and call, `*` and `?` as in file names; None for all."""
+    """Names it may see and call, `*` and `?` standing for other text; None for all."""
     owner: str = ""
     """The person it acts for: who may not approve its calls, unless the project says so."""
 
@@ -32,4 +33,4 @@ class Caller:
 
     def covers(self, tool: str) -> bool:
         """Whether this tool is among those it may see and call."""
-        return self.tools is None or any(fnmatchcase(tool, pattern) for pattern in self.tools)
+        return self.tools is None or any(fits(pattern, tool) for pattern in self.tools)

@@ -1,0 +1,241 @@
+"""Bearer tokens: who calls from elsewhere, and what they may do. Kept as digests by the user."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+import sqlite3
+import time
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from toolcrib.errors import ConflictError, InvalidToken, NotFoundError, UsageError
+from toolcrib.spec import SCOPES, Caller, Scope
+from toolcrib.spec.naming import nearest
+from toolcrib.state import Database, Vault
+
+__all__ = ["MOST", "Token", "Tokens"]
+
+MOST = 1_000
+"""Tokens of one project at most."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_TEXT = re.compile(r"tcr_([A-Za-z0-9_-]{43})([A-Za-z0-9_-]{6})")
+_LONGEST_S = 10 * 366 * 86_400
+_TABLES = (
+    """CREATE TABLE token (
+        digest TEXT PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE,
+        scopes TEXT NOT NULL,
+        tools TEXT,
+        owner TEXT NOT NULL,
+        created DOUBLE PRECISION NOT NULL,
+        expires DOUBLE PRECISION
+    )""",
+)
+_COLUMNS = "digest, name, scopes, tools, owner, created, expires"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What is kept of a token; never the token itself."""
+
+    caller: Caller
+    created: float
+    """Seconds since the epoch, as is `expires`."""
+    expires: float | None
+    """None for one that holds until it is revoked."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        caller = self.caller
+        return {
+            "name": caller.name,
+            "scopes": [scope for scope in SCOPES if scope in caller.scopes],
+            "tools": None if caller.tools is None else list(caller.tools),
+            "owner": caller.owner,
+            "created": self.created,
+            "expires": self.expires,
+        }
+
+
+class Tokens:
+    """The tokens of one project."""
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+        self._opened: Database | None = None
+
+    def create(
+        self,
+        name: str,
+        scopes: Iterable[str],
+        tools: Sequence[str] | None = None,
+        *,
+        owner: str,
+        expires: float | None = None,
+    ) -> str:
+        """A new token, told here and never again.
+
+        `tools` are patterns of names, None for all; `owner` the person it acts for; `expires` in seconds
+        since the epoch. Raises `UsageError`, and `ConflictError` for a name that is taken.
+        """
+        caller = Caller(name, _scopes(scopes), None if tools is None else tuple(tools), owner)
+        now = time.time()
+        _require_sound(caller, expires, now)
+        text = _new_text()
+        row = (
+            _digest(text),
+            name,
+            " ".join(sorted(caller.scopes)),
+            None if caller.tools is None else json.dumps(caller.tools),
+            owner,
+            now,
+            expires,
+        )
+        try:
+            with self._database.write() as transaction:
+                (count,) = transaction.one("SELECT COUNT(*) FROM token") or (0,)
+                if count >= MOST:
+                    raise ConflictError(
+                        f"there are {MOST} tokens already", hint="Revoke some: toolcrib token list"
+                    )
+                transaction.run(f"INSERT INTO token ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", *row)  # noqa: S608
+        except sqlite3.IntegrityError:
+            raise ConflictError(
+                f"there is a token named {name!r} already", hint=f"Revoke it: toolcrib token revoke {name}"
+            ) from None
+        return text
+
+    def all(self) -> list[Token]:
+        """Every token, in the order they were made; those that have expired too."""
+        if not self._there:
+            return []
+        with self._database.read() as transaction:
+            rows = transaction.all(f"SELECT {_COLUMNS} FROM token ORDER BY created, name")  # noqa: S608
+        return [_token(row) for row in rows]
+
+    def get(self, name: str) -> Token:
+        """The token of this name; `NotFoundError`."""
+        known = {token.caller.name: token for token in self.all()}
+        if name not in known:
+            close = nearest(name, known)
+            raise NotFoundError(
+                f"there is no token named {name!r}",
+                hint=f"Did you mean {close}?" if close else "`toolcrib token list` shows all.",
+            )
+        return known[name]
+
+    def revoke(self, name: str) -> Caller:
+        """Make a token worthless from now on; `NotFoundError`."""
+        caller = self.get(name).caller
+        with self._database.write() as transaction:
+            transaction.run("DELETE FROM token WHERE name = ?", name)
+        return caller
+
+    def verify(self, text: str) -> Caller:
+        """Whose token this is. `InvalidToken` for one that is unknown, revoked or expired.
+
+        The token is 256 random bits, so one round of SHA-256 is enough: a slow hash is for what can be
+        guessed. The digest is looked up, so how long that takes tells nothing about any other token.
+        """
+        if not well_formed(text):
+            raise InvalidToken(
+                "this is no token of Toolcrib, or it was cut or mistyped",
+                hint="A token begins with tcr_ and is 53 characters long.",
+            )
+        digest = _digest(text)
+        row = None
+        if self._there:
+            with self._database.read() as transaction:
+                row = transaction.one(f"SELECT {_COLUMNS} FROM token WHERE digest = ?", digest)  # noqa: S608
+        if row is None or not hmac.compare_digest(row[0], digest):
+            raise InvalidToken(
+                "the token is not known here, or was revoked",
+                hint="A person can make one: toolcrib token create",
+            )
+        token = _token(row)
+        if token.expires is not None and token.expires <= time.time():
+            raise InvalidToken(
+                f"the token {token.caller.name!r} has expired",
+                hint="Make a new one: toolcrib token create",
+            )
+        return token.caller
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        if self._opened is not None:
+            self._opened.close()
+
+    @property
+    def _there(self) -> bool:
+        """Whether any token was ever made: a look does not make the file."""
+        return os.path.lexists(self._vault.path / "tokens.db")
+
+    @property
+    def _database(self) -> Database:
+        if self._opened is None:
+            self._opened = Database(self._vault.folder / "tokens.db", _TABLES)
+        return self._opened
+
+
+def well_formed(text: str) -> bool:
+    """Whether a text can be a token at all: its form, and the checksum at its end (CRC-32)."""
+    match = _TEXT.fullmatch(text)
+    return match is not None and match[2] == _checksum(match[1])
+
+
+def _new_text() -> str:
+    secret = _base64(secrets.token_bytes(32))
+    return f"tcr_{secret}{_checksum(secret)}"
+
+
+def _checksum(secret: str) -> str:
+    return _base64(zlib.crc32(secret.encode()).to_bytes(4, "big"))
+
+
+def _base64(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _token(row: tuple[Any, ...]) -> Token:
+    _, name, scopes, tools, owner, created, expires = row
+    return Token(
+        Caller(name, _scopes(scopes.split()), None if tools is None else tuple(json.loads(tools)), owner),
+        created,
+        expires,
+    )
+
+
+def _scopes(scopes: Iterable[str]) -> frozenset[Scope]:
+    return frozenset(cast(Iterable[Scope], scopes))
+
+
+def _require_sound(caller: Caller, expires: float | None, now: float) -> None:
+    if _NAME.fullmatch(caller.name) is None:
+        raise UsageError(
+            f"{caller.name!r} cannot name a token",
+            hint="Use up to 64 letters, digits, `.`, `_` and `-`, a letter or digit first.",
+        )
+    unknown = sorted(caller.scopes - set(SCOPES))
+    if unknown or not caller.scopes:
+        told = f"there is no scope {unknown[0]!r}" if unknown else "a token needs a scope"
+        raise UsageError(told, hint=f"Scopes are {', '.join(SCOPES)}.")
+    if caller.tools is not None and (
+        not caller.tools or len(caller.tools) > 100 or not all(0 < len(one) <= 256 for one in caller.tools)
+    ):
+        raise UsageError("tools must be 1 to 100 patterns of up to 256 characters each")
+    if not caller.owner or len(caller.owner) > 256:
+        raise UsageError("a token needs the name of its owner, of up to 256 characters")
+    if expires is not None and not now < expires <= now + _LONGEST_S:
+        raise UsageError("a token must expire in the future, and within ten years")
