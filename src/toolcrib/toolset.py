@@ -361,7 +361,7 @@ class Toolset:
 
     def get(self, name: str) -> Tool:
         """One tool; `ToolNotFound` names the nearest."""
-        return self._find(name).tool
+        return self.bound(name).tool
 
     def schema(self) -> list[dict[str, Any]]:
         """The tools as models see them: `name`, `description`, `input_schema`."""
@@ -373,7 +373,7 @@ class Toolset:
     def filter(self, *names: str, tags: Iterable[str] = ()) -> Toolset:
         """A toolset of only these names, or of tools with any of these tags; an unknown name is an error."""
         wanted = set(tags)
-        chosen = {name: self._find(name) for name in names}
+        chosen = {name: self.bound(name) for name in names}
         chosen |= {name: bound for name, bound in self._bound.items() if wanted & set(bound.tool.tags)}
         view = Toolset(retry=self._retry, timeout_ms=self._timeout_ms)
         view.pipeline = self.pipeline.over(view._bound)
@@ -383,7 +383,8 @@ class Toolset:
         view._lifespans = [lifespan for lifespan in self._lifespans if lifespan.name in chosen]
         return view
 
-    def _find(self, name: str) -> Bound:
+    def bound(self, name: str) -> Bound:
+        """One tool made ready to be called; `ToolNotFound` names the nearest."""
         bound = self._bound.get(name)
         if bound is None:
             raise self.pipeline.unknown(name)

@@ -83,6 +83,8 @@ def bwrap() -> str | None:
             return None
         found = str(bwrap_path())
     return found
+
+
 def weaker(level: Level) -> Contestant:
     """The product in a project that allows a weaker level; the machine has to be one that needs it."""
     return lambda job: ours(replace(job, minimum=level))

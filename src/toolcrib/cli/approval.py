@@ -3,53 +3,45 @@
 from __future__ import annotations
 
 import json
-import os
-import pwd
 import sys
 from typing import TYPE_CHECKING
 
 from toolcrib.cli.output import note, printable
-from toolcrib.errors import ApprovalRequired, InvalidInput
+from toolcrib.errors import ApprovalRequired, ToolcribError
+from toolcrib.spec.words import may_touch
+from toolcrib.state import user_name
 
 if TYPE_CHECKING:
+    from toolcrib.project import Project
     from toolcrib.spec import Call, Tool
 
-__all__ = ["approver", "forget_typed", "user"]
+__all__ = ["approver", "forget_typed"]
 
 
-def approver(tool: Tool, call: Call, *, approve: bool, ask: bool) -> str | None:
-    """The user who agrees to this one call, or None where nobody can be asked.
+def approver(project: Project, call: Call, *, approve: bool, ask: bool) -> str | None:
+    """The user who agrees to this one call; None where nobody need, or nobody can be asked.
 
-    Nobody is asked about arguments that do not fit. Raises ApprovalRequired when the person says no.
+    Nobody is asked about a call that is refused anyway: that is left to the call itself. Raises
+    `ApprovalRequired` when the person says no.
     """
-    from toolcrib.schema import ArgumentCheck
-
     try:
         # What is shown is what runs: with the defaults filled in.
-        call.arguments = ArgumentCheck(tool.input_schema).check(call.arguments)
-    except InvalidInput:
+        reason = project.asks(call)
+    except ToolcribError:
+        return None
+    if reason is None:
         return None
     if approve:
-        return user()
+        return user_name()
     if not ask or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
-    if not _agreed(tool, call):
-        raise ApprovalRequired(f"{tool.name} was not approved, so it was not run")
-    return user()
+    if not _agreed(project.get(call.tool), call, reason):
+        raise ApprovalRequired(f"{call.tool} was not approved, so it was not run")
+    return user_name()
 
 
-def user() -> str:
-    """The user of this process; not what the environment says."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return f"uid {os.getuid()}"
-
-
-def _agreed(tool: Tool, call: Call) -> bool:
-    from toolcrib.cli.words import may_touch
-
-    note(printable(f"{tool.name} needs your approval: {tool.approval.reason}"))
+def _agreed(tool: Tool, call: Call, reason: str) -> bool:
+    note(printable(f"{tool.name} needs your approval: {reason}"))
     note(printable(f"  arguments: {json.dumps(call.arguments, ensure_ascii=False)}"))
     for line in may_touch(tool):
         note(printable(f"  may touch: {line}"))

@@ -99,9 +99,9 @@ def approve_command(
     if sheet.approval.status == "pending":
         _tell(_lines(sheet))
         _require_answer(f"Approve it{_reach(scope)}? [y/N] ", yes=yes)
-    from toolcrib.cli.approval import user
+    from toolcrib.state import user_name
 
-    done = desk.approve(id, user(), scope, changed, reason, seal=sheet.approval.seal)
+    done = desk.approve(id, user_name(), scope, changed, reason, seal=sheet.approval.seal)
     note(f"approved{_reach(done.approval.scope)}: {_line(done.approval.tool)}")
 
 
@@ -117,9 +117,9 @@ def deny_command(id: str, root: str | None, reason: str, yes: bool) -> None:  # 
     if sheet.approval.status == "pending":
         _tell(_lines(sheet))
         _require_answer("Refuse it? [y/N] ", yes=yes)
-    from toolcrib.cli.approval import user
+    from toolcrib.state import user_name
 
-    done = desk.deny(id, user(), reason, seal=sheet.approval.seal)
+    done = desk.deny(id, user_name(), reason, seal=sheet.approval.seal)
     note(f"denied: {_line(done.approval.tool)}")
 
 
@@ -155,9 +155,9 @@ def grants_command(root: str | None, as_json: bool) -> None:
 @root_option
 def revoke_command(id: str, root: str | None) -> None:  # noqa: A002 - the name in the usage
     """Take back a decision that holds; the next such call asks again."""
-    from toolcrib.cli.approval import user
+    from toolcrib.state import user_name
 
-    grant = _project(root).desk.revoke(id, user())
+    grant = _project(root).desk.revoke(id, user_name())
     note(f"taken back: {_line(grant.tool)}, {grant.answer}{_reach(grant.scope)}")
 
 
@@ -225,7 +225,7 @@ def _row(sheet: Sheet) -> tuple[str, ...]:
 
 def _lines(sheet: Sheet) -> Iterable[str]:
     """An approval in lines of which none can be forged by what it holds."""
-    from toolcrib.cli.words import may_touch
+    from toolcrib.spec.words import may_touch
 
     document = sheet.document
     yield f"approval {document['id']}: {document['status']}"

@@ -15,13 +15,13 @@ __all__ = ["command"]
 @json_option
 def command(folder: str, examples: bool, as_json: bool) -> None:
     """Make FOLDER (default: here) a project. What is there already is left as it is."""
-    from toolcrib.cli.approval import user
     from toolcrib.errors import StateUnavailable
     from toolcrib.project.starter import make, trust
+    from toolcrib.state import user_name
 
     made = make(folder, examples=examples)
     try:
-        trust(made, user())
+        trust(made, user_name())
     except StateUnavailable as error:  # what `init` writes works without; the person is told
         note(f"the new settings could not be marked as trusted: {printable(error.message)}")
     if as_json:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -40,6 +40,12 @@ _QUIET_S = 0.3
 @click.option(
     "--approve", is_flag=True, help="Agree to this one call of a tool that needs a person's approval."
 )
+@click.option(
+    "--wait",
+    type=click.Choice(("block", "pending")),
+    help="Have somebody else approve: wait until they have, or come back at once.",
+)
+@click.option("--idempotency-key", help="Calls with the same key run once; the others get the same result.")
 @click.option("--timeout-ms", type=click.IntRange(min=1), help="Limit of one attempt, in milliseconds.")
 @click.option("-v", "--verbose", is_flag=True, help="Show what the tool writes beside its result.")
 def command(
@@ -48,6 +54,8 @@ def command(
     root: str | None,
     as_json: bool,
     approve: bool,
+    wait: Literal["block", "pending"] | None,
+    idempotency_key: str | None,
     timeout_ms: int | None,
     verbose: bool,
 ) -> int:
@@ -61,6 +69,8 @@ def command(
     from toolcrib.spec import Call
 
     call = Call(tool, parse_arguments(arguments), caller="cli", timeout_ms=timeout_ms)
+    call.idempotency_key = idempotency_key
+    call.wait = wait or "raise"
     if verbose:
         _show_log()
     project = Project.open(root)
@@ -72,9 +82,11 @@ def command(
         return 130
     if as_json:
         write_json(result.as_dict())
-        return 0 if result.error is None else result.error.exit_code
+        return _exit_code(result)
     for warning in result.warnings:
         note(f"warning: {printable(warning)}")
+    if result.status == "pending":
+        return _tell_pending(result)
     if result.error is not None:
         _add_hint(result.error, call, arguments)
         if not verbose and not result.error.hint and "exception" in result.error.details:
@@ -82,6 +94,19 @@ def command(
         return tell_error(result.error)
     _print_value(result.value)
     return 0
+
+
+def _exit_code(result: Result) -> int:
+    if result.error is not None:
+        return result.error.exit_code
+    return 5 if result.status == "pending" else 0
+
+
+def _tell_pending(result: Result) -> int:
+    details = result.details or {}
+    note(printable(f"waits for approval {details['approval']}: {details['reason']}"))
+    note(f"A person decides: toolcrib approvals show {details['approval']}. Then make the same call again.")
+    return 5
 
 
 def _result(project: Project, call: Call, *, approve: bool, ask: bool) -> Result:
@@ -101,9 +126,9 @@ def _result(project: Project, call: Call, *, approve: bool, ask: bool) -> Result
             call.tool = call.tool.rpartition("/")[2].partition("@")[0]
     else:
         call.tool = tool.name
-        if tool.approval.required:
+        if call.wait == "raise":  # else somebody else is to decide
             try:
-                call.approved_by = approver(tool, call, approve=approve, ask=ask)
+                call.approved_by = approver(project, call, approve=approve, ask=ask)
             except ApprovalRequired as error:
                 refusal = error
     result = asyncio.run(_run(project, call))

@@ -75,7 +75,7 @@ def _print(tool: Any) -> None:
 
 
 def _lines(tool: Any) -> Iterator[str]:
-    from toolcrib.cli.words import may_touch
+    from toolcrib.spec.words import may_touch
 
     yield f"{tool.name}  ({tool.kind}, version {tool.version})"
     yield tool.description.strip()

@@ -52,11 +52,11 @@ def create(
     """Make a token NAME. It is shown this once; only its digest is kept."""
     import time
 
-    from toolcrib.cli.approval import user
+    from toolcrib.state import user_name
 
     kept = _tokens(root)
     until = None if expires is None else time.time() + _duration(expires)
-    text = kept.create(name, scopes, tools or None, owner=owner or user(), expires=until)
+    text = kept.create(name, scopes, tools or None, owner=owner or user_name(), expires=until)
     if as_json:
         write_json({"token": text, **kept.get(name).as_dict()})
         return

@@ -30,11 +30,10 @@ def command(root: str | None, as_json: bool, show: bool, yes: bool, revoke: bool
 
     Shows them, and asks. It holds for the settings as they are, byte for byte: a change voids it.
     """
-    from toolcrib.cli.approval import user
     from toolcrib.errors import UsageError
     from toolcrib.guard import Trust
     from toolcrib.project import find, load_config
-    from toolcrib.state import Vault
+    from toolcrib.state import Vault, user_name
 
     if show + yes + revoke > 1:
         raise UsageError("--show, --yes and --revoke exclude each other")
@@ -51,7 +50,7 @@ def command(root: str | None, as_json: bool, show: bool, yes: bool, revoke: bool
     if waiting and not trusted and not show and (yes or not as_json):
         if not yes:
             _ask()
-        trust.accept(config.digest, user())
+        trust.accept(config.digest, user_name())
         note("Trusted. A change of the file voids it.")
     if as_json:
         write_json(_document(config, waiting, trust, str(place.config)))

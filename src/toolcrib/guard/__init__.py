@@ -1,6 +1,6 @@
-"""Decides and records: policy, trust, tokens, approvals, rates, calls made once, secrets and their masking, audit."""
+"""Decides and records: policy, trust, tokens, approvals, rates, calls made once, secrets, audit."""
 
-from toolcrib.guard.approval import Approval, Ask, Grant, Permit, SCOPES, STATUSES, Scope, Status, canonical
+from toolcrib.guard.approval import SCOPES, STATUSES, Approval, Ask, Grant, Permit, Scope, Status, canonical
 from toolcrib.guard.approvals import Approvals, may_decide
 from toolcrib.guard.audit import AuditLog
 from toolcrib.guard.audit_check import Problem, Verdict, verify
@@ -10,26 +10,28 @@ from toolcrib.guard.digest import Digests, ToolDigest, tool_digest
 from toolcrib.guard.policy import Decision, Policy, Step, require_scope
 from toolcrib.guard.rates import Lease, Rates
 from toolcrib.guard.recorded import RecordedCalls
-from toolcrib.guard.rules import EFFECTS, Effect, HINTS, Rule, Rules
+from toolcrib.guard.rules import EFFECTS, HINTS, Effect, Rule, Rules
 from toolcrib.guard.secrets import EnvironmentSecrets, Redactor, resolve
 from toolcrib.guard.tokens import Token, Tokens
 from toolcrib.guard.trust import DEFAULT_TTL_HOURS, Trust, Trusted, Weakening, narrowed, weakening
 
 __all__ = [
+    "DEFAULT_TTL_HOURS",
+    "EFFECTS",
+    "HINTS",
+    "SCOPES",
+    "STATUSES",
     "Approval",
     "Approvals",
     "Ask",
     "AuditLog",
     "Condition",
-    "DEFAULT_TTL_HOURS",
     "Decision",
     "Digests",
-    "EFFECTS",
     "Effect",
     "Entry",
     "EnvironmentSecrets",
     "Grant",
-    "HINTS",
     "Head",
     "Lease",
     "Permit",
@@ -40,8 +42,6 @@ __all__ = [
     "Redactor",
     "Rule",
     "Rules",
-    "SCOPES",
-    "STATUSES",
     "Scope",
     "Status",
     "Step",

@@ -1,4 +1,4 @@
-"""What a project adds around each call: secrets resolved and masked, every call written to the audit log."""
+"""What a project adds around each call: policy, approval, secrets, turns, and a line in the audit log."""
 
 from __future__ import annotations
 
@@ -6,31 +6,36 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from toolcrib.context import Context
-from toolcrib.errors import (
-    DeniedError,
-    InvalidInput,
-    InvalidToken,
-    PolicyDenied,
-    ToolcribError,
-    UnavailableError,
-)
-from toolcrib.guard import AuditLog, EnvironmentSecrets, Redactor, resolve
+from toolcrib.errors import DeniedError, InvalidInput, RateLimited, ToolcribError, UnavailableError
+from toolcrib.guard import AuditLog, EnvironmentSecrets, Policy, Redactor, require_scope, resolve
 from toolcrib.pipeline import Bound, needs_approval
-from toolcrib.spec import Call, Result, SecretSource, Tool
+from toolcrib.project.checkpoint import Checkpoint, Held, Question
+from toolcrib.spec import Call, Caller, Result, SecretSource, Tool
 
 __all__ = ["ProjectGate"]
 
+_NO_SECRETS: Mapping[str, str] = {}
 _NOT_HELD = ("missing", "unprotected", "exceeded")
 """What the enforcement report says beyond the level, written down where there is something to say."""
-_NO_SECRETS: Mapping[str, str] = {}
+_OWN = "approval.required"
+"""The name of the rule by which a manifest itself asks for approval."""
 
 
 class ProjectGate:
-    """The gate of one project."""
+    """The gate of one project. Without a checkpoint nothing can wait: what needs approval is refused."""
 
-    def __init__(self, audit: AuditLog, secrets: SecretSource | None = None) -> None:
+    def __init__(
+        self,
+        audit: AuditLog,
+        secrets: SecretSource | None = None,
+        *,
+        policy: Policy | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
         self._audit = audit
         self._source = secrets or EnvironmentSecrets()
+        self._policy = policy
+        self._checkpoint = checkpoint
         self._known: dict[str, str] = {}
         self._redactor: Redactor | None = None
 
@@ -47,61 +52,128 @@ class ProjectGate:
             self._known.update(secrets)
             self._redactor = Redactor(self._known)
 
+    def visible(self, tool: Tool, caller: str, identity: Caller | None) -> bool:
+        """Whether this caller may see the tool."""
+        if self._policy is not None:
+            return self._policy.visible(tool, caller, identity)
+        return identity is None or (identity.may("read") and identity.covers(tool.name))
+
     def authorise(self, bound: Bound, ctx: Context) -> None:
-        """Refuse what the caller's token does not allow."""
-        identity = ctx.identity
-        if identity is None:
-            return
-        if not identity.may("invoke"):
-            raise InvalidToken(f"the token of {identity.name} does not allow calls")
-        if not identity.covers(bound.name):
-            raise PolicyDenied(f"the token of {identity.name} does not cover {bound.name}")
+        """Refuse what the caller's token, or the policy, does not allow whatever the arguments."""
+        if self._policy is not None:
+            self._policy.admit(bound.tool, ctx.caller, ctx.identity)
+        elif ctx.identity is not None:
+            require_scope(ctx.identity, "invoke", bound.tool)
 
     def admit(self, bound: Bound, ctx: Context) -> Mapping[str, str] | None:
-        """The secrets the tool declares. A missing one stops the call, and so does an unwritable log."""
+        """The secrets the tool declares; None where the call has something to wait for.
+
+        A missing secret stops the call, and so does an unwritable log.
+        """
         self._audit.ensure()
-        if bound.approval_reason is not None:
-            if ctx.approved_by is None:
-                raise needs_approval(bound, bound.approval_reason)
-            self._audit.record("TOOL_APPROVED", name=bound.name, approver=ctx.approved_by, caller=ctx.caller)
+        question = self.question(bound, ctx)
         permissions = bound.tool.permissions
-        if not permissions.secrets:
-            return _NO_SECRETS
-        secrets = resolve(permissions, self._source)
-        self._learn(secrets)
-        return secrets
+        secrets = _NO_SECRETS
+        if permissions.secrets:
+            secrets = resolve(permissions, self._source)
+            self._learn(secrets)
+        if question is not None and ctx.approved_by is not None:
+            self._audit.record("TOOL_APPROVED", name=bound.name, approver=ctx.approved_by, caller=ctx.caller)
+            question = None
+        checkpoint = self._checkpoint
+        if checkpoint is None:
+            if question is not None:
+                raise needs_approval(bound, question.reason)
+            return secrets
+        rated = checkpoint.rated(bound.tool)
+        if question is None and not rated and ctx.idempotency_key is None:
+            return secrets
+        ctx.held = Held(secrets, question, rated)
+        return None
+
+    def question(self, bound: Bound, ctx: Context) -> Question | None:
+        """Why a person must agree to this call, whose arguments are checked; None when nobody must.
+
+        Raises `PolicyDenied` where the policy refuses these arguments.
+        """
+        if self._policy is not None:
+            assert isinstance(ctx.arguments, Mapping)
+            decision = self._policy.judge(bound.tool, ctx.caller, ctx.arguments)
+            if decision.effect == "ask" and decision.rule is not None:
+                return Question(decision.rule.name, decision.why)
+            if decision.effect == "ask" and bound.approval_reason is None:
+                return Question("policy.default", decision.why)
+        if bound.approval_reason is not None:
+            return Question(_OWN, bound.approval_reason)
+        return None
 
     async def enter(self, bound: Bound, ctx: Context) -> Result | None:
-        """Nothing is waited for yet."""
+        """Wait for a person, for the call's turn, for the first call with its key."""
+        assert self._checkpoint is not None
+        early = await self._checkpoint.enter(bound, ctx)
+        if (
+            early is None
+            and ctx.held.permit is not None
+            and ctx.held.permit.edited
+            and self._policy is not None
+        ):
+            assert isinstance(ctx.arguments, Mapping)
+            self._policy.judge(bound.tool, ctx.caller, ctx.arguments)
+        return early
 
-    def record(self, bound: Bound | None, call: Call, result: Result) -> None:
-        """One line: TOOL_EXECUTED for a call that ran, TOOL_REFUSED for one that was not let run."""
-        arguments = call.arguments if call.arguments.__class__ is dict else _plain(call.arguments)
+    def record(self, bound: Bound | None, ctx: Context, result: Result) -> None:
+        """One line: TOOL_EXECUTED for a call that ran, TOOL_REFUSED for one that was not let run.
+
+        TOOL_WAITS for one that a person must decide on first, TOOL_REPLAYED for the result of an earlier call.
+        """
+        error, details, held = result.error, result.details, ctx.held
+        refused = error is not None and _refused(ctx, error)
+        if held is not None and self._checkpoint is not None:
+            self._checkpoint.leave(ctx, result, ran=not refused and result.status != "pending")
+        arguments = ctx.arguments if ctx.arguments.__class__ is dict else _plain(ctx.arguments)
         if self._redactor is not None:
             arguments = self._redactor.redact(arguments)
         # The log itself cuts what is too long for a line, and tells its size, digest and beginning.
         # A name that is no tool's could be anything.
-        name = call.tool if bound is not None else self.redact(call.tool)
+        name = ctx.tool if bound is not None else self.redact(ctx.tool)
         fields: dict[str, Any] = {"name": name, "params": arguments}
-        error, details = result.error, result.details
+        event = "TOOL_EXECUTED"
         if error is None:
-            event, fields["status"] = "TOOL_EXECUTED", "success"
+            fields["status"] = "success" if result.status == "ok" else result.status
         else:
-            refused = _refused(call, error)
-            event, fields["status"] = ("TOOL_REFUSED", "refused") if refused else ("TOOL_EXECUTED", "error")
+            fields["status"] = "refused" if refused else "error"
+            event = "TOOL_REFUSED" if refused else event
             fields["code"], details = error.code, error.details
-        fields["caller"] = call.caller
+        fields["caller"] = ctx.caller
         fields["ms"] = round(result.duration_ms, 3)
-        if call.call_id is not None:
-            fields["call"] = call.call_id
-        if details and isinstance(held := details.get("enforcement"), dict):
-            fields["sandbox"] = held.get("level")
-            fields.update({f"sandbox_{name}": held[name] for name in _NOT_HELD if held.get(name)})
+        if ctx.call_id is not None:
+            fields["call"] = ctx.call_id
+        if details and isinstance(sandbox := details.get("enforcement"), dict):
+            fields["sandbox"] = sandbox.get("level")
+            fields.update({f"sandbox_{name}": sandbox[name] for name in _NOT_HELD if sandbox.get(name)})
+        if held is not None:
+            event = _event(held, result, event)
+            fields.update(_more(held, details))
         self._audit.record(event, **fields)
 
     def redact(self, value: Any) -> Any:
         """The value with every known secret masked."""
         return value if self._redactor is None else self._redactor.redact(value)
+
+
+def _event(held: Held, result: Result, event: str) -> str:
+    if held.replayed:
+        return "TOOL_REPLAYED"
+    return "TOOL_WAITS" if result.status == "pending" else event
+
+
+def _more(held: Held, details: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Which approval a call ran by, or waits for."""
+    if held.permit is not None:
+        permit = held.permit
+        return {"approval": permit.approval_id, "approver": permit.approver, "edited": permit.edited}
+    waits = (details or {}).get("approval")
+    return {"approval": waits} if isinstance(waits, str) else {}
 
 
 def _plain(arguments: Any) -> Any:
@@ -119,4 +191,4 @@ def _refused(call: Call, error: ToolcribError) -> bool:
         return False
     if isinstance(error, InvalidInput):  # Found while the request was put together, unless the tool said it.
         return error.details.get("raised_by") != "tool"
-    return isinstance(error, (DeniedError, UnavailableError))
+    return isinstance(error, (DeniedError, RateLimited, UnavailableError))

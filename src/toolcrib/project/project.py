@@ -9,13 +9,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from toolcrib.context import Context
 from toolcrib.errors import ManifestError, ToolUnavailable
-from toolcrib.guard import AuditLog
+from toolcrib.guard import AuditLog, Digests, Policy, Trust
 from toolcrib.manifest import Diagnostic, check_tool, load_tools
+from toolcrib.project.checkpoint import Checkpoint
 from toolcrib.project.config import Config, load_config
+from toolcrib.project.desk import Desk
 from toolcrib.project.gate import ProjectGate
 from toolcrib.project.minimum import minimum_of
 from toolcrib.project.root import Place, find
+from toolcrib.project.store import Store
 from toolcrib.spec import (
     Approval,
     Call,
@@ -23,18 +27,19 @@ from toolcrib.spec import (
     CommandExec,
     Executor,
     HttpExec,
+    Limits,
     PythonExec,
     Result,
     Retry,
     SecretSource,
     Tool,
 )
+from toolcrib.state import Vault
 from toolcrib.toolset import BoundTool, Toolset
 
 if TYPE_CHECKING:
     from toolcrib.egress import Egress
     from toolcrib.executors import Workspace
-    from toolcrib.project.desk import Desk
 
 __all__ = ["Project"]
 
@@ -49,15 +54,29 @@ class Project:
     """
 
     def __init__(
-        self, place: Place, config: Config, *, secrets: SecretSource | None = None, trusted: bool = False
+        self,
+        place: Place,
+        config: Config,
+        *,
+        secrets: SecretSource | None = None,
+        trusted: bool = False,
+        vault: Vault | None = None,
     ) -> None:
         self.place = place
-        self.config = config
         self.minimum = minimum_of(config, trusted)
         """The weakest level of the sandbox that counts here."""
+        self.waiting = [] if trusted else config.weakening()
+        """The settings that count only once a person has trusted the project."""
+        self.config = config = config if trusted else config.narrowed()
+        self.vault = vault or Vault(place.root)
+        """What the user keeps about this project, outside of it."""
         self._lowered: str | None = None
+        self._digests: Digests | None = None
         self.audit = AuditLog(place.audit)
-        self._gate = ProjectGate(self.audit, secrets)
+        self._store = Store(place, self.vault, ttl_s=config.approvals.ttl_hours * 3600)
+        self._gate = ProjectGate(
+            self.audit, secrets, policy=_policy(config), checkpoint=self._checkpoint(config)
+        )
         self.toolset = Toolset(
             retry=config.retry, timeout_ms=config.timeout_ms, gate=self._gate, missing=self._explain
         )
@@ -80,9 +99,9 @@ class Project:
     ) -> Project:
         """The project at `root` or found upward from here; `ProjectNotFound`, `ConfigError`."""
         place = find(root)
-        # The one place where a project learns whether a person trusts it; nobody can say so yet.
-        trusted = False
-        return cls(place, load_config(place.config), secrets=secrets, trusted=trusted)
+        config, vault = load_config(place.config), Vault(place.root)
+        trusted = not config.weakening() or Trust(vault).is_trusted(config.digest)
+        return cls(place, config, secrets=secrets, trusted=trusted, vault=vault)
 
     @property
     def root(self) -> Path:
@@ -100,7 +119,7 @@ class Project:
         """Every usable tool that this caller may see: by names of manifests, then as registered."""
         for name in list(self._unchecked):
             self._check(name)
-        return self.toolset.tools(caller, identity)
+        return [tool for tool in self.toolset.tools() if self._gate.visible(tool, caller, identity)]
 
     def get(self, name: str) -> Tool:
         """One tool; `ToolNotFound` names the nearest, `ManifestError` says why it does not load."""
@@ -153,23 +172,36 @@ class Project:
     @cached_property
     def desk(self) -> Desk:
         """Where a person decides on calls that wait for approval."""
-        from toolcrib.guard import Approvals, Digests
-        from toolcrib.project.desk import Desk
-        from toolcrib.state import PROJECT, VAULT_GRANTS, Database, Vault
-
-        vault = Vault(self.place.root)
-        approvals = Approvals(
-            Database(self.place.home / "state.db", PROJECT, origin=vault.origin()),
-            Database(vault.folder / "grants.db", VAULT_GRANTS),
-        )
-        digests = Digests(self.place.root)
         return Desk(
-            approvals,
+            self._store.approvals,
             self.get,
-            lambda tool: digests.of(tool).digest,
+            self.digest_of,
             self.audit.record,
             self._gate.redact,
+            self_approval=self.config.policy.self_approval,
         )
+
+    def digest_of(self, tool: Tool) -> str:
+        """What a tool is now: its manifest, the files beside it, what it runs."""
+        if self._digests is None:
+            self._digests = Digests(self.place.root)
+        return self._digests.of(tool).digest
+
+    def _checkpoint(self, config: Config) -> Checkpoint:
+        limits = Limits(calls_per_minute=config.calls_per_minute, concurrent_calls=config.concurrency)
+        return Checkpoint(self._store, self.digest_of, limits)
+
+    def asks(self, call: Call) -> str | None:
+        """Why a person must agree to this call before it runs; None when nobody must.
+
+        `call.arguments` are checked, and become what would run. Raises as the call itself would.
+        """
+        bound = self.toolset.bound(self.get(call.tool).name)
+        context = Context.of(call)
+        self._gate.authorise(bound, context)
+        call.arguments = context.arguments = bound.check(context.arguments)
+        question = self._gate.question(bound, context)
+        return None if question is None else question.reason
 
     # -- binding ---------------------------------------------------------------------------------
 
@@ -258,7 +290,14 @@ class Project:
             if self._egress is not None:
                 await self._egress.aclose()
         finally:
+            self._store.close()
             self.audit.close()
+
+
+def _policy(config: Config) -> Policy | None:
+    """The policy; None where it decides nothing."""
+    rules = config.policy
+    return None if not rules.rules and rules.default == "allow" else Policy(rules)
 
 
 def _http(project: Project, tool: Tool) -> Executor:

@@ -32,6 +32,11 @@ class Place:
         return self.home / "config.yml"
 
     @property
+    def state(self) -> Path:
+        """The project's database."""
+        return self.home / "state.db"
+
+    @property
     def audit(self) -> Path:
         """The audit log."""
         return self.home / "audit" / "tools.log"

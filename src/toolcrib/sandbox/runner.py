@@ -281,9 +281,7 @@ class Run:
             stderr_total=err.total,
             timed_out=self.timed_out,
             duration_ms=duration_ms,
-            enforcement=report(
-                self.mounts.unprotected, self._exceeded(status), self.job.network, self.level
-            ),
+            enforcement=report(self.mounts.unprotected, self._exceeded(status), self.job.network, self.level),
             result=bytes(result[0].kept) if result else b"",
             result_total=result[0].total if result else 0,
         )

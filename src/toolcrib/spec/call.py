@@ -34,8 +34,6 @@ class Call:
     """What the caller's token allows; None for this machine's own user, who may do everything."""
     wait: Literal["raise", "block", "pending"] = "raise"
     """What to do when a person must decide first: fail, wait for it, or give a `pending` result."""
-    approval: str | None = None
-    """Id of the approval that this call was made for, if it was asked for before."""
     idempotency_key: str | None = None
     """Calls with the same key run once; the others get the recorded result of the first."""
 

@@ -51,7 +51,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one attempt, and of how often a tool is called. `None` leaves the project's default in force."""
+    """Limits of one attempt, and of how often a tool is called. `None`: the project's default."""
 
     timeout_ms: int | None = None
     output_bytes: int | None = None

@@ -4,6 +4,7 @@ from toolcrib.state.database import Database, Transaction
 from toolcrib.state.holder import boot_id, is_alive, me, uptime
 from toolcrib.state.identifier import new_id
 from toolcrib.state.tables import PROJECT, VAULT_GRANTS
+from toolcrib.state.user import user_name
 from toolcrib.state.vault import Vault
 from toolcrib.state.watch import Watch
 
@@ -19,4 +20,5 @@ __all__ = [
     "me",
     "new_id",
     "uptime",
+    "user_name",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from toolcrib.spec import HttpExec, Tool
+from toolcrib.spec.kinds import HttpExec
+from toolcrib.spec.tool import Tool
 
 __all__ = ["may_touch"]
 

@@ -1,0 +1,51 @@
+"""What a project keeps between calls: waiting approvals, rates, recorded calls. Opened when first needed."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from toolcrib.guard import Approvals, Rates, RecordedCalls
+from toolcrib.project.root import Place
+from toolcrib.state import PROJECT, VAULT_GRANTS, Database, Vault
+
+__all__ = ["Store"]
+
+
+class Store:
+    """The project's database, and the grants in its user's own folder. Nothing is made before it is used."""
+
+    def __init__(self, place: Place, vault: Vault, *, ttl_s: float) -> None:
+        self._place = place
+        self._vault = vault
+        self._ttl_s = ttl_s
+        self._open: list[Database] = []
+
+    @cached_property
+    def state(self) -> Database:
+        """The project's database; one that somebody else made is refused."""
+        return self._opened(Database(self._place.state, PROJECT, origin=self._vault.origin()))
+
+    @cached_property
+    def approvals(self) -> Approvals:
+        """Calls that wait for a person, and what people have allowed."""
+        grants = self._opened(Database(self._vault.folder / "grants.db", VAULT_GRANTS))
+        return Approvals(self.state, grants, ttl_s=self._ttl_s)
+
+    @cached_property
+    def rates(self) -> Rates:
+        """How often tools were called."""
+        return Rates(self.state)
+
+    @cached_property
+    def recorded(self) -> RecordedCalls:
+        """Calls that were made with an idempotency key."""
+        return RecordedCalls(self.state)
+
+    def close(self) -> None:
+        """Close the files; the next use opens them again."""
+        for database in self._open:
+            database.close()
+
+    def _opened(self, database: Database) -> Database:
+        self._open.append(database)
+        return database
