@@ -145,7 +145,8 @@ class Checkpoint:
 
     @staticmethod
     def _refusal(bound: Bound, approval: Approval) -> ApprovalRequired:
-        error = needs_approval(bound, approval.reason, **_waits(approval))
+        error = needs_approval(bound, approval.reason)
+        error.details.update(_waits(approval))
         error.hint = (
             f"A person decides: toolcrib approvals show {approval.id}. Then make the same call again."
         )

@@ -243,10 +243,15 @@ class Doorman:
     def __init__(self, held: Policy) -> None:
         self.held = held
 
-    def admit(self, bound: Any, call: Call) -> dict[str, str]:
-        self.held.admit(bound.tool, call.caller, call.identity)
-        self.held.judge(bound.tool, call.caller, call.arguments)  # type: ignore[arg-type]
+    def authorise(self, bound: Any, ctx: Call) -> None:
+        self.held.admit(bound.tool, ctx.caller, ctx.identity)
+
+    def admit(self, bound: Any, ctx: Call) -> dict[str, str]:
+        self.held.judge(bound.tool, ctx.caller, ctx.arguments)  # type: ignore[arg-type]
         return {}
+
+    async def enter(self, bound: Any, ctx: Call) -> Result | None:
+        raise AssertionError
 
     def record(self, bound: Any, call: Call, result: Result) -> None:
         pass

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Call, Context, Result
+from toolcrib import Context, Result
 from toolcrib.errors import HostNotAllowed, InvalidInput, SecretMissing, TimedOut, ToolcribError, ToolFailed
 from toolcrib.guard import AuditLog, EnvironmentSecrets
 from toolcrib.guard.audit_line import Entry, parse
@@ -57,7 +57,7 @@ def begun(**more: Any) -> Context:
 def test_what_ran_is_told_from_what_was_refused(
     log: AuditLog, error: ToolcribError, ran: bool, event: str
 ) -> None:
-    call: Call = begun() if ran else Call("t", {"a": 1})
+    call = begun() if ran else Context("t", {"a": 1})
     ProjectGate(log).record(bound(), call, Result("error", None, error))
     assert last(log).event == event
     assert last(log).fields["status"] == ("refused" if event == "TOOL_REFUSED" else "error")
