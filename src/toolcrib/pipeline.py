@@ -30,6 +30,7 @@ from toolcrib.errors import (
     ToolFailed,
     ToolNotFound,
     ToolSnooze,
+    UsageError,
 )
 from toolcrib.middleware import Handler, Middleware
 from toolcrib.schema import to_json
@@ -214,6 +215,8 @@ class Pipeline:
         if gate is None:
             if bound.approval_reason is not None and ctx.approved_by is None:
                 raise needs_approval(bound, bound.approval_reason)
+            if ctx.idempotency_key is not None:
+                raise UsageError("a toolset keeps no results of calls; a project does")
             return False
         secrets = gate.admit(bound, ctx)
         if secrets is None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from toolcrib.context import Context
 from toolcrib.errors import ManifestError, ToolUnavailable
@@ -135,12 +135,32 @@ class Project:
         return self.toolset.invoke(call)
 
     def call(
-        self, name: str, arguments: Mapping[str, Any] | bytes | str | None = None, **options: Any
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | bytes | str | None = None,
+        *,
+        wait: Literal["raise", "block", "pending"] = "raise",
+        idempotency_key: str | None = None,
+        **options: Any,
     ) -> Coroutine[Any, Any, Result]:
-        """Call a tool and get its `Result`; options as of `Toolset.call`."""
+        """Call a tool and get its `Result`; further options as of `Toolset.call`.
+
+        `wait` says what to do when a person must agree first: fail, wait until one has, or come back with a
+        `pending` result. Calls with the same `idempotency_key` run once; the others get the result of the first.
+        """
         if name in self._unchecked:
             self._check(name)
-        return self.toolset.call(name, arguments, **options)
+        if wait == "raise" and idempotency_key is None:
+            return self.toolset.call(name, arguments, **options)
+        return self.toolset.invoke(
+            Call(
+                name,
+                {} if arguments is None else arguments,
+                wait=wait,
+                idempotency_key=idempotency_key,
+                **options,
+            )
+        )
 
     def _check(self, name: str) -> None:
         """Check a manifest in full once; one with errors is taken out of the list."""

@@ -1,0 +1,291 @@
+"""What a project holds every call to: policy, people's approval, turns, calls made once. Real files, real kernel."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.crib import Crib, failed
+from toolcrib import Project, Result
+from toolcrib.spec import Call, Caller
+
+pytestmark = pytest.mark.usefixtures("kernel")
+
+COUNT = {"c": "echo x >> count; wc -l < count"}
+ASKS = {"approval": {"required": True, "reason": "it writes"}}
+
+
+def counting(crib: Crib, **more: Any) -> None:
+    """A tool that adds a line to a file, and says how many there are."""
+    crib.write("count", "")
+    crib.shell("count", permissions={"fs": {"read": ["."], "write": ["count"]}}, **more)
+
+
+def lines(crib: Crib) -> int:
+    return len((crib.root / "count").read_text().splitlines())
+
+
+def approve(crib: Crib, result: Result, **more: Any) -> None:
+    """What a person does at another terminal."""
+    details = result.details if result.error is None else result.error.details
+    assert details is not None
+    project = crib.open()
+    project.desk.approve(details["approval"], "ann", **more)
+    asyncio.run(project.aclose())
+
+
+# -- approval ------------------------------------------------------------------------------------
+
+
+def test_a_call_waits_for_a_person_and_then_runs_once(crib: Crib) -> None:
+    counting(crib, **ASKS)
+    first = crib.call("count", COUNT)
+    failed(first, "approval_required")
+    assert lines(crib) == 0
+    assert failed(crib.call("count", COUNT), "approval_required")
+    approve(crib, first)
+
+    assert crib.call("count", COUNT).value.strip() == "1"
+    assert (crib.last().fields["approver"], crib.last().fields["edited"]) == ("ann", False)
+    again = crib.call("count", COUNT)
+    failed(again, "approval_required")
+    assert again.error is not None
+    assert first.error is not None
+    assert again.error.details["approval"] != first.error.details["approval"]
+    assert lines(crib) == 1
+
+
+def test_a_yes_is_for_these_arguments_and_this_tool_alone(crib: Crib) -> None:
+    counting(crib, **ASKS)
+    approve(crib, crib.call("count", COUNT))
+    failed(crib.call("count", {"c": "echo y >> count"}), "approval_required")
+    counting(crib, **ASKS, tags=["changed"])
+    failed(crib.call("count", COUNT), "approval_required")
+    assert lines(crib) == 0
+
+
+def test_a_yes_ends_when_a_file_beside_the_manifest_changes(crib: Crib) -> None:
+    folder = crib.python("def run(): return 1", **ASKS)
+    approve(crib, crib.call("py"), scope="rule")
+    assert crib.call("py").value == 1
+    (folder / "mod.py").write_text("def run(): return 2")
+    failed(crib.call("py"), "approval_required")
+
+
+def test_lasting_yeses(crib: Crib) -> None:
+    counting(crib, **ASKS)
+    approve(crib, crib.call("count", COUNT), scope="arguments")
+    for expected in ("1", "2"):
+        assert crib.call("count", COUNT).value.strip() == expected
+    other = {"c": "echo x >> count; echo other"}
+    approve(crib, crib.call("count", other), scope="rule")
+    assert crib.call("count", {"c": "echo third"}).value.strip() == "third"
+
+
+def test_a_yes_for_a_session_ends_with_it(crib: Crib) -> None:
+    counting(crib, **ASKS)
+    approve(crib, crib.call("count", COUNT, session_id="s1"), scope="session")
+    assert crib.call("count", {"c": "echo more"}, session_id="s1").ok
+    failed(crib.call("count", COUNT, session_id="s2"), "approval_required")
+
+
+def test_what_a_person_has_edited_runs(crib: Crib) -> None:
+    counting(crib, **ASKS)
+    approve(crib, crib.call("count", {"c": "rm -rf /"}), arguments={"c": "echo tame"})
+    assert crib.call("count", {"c": "rm -rf /"}).value.strip() == "tame"
+    entry = crib.last()
+    assert entry.fields["params"] == {"c": "echo tame"}
+    assert entry.fields["edited"] is True
+
+
+def test_a_no_says_by_whom_and_why(crib: Crib) -> None:
+    counting(crib, **ASKS)
+    refused = crib.call("count", COUNT)
+    assert refused.error is not None
+    crib.open().desk.deny(refused.error.details["approval"], "ann", "not on a Sunday")
+    assert "ann" in failed(crib.call("count", COUNT), "approval_denied")
+    assert "not on a Sunday" in failed(crib.call("count", COUNT), "approval_denied")
+    assert lines(crib) == 0
+
+
+def test_a_caller_may_get_pending_instead(crib: Crib) -> None:
+    counting(crib, **ASKS)
+    pending = crib.call("count", COUNT, wait="pending")
+    assert (pending.status, pending.value, pending.error) == ("pending", None, None)
+    assert crib.last().event == "TOOL_WAITS"
+    assert pending.details is not None
+    assert crib.last().fields["approval"] == pending.details["approval"]
+    approve(crib, pending)
+    assert crib.call("count", COUNT, wait="pending").value.strip() == "1"
+
+
+async def test_a_caller_may_wait_until_a_person_decides(crib: Crib) -> None:
+    counting(crib, **ASKS)
+    async with crib.open() as project:
+        call = asyncio.create_task(project.call("count", COUNT, wait="block"))
+        while not project.desk.list("pending"):
+            await asyncio.sleep(0.01)
+        assert not call.done()
+        other = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "toolcrib", "approvals", "approve", "--yes",
+            project.desk.list("pending")[0].approval.id, "--root", str(crib.root),
+        )  # fmt: skip
+        assert await other.wait() == 0
+        assert (await call).value.strip() == "1"
+
+
+async def test_a_waiting_call_can_be_cancelled(crib: Crib) -> None:
+    counting(crib, **ASKS)
+    async with crib.open() as project:
+        call = asyncio.create_task(project.call("count", COUNT, wait="block", idempotency_key="k"))
+        while not project.desk.list("pending"):
+            await asyncio.sleep(0.01)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        pending = await project.call("count", COUNT, wait="pending", idempotency_key="k")
+        assert pending.status == "pending", "the key was let go of"
+    assert lines(crib) == 0
+
+
+def test_a_state_file_that_came_with_the_project_is_not_believed(crib: Crib) -> None:
+    counting(crib, **ASKS)
+    approve(crib, crib.call("count", COUNT), scope="rule")
+    moved = crib.root.with_name("moved")
+    crib.root.rename(moved)
+    crib.root, crib.home = moved, moved / ".toolcrib"
+    failed(crib.call("count", COUNT), "state_unavailable")
+    assert lines(crib) == 0
+
+
+# -- policy --------------------------------------------------------------------------------------
+
+POLICY = """\
+policy:
+  rules:
+    - {name: no-root, effect: deny, tools: [count], when: {properties: {c: {pattern: "rm -rf"}}}, reason: never}
+    - {name: agents-ask, effect: ask, callers: ["mcp:*"], reason: an agent calls}
+    - {name: not-for-ci, effect: deny, callers: ["token:ci"], tools: [secret_*]}
+"""
+
+
+async def invoke(
+    crib: Crib, tool: str, arguments: Any, caller: str, identity: Caller | None = None
+) -> Result:
+    async with crib.open() as project:
+        return await project.invoke(Call(tool, arguments, caller, identity=identity))
+
+
+async def test_rules_decide_by_caller_and_by_arguments(crib: Crib) -> None:
+    counting(crib)
+    crib.shell("secret_count")
+    crib.write(".toolcrib/config.yml", POLICY)
+    assert (await invoke(crib, "count", COUNT, "cli")).ok
+    assert "never" in failed(await invoke(crib, "count", {"c": "rm -rf x"}, "cli"), "policy_denied")
+    assert "an agent calls" in failed(await invoke(crib, "count", COUNT, "mcp:x"), "approval_required")
+    failed(await invoke(crib, "secret_count", {"c": "echo"}, "token:ci"), "policy_denied")
+    async with crib.open() as project:
+        assert [tool.name for tool in project.tools("token:ci")] == ["count"]
+        assert [tool.name for tool in project.tools("cli")] == ["count", "secret_count"]
+    assert lines(crib) == 1
+
+
+async def test_a_token_is_held_to_its_scopes_and_tools(crib: Crib) -> None:
+    counting(crib)
+    crib.shell("other")
+    reader = Caller("r", frozenset({"read"}))
+    narrow = Caller("n", frozenset({"invoke"}), ("cou*",))
+    failed(await invoke(crib, "count", COUNT, "token:r", reader), "invalid_token")
+    assert (await invoke(crib, "count", COUNT, "token:n", narrow)).ok
+    failed(await invoke(crib, "other", {"c": "echo"}, "token:n", narrow), "invalid_token")
+    async with crib.open() as project:
+        assert [tool.name for tool in project.tools("token:n", narrow)] == ["count"]
+
+
+def test_settings_that_weaken_count_only_once_trusted(crib: Crib) -> None:
+    counting(crib)
+    crib.write(
+        ".toolcrib/config.yml", "sandbox: {minimum: none}\npolicy: {self_approval: true, default: deny}\n"
+    )
+    project = crib.open()
+    assert project.minimum.level == "full"
+    assert not project.config.policy.self_approval
+    assert {waiting.name for waiting in project.waiting} == {"sandbox.minimum", "policy.self_approval"}
+    failed(crib.call("count", COUNT), "policy_denied")
+
+
+# -- turns and keys ------------------------------------------------------------------------------
+
+CALLS = """
+import asyncio, json, sys
+from toolcrib import Project
+async def main():
+    async with Project.open(sys.argv[1]) as project:
+        made = [project.call("count", {"c": sys.argv[2]}) for _ in range(int(sys.argv[3]))]
+        results = await asyncio.gather(*made)
+        print(json.dumps([r.status if r.error is None else r.error.code for r in results]))
+asyncio.run(main())
+"""
+
+
+def test_calls_a_minute_hold_for_all_processes_together(crib: Crib) -> None:
+    counting(crib, limits={"calls_per_minute": 10})
+    command = [sys.executable, "-c", CALLS, str(crib.root), "echo x >> count", "5"]
+    workers = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(4)]
+    codes = [code for worker in workers for code in json.loads(worker.communicate(timeout=60)[0])]
+    assert sorted(codes) == ["ok"] * 10 + ["rate_limited"] * 10
+    assert lines(crib) == 10
+    late = crib.call("count", COUNT)
+    failed(late, "rate_limited")
+    assert late.error is not None
+    assert 0 < late.error.details["retry_after_s"] <= 60
+    assert late.error.status == 429
+    assert crib.last().event == "TOOL_REFUSED"
+
+
+def test_calls_at_one_time_hold_for_all_processes_together(crib: Crib) -> None:
+    counting(crib)
+    crib.write(".toolcrib/config.yml", "limits: {concurrency: 1}\n")
+    command = [sys.executable, "-c", CALLS, str(crib.root), "echo x >> count; sleep 3", "1"]
+    workers = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
+    codes = [code for worker in workers for code in json.loads(worker.communicate(timeout=60)[0])]
+    assert sorted(codes) == ["ok", "rate_limited"]
+    assert crib.call("count", COUNT).ok
+
+
+def test_a_key_runs_its_call_once(crib: Crib) -> None:
+    counting(crib)
+    first = crib.call("count", COUNT, idempotency_key="k1")
+    again = crib.call("count", COUNT, idempotency_key="k1")
+    assert (first.value, again.value, lines(crib)) == ("1\n", "1\n", 1)
+    assert crib.last().event == "TOOL_REPLAYED"
+    failed(crib.call("count", {"c": "echo"}, idempotency_key="k1"), "idempotency_conflict")
+    assert crib.call("count", COUNT, idempotency_key="k2").value == "2\n"
+
+
+def test_a_failure_is_recorded_too_but_a_refusal_is_not(crib: Crib) -> None:
+    counting(crib)
+    failed(crib.call("count", {"c": "echo x >> count; exit 3"}, idempotency_key="k"), "command_failed")
+    failed(crib.call("count", {"c": "echo x >> count; exit 3"}, idempotency_key="k"), "command_failed")
+    assert lines(crib) == 1
+    crib.shell("keyed", permissions={"secrets": {"KEY": {}}})
+    failed(crib.call("keyed", {"c": "echo"}, idempotency_key="s"), "secret_missing")
+    crib.secrets = {"KEY": "value"}
+    assert crib.call("keyed", {"c": "echo"}, idempotency_key="s").ok
+
+
+async def test_a_second_call_waits_for_the_first_with_its_key(crib: Crib) -> None:
+    counting(crib)
+    slow = {"c": "sleep 1; echo x >> count; wc -l < count"}
+
+    async def made(project: Project) -> str:
+        return str((await project.call("count", slow, idempotency_key="k")).unwrap())
+
+    async with crib.open() as one, crib.open() as two:
+        assert set(await asyncio.gather(made(one), made(two), made(one))) == {"1\n"}
+    assert lines(crib) == 1
