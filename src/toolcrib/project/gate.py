@@ -124,7 +124,7 @@ class ProjectGate:
     def record(self, bound: Bound | None, ctx: Context, result: Result) -> None:
         """One line: TOOL_EXECUTED for a call that ran, TOOL_REFUSED for one that was not let run.
 
-        TOOL_WAITS for one that a person must decide on first, TOOL_REPLAYED for the result of an earlier call.
+        TOOL_WAITS for one that waits for a person, TOOL_REPLAYED for the result of an earlier call.
         """
         error, details, held = result.error, result.details, ctx.held
         refused = error is not None and _refused(ctx, error)

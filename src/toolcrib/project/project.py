@@ -146,7 +146,7 @@ class Project:
         """Call a tool and get its `Result`; further options as of `Toolset.call`.
 
         `wait` says what to do when a person must agree first: fail, wait until one has, or come back with a
-        `pending` result. Calls with the same `idempotency_key` run once; the others get the result of the first.
+        `pending` result. Calls with the same `idempotency_key` run once; the others get its result.
         """
         if name in self._unchecked:
             self._check(name)

@@ -1,4 +1,4 @@
-"""What a project holds every call to: policy, people's approval, turns, calls made once. Real files, real kernel."""
+"""What a project holds every call to: policy, people's approval, turns, calls made once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from toolcrib.spec import Call, Caller
 pytestmark = pytest.mark.usefixtures("kernel")
 
 COUNT = {"c": "echo x >> count; wc -l < count"}
-ASKS = {"approval": {"required": True, "reason": "it writes"}}
+ASKS: dict[str, Any] = {"approval": {"required": True, "reason": "it writes"}}
 
 
 def counting(crib: Crib, **more: Any) -> None:
@@ -28,6 +29,13 @@ def counting(crib: Crib, **more: Any) -> None:
 
 def lines(crib: Crib) -> int:
     return len((crib.root / "count").read_text().splitlines())
+
+
+async def until(happened: Callable[[], object]) -> None:
+    """Look again and again until it has happened."""
+    async with asyncio.timeout(30):
+        while not happened():  # noqa: ASYNC110 - another process does it
+            await asyncio.sleep(0.01)
 
 
 def approve(crib: Crib, result: Result, **more: Any) -> None:
@@ -128,8 +136,7 @@ async def test_a_caller_may_wait_until_a_person_decides(crib: Crib) -> None:
     counting(crib, **ASKS)
     async with crib.open() as project:
         call = asyncio.create_task(project.call("count", COUNT, wait="block"))
-        while not project.desk.list("pending"):
-            await asyncio.sleep(0.01)
+        await until(lambda: project.desk.list("pending"))
         assert not call.done()
         other = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "toolcrib", "approvals", "approve", "--yes",
@@ -143,8 +150,7 @@ async def test_a_waiting_call_can_be_cancelled(crib: Crib) -> None:
     counting(crib, **ASKS)
     async with crib.open() as project:
         call = asyncio.create_task(project.call("count", COUNT, wait="block", idempotency_key="k"))
-        while not project.desk.list("pending"):
-            await asyncio.sleep(0.01)
+        await until(lambda: project.desk.list("pending"))
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
@@ -168,7 +174,11 @@ def test_a_state_file_that_came_with_the_project_is_not_believed(crib: Crib) -> 
 POLICY = """\
 policy:
   rules:
-    - {name: no-root, effect: deny, tools: [count], when: {properties: {c: {pattern: "rm -rf"}}}, reason: never}
+    - name: no-root
+      effect: deny
+      tools: [count]
+      when: {properties: {c: {pattern: "rm -rf"}}}
+      reason: never
     - {name: agents-ask, effect: ask, callers: ["mcp:*"], reason: an agent calls}
     - {name: not-for-ci, effect: deny, callers: ["token:ci"], tools: [secret_*]}
 """
