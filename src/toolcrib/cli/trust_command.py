@@ -61,7 +61,12 @@ def tell_waiting(config: Config, waiting: Sequence[Weakening]) -> None:
     """One note of the settings that do not count yet."""
     if waiting:
         names = ", ".join(weak.name for weak in waiting)
-        note(printable(f"note: {_file(config)}: {names} will not count until you run `toolcrib trust`"))
+        note(_one_line(f"note: {_file(config)}: {names}: not in force until you run `toolcrib trust`"))
+
+
+def _one_line(text: str) -> str:
+    """What a project says, shown so that it passes for no line of ours."""
+    return printable(text).replace("\n", "\N{REPLACEMENT CHARACTER}")
 
 
 def _revoke(trust: Trust, as_json: bool) -> None:
@@ -74,7 +79,7 @@ def _revoke(trust: Trust, as_json: bool) -> None:
 
 def _tell(config: Config, waiting: Sequence[Weakening], trusted: bool) -> None:
     for weak in waiting:
-        print(printable(f"{_file(config)}:{_line(config, weak)}: {weak.name}: {weak.allows}"))
+        print(_one_line(f"{_file(config)}:{_line(config, weak)}: {weak.name}: {weak.allows}"))
     if not waiting:
         note("Nothing in the project's settings needs trust.")
     elif trusted:

@@ -16,7 +16,8 @@ from toolcrib.spec import Caller, Scope, Tool
 __all__ = ["Decision", "Policy", "Step", "require_scope"]
 
 _MOST_PLANS = 10_000
-"""Callers name themselves, so what is kept for each is bounded."""
+_LONGEST_CALLER = 200
+"""Callers name themselves, so what is kept for each is bounded, in number and in size."""
 _STRENGTH = {effect: number for number, effect in enumerate(reversed(EFFECTS))}
 
 
@@ -156,7 +157,9 @@ class Policy:
             self._plans.clear()
             self._any.clear()
         groups = [(self._some(rules), rules) for _, rules in _by_effect(still_open)]
-        plan = self._plans[id(tool), caller] = _Plan(tool, fallback, groups)
+        plan = _Plan(tool, fallback, groups)
+        if len(caller) <= _LONGEST_CALLER:
+            self._plans[id(tool), caller] = plan
         return plan
 
     def _some(self, rules: _Open) -> AnyCondition:

@@ -56,7 +56,10 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _names(value: Any) -> str:
-    return ", ".join(item if isinstance(item, str) else json.dumps(item) for item in _listed(value))
+    """In full, and so that nothing in it passes for a line of ours."""
+    return ", ".join(
+        item if isinstance(item, str) and item.isprintable() else json.dumps(item) for item in _listed(value)
+    )
 
 
 def _sandbox(value: Any) -> str | None:
