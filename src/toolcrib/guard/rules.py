@@ -81,7 +81,9 @@ def _misses_tags(rule: Rule, tool: Tool, caller: str) -> str | None:  # noqa: AR
 
 
 def _misses_caller(rule: Rule, tool: Tool, caller: str) -> str | None:  # noqa: ARG001
-    return _none_fits(rule.callers or (), (caller,))
+    # A client that does not say its name is `mcp`: it is no less one of `mcp:*`.
+    unnamed = not caller.partition(":")[1] and _none_fits(rule.callers or (), (f"{caller}:",)) is None
+    return None if unnamed else _none_fits(rule.callers or (), (caller,))
 
 
 def _misses_annotations(rule: Rule, tool: Tool, caller: str) -> str | None:  # noqa: ARG001

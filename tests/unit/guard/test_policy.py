@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.guard.doorman import Doorman
 from toolcrib import Toolset
 from toolcrib.errors import InvalidToken, PolicyDenied
 from toolcrib.guard import Condition, Effect, Policy, Rule, Rules
 from toolcrib.guard import policy as module
-from toolcrib.spec import Annotations, Approval, Call, Caller, FunctionExec, Result, Tool
+from toolcrib.spec import Annotations, Approval, Caller, FunctionExec, Tool
 
 ETC = Condition({"properties": {"path": {"pattern": "^/etc"}}, "required": ["path"]})
 
@@ -66,6 +67,13 @@ def test_the_default_is_for_calls_that_no_rule_speaks_of(default: Effect) -> Non
 def test_whom_a_rule_speaks_of(rule: Rule, speaks: bool) -> None:
     found = tool(tags=("dangerous",), annotations=Annotations(idempotent=True))
     assert (policy(rule).decide(found, "mcp:agent", {}).effect == "deny") is speaks
+
+
+@pytest.mark.parametrize("caller", ["mcp", "mcp:", "mcp:x", "mcp:x:y", "mcp:\n"])
+def test_no_client_escapes_a_rule_by_its_name_or_by_having_none(caller: str) -> None:
+    assert policy(Rule("r", "deny", callers=("mcp:*",))).decide(tool(), caller, {}).effect == "deny"
+    for other in ("cli", "local", "token:mcp", "mcpx", "MCP:x"):
+        assert policy(Rule("r", "deny", callers=("mcp:*",))).decide(tool(), other, {}).effect == "allow"
 
 
 @pytest.mark.parametrize(
@@ -235,24 +243,6 @@ def test_one_more_deny_or_ask_never_allows_more(
 
 
 # -- names ---------------------------------------------------------------------------------------
-
-
-class Doorman:
-    """A project's gate with nothing in it but the policy, as the call path asks it."""
-
-    def __init__(self, held: Policy) -> None:
-        self.held = held
-
-    def admit(self, bound: Any, call: Call) -> dict[str, str]:
-        self.held.admit(bound.tool, call.caller, call.identity)
-        self.held.judge(bound.tool, call.caller, call.arguments)  # type: ignore[arg-type]
-        return {}
-
-    def record(self, bound: Any, call: Call, result: Result) -> None:
-        pass
-
-    def redact(self, value: Any) -> Any:
-        return value
 
 
 def test_no_alias_of_a_name_dodges_a_deny() -> None:
