@@ -65,7 +65,7 @@ class Rules:
     """For calls that no rule speaks of."""
     rules: tuple[Rule, ...] = field(default=())
     self_approval: bool = False
-    """Whether a person may approve the calls of an agent that acts for them."""
+    """Whether a token may decide on the calls of its own owner's agent."""
 
 
 def _misses_tool(rule: Rule, tool: Tool, caller: str) -> str | None:  # noqa: ARG001

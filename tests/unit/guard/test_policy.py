@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.guard.doorman import Doorman
@@ -27,8 +27,8 @@ def tool(name: str = "scan", **more: Any) -> Tool:
     return Tool(name, "D.", "function", {"type": "object"}, FunctionExec("m:f"), **more)
 
 
-def policy(*rules: Rule, default: Effect = "allow", self_approval: bool = False) -> Policy:
-    return Policy(Rules(default, rules, self_approval))
+def policy(*rules: Rule, default: Effect = "allow") -> Policy:
+    return Policy(Rules(default, rules))
 
 
 def test_without_rules_everything_is_allowed() -> None:
@@ -208,7 +208,7 @@ def _plainly(rules: list[Rule], default: str, found: Tool, caller: str, argument
     return "ask" if strongest == "allow" and found.approval.required else strongest
 
 
-@settings(max_examples=400)
+@pytest.mark.timeout(60)
 @given(_RULES, _EFFECTS, st.booleans(), st.sampled_from(["cli", "mcp:a"]), _ARGUMENTS)
 def test_the_strongest_of_all_rules_that_speak_decides(
     rules: list[Rule], default: Effect, asks: bool, caller: str, arguments: dict[str, Any]
@@ -229,6 +229,7 @@ def test_the_strongest_of_all_rules_that_speak_decides(
     assert _RANK[held.decide(found, caller, None).effect] >= _RANK[decision.effect]
 
 
+@pytest.mark.timeout(60)
 @given(_RULES, _EFFECTS, st.sampled_from(["deny", "ask"]), _ARGUMENTS)
 def test_one_more_deny_or_ask_never_allows_more(
     rules: list[Rule], default: Effect, effect: Effect, arguments: dict[str, Any]
@@ -318,6 +319,7 @@ _JSON = st.recursive(
 )
 
 
+@pytest.mark.timeout(60)
 @given(st.one_of(_JSON, st.text(), st.binary(), st.fixed_dictionaries({"path": _JSON})))
 def test_no_arguments_whatever_reach_a_tool_that_its_condition_denies(arguments: Any) -> None:
     tools = Toolset(gate=Doorman(policy(Rule("only", "allow", when=ETC), default="deny")))
@@ -369,46 +371,3 @@ def test_a_tool_that_replaces_another_is_judged_for_itself() -> None:
         good = replace(bad, tags=(), version=number + 2)
         del bad
         gc.collect(0)
-
-
-# -- approval of one's own calls -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("person", "approver", "requester", "allowed"),
-    [
-        ("ann", None, None, True),
-        ("ann", None, Caller("bot", frozenset({"invoke"}), owner="bob"), True),
-        ("ann", None, Caller("bot", frozenset({"invoke"}), owner="ann"), False),
-        ("ann", None, Caller("bot", frozenset({"invoke"}), owner="Ann"), False),
-        (
-            "bob",
-            Caller("b", frozenset({"approve"}), owner="bob"),
-            Caller("bot", frozenset({"invoke"}), owner="ann"),
-            True,
-        ),
-        (
-            "bob",
-            Caller("b", frozenset({"approve"}), owner="ann"),
-            Caller("bot", frozenset({"invoke"}), owner="ann"),
-            False,
-        ),
-        (
-            "x",
-            Caller("bot", frozenset({"admin"}), owner="x"),
-            Caller("bot", frozenset({"admin"}), owner="x"),
-            False,
-        ),
-    ],
-)
-def test_nobody_approves_their_own_agents_call(
-    person: str, approver: Caller | None, requester: Caller | None, allowed: bool
-) -> None:
-    assert (policy().why_not_approve(person, approver, requester) is None) is allowed
-    assert policy(self_approval=True).why_not_approve(person, approver, requester) is None
-
-
-def test_a_token_without_the_scope_approves_nothing_even_so() -> None:
-    agent = Caller("bot", frozenset({"invoke", "read"}), owner="bob")
-    for held in (policy(), policy(self_approval=True)):
-        assert "no right to approve" in (held.why_not_approve("bob", agent, None) or "")
