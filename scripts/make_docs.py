@@ -70,17 +70,16 @@ def command_reference() -> Iterator[str]:
     for name in sorted(COMMANDS):
         command = toolcrib.get_command(top, name)
         assert command is not None
-        yield from command_section(command, click.Context(command, info_name=name, parent=top), "###")
+        yield from told(command, click.Context(command, info_name=name, parent=top), "###")
 
 
-def command_section(command: click.Command, context: click.Context, level: str) -> Iterator[str]:
-    """Yield what there is to say of one command, and of those below it."""
-    path = context.command_path
+def told(command: click.Command, context: click.Context, heading: str) -> Iterator[str]:
+    """Yield a command's usage, what it does and its options, and then its own commands."""
     yield ""
-    yield f"{level} {path}"
+    yield f"{heading} {context.command_path}"
     yield ""
     yield "```text"
-    yield f"{path} {' '.join(command.collect_usage_pieces(context))}"
+    yield f"{context.command_path} {' '.join(command.collect_usage_pieces(context))}"
     yield "```"
     yield ""
     for paragraph in (command.help or "").split("\n\n"):
@@ -88,10 +87,8 @@ def command_section(command: click.Command, context: click.Context, level: str) 
         yield ""
     yield from options_of(command, context)
     if isinstance(command, click.Group):
-        for name, below in sorted(command.commands.items()):
-            yield from command_section(
-                below, click.Context(below, info_name=name, parent=context), f"{level}#"
-            )
+        for name, one in sorted(command.commands.items()):
+            yield from told(one, click.Context(one, info_name=name, parent=context), f"{heading}#")
 
 
 def options_of(command: click.Command, context: click.Context) -> Iterator[str]:

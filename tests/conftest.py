@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import tempfile
@@ -9,19 +10,16 @@ import tempfile
 import pytest
 from hypothesis import settings
 
+# What a project's user keeps (anchors of audit logs, grants) goes to a folder of this run's own.
+os.environ.pop("TOOLCRIB_DATA", None)
+os.environ["XDG_DATA_HOME"] = tempfile.mkdtemp(prefix="toolcrib-tests-")
+atexit.register(shutil.rmtree, os.environ["XDG_DATA_HOME"], ignore_errors=True)
+
 ON_CI = bool(os.environ.get("CI"))
 
 # The time limit of a whole test holds; one slow example on a busy machine is no failure.
 settings.register_profile("toolcrib", deadline=None, derandomize=ON_CI)
 settings.load_profile("toolcrib")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Give the tests a user's folder of their own, before any module copies the environment."""
-    folder = tempfile.mkdtemp(prefix="toolcrib-tests-")
-    os.environ.pop("TOOLCRIB_DATA", None)
-    os.environ["XDG_DATA_HOME"] = folder
-    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def need(feature: str, present: bool) -> None:

@@ -59,7 +59,10 @@ def note(text: str, *, nl: bool = True) -> None:
 
 
 def tell_lowered(project: Project) -> None:
-    """Say on standard error what is weaker than usual in a project that allows it."""
+    """Say on standard error what is weaker than usual in a project, and which settings count not yet."""
+    if project.waiting:
+        names = ", ".join(weak.name for weak in project.waiting)
+        note(printable(f"note: {names} of this project will not count until you run `toolcrib trust`"))
     told = project.lowered()
     if told:
         note(f"warning: {told}")

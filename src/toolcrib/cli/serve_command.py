@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from toolcrib.cli.output import note, root_option, tell_lowered
@@ -13,7 +15,10 @@ __all__ = ["command"]
 @root_option
 @click.option("--stdio", is_flag=True, help="Speak MCP on standard input and output.")
 def command(root: str | None, stdio: bool) -> None:
-    """Serve the project's tools over MCP until the client goes away."""
+    """Serve the project's tools over MCP until the client goes away.
+
+    With a token in TOOLCRIB_TOKEN the client sees and calls what the token allows; without one, all of it.
+    """
     if not stdio:
         raise click.UsageError("say how to serve: --stdio")
     from toolcrib.serve import run_stdio
@@ -23,12 +28,15 @@ def command(root: str | None, stdio: bool) -> None:
 
 async def _serve(root: str | None) -> int:
     from toolcrib import __version__
+    from toolcrib.guard import Tokens
     from toolcrib.project import Project
     from toolcrib.serve import serve_stdio
 
+    token = os.environ.pop("TOOLCRIB_TOKEN", None)
     async with Project.open(root) as project:
+        identity = None if token is None else Tokens(project.vault).verify(token)
         tell_lowered(project)
         for diagnostic in project.diagnostics:
             if diagnostic.is_error:
                 note(diagnostic.render())
-        return await serve_stdio(project, version=__version__)
+        return await serve_stdio(project, version=__version__, identity=identity)

@@ -39,7 +39,9 @@ def command() -> None:
 )
 @click.option("--tool", "tools", multiple=True, help="Only tools of this name, `*` and `?` (repeatable).")
 @click.option("--expires", help="After how long it holds no more: 30m, 12h, 30d, 8w (default: never).")
-@click.option("--owner", help="The person it acts for, who may not approve its calls (default: you).")
+@click.option(
+    "--owner", help="The person it acts for, whose tokens may not approve its calls (default: you)."
+)
 def create(
     name: str,
     root: str | None,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from toolcrib.guard import Trust, Weakening
     from toolcrib.project import Config
 
-__all__ = ["command", "tell_waiting"]
+__all__ = ["command"]
 
 
 @click.command("trust")
@@ -56,13 +56,6 @@ def command(root: str | None, as_json: bool, show: bool, yes: bool, revoke: bool
         write_json(_document(config, waiting, trust, str(place.config)))
 
 
-def tell_waiting(config: Config, waiting: Sequence[Weakening]) -> None:
-    """One note of the settings that do not count yet."""
-    if waiting:
-        names = ", ".join(weak.name for weak in waiting)
-        note(printable(f"note: {_file(config)}: {names} will not count until you run `toolcrib trust`"))
-
-
 def _revoke(trust: Trust, as_json: bool) -> None:
     revoked = trust.revoke()
     if as_json:
@@ -73,7 +66,7 @@ def _revoke(trust: Trust, as_json: bool) -> None:
 
 def _tell(config: Config, waiting: Sequence[Weakening], trusted: bool) -> None:
     for weak in waiting:
-        print(printable(f"{_file(config)}:{_line(config, weak)}: {weak.name}: {weak.allows}"))
+        print(_one_line(f"{_file(config)}:{_line(config, weak)}: {weak.name}: {weak.allows}"))
     if not waiting:
         note("Nothing in the project's settings needs trust.")
     elif trusted:

@@ -16,7 +16,8 @@ from toolcrib.spec import Caller, Scope, Tool
 __all__ = ["Decision", "Policy", "Step", "require_scope"]
 
 _MOST_PLANS = 10_000
-"""Callers name themselves, so what is kept for each is bounded."""
+_LONGEST_CALLER = 200
+"""Callers name themselves, so what is kept for each is bounded, in number and in size."""
 _STRENGTH = {effect: number for number, effect in enumerate(reversed(EFFECTS))}
 
 
@@ -125,23 +126,6 @@ class Policy:
         """How each rule was looked at, in their order."""
         return [_step(rule, tool, caller, arguments) for rule in self.rules.rules]
 
-    def why_not_approve(self, person: str, approver: Caller | None, requester: Caller | None) -> str | None:
-        """Why this approval does not count, or None where it does.
-
-        `person` approves, with the token `approver` or, where that is None, as this machine's own user;
-        `requester` is the token that the call was made with.
-        """
-        if approver is not None and not approver.may("approve"):
-            return f"the token {approver.name!r} has no right to approve"
-        if requester is None or self.rules.self_approval:
-            return None
-        if approver is not None and approver.name == requester.name:
-            return f"the call was made with the same token, {approver.name!r}"
-        owner = approver.owner if approver is not None else person
-        if owner.casefold() == requester.owner.casefold():
-            return f"the call was made for {requester.owner!r}, who may not approve it as well"
-        return None
-
     def _plan(self, tool: Tool, caller: str) -> _Plan:
         speaking = [rule for rule in self.rules.rules if rule.silent(tool, caller) is None]
         speaking.sort(key=lambda rule: -_STRENGTH[rule.effect])  # stable: of equal ones the first
@@ -156,7 +140,9 @@ class Policy:
             self._plans.clear()
             self._any.clear()
         groups = [(self._some(rules), rules) for _, rules in _by_effect(still_open)]
-        plan = self._plans[id(tool), caller] = _Plan(tool, fallback, groups)
+        plan = _Plan(tool, fallback, groups)
+        if len(caller) <= _LONGEST_CALLER:
+            self._plans[id(tool), caller] = plan
         return plan
 
     def _some(self, rules: _Open) -> AnyCondition:

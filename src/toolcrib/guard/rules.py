@@ -65,7 +65,7 @@ class Rules:
     """For calls that no rule speaks of."""
     rules: tuple[Rule, ...] = field(default=())
     self_approval: bool = False
-    """Whether a person may approve the calls of an agent that acts for them."""
+    """Whether a token may decide on the calls of its own owner's agent."""
 
 
 def _misses_tool(rule: Rule, tool: Tool, caller: str) -> str | None:  # noqa: ARG001
@@ -81,7 +81,9 @@ def _misses_tags(rule: Rule, tool: Tool, caller: str) -> str | None:  # noqa: AR
 
 
 def _misses_caller(rule: Rule, tool: Tool, caller: str) -> str | None:  # noqa: ARG001
-    return _none_fits(rule.callers or (), (caller,))
+    # A client that does not say its name is `mcp`: it is no less one of `mcp:*`.
+    unnamed = not caller.partition(":")[1] and _none_fits(rule.callers or (), (f"{caller}:",)) is None
+    return None if unnamed else _none_fits(rule.callers or (), (caller,))
 
 
 def _misses_annotations(rule: Rule, tool: Tool, caller: str) -> str | None:  # noqa: ARG001

@@ -56,7 +56,10 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _names(value: Any) -> str:
-    return ", ".join(item if isinstance(item, str) else json.dumps(item) for item in _listed(value))
+    """In full, and so that nothing in it passes for a line of ours."""
+    return ", ".join(
+        item if isinstance(item, str) and item.isprintable() else json.dumps(item) for item in _listed(value)
+    )
 
 
 def _sandbox(value: Any) -> str | None:
@@ -101,7 +104,7 @@ def _when(weak: Any, words: str) -> Callable[[Any], str | None]:
     return lambda value: words if value == weak else None
 
 
-DEFAULT_TTL_HOURS = 72.0
+DEFAULT_TTL_HOURS = 168.0
 WEAKENING: Mapping[str, _Guarded] = {
     "approvals.channels": _Guarded(
         _channels, lambda value: [one for one in _listed(value) if one in ("cli", "page")]
@@ -109,7 +112,7 @@ WEAKENING: Mapping[str, _Guarded] = {
     "approvals.ttl_hours": _Guarded(_ttl, lambda value: min(value, DEFAULT_TTL_HOURS)),
     "mcp.servers": _Guarded(_any("these MCP servers are started or called")),
     "policy.self_approval": _Guarded(
-        _when(True, "a person may approve the calls of an agent that acts for them")
+        _when(True, "who owns an agent's token may approve its calls by another token of theirs")
     ),
     "review": _Guarded(_when("off", "tools run without that a person has looked at them first")),
     "sandbox.minimum": _Guarded(_sandbox),
@@ -121,6 +124,7 @@ WEAKENING: Mapping[str, _Guarded] = {
 
 NARROWING = frozenset(
     {
+        "audit.max_bytes",
         "limits.calls_per_minute",
         "limits.concurrency",
         "limits.timeout_ms",

@@ -94,6 +94,7 @@ _SCHEMAS = st.sampled_from(
 )
 
 
+@pytest.mark.timeout(60)
 @given(
     st.lists(_SCHEMAS, min_size=1, max_size=5),
     st.dictionaries(st.sampled_from(["a", "path", "c"]), _VALUES),

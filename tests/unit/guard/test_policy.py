@@ -10,14 +10,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.guard.doorman import Doorman
 from toolcrib import Toolset
 from toolcrib.errors import InvalidToken, PolicyDenied
 from toolcrib.guard import Condition, Effect, Policy, Rule, Rules
 from toolcrib.guard import policy as module
-from toolcrib.spec import Annotations, Approval, Call, Caller, FunctionExec, Result, Tool
+from toolcrib.spec import Annotations, Approval, Caller, FunctionExec, Tool
 
 ETC = Condition({"properties": {"path": {"pattern": "^/etc"}}, "required": ["path"]})
 
@@ -26,8 +27,8 @@ def tool(name: str = "scan", **more: Any) -> Tool:
     return Tool(name, "D.", "function", {"type": "object"}, FunctionExec("m:f"), **more)
 
 
-def policy(*rules: Rule, default: Effect = "allow", self_approval: bool = False) -> Policy:
-    return Policy(Rules(default, rules, self_approval))
+def policy(*rules: Rule, default: Effect = "allow") -> Policy:
+    return Policy(Rules(default, rules))
 
 
 def test_without_rules_everything_is_allowed() -> None:
@@ -66,6 +67,13 @@ def test_the_default_is_for_calls_that_no_rule_speaks_of(default: Effect) -> Non
 def test_whom_a_rule_speaks_of(rule: Rule, speaks: bool) -> None:
     found = tool(tags=("dangerous",), annotations=Annotations(idempotent=True))
     assert (policy(rule).decide(found, "mcp:agent", {}).effect == "deny") is speaks
+
+
+@pytest.mark.parametrize("caller", ["mcp", "mcp:", "mcp:x", "mcp:x:y", "mcp:\n"])
+def test_no_client_escapes_a_rule_by_its_name_or_by_having_none(caller: str) -> None:
+    assert policy(Rule("r", "deny", callers=("mcp:*",))).decide(tool(), caller, {}).effect == "deny"
+    for other in ("cli", "local", "token:mcp", "mcpx", "MCP:x"):
+        assert policy(Rule("r", "deny", callers=("mcp:*",))).decide(tool(), other, {}).effect == "allow"
 
 
 @pytest.mark.parametrize(
@@ -200,7 +208,7 @@ def _plainly(rules: list[Rule], default: str, found: Tool, caller: str, argument
     return "ask" if strongest == "allow" and found.approval.required else strongest
 
 
-@settings(max_examples=400)
+@pytest.mark.timeout(60)
 @given(_RULES, _EFFECTS, st.booleans(), st.sampled_from(["cli", "mcp:a"]), _ARGUMENTS)
 def test_the_strongest_of_all_rules_that_speak_decides(
     rules: list[Rule], default: Effect, asks: bool, caller: str, arguments: dict[str, Any]
@@ -221,6 +229,7 @@ def test_the_strongest_of_all_rules_that_speak_decides(
     assert _RANK[held.decide(found, caller, None).effect] >= _RANK[decision.effect]
 
 
+@pytest.mark.timeout(60)
 @given(_RULES, _EFFECTS, st.sampled_from(["deny", "ask"]), _ARGUMENTS)
 def test_one_more_deny_or_ask_never_allows_more(
     rules: list[Rule], default: Effect, effect: Effect, arguments: dict[str, Any]
@@ -235,29 +244,6 @@ def test_one_more_deny_or_ask_never_allows_more(
 
 
 # -- names ---------------------------------------------------------------------------------------
-
-
-class Doorman:
-    """A project's gate with nothing in it but the policy, as the call path asks it."""
-
-    def __init__(self, held: Policy) -> None:
-        self.held = held
-
-    def authorise(self, bound: Any, ctx: Call) -> None:
-        self.held.admit(bound.tool, ctx.caller, ctx.identity)
-
-    def admit(self, bound: Any, ctx: Call) -> dict[str, str]:
-        self.held.judge(bound.tool, ctx.caller, ctx.arguments)  # type: ignore[arg-type]
-        return {}
-
-    async def enter(self, bound: Any, ctx: Call) -> Result | None:
-        raise AssertionError
-
-    def record(self, bound: Any, call: Call, result: Result) -> None:
-        pass
-
-    def redact(self, value: Any) -> Any:
-        return value
 
 
 def test_no_alias_of_a_name_dodges_a_deny() -> None:
@@ -333,6 +319,7 @@ _JSON = st.recursive(
 )
 
 
+@pytest.mark.timeout(60)
 @given(st.one_of(_JSON, st.text(), st.binary(), st.fixed_dictionaries({"path": _JSON})))
 def test_no_arguments_whatever_reach_a_tool_that_its_condition_denies(arguments: Any) -> None:
     tools = Toolset(gate=Doorman(policy(Rule("only", "allow", when=ETC), default="deny")))
@@ -369,6 +356,8 @@ def test_callers_that_name_themselves_anew_each_time_fill_no_memory(
     for number in range(500):
         assert held.decide(found, f"mcp:{number}", {}).effect == "allow"
     assert len(held._plans) <= 50
+    assert held.decide(found, "mcp:bad" + "x" * 10_000, {}).effect == "deny"
+    assert not any(len(caller) > 200 for _, caller in held._plans)
     assert held.decide(found, "mcp:bad", {}).effect == "deny"
 
 
@@ -382,46 +371,3 @@ def test_a_tool_that_replaces_another_is_judged_for_itself() -> None:
         good = replace(bad, tags=(), version=number + 2)
         del bad
         gc.collect(0)
-
-
-# -- approval of one's own calls -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("person", "approver", "requester", "allowed"),
-    [
-        ("ann", None, None, True),
-        ("ann", None, Caller("bot", frozenset({"invoke"}), owner="bob"), True),
-        ("ann", None, Caller("bot", frozenset({"invoke"}), owner="ann"), False),
-        ("ann", None, Caller("bot", frozenset({"invoke"}), owner="Ann"), False),
-        (
-            "bob",
-            Caller("b", frozenset({"approve"}), owner="bob"),
-            Caller("bot", frozenset({"invoke"}), owner="ann"),
-            True,
-        ),
-        (
-            "bob",
-            Caller("b", frozenset({"approve"}), owner="ann"),
-            Caller("bot", frozenset({"invoke"}), owner="ann"),
-            False,
-        ),
-        (
-            "x",
-            Caller("bot", frozenset({"admin"}), owner="x"),
-            Caller("bot", frozenset({"admin"}), owner="x"),
-            False,
-        ),
-    ],
-)
-def test_nobody_approves_their_own_agents_call(
-    person: str, approver: Caller | None, requester: Caller | None, allowed: bool
-) -> None:
-    assert (policy().why_not_approve(person, approver, requester) is None) is allowed
-    assert policy(self_approval=True).why_not_approve(person, approver, requester) is None
-
-
-def test_a_token_without_the_scope_approves_nothing_even_so() -> None:
-    agent = Caller("bot", frozenset({"invoke", "read"}), owner="bob")
-    for held in (policy(), policy(self_approval=True)):
-        assert "no right to approve" in (held.why_not_approve("bob", agent, None) or "")

@@ -91,6 +91,7 @@ def test_a_token_of_another_project_is_unknown(kept: Tokens, tmp_path: Path) -> 
         kept.create(f"n{_}", ["read"], owner="ann")
 
 
+@pytest.mark.timeout(60)
 @given(st.data())
 def test_no_change_of_a_token_is_a_token(data: st.DataObject) -> None:
     text = tokens._new_text()

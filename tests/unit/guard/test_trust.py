@@ -50,7 +50,7 @@ def vault(tmp_path: Path) -> Vault:
             {"approvals": {"channels": []}},
         ),
         ({"approvals": {"ttl_hours": 1}}, [], ...),
-        ({"approvals": {"ttl_hours": 9000}}, ["approvals.ttl_hours"], {"approvals": {"ttl_hours": 72}}),
+        ({"approvals": {"ttl_hours": 9000}}, ["approvals.ttl_hours"], {"approvals": {"ttl_hours": 168}}),
         ({"review": "off"}, ["review"], {}),
         ({"review": "ask"}, [], ...),
         ({"security": {"max_permissions": None}}, [], ...),

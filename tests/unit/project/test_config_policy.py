@@ -76,7 +76,7 @@ def test_the_defaults(tmp_path: Path) -> None:
     for text in ("", "policy:\napprovals:\nreview:\n", "policy: {rules: }", "policy: {rules: []}"):
         assert config(tmp_path, text) == Config()
     assert Config().policy == Rules("allow", (), False)
-    assert Config().approvals == Approvals(("cli", "page"), 72.0)
+    assert Config().approvals == Approvals(("cli", "page"), 168.0)
     assert Config().review == "ask"
 
 
@@ -192,7 +192,7 @@ def test_what_narrows_counts_at_once_and_what_weakens_waits(tmp_path: Path) -> N
     assert safe.allowed_hosts == ("x.org",)
     assert safe.timeout_ms == 7
     assert safe.max_permissions == Permissions()
-    assert safe.approvals == Approvals(("page",), 72.0)
+    assert safe.approvals == Approvals(("page",), 168.0)
     assert safe.review == "ask"
     # What trust is bound to is the file on disk, not what is left of it.
     assert safe.digest == found.digest
@@ -277,7 +277,7 @@ def test_untrusted_settings_are_never_weaker_than_none_nor_than_themselves(
     found = config(tmp_path, json.dumps(blocks))
     safe = found.narrowed()
     assert set(safe.approvals.channels) <= set(found.approvals.channels) & {"cli", "page"}
-    assert safe.approvals.ttl_hours <= min(found.approvals.ttl_hours, 72)
+    assert safe.approvals.ttl_hours <= min(found.approvals.ttl_hours, 168)
     assert not safe.policy.self_approval
     assert safe.review == "ask"
     assert safe.max_permissions in (None, Permissions())

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from toolcrib.serve.mcp.connection import Connection, ServerSettings
 from toolcrib.serve.mcp.listing import DEFAULT_PAGE_SIZE
 from toolcrib.serve.mcp.pipes import LineReader, LineWriter
-from toolcrib.spec import Catalog
+from toolcrib.spec import Caller, Catalog
 
 __all__ = ["MAX_LINE", "run_stdio", "serve_stdio"]
 
@@ -34,6 +34,7 @@ async def serve_stdio(
     instructions: str | None = None,
     page_size: int = DEFAULT_PAGE_SIZE,
     caller: str | None = None,
+    identity: Caller | None = None,
     max_running: int = 64,
     max_line: int = MAX_LINE,
     grace: float = 1.0,
@@ -46,7 +47,9 @@ async def serve_stdio(
     Args:
         name, version, instructions: what the server says of itself.
         page_size: tools in one page of `tools/list`.
-        caller: `Call.caller` of every call; by default `mcp:` and the client's own name.
+        caller: `Call.caller` of every call; by default `mcp:` and the client's own name, or `token:` and the
+            token's.
+        identity: what the client's token allows; None for this machine's own user.
         max_running: calls that run at once; more wait.
         max_line: bytes of the longest message taken; a longer one is refused.
         grace: seconds that running calls get to end after the client closed its side or the process was asked
@@ -56,7 +59,8 @@ async def serve_stdio(
         name=name,
         version=version,
         instructions=instructions,
-        caller=caller,
+        caller=caller if caller or identity is None else f"token:{identity.name}",
+        identity=identity,
         page_size=page_size,
         max_running=max_running,
     )
