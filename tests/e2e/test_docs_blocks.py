@@ -136,6 +136,7 @@ def run(script: str, folder: Path, where: str) -> str:
     """Run lines of bash in the folder; what they print."""
     gone = ("TOOLCRIB_ROOT", "COLUMNS", "FORCE_COLOR", "BRAVE_API_KEY")
     environment = {name: value for name, value in os.environ.items() if name not in gone}
+    environment["TOOLCRIB_DATA"] = f"{folder}-data"
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment.get('PATH', os.defpath)}"
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],

@@ -84,16 +84,15 @@ def test_every_command_and_option_is_told() -> None:
     for name in COMMANDS:
         command = program.get_command(top, name)
         assert command is not None
-        below = command.commands if isinstance(command, click.Group) else {}
-        for level, path, one in (
-            ("###", name, command),
-            *(("####", f"{name} {part}", inner) for part, inner in below.items()),
-        ):
-            told = section(page, f"{level} toolcrib {path}")
+        parts = {f"### toolcrib {name}": command}
+        if isinstance(command, click.Group):
+            parts |= {f"#### toolcrib {name} {part}": inner for part, inner in command.commands.items()}
+        for heading, one in parts.items():
+            told = section(page, heading)
             for parameter in one.params:
                 option = isinstance(parameter, click.Option)
                 for word in parameter.opts if option else [parameter.make_metavar(top)]:
-                    assert word.strip("[].") in told, f"toolcrib {path} {word}"
+                    assert word.strip("[].") in told, f"{heading} {word}"
 
 
 def test_every_setting_is_told_and_no_other() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.output import json_option, note, printable, root_option, write_json
+from toolcrib.cli.output import json_option, note, root_option, write_json
 from toolcrib.errors import NotTrusted
 
 if TYPE_CHECKING:
@@ -54,6 +54,11 @@ def command(root: str | None, as_json: bool, show: bool, yes: bool, revoke: bool
         note("Trusted. A change of the file voids it.")
     if as_json:
         write_json(_document(config, waiting, trust, str(place.config)))
+
+
+def _one_line(text: str) -> str:
+    """What a project says, shown so that it passes for no line of ours."""
+    return printable(text).replace("\n", "\N{REPLACEMENT CHARACTER}")
 
 
 def _revoke(trust: Trust, as_json: bool) -> None:

@@ -56,7 +56,7 @@ class Approvals:
         self._ttl_s = ttl_s
         self._kept = kept
         self._swept = float("-inf")
-        self._watch: Watch[Approval] = Watch(self._settled, state, grants)
+        self._watch: Watch[bool] = Watch(self._settled, state, grants)
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -82,21 +82,24 @@ class Approvals:
             self._requests.settle([(waiting.id, status)])
 
     async def wait(self, id: str, timeout_s: float | None = None) -> Approval:  # noqa: A002 - the field's name
-        """The approval once it is no longer pending, or as it is when the time is up. None waits on."""
-        found = await self._watch.wait(id, timeout_s)
-        return found if found is not None else self.find(id)
+        """The approval once it is no longer pending, or as it is when the time is up. None waits on.
 
-    def _settled(self, ids: Sequence[str]) -> Mapping[str, Approval]:
-        """Those that no longer wait. One that is gone raises `NotFoundError` in `find`."""
+        Raises `NotFoundError` for one that does not exist, or no longer does.
+        """
+        await self._watch.wait(id, timeout_s)
+        return self.find(id)
+
+    def _settled(self, ids: Sequence[str]) -> Mapping[str, bool]:
+        """Those that no longer wait, or are gone."""
         now = self._clock()
-        found: dict[str, Approval] = {}
+        settled = dict.fromkeys(ids, True)
         for start in range(0, len(ids), _PAGE):
             some = ids[start : start + _PAGE]
             decided = self._grants.some(some)
             for row in self._requests.standing(some):
-                if _status(row, decided.get(row.id), now) != "pending":
-                    found[row.id] = self.find(row.id)
-        return found
+                if _status(row, decided.get(row.id), now) == "pending":
+                    del settled[row.id]
+        return settled
 
     # -- looking ---------------------------------------------------------------------------------
 

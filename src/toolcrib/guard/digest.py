@@ -108,11 +108,8 @@ class Digests:
         """Every file of the tool's own folder: a link as its text, anything else by what it holds."""
         assert tool.source is not None
         manifest = Path(tool.source.path)
-        try:
-            now = self._read(os.path.realpath(manifest), budget).rpartition(" ")[2]
-        except OSError:
-            now = ""
-        if now != hashlib.sha256(tool.source.raw).hexdigest():
+        loaded = hashlib.sha256(tool.source.raw).hexdigest()
+        if not manifest.exists() or not self._file(os.path.realpath(manifest), budget).endswith(loaded):
             raise _stale(tool.name, manifest)
         for path in _files_below(manifest.parent, budget):
             yield f"files/{os.path.relpath(path, manifest.parent)}", self._file(path, budget)

@@ -27,12 +27,10 @@ _COVERING = (
     f" UNION ALL {_SELECT} WHERE state = 'live' AND scope IN ('session', 'rule') AND tool = ? AND bundle = ?"
     " AND asker = ? AND tool_digest = ? AND rule = ? AND (scope = 'rule' OR session_id = ?)"
 )
-_CHANGED = (
-    "WHERE state = 'live' AND answer = 'approved' AND tool = ? AND bundle = ?"
-    " AND (tool_digest < ? OR tool_digest > ?)"
-)
-_IS_CHANGED = f"SELECT 1 FROM grants {_CHANGED} LIMIT 1"  # noqa: S608 - as above
-_VOID = f"UPDATE grants SET state = 'void' {_CHANGED}"  # noqa: S608 - as above
+_CHANGED = "state = 'live' AND answer = 'approved' AND tool = ? AND bundle = ? AND tool_digest"
+_IS_CHANGED = [f"SELECT 1 FROM grants WHERE {_CHANGED} {sign} ? LIMIT 1" for sign in "<>"]  # noqa: S608 - as above
+_VOID = [f"UPDATE grants SET state = 'void' WHERE {_CHANGED} {sign} ?" for sign in "<>"]  # noqa: S608 - as above
+"""Each by an index, which `<>` and OR are not."""
 _USE = "UPDATE grants SET state = 'used', used_at = ? WHERE id = ? AND state = 'live'"
 _LIVE = f"{_SELECT} WHERE state = 'live' AND (ends_at IS NULL OR ends_at > ?) ORDER BY id DESC LIMIT ?"
 _ENDED = "SELECT id FROM grants WHERE state <> 'live' ORDER BY id DESC LIMIT 1 OFFSET ?"
@@ -52,8 +50,8 @@ class Grants:
         with self._grants.read() as tx:
             same = (ask.tool, ask.bundle, ask.asker, ask.tool_digest, ask.rule)
             rows = tx.all(_COVERING, ask.arguments_digest, *same, *same, ask.session_id)
-            changed = tx.one(_IS_CHANGED, *_change(ask))
-        if changed is not None:
+            changed = any(tx.one(one, ask.tool, ask.bundle, ask.tool_digest) for one in _IS_CHANGED)
+        if changed:
             self._void(ask)
         found = [_grant(row) for row in rows]
         live = [grant for grant in found if grant.ends_at is None or now < grant.ends_at]
@@ -81,7 +79,8 @@ class Grants:
     def _void(self, ask: Ask) -> None:
         """End what was allowed to a tool that is no longer what it was. A no for it is never asked again."""
         with self._grants.write() as tx:
-            tx.run(_VOID, *_change(ask))
+            for void in _VOID:
+                tx.run(void, ask.tool, ask.bundle, ask.tool_digest)
 
     def add(self, grant: Grant, asker: str) -> None:
         """Write down a decision; `ConflictError` where there is one already."""
@@ -126,10 +125,6 @@ class Grants:
             )
             if last is not None:
                 tx.run("DELETE FROM grants WHERE state <> 'live' AND id <= ?", last[0])
-
-
-def _change(ask: Ask) -> tuple[str, str, str, str]:
-    return (ask.tool, ask.bundle, ask.tool_digest, ask.tool_digest)
 
 
 def _grant(row: tuple[Any, ...]) -> Grant:

@@ -35,7 +35,7 @@ CREATE UNIQUE INDEX approvals_question ON approvals (question) WHERE status = 'p
 CREATE INDEX approvals_asker ON approvals (asker, size) WHERE status = 'pending';
 CREATE INDEX approvals_expiry ON approvals (expires_at) WHERE status = 'pending';
 CREATE INDEX approvals_tool ON approvals (tool, bundle, tool_digest) WHERE status = 'pending';
-CREATE INDEX approvals_status ON approvals (status, id);
+CREATE INDEX approvals_open ON approvals (id) WHERE status IN ('pending', 'approved');
 CREATE TABLE starts (
     tool TEXT NOT NULL,
     boot TEXT NOT NULL,
@@ -93,7 +93,8 @@ CREATE TABLE grants (
 );
 CREATE INDEX grants_exact ON grants (arguments_digest, tool) WHERE state = 'live';
 CREATE INDEX grants_standing ON grants (tool, scope) WHERE state = 'live' AND scope IN ('session', 'rule');
-CREATE INDEX grants_tool ON grants (tool, bundle, tool_digest) WHERE state = 'live';
+CREATE INDEX grants_tool ON grants (tool, bundle, tool_digest)
+    WHERE state = 'live' AND answer = 'approved';
 CREATE INDEX grants_state ON grants (state, id);
 """,
 )

@@ -47,6 +47,16 @@ def test_processes_that_open_a_new_file_at_once_lose_no_write(tmp_path: Path) ->
     assert value(database(tmp_path)) == 100
 
 
+def test_what_need_not_be_durable_lies_in_the_same_file(tmp_path: Path) -> None:
+    db, quick = database(tmp_path), Database(tmp_path / "state.db", TABLE, durable=False)
+    for one, level in ((db, 2), (quick, 1)):
+        with one.write() as tx:
+            tx.run(COUNT, "n")
+        with one.read() as tx:
+            assert tx.one("PRAGMA synchronous") == (level,)
+    assert value(db) == value(quick) == 2
+
+
 def test_threads_share_one(tmp_path: Path) -> None:
     db = database(tmp_path)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -497,72 +495,6 @@ def test_only_so_many_that_are_over_are_kept(tmp_path: Path) -> None:
     assert len(found) == 7
     assert {waiting.id, lasting.id} < {one.id for one in found}
     assert runs(desk, 101).scope == "arguments"
-
-
-# --- waiting for a decision
-
-
-async def test_who_waits_is_told_at_once(desk: Approvals) -> None:
-    asked = waits(desk)
-    waiting = [asyncio.create_task(desk.wait(asked.id)) for _ in range(3)]
-    await asyncio.sleep(0)
-    started = time.monotonic()
-    desk.approve(asked.id, "ada")
-    assert [one.status for one in await asyncio.gather(*waiting)] == ["approved"] * 3
-    assert time.monotonic() - started < 1
-    assert (await desk.wait(asked.id)).status == "approved"
-
-
-async def test_the_time_to_wait_may_be_up(desk: Approvals) -> None:
-    asked = waits(desk)
-    assert (await desk.wait(asked.id, 0.01)).status == "pending"
-    assert (await desk.wait(asked.id, 0)).status == "pending"
-    with pytest.raises(NotFoundError):
-        await desk.wait("nothing", 0)
-
-
-async def test_who_waits_for_what_another_process_decides_hears_of_it(tmp_path: Path) -> None:
-    desk, other = approvals(tmp_path), approvals(tmp_path)
-    asked = waits(desk)
-    waiting = asyncio.create_task(desk.wait(asked.id, 3))
-    await asyncio.sleep(0)
-    other.deny(asked.id, "ada")
-    assert (await waiting).status == "denied"
-
-
-@pytest.mark.parametrize("end", ["void", "expired"])
-async def test_who_waits_hears_that_it_is_over(desk: Approvals, wall: Wall, end: str) -> None:
-    asked = waits(desk)
-    waiting = asyncio.create_task(desk.wait(asked.id, 3))
-    await asyncio.sleep(0)
-    if end == "void":
-        desk.void(asked.id)
-    else:
-        wall.now += 8 * DAY
-    assert (await waiting).status == end
-
-
-async def test_who_stops_waiting_leaves_nothing_behind(desk: Approvals) -> None:
-    asked = waits(desk)
-    waiting = [asyncio.create_task(desk.wait(asked.id)) for _ in range(3)]
-    await asyncio.sleep(0)
-    for task in waiting:
-        task.cancel()
-    ends = await asyncio.gather(*waiting, return_exceptions=True)
-    assert all(isinstance(end, asyncio.CancelledError) for end in ends)
-    await asyncio.sleep(0)
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-    desk.approve(asked.id, "ada")
-
-
-async def test_who_waits_is_told_of_a_broken_database(desk: Approvals, tmp_path: Path) -> None:
-    asked = waits(desk)
-    waiting = asyncio.create_task(desk.wait(asked.id))
-    await asyncio.sleep(0)
-    with state(tmp_path).write() as tx:
-        tx.run("DROP TABLE approvals")
-    with pytest.raises(Exception, match="no such table"):
-        await waiting
 
 
 # --- who may decide

@@ -1,0 +1,336 @@
+"""Approvals, rates and recorded calls as processes share them: races, kills, restarts, ten thousand."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.guarded import approvals, ask, state, vault
+from toolcrib.errors import ApprovalDenied, ConflictError, IdempotencyConflict, RateLimited, StateUnavailable
+from toolcrib.guard import Approval, Approvals, Permit, Rates, RecordedCalls
+
+SPAWN = multiprocessing.get_context("spawn")
+WORKERS = 4
+ROUNDS = 200
+CALL: dict[str, Any] = {"tool": "pay", "caller": "a", "tool_digest": "d", "arguments": b"{}"}
+
+
+def together(target: Callable[..., None], folder: Path, *more: Any) -> list[Any]:
+    """Run in four processes at once; what each put into the queue."""
+    queue, gate = SPAWN.Queue(), SPAWN.Barrier(WORKERS)
+    workers = [SPAWN.Process(target=target, args=(folder, gate, queue, *more)) for _ in range(WORKERS)]
+    for worker in workers:
+        worker.start()
+    found = [queue.get(timeout=50) for _ in workers]
+    for worker in workers:
+        worker.join(10)
+        assert worker.exitcode == 0
+    return found
+
+
+def aside(target: Callable[..., None], folder: Path) -> BaseProcess:
+    """A process that says when it is ready, and then only waits."""
+    ready = SPAWN.Event()
+    worker = SPAWN.Process(target=target, args=(folder, ready))
+    worker.start()
+    assert ready.wait(30)
+    return worker
+
+
+def kill(worker: BaseProcess) -> None:
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGKILL)
+    worker.join(10)
+
+
+# --- approvals
+
+
+def _take(folder: Path, gate: Any, queue: Any) -> None:
+    desk = approvals(folder)
+    got = []
+    for number in range(ROUNDS):
+        gate.wait(30)
+        if isinstance(desk.seek(ask(number)), Permit):
+            got.append(number)
+    queue.put(got)
+
+
+def test_of_four_processes_that_race_for_one_yes_exactly_one_gets_it(tmp_path: Path) -> None:
+    desk = approvals(tmp_path)
+    for number in range(ROUNDS):
+        waiting = desk.seek(ask(number))
+        assert isinstance(waiting, Approval)
+        desk.approve(waiting.id, "ada")
+    got = together(_take, tmp_path)
+    assert sorted(number for some in got for number in some) == list(range(ROUNDS))
+    # Those who came too late asked anew: one question each.
+    assert len(desk.list("pending", 500)) == ROUNDS
+    assert len(desk.list("used", 500)) == ROUNDS
+
+
+def _ask(folder: Path, gate: Any, queue: Any) -> None:
+    desk = approvals(folder)
+    gate.wait(30)
+    found = [desk.seek(ask(number)) for number in range(50)]
+    queue.put([one.id for one in found if isinstance(one, Approval)])
+
+
+def test_four_processes_that_ask_the_same_wait_for_one_approval_each(tmp_path: Path) -> None:
+    ids = together(_ask, tmp_path)
+    assert ids == [ids[0]] * WORKERS
+    assert len(set(ids[0])) == 50
+
+
+def _decide(folder: Path, gate: Any, queue: Any) -> None:
+    desk = approvals(folder)
+    waiting = desk.list("pending", 500)
+    gate.wait(30)
+    won = 0
+    for one in waiting:
+        try:
+            if os.getpid() % 2:
+                desk.deny(one.id, "x")
+            else:
+                desk.approve(one.id, "x")
+            won += 1
+        except ConflictError:
+            continue
+    queue.put(won)
+
+
+def test_of_four_who_decide_one_is_heard(tmp_path: Path) -> None:
+    desk = approvals(tmp_path)
+    for number in range(50):
+        desk.seek(ask(number))
+    assert sum(together(_decide, tmp_path)) == 50
+
+
+def _ask_and_wait(folder: Path, ready: Any) -> None:
+    desk = approvals(folder)
+    waiting = desk.seek(ask())
+    assert isinstance(waiting, Approval)
+    ready.set()
+    asyncio.run(desk.wait(waiting.id))
+
+
+def test_a_killed_caller_finds_its_yes_when_it_comes_again(tmp_path: Path) -> None:
+    worker = aside(_ask_and_wait, tmp_path)
+    kill(worker)
+    desk = approvals(tmp_path)
+    (waiting,) = desk.list("pending")
+    desk.approve(waiting.id, "ada")
+    assert isinstance(approvals(tmp_path).seek(ask()), Permit)
+
+
+def test_a_caller_that_waits_in_another_process_is_let_go(tmp_path: Path) -> None:
+    worker = aside(_ask_and_wait, tmp_path)
+    desk = approvals(tmp_path)
+    (waiting,) = desk.list("pending")
+    desk.deny(waiting.id, "ada")
+    worker.join(10)
+    assert worker.exitcode == 0
+    with pytest.raises(ApprovalDenied):
+        desk.seek(ask())
+
+
+def test_a_decision_whose_process_died_before_the_project_heard_of_it_counts(tmp_path: Path) -> None:
+    desk = approvals(tmp_path)
+    waiting = desk.seek(ask())
+    assert isinstance(waiting, Approval)
+    pid = os.fork()
+    if pid == 0:
+        mine = approvals(tmp_path)
+        mine._requests.settle = lambda _: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign, assignment]  # dies there
+        mine.approve(waiting.id, "ada")
+    assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
+    with state(tmp_path).read() as tx:
+        assert tx.one("SELECT status FROM approvals") == ("pending",)
+    assert desk.find(waiting.id).status == "approved"
+    assert isinstance(desk.seek(ask()), Permit)
+    again = desk.seek(ask())
+    assert isinstance(again, Approval)
+    assert again.id != waiting.id
+
+
+def test_a_database_that_came_with_the_project_is_refused(tmp_path: Path) -> None:
+    theirs = Approvals(state(tmp_path, "theirs"), vault(tmp_path))
+    theirs.seek(ask())
+    ours = Approvals(state(tmp_path, "ours"), vault(tmp_path))
+    for act in (lambda: ours.seek(ask()), ours.list, lambda: ours.find("x")):
+        with pytest.raises(StateUnavailable, match="was not made here"):
+            act()
+
+
+# --- rates
+
+
+def _start_as_many_as_may(folder: Path, gate: Any, queue: Any) -> None:
+    rates = Rates(state(folder))
+    gate.wait(30)
+    started = 0
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+        try:
+            rates.acquire("t", per_minute=57)
+        except RateLimited:
+            continue
+        started += 1
+    queue.put(started)
+
+
+def test_four_processes_start_exactly_as_many_calls_a_minute_as_may(tmp_path: Path) -> None:
+    started = together(_start_as_many_as_may, tmp_path)
+    assert sum(started) == 57, started
+
+
+def _hold(folder: Path, gate: Any, queue: Any, running: Any) -> None:
+    rates = Rates(state(folder))
+    gate.wait(30)
+    most = done = 0
+    while done < 25:
+        try:
+            lease = rates.acquire("t", concurrency=3)
+        except RateLimited:
+            continue
+        with running.get_lock():
+            running.value += 1
+            most = max(most, running.value)
+        with running.get_lock():
+            running.value -= 1
+        lease.release()
+        done += 1
+    queue.put(most)
+
+
+def test_four_processes_run_no_more_at_a_time_than_may(tmp_path: Path) -> None:
+    most = together(_hold, tmp_path, SPAWN.Value("i", 0))
+    assert max(most) <= 3
+    with state(tmp_path).read() as tx:
+        assert tx.all("SELECT * FROM leases") == []
+
+
+def _lease(folder: Path, ready: Any) -> None:
+    lease = Rates(state(folder)).acquire("t", concurrency=1)
+    ready.set()
+    time.sleep(60)
+    lease.release()
+
+
+def test_the_place_of_a_killed_process_is_free_and_of_a_stopped_one_is_not(tmp_path: Path) -> None:
+    worker = aside(_lease, tmp_path)
+    rates = Rates(state(tmp_path))
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGSTOP)
+    with pytest.raises(RateLimited):
+        rates.acquire("t", concurrency=1)
+    kill(worker)
+    rates.acquire("t", concurrency=1)
+    with pytest.raises(RateLimited):
+        rates.acquire("t", concurrency=1)
+
+
+# --- recorded calls
+
+
+def _call_once(folder: Path, gate: Any, queue: Any) -> None:
+    calls = RecordedCalls(state(folder))
+    mine = []
+
+    async def all_of_them() -> None:
+        for number in range(50):
+            gate.wait(30)
+            found = await calls.wait(f"k{number}", timeout_s=20, **CALL)
+            if found is None:
+                mine.append(number)
+                calls.finish(f"k{number}", "a", b"%d" % number)
+            else:
+                assert found == b"%d" % number
+
+    asyncio.run(all_of_them())
+    queue.put(mine)
+
+
+def test_of_four_processes_with_one_key_one_runs_and_all_get_its_result(tmp_path: Path) -> None:
+    ran = together(_call_once, tmp_path)
+    assert sorted(number for some in ran for number in some) == list(range(50))
+
+
+def _begin(folder: Path, ready: Any) -> None:
+    assert RecordedCalls(state(folder)).begin("k", **CALL) is None
+    ready.set()
+    time.sleep(60)
+
+
+def test_a_call_whose_process_is_killed_is_unknown_unless_it_may_be_repeated(tmp_path: Path) -> None:
+    worker = aside(_begin, tmp_path)
+    calls = RecordedCalls(state(tmp_path))
+    with pytest.raises(IdempotencyConflict) as caught:
+        calls.begin("k", repeatable=True, **CALL)
+    assert caught.value.retryable
+    kill(worker)
+    with pytest.raises(IdempotencyConflict) as caught:
+        calls.begin("k", **CALL)
+    assert caught.value.details["outcome"] == "unknown"
+    assert calls.begin("k", repeatable=True, **CALL) is None
+    calls.finish("k", "a", b"1")
+    assert calls.begin("k", **CALL) == b"1"
+
+
+# --- what waits costs nothing
+
+MANY = """
+import gc, os, sys, threading
+from pathlib import Path
+from tests.guarded import approvals, ask
+
+def rss():
+    gc.collect()
+    text = Path("/proc/self/smaps_rollup").read_text()
+    return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss_Anon")) * 1024
+
+desk = approvals(Path(sys.argv[1]))
+for number in range(100):
+    desk.seek(ask(-1 - number))
+before, files = rss(), len(os.listdir("/proc/self/fd"))
+for number in range(10_000 - 100):
+    desk.seek(ask(number))
+after = rss()
+found, last = 0, None
+while page := desk.list("pending", 500, before=last):
+    found, last = found + len(page), page[-1].id
+children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+files = len(os.listdir("/proc/self/fd")) - files
+print(found, after - before, threading.active_count(), len(children), files)
+"""
+
+
+@pytest.mark.timeout(180)
+def test_ten_thousand_that_wait_cost_no_process_no_thread_and_little_memory(tmp_path: Path) -> None:
+    # In memory, since each row is synced to the disk: it is the memory of the process that is measured.
+    folder = Path("/dev/shm", f"toolcrib-{os.getpid()}")
+    folder = folder if os.access("/dev/shm", os.W_OK) else tmp_path
+    folder.mkdir(exist_ok=True)
+    try:
+        command = [sys.executable, "-c", MANY, str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
+    finally:
+        for file in folder.glob("*.db*"):
+            file.unlink()
+        folder.rmdir()
+    assert done.returncode == 0, done.stderr
+    found, grown, threads, children, files = map(int, done.stdout.split())
+    assert found == 10_000
+    assert grown <= 5_000_000, f"{grown:,} bytes"
+    assert (threads, children, files) == (1, 0, 0)

@@ -1,0 +1,105 @@
+"""Waiting for a decision: told at once, told what other processes do, never left waiting for nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.guarded import Wall, approvals, ask, state
+from toolcrib.errors import NotFoundError
+from toolcrib.guard import Approval, Approvals
+
+DAY = 86_400.0
+
+
+@pytest.fixture
+def wall() -> Wall:
+    return Wall()
+
+
+@pytest.fixture
+def desk(tmp_path: Path, wall: Wall) -> Approvals:
+    return approvals(tmp_path, clock=wall)
+
+
+def waits(desk: Approvals) -> Approval:
+    found = desk.seek(ask())
+    assert isinstance(found, Approval)
+    return found
+
+
+async def test_who_waits_is_told_at_once(desk: Approvals) -> None:
+    asked = waits(desk)
+    waiting = [asyncio.create_task(desk.wait(asked.id)) for _ in range(3)]
+    await asyncio.sleep(0)
+    started = time.monotonic()
+    desk.approve(asked.id, "ada")
+    assert [one.status for one in await asyncio.gather(*waiting)] == ["approved"] * 3
+    assert time.monotonic() - started < 1
+    assert (await desk.wait(asked.id)).status == "approved"
+
+
+async def test_the_time_to_wait_may_be_up(desk: Approvals) -> None:
+    asked = waits(desk)
+    assert (await desk.wait(asked.id, 0.01)).status == "pending"
+    assert (await desk.wait(asked.id, 0)).status == "pending"
+
+
+async def test_nobody_waits_for_what_is_not_there(desk: Approvals, tmp_path: Path) -> None:
+    for timeout_s in (0, None):
+        with pytest.raises(NotFoundError):
+            await desk.wait("nothing", timeout_s)
+    asked = waits(desk)
+    waiting = asyncio.create_task(desk.wait(asked.id))
+    await asyncio.sleep(0)
+    with state(tmp_path).write() as tx:
+        tx.run("DELETE FROM approvals")
+    with pytest.raises(NotFoundError):
+        await waiting
+
+
+async def test_who_waits_for_what_another_process_decides_hears_of_it(tmp_path: Path) -> None:
+    desk, other = approvals(tmp_path), approvals(tmp_path)
+    asked = waits(desk)
+    waiting = asyncio.create_task(desk.wait(asked.id, 3))
+    await asyncio.sleep(0)
+    other.deny(asked.id, "ada")
+    assert (await waiting).status == "denied"
+
+
+@pytest.mark.parametrize("end", ["void", "expired"])
+async def test_who_waits_hears_that_it_is_over(desk: Approvals, wall: Wall, end: str) -> None:
+    asked = waits(desk)
+    waiting = asyncio.create_task(desk.wait(asked.id, 3))
+    await asyncio.sleep(0)
+    if end == "void":
+        desk.void(asked.id)
+    else:
+        wall.now += 8 * DAY
+    assert (await waiting).status == end
+
+
+async def test_who_stops_waiting_leaves_nothing_behind(desk: Approvals) -> None:
+    asked = waits(desk)
+    waiting = [asyncio.create_task(desk.wait(asked.id)) for _ in range(3)]
+    await asyncio.sleep(0)
+    for task in waiting:
+        task.cancel()
+    ends = await asyncio.gather(*waiting, return_exceptions=True)
+    assert all(isinstance(end, asyncio.CancelledError) for end in ends)
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    desk.approve(asked.id, "ada")
+
+
+async def test_who_waits_is_told_of_a_broken_database(desk: Approvals, tmp_path: Path) -> None:
+    asked = waits(desk)
+    waiting = asyncio.create_task(desk.wait(asked.id))
+    await asyncio.sleep(0)
+    with state(tmp_path).write() as tx:
+        tx.run("DROP TABLE approvals")
+    with pytest.raises(Exception, match="no such table"):
+        await waiting
