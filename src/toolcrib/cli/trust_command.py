@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.output import json_option, note, root_option, write_json
+from toolcrib.cli.output import json_option, note, printable, root_option, write_json
 from toolcrib.errors import NotTrusted
 
 if TYPE_CHECKING:
