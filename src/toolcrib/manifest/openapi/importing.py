@@ -11,7 +11,7 @@ from toolcrib.manifest.openapi.operation import METHODS, Operation, Workshop
 from toolcrib.manifest.openapi.report import Imported, Made
 from toolcrib.manifest.openapi.request import Unusable
 from toolcrib.manifest.openapi.servers import checked
-from toolcrib.manifest.openapi.slim import slimmed
+from toolcrib.manifest.openapi.slim import Slimmer
 from toolcrib.manifest.openapi.text import clean, tool_name, unique
 from toolcrib.spec import Tool
 
@@ -47,6 +47,7 @@ def import_document(
     title = clean(info.at("title").value) or document.root.resource.uri.rsplit("/", 1)[-1]
     out = Imported(document.root.resource.uri, title, document.version)
     workshop = Workshop(document, out.losses, server=server, secrets=secrets)
+    slimmer = None if slim is None else Slimmer(slim)
     taken: set[str] = set()
     for operation, made in _operations(document):
         name = _name(operation, made, prefix, taken)
@@ -57,8 +58,8 @@ def import_document(
         if made.reason or operation is None:
             continue
         tool = _try(workshop, operation, name, made)
-        if tool is not None and slim is not None:
-            tool, lost = slimmed(tool, slim)
+        if tool is not None and slimmer is not None:
+            tool, lost = slimmer.slim(tool)
             made.notes += lost
         if tool is not None:
             made.tool = tool.name

@@ -100,7 +100,7 @@ def place(parameter: Parameter, request: Request, schemas: Schemas, document: Do
     if style.style not in STYLES[position]:
         request.notes.append(f"the style {style.style!r} of {parameter.name!r} is none for a {position}")
         style = ParameterStyle(_DEFAULTS[position], position in ("query", "cookie"))
-    if _matters(style, parameter, schema, schemas):
+    if _matters(style, schema, schemas):
         request.styles[name] = style
     if position == "path":
         request.path[parameter.name] = name
@@ -167,7 +167,7 @@ def _media(parameter: Parameter) -> tuple[str, Node]:
     return "", content.at("", "schema")
 
 
-def _matters(style: ParameterStyle, parameter: Parameter, schema: Any, schemas: Schemas) -> bool:
+def _matters(style: ParameterStyle, schema: Any, schemas: Schemas) -> bool:
     """Whether the value is written otherwise than a plain text by its style."""
     if style.allow_reserved or style.style in ("label", "matrix", "json", "cookie"):
         return True

@@ -68,7 +68,8 @@ def _yaml(text: str, where: str, told: str = "") -> Any:
 
 def _slow_yaml(text: str, where: str, told: str) -> Any:
     """A second, slow and patient parser: keys that stand twice, numbers beyond 64 bits, tags."""
-    from ruamel.yaml import YAML, YAMLError
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
 
     if len(text) > _MAX_SLOW:
         raise ManifestError(f"{where} cannot be read: {told[:300]}")
