@@ -109,7 +109,7 @@ def _operation(method: str, path: str, item: Node, node: Node) -> tuple[Operatio
 
 
 def _name(operation: Operation | None, made: Made, prefix: str, taken: set[str]) -> str:
-    wished = made.operation_id or f"{made.method.lower()}_{made.path}"
+    wished = made.operation_id or f"{made.method.lower()}_{made.path.strip('/').replace('/{', '_')}"
     if operation is None and made.method == "*":
         wished = f"path_{made.path}"
     return unique(tool_name(wished, prefix), taken)
