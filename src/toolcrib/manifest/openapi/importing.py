@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
@@ -17,6 +18,7 @@ from toolcrib.spec import Tool
 
 __all__ = ["import_document"]
 
+_PREFIX = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _OTHER_METHODS = ("trace", "query")
 
 
@@ -41,8 +43,10 @@ def import_document(
             checked(server)
         except Unusable as reason:
             raise ManifestError(str(reason)) from None
-    if prefix and tool_name("x", prefix) != f"{prefix}x":
-        raise ManifestError(f"{prefix!r} cannot begin a name", hint="letters, digits, `_` and `-` can")
+    if prefix and not _PREFIX.fullmatch(prefix):
+        raise ManifestError(
+            f"{prefix!r} cannot begin a name", hint="1 to 32 letters, digits, `_` and `-` can"
+        )
     info = document.root.at("info")
     title = clean(info.at("title").value) or document.root.resource.uri.rsplit("/", 1)[-1]
     out = Imported(document.root.resource.uri, title, document.version)

@@ -157,10 +157,11 @@ def test_a_json_body_becomes_arguments_unless_a_parameter_has_the_name() -> None
     "schema",
     [
         LIST,
-        {"type": "object"},
+        OBJECT,
         {**OBJECT, "properties": {"a": {}}, "additionalProperties": {"type": "string"}},
-    ]
-    + [{**OBJECT, "properties": {"a": {}}, "minProperties": 1}, {"oneOf": [OBJECT]}],
+        {**OBJECT, "properties": {"a": {}}, "minProperties": 1},
+        {"oneOf": [OBJECT]},
+    ],
 )
 def test_a_body_that_is_more_than_its_fields_is_one_argument(schema: dict[str, Any]) -> None:
     assert http(tool_of(one(body(schema)))).body == "${body}"
