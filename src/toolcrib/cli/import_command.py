@@ -152,13 +152,13 @@ def _sum_up(found: Imported, drafts: list[Draft], seconds: float, *, only_list: 
     if found.tools:
         note(printable(f"hosts: {', '.join(hosts)}; secrets: {', '.join(secrets) or 'none'}"))
     verb = "would become" if only_list else "became"
-    total = len(found.operations)
-    note(
-        printable(
-            f"{found.title} (OpenAPI {found.version}): {total} operations {verb} {len(found.tools)} tools, "
-            f"{len(found.skipped)} skipped, {seconds:.2f} s"
-        )
-    )
+    counts = f"{_count(len(found.operations), 'operation')} {verb} {_count(len(found.tools), 'tool')}"
+    told = f"{counts}, {len(found.skipped)} skipped, {seconds:.2f} s"
+    note(printable(f"{found.title} (OpenAPI {found.version}): {told}"))
     size = sum(len(one.text) for one in drafts)
     if drafts and size / len(drafts) > _LARGE:
         note(f"hint: the manifests are {size // 2**20} MiB together; --slim 20000 makes them smaller")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
