@@ -3,9 +3,9 @@
     python -m benchmarks.openapi FOLDER [--server URL] [--runs N] [--json]
 
 Files that are no OpenAPI documents are passed over. A document is read and imported N times (3); the least
-processor time counts. Not timed: every input and output schema is compiled by itself as JSON Schema 2020-12, and each of its
-references must lead to a definition of its own. Exit 1 when one does not, when a document is refused, or when
-fewer than 99 of 100 operations become tools.
+processor time counts. Not timed: every input and output schema is compiled by itself as JSON Schema 2020-12,
+and each of its references must lead to a definition of its own. Exit 1 when one does not, when a document is
+refused, or when fewer than 99 of 100 operations become tools.
 """
 
 from __future__ import annotations

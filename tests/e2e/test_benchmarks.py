@@ -84,7 +84,7 @@ def test_a_row_without_figures_says_why() -> None:
 
 
 def test_a_folder_of_openapi_documents(tmp_path: Path) -> None:
-    operations = {"/a": {"get": {}}, "/b": {"trace": {}}}
+    operations: dict[str, Any] = {"/a": {"get": {}}, "/b": {"trace": {}}}
     document = {"openapi": "3.0.0", "info": {"title": "T", "version": "1"}, "paths": operations}
     (tmp_path / "api.json").write_text(json.dumps(document))
     (tmp_path / "other.json").write_text("{}")
