@@ -81,3 +81,16 @@ def test_a_row_without_figures_says_why() -> None:
     bare = table(most=4)
     bare.rows[1] = Row("ours", target=Target(4), missing="skipped: it is not there")
     assert "| ours | skipped: it is not there |  |  | target ≤ 4× · not measured |" in bare.markdown()
+
+
+def test_a_folder_of_openapi_documents(tmp_path: Path) -> None:
+    operations: dict[str, Any] = {"/a": {"get": {}}, "/b": {"trace": {}}}
+    document = {"openapi": "3.0.0", "info": {"title": "T", "version": "1"}, "paths": operations}
+    (tmp_path / "api.json").write_text(json.dumps(document))
+    (tmp_path / "other.json").write_text("{}")
+    command = [sys.executable, "-m", "benchmarks.openapi", str(tmp_path), "--runs", "1"]
+    done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 1, "half of the operations is less than the bar"
+    assert "| api.json | 3.0 | 2 | 1 | 0 |" in done.stdout
+    assert "1× HTTP tools have no method TRACE" in done.stdout
+    assert "| 1 documents | | 2 | 1 (50.00%) |" in done.stdout

@@ -18,6 +18,7 @@ __all__ = ["COMMANDS", "toolcrib"]
 COMMANDS = {
     "approvals": "Decide on calls that wait for a person.",
     "doctor": "Show what this machine can confine, and how.",
+    "import": "Make tools of the operations of an OpenAPI document.",
     "init": "Make a project here, with example tools if wanted.",
     "lint": "Check every manifest; exit 4 on any error.",
     "list": "List the project's tools.",

@@ -3,5 +3,20 @@
 from toolcrib.manifest.openapi.document import Document, read_document
 from toolcrib.manifest.openapi.importing import import_document
 from toolcrib.manifest.openapi.report import Imported, Made
+from toolcrib.manifest.openapi.source import fetch_document, is_url, open_document
+from toolcrib.manifest.openapi.writer import Draft, draft, manifest_of, put
 
-__all__ = ["Document", "Imported", "Made", "import_document", "read_document"]
+__all__ = [
+    "Document",
+    "Draft",
+    "Imported",
+    "Made",
+    "draft",
+    "fetch_document",
+    "import_document",
+    "is_url",
+    "manifest_of",
+    "open_document",
+    "put",
+    "read_document",
+]

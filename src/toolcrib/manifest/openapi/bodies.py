@@ -168,7 +168,7 @@ class _Sender:
                 if part is not None:
                     request.parts[literal(name)] = part
             elif not is_scalar(schema, self._schemas):
-                request.styles[argument] = _field_style(rule, schema, self._schemas)
+                request.styles[argument] = _field_style(rule, schema)
         request.needs |= found.needs
         request.body, request.body_format = body, "multipart" if multipart else "form"
 
@@ -215,7 +215,7 @@ class _Sender:
         return f"${{{name}}}"
 
 
-def _field_style(rule: dict[str, Any], schema: Schema | bool, schemas: Schemas) -> ParameterStyle:
+def _field_style(rule: dict[str, Any], schema: Schema | bool) -> ParameterStyle:
     """How a list or an object stands in a form (OpenAPI 3.1, Encoding Object)."""
     if rule.keys() & {"style", "explode", "allowReserved"}:
         style = rule.get("style", "form")

@@ -1,7 +1,8 @@
 """Circles in place: a schema that checks the very same value by itself again, without end.
 
-`Pet` is one of `Cat` and `Dog`, and `Cat` is all of `Pet` and more: usual in documents, and without an end for
-a validator. The `allOf` gets what `Pet` says itself, without its alternatives; any other circle is opened.
+`Pet` is one of `Cat` and `Dog`, and `Cat` is all of `Pet` and more: usual in documents, and without an end
+for a validator. The `allOf` gets what `Pet` says itself, without its alternatives; any other circle is
+opened.
 """
 
 from __future__ import annotations

@@ -31,28 +31,41 @@ class Resource:
     data: Any
     anchors: dict[str, tuple[str, Any]] | None = None
     """`$anchor`, `$dynamicAnchor` and `$id` anywhere in it: pointer and value; found when first needed."""
+    resolved: dict[str, Node] = field(default_factory=dict)
+    """What references from here have led to."""
 
 
-@dataclass(frozen=True, slots=True)
 class Node:
-    """A value in a document, and where it stands."""
+    """A value in a document, and where it stands. Made for every value that is looked at, so kept small."""
 
-    value: Any
-    resource: Resource
-    pointer: str = ""
+    __slots__ = ("_above", "_step", "resource", "value")
+
+    def __init__(self, value: Any, resource: Resource, above: Node | str = "", step: str | int = "") -> None:
+        self.value = value
+        self.resource = resource
+        self._above = above
+        """The node above, or the pointer of this one."""
+        self._step = step
+
+    @property
+    def pointer(self) -> str:
+        """Where it stands in its resource (RFC 6901)."""
+        above = self._above
+        return above if isinstance(above, str) else f"{above.pointer}/{_escaped(str(self._step))}"
 
     def at(self, *steps: str | int) -> Node:
         """What stands below; a value that is not there is None."""
-        value, pointer = self.value, self.pointer
+        node = self
         for step in steps:
+            value = node.value
             if isinstance(value, dict):
                 value = value.get(step)
             elif isinstance(value, list) and isinstance(step, int) and step < len(value):
                 value = value[step]
             else:
                 value = None
-            pointer += "/" + str(step).replace("~", "~0").replace("/", "~1")
-        return Node(value, self.resource, pointer)
+            node = Node(value, self.resource, node, step)
+        return node
 
     @property
     def object(self) -> dict[str, Any]:
@@ -61,13 +74,13 @@ class Node:
 
     def entries(self) -> Iterator[tuple[str, Node]]:
         """The keys and values of an object; nothing else has any."""
-        for key in self.object:
-            yield key, self.at(key)
+        for key, value in self.object.items():
+            yield key, Node(value, self.resource, self, key)
 
     def items(self) -> Iterator[Node]:
         """The items of a list; nothing else has any."""
-        for at in range(len(self.value) if isinstance(self.value, list) else 0):
-            yield self.at(at)
+        for at, value in enumerate(self.value if isinstance(self.value, list) else ()):
+            yield Node(value, self.resource, self, at)
 
 
 @dataclass(slots=True)
@@ -96,6 +109,12 @@ class Document:
 
     def resolve(self, ref: str, base: Resource) -> Node:
         """What a reference names, one step only. Raises RefProblem."""
+        found = base.resolved.get(ref)
+        if found is None:
+            found = base.resolved[ref] = self._resolve(ref, base)
+        return found
+
+    def _resolve(self, ref: str, base: Resource) -> Node:
         address, fragment = urldefrag(ref)
         resource = self._resource(address, base) if address else base
         if not fragment or fragment.startswith("/"):
@@ -174,12 +193,12 @@ def _anchors(resource: Resource) -> dict[str, tuple[str, Any]]:
                 for key in ("$anchor", "$dynamicAnchor", "$id"):
                     if isinstance(value.get(key), str):
                         found.setdefault(value[key].rstrip("#"), (pointer, value))
-                waiting += [(f"{pointer}/{_step(key)}", item) for key, item in value.items()]
+                waiting += [(f"{pointer}/{_escaped(key)}", item) for key, item in value.items()]
             elif isinstance(value, list):
                 waiting += [(f"{pointer}/{at}", item) for at, item in enumerate(value)]
         resource.anchors = found
     return resource.anchors
 
 
-def _step(key: str) -> str:
+def _escaped(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")

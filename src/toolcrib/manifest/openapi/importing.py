@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
@@ -11,12 +12,13 @@ from toolcrib.manifest.openapi.operation import METHODS, Operation, Workshop
 from toolcrib.manifest.openapi.report import Imported, Made
 from toolcrib.manifest.openapi.request import Unusable
 from toolcrib.manifest.openapi.servers import checked
-from toolcrib.manifest.openapi.slim import slimmed
+from toolcrib.manifest.openapi.slim import Slimmer
 from toolcrib.manifest.openapi.text import clean, tool_name, unique
 from toolcrib.spec import Tool
 
 __all__ = ["import_document"]
 
+_PREFIX = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _OTHER_METHODS = ("trace", "query")
 
 
@@ -41,12 +43,15 @@ def import_document(
             checked(server)
         except Unusable as reason:
             raise ManifestError(str(reason)) from None
-    if prefix and tool_name("x", prefix) != f"{prefix}x":
-        raise ManifestError(f"{prefix!r} cannot begin a name", hint="letters, digits, `_` and `-` can")
+    if prefix and not _PREFIX.fullmatch(prefix):
+        raise ManifestError(
+            f"{prefix!r} cannot begin a name", hint="1 to 32 letters, digits, `_` and `-` can"
+        )
     info = document.root.at("info")
     title = clean(info.at("title").value) or document.root.resource.uri.rsplit("/", 1)[-1]
     out = Imported(document.root.resource.uri, title, document.version)
     workshop = Workshop(document, out.losses, server=server, secrets=secrets)
+    slimmer = None if slim is None else Slimmer(slim)
     taken: set[str] = set()
     for operation, made in _operations(document):
         name = _name(operation, made, prefix, taken)
@@ -57,8 +62,8 @@ def import_document(
         if made.reason or operation is None:
             continue
         tool = _try(workshop, operation, name, made)
-        if tool is not None and slim is not None:
-            tool, lost = slimmed(tool, slim)
+        if tool is not None and slimmer is not None:
+            tool, lost = slimmer.slim(tool)
             made.notes += lost
         if tool is not None:
             made.tool = tool.name
@@ -108,7 +113,7 @@ def _operation(method: str, path: str, item: Node, node: Node) -> tuple[Operatio
 
 
 def _name(operation: Operation | None, made: Made, prefix: str, taken: set[str]) -> str:
-    wished = made.operation_id or f"{made.method.lower()}_{made.path}"
+    wished = made.operation_id or f"{made.method.lower()}_{made.path.strip('/').replace('/{', '_')}"
     if operation is None and made.method == "*":
         wished = f"path_{made.path}"
     return unique(tool_name(wished, prefix), taken)

@@ -1,11 +1,11 @@
-"""The keywords of a schema, each mended to what JSON Schema 2020-12 allows; what cannot be mended is dropped."""
+"""The keywords of a schema, each mended to what JSON Schema 2020-12 allows, or dropped."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["COUNTS", "NUMBERS", "PLAIN", "count", "flag", "number", "pattern_fits", "types"]
+__all__ = ["COUNTS", "NUMBERS", "PLAIN", "TYPES", "count", "flag", "number", "pattern_fits", "types"]
 
 PLAIN = frozenset({"title", "description", "format", "contentEncoding", "contentMediaType", "$comment"})
 """Keywords whose value is a text."""
@@ -15,7 +15,7 @@ COUNTS = frozenset(
 )
 NUMBERS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
 
-_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 _MEANT = {
     "binary": "string",
     "bool": "boolean",
@@ -46,7 +46,7 @@ def types(value: Any) -> list[str] | None:
     found: list[str] = []
     for name in names:
         lower = name.lower() if isinstance(name, str) else "null" if name is None else ""
-        known = lower if lower in _TYPES else _MEANT.get(lower)
+        known = lower if lower in TYPES else _MEANT.get(lower)
         if known is None:
             return None
         if known not in found:

@@ -25,6 +25,7 @@ _OURS = frozenset(
     {"connection", "content-length", "expect", "host", "keep-alive", "proxy-authorization"}
     | {"proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "accept-encoding"}
 )
+_NEVER_NEEDED = ("is not a parameter of OpenAPI", "is set by the client itself")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _DEFAULTS = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
 _COLLECTIONS = {
@@ -80,7 +81,7 @@ def place(parameter: Parameter, request: Request, schemas: Schemas, document: Do
     """Add a parameter to the request. Raises Unusable for a required one that cannot be sent."""
     reason = _left_out(parameter, request)
     if reason:
-        if parameter.required and reason != "is not a parameter of OpenAPI":
+        if parameter.required and reason not in _NEVER_NEEDED:
             raise Unusable(f"the {parameter.place} parameter {parameter.name!r} {reason}")
         request.notes.append(f"the {parameter.place} parameter {parameter.name!r} {reason}; it is left out")
         return
@@ -100,7 +101,7 @@ def place(parameter: Parameter, request: Request, schemas: Schemas, document: Do
     if style.style not in STYLES[position]:
         request.notes.append(f"the style {style.style!r} of {parameter.name!r} is none for a {position}")
         style = ParameterStyle(_DEFAULTS[position], position in ("query", "cookie"))
-    if _matters(style, parameter, schema, schemas):
+    if _matters(style, schema, schemas):
         request.styles[name] = style
     if position == "path":
         request.path[parameter.name] = name
@@ -167,7 +168,7 @@ def _media(parameter: Parameter) -> tuple[str, Node]:
     return "", content.at("", "schema")
 
 
-def _matters(style: ParameterStyle, parameter: Parameter, schema: Any, schemas: Schemas) -> bool:
+def _matters(style: ParameterStyle, schema: Any, schemas: Schemas) -> bool:
     """Whether the value is written otherwise than a plain text by its style."""
     if style.allow_reserved or style.style in ("label", "matrix", "json", "cookie"):
         return True

@@ -22,6 +22,7 @@ class Schemas:
         self._translator = Translator(self, direction, legacy=document.legacy)
         self._losses = losses
         self._names: dict[tuple[str, str], str] = {}
+        self._referred: dict[tuple[str, str], str] = {}
         self._nodes: dict[str, Node] = {}
         self._defs: dict[str, Schema | bool] = {}
         self._needs: dict[str, set[str]] = {}
@@ -58,7 +59,7 @@ class Schemas:
         return {name: self._defs[name] for name in sorted(found, key=self._order.__getitem__)}
 
     def check(self) -> None:
-        """Hold every definition to the meta schema; a bad one, which should not be, becomes `{}` and is told."""
+        """Hold the definitions to the meta schema; a bad one, which should not be, is opened and told."""
         from toolcrib.schema import SchemaCheck
 
         def good(names: list[str]) -> bool:
@@ -92,12 +93,15 @@ class Schemas:
 
     def refer(self, ref: str, base: Node, *, in_place: str | None) -> Schema:
         """The reference to a definition, which is named but not translated yet."""
-        try:
-            target = self._target(ref, base)
-        except RefProblem as problem:
-            self.lose(base, f"a reference: {problem}")
-            return {}
-        name = self._name(target)
+        name = self._referred.get((base.resource.uri, ref))
+        if name is None:
+            try:
+                name = self._name(self._target(ref, base))
+            except RefProblem as problem:
+                self.lose(base, f"a reference: {problem}")
+                return {}
+            if ref != "#":
+                self._referred[base.resource.uri, ref] = name
         self._needed.add(name)
         place = {"$ref": f"#/$defs/{name}"}
         if in_place is not None:

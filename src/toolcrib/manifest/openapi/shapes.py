@@ -29,7 +29,7 @@ class Fields:
 
 
 def fields_of(schema: Schema | bool, needs: set[str], schemas: Schemas) -> Fields | None:
-    """The fields of a schema that says nothing but fields, through references and `allOf`; None for others."""
+    """The fields of a schema that is nothing but fields, through references and `allOf`; None for others."""
     out = Fields(needs=set(needs))
     if not _collect(schema, schemas, out, 0) or not 0 < len(out.properties) <= _MAX_FIELDS:
         return None
@@ -42,6 +42,7 @@ def _collect(schema: Schema | bool, schemas: Schemas, out: Fields, depth: int) -
         return False
     name = _named(schema)
     if name is not None:
+        out.needs.discard(name)
         out.needs |= schemas.needs(name)
         rest = schema.keys() - {"$ref"} <= _NO_RULE - {"properties", "required"}
         return rest and _collect(schemas.definition(name), schemas, out, depth + 1)

@@ -1,6 +1,7 @@
 """Schemas made smaller: what is only told goes first, then what lies deepest; what went is told.
 
-A smaller schema lets in all that the whole one does.
+A smaller schema lets in all that the whole one does. Definitions are shared by the tools of a document, so
+each is made smaller once for all of them.
 """
 
 from __future__ import annotations
@@ -11,10 +12,20 @@ from typing import Any
 
 from toolcrib.spec import Output, Tool
 
-__all__ = ["size_of", "slimmed"]
+__all__ = ["Slimmer", "size_of"]
+
+Schema = dict[str, Any]
 
 _SHORT = 80
 _TOLD = ("examples", "title", "$comment", "deprecated")
+_DEPTHS = (8, 6, 4, 3, 2, 1, 0)
+_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs"})
+_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_INSIDE = frozenset(
+    {"items", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else"}
+    | {"unevaluatedItems", "unevaluatedProperties"}
+)
+_REF = len("#/$defs/")
 
 
 def size_of(schema: Any) -> int:
@@ -24,83 +35,149 @@ def size_of(schema: Any) -> int:
     return len(orjson.dumps(schema))
 
 
-def slimmed(tool: Tool, limit: int) -> tuple[Tool, list[str]]:
-    """The tool with input and output schema of at most `limit` bytes each, as far as that can be, and what
-    was lost.
-    """
-    lost: list[str] = []
-    schema, told = _fit(tool.input_schema, limit)
-    if told:
-        lost.append(f"input schema: {told}")
-        tool = replace(tool, input_schema=schema)
-    if tool.output.schema is not None:
-        schema, told = _fit(tool.output.schema, limit)
+class Slimmer:
+    """Makes the schemas of tools as small as `limit` bytes each, as far as that can be."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._pieces: dict[tuple[str, int], _Piece] = {}
+
+    def slim(self, tool: Tool) -> tuple[Tool, list[str]]:
+        """The tool, and what was lost. An output schema that stays too large is left out."""
+        lost: list[str] = []
+        schema, told = self._fit(tool.input_schema)
         if told:
-            lost.append(f"output schema: {told}")
-            kept = schema if size_of(schema) <= limit else None
-            tool = replace(tool, output=Output(tool.output.format, kept, tool.output.on_violation))
-            if kept is None:
-                lost[-1] = "output schema: left out"
-    return tool, lost
+            lost.append(f"input schema: {told}")
+            tool = replace(tool, input_schema=schema)
+        if tool.output.schema is not None:
+            schema, told = self._fit(tool.output.schema)
+            if told:
+                kept = schema if size_of(schema) <= self._limit else None
+                lost.append(f"output schema: {'left out' if kept is None else told}")
+                tool = replace(tool, output=Output(tool.output.format, kept, tool.output.on_violation))
+        return tool, lost
+
+    def _fit(self, schema: Schema) -> tuple[Schema, str]:
+        """The schema after the first step that makes it small enough, and what was left out for it."""
+        outer = {key: value for key, value in schema.items() if key != "$defs"}
+        definitions: Schema = schema.get("$defs", {})
+        if self._total("whole", outer, definitions) <= self._limit:
+            return schema, ""
+        for form, told in (
+            ("untold", "examples and titles left out"),
+            ("short", "examples, titles and long descriptions left out"),
+        ):
+            if self._total(form, outer, definitions) <= self._limit:
+                return self._assembled(form, outer, definitions), told
+        smaller: Schema = {}
+        for depth in _DEPTHS:
+            kept = self._within(outer, definitions, depth)
+            if depth and self._total("bare", outer, kept) > self._limit:
+                continue
+            smaller = self._opened(outer, kept)
+            if size_of(smaller) <= self._limit:
+                return smaller, f"descriptions and what lies more than {depth} references deep left out"
+        return smaller, "descriptions and all that is referred to left out"
+
+    def _piece(self, form: str, schema: Any) -> _Piece:
+        """One definition in one form; remembered, as tools share it."""
+        key = (form, id(schema))
+        piece = self._pieces.get(key)
+        if piece is None or piece.source is not schema:
+            piece = self._pieces[key] = _Piece(schema, _FORMS[form](schema))
+        return piece
+
+    def _total(self, form: str, outer: Schema, definitions: Schema) -> int:
+        inner = sum(self._piece(form, rule).size + len(name) + 4 for name, rule in definitions.items())
+        return size_of(_FORMS[form](outer)) + inner + (len('"$defs":{},') if definitions else 0)
+
+    def _assembled(self, form: str, outer: Schema, definitions: Schema) -> Schema:
+        out: Schema = _FORMS[form](outer)
+        if definitions:
+            out["$defs"] = {name: self._piece(form, rule).schema for name, rule in definitions.items()}
+        return out
+
+    def _within(self, outer: Schema, definitions: Schema, depth: int) -> Schema:
+        """The definitions that lie at most `depth` references deep."""
+        kept: Schema = {}
+        level = _referred(outer)
+        for _ in range(depth):
+            level = {name for name in level if name in definitions and name not in kept}
+            if not level:
+                break
+            kept.update({name: definitions[name] for name in sorted(level)})
+            level = {other for name in level for other in self._piece("bare", definitions[name]).refs}
+        return kept
+
+    def _opened(self, outer: Schema, kept: Schema) -> Schema:
+        """With references to what is not kept left out: anything is let in there."""
+        opener = _Opener(kept)
+        out: Schema = _walk(_bare(outer), opener.open)
+        definitions: Schema = {}
+        for name, rule in kept.items():
+            piece = self._piece("bare", rule)
+            whole = piece.refs <= kept.keys()
+            definitions[name] = piece.schema if whole else _walk(piece.schema, opener.open)
+        if definitions:
+            out["$defs"] = definitions
+        return out
 
 
-def _fit(schema: dict[str, Any], limit: int) -> tuple[dict[str, Any], str]:
-    """The schema after the first step that makes it small enough, and what the steps took."""
-    if size_of(schema) <= limit:
-        return schema, ""
-    told = ""
-    steps: list[tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = [
-        ("examples and titles", _without_told),
-        ("examples, titles and long descriptions", lambda whole: _walk(_without_told(whole), _shorten)),
-        *((f"examples, titles, descriptions and what lies {depth} references deep",
-           lambda whole, depth=depth: _cut(_walk(_without_told(whole), _undescribed), depth))  # type: ignore[misc]
-          for depth in (6, 4, 3, 2, 1, 0)),
-    ]  # fmt: skip
-    smaller = schema
-    for told, step in steps:
-        smaller = step(schema)
-        if size_of(smaller) <= limit:
-            break
-    return smaller, f"{told} left out ({size_of(schema):,} to {size_of(smaller):,} bytes)"
+class _Piece:
+    """One definition in one form, its size in bytes, and what it refers to."""
+
+    __slots__ = ("refs", "schema", "size", "source")
+
+    def __init__(self, source: Any, schema: Any) -> None:
+        self.source = source
+        self.schema = schema
+        self.size = size_of(schema)
+        self.refs = _referred(schema)
 
 
-def _without_told(schema: dict[str, Any]) -> dict[str, Any]:
-    return _walk(
-        schema, lambda node: [node.pop(word, None) for word in _TOLD if not isinstance(node.get(word), dict)]
-    )
+class _Opener:
+    """Takes references out, and what would let in less because something inside it lets in more."""
+
+    def __init__(self, kept: Schema) -> None:
+        self._kept = kept
+        self._loose: list[Schema] = []
+        self._ids: set[int] = set()
+
+    def open(self, node: Schema) -> None:
+        """Called for each schema after those inside it."""
+        ref = node.get("$ref")
+        loose = isinstance(ref, str) and ref[_REF:] not in self._kept
+        if loose:
+            del node["$ref"]
+        inside = {word for word, value in node.items() if self._has_loose(word, value)}
+        if "not" in inside:
+            del node["not"]
+        if "if" in inside:
+            for word in ("if", "then", "else"):
+                node.pop(word, None)
+        if "oneOf" in inside:
+            node["allOf"] = [*node.get("allOf", ()), {"anyOf": node.pop("oneOf")}]
+        if "contains" in inside:
+            node.pop("maxContains", None)
+        if loose or inside:
+            node.pop("unevaluatedProperties", None)
+            node.pop("unevaluatedItems", None)
+            self._loose.append(node)  # Kept alive, so that its id stays its own.
+            self._ids.add(id(node))
+
+    def _has_loose(self, word: str, value: Any) -> bool:
+        if word in _MAPS and isinstance(value, dict):
+            return any(id(inner) in self._ids for inner in value.values())
+        if word in _LISTS and isinstance(value, list):
+            return any(id(inner) in self._ids for inner in value)
+        return word in _INSIDE and id(value) in self._ids
 
 
-def _shorten(node: dict[str, Any]) -> None:
-    said = node.get("description")
-    if isinstance(said, str) and len(said) > _SHORT:
-        node["description"] = said[: _SHORT - 1].rstrip() + "…"
-
-
-def _undescribed(node: dict[str, Any]) -> None:
-    if isinstance(node.get("description"), str):
-        del node["description"]
-
-
-_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs"})
-_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-_INSIDE = frozenset(
-    {
-        "items",
-        "additionalProperties",
-        "contains",
-        "propertyNames",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-    }
-    | {"not", "if", "then", "else"}
-)
-
-
-def _walk(schema: Any, change: Callable[[dict[str, Any]], object]) -> Any:
+def _walk(schema: Any, change: Callable[[Schema], object]) -> Any:
     """A copy of a schema with `change` done to every schema in it."""
     if not isinstance(schema, dict):
         return schema
-    out: dict[str, Any] = {}
+    out: Schema = {}
     for word, value in schema.items():
         if word in _MAPS and isinstance(value, dict):
             out[word] = {name: _walk(inner, change) for name, inner in value.items()}
@@ -112,34 +189,51 @@ def _walk(schema: Any, change: Callable[[dict[str, Any]], object]) -> Any:
     return out
 
 
-def _cut(schema: dict[str, Any], depth: int) -> dict[str, Any]:
-    """Definitions that only further references lead to are let in whatever they are."""
-    definitions = schema.get("$defs", {})
-    kept: dict[str, Any] = {}
-    level = _referred({key: value for key, value in schema.items() if key != "$defs"})
-    for _ in range(depth):
-        level = {name for name in level if name in definitions and name not in kept}
-        kept.update({name: definitions[name] for name in level})
-        level = {other for name in level for other in _referred(definitions[name])}
-
-    def open_up(node: dict[str, Any]) -> None:
-        ref = node.get("$ref")
-        if isinstance(ref, str) and ref[len("#/$defs/") :] not in kept:
-            del node["$ref"]
-
-    out: dict[str, Any] = _walk({**schema, "$defs": kept}, open_up)
-    if not out["$defs"]:
-        del out["$defs"]
-    return out
-
-
 def _referred(schema: Any) -> set[str]:
+    """The definitions that a schema refers to itself."""
     found: set[str] = set()
 
-    def note(node: dict[str, Any]) -> None:
+    def note(node: Schema) -> None:
         ref = node.get("$ref")
         if isinstance(ref, str):
-            found.add(ref[len("#/$defs/") :])
+            found.add(ref[_REF:])
 
     _walk(schema, note)
     return found
+
+
+def _untell(node: Schema) -> None:
+    for word in _TOLD:
+        node.pop(word, None)
+
+
+def _shorten(node: Schema) -> None:
+    _untell(node)
+    said = node.get("description")
+    if isinstance(said, str) and len(said) > _SHORT:
+        node["description"] = said[: _SHORT - 1].rstrip() + "…"
+
+
+def _strip(node: Schema) -> None:
+    _untell(node)
+    node.pop("description", None)
+
+
+def _bare(schema: Any) -> Any:
+    """Without descriptions below the first level: those of the arguments themselves are kept, shortened."""
+    if not isinstance(schema, dict):
+        return schema
+    out: Schema = _walk(schema, _strip)
+    for name, rule in schema.get("properties", {}).items():
+        said = rule.get("description") if isinstance(rule, dict) else None
+        if isinstance(said, str) and isinstance(out["properties"][name], dict):
+            out["properties"][name]["description"] = said if len(said) <= _SHORT else said[: _SHORT - 1] + "…"
+    return out
+
+
+_FORMS: dict[str, Callable[[Any], Any]] = {
+    "whole": lambda schema: schema,
+    "untold": lambda schema: _walk(schema, _untell),
+    "short": lambda schema: _walk(schema, _shorten),
+    "bare": lambda schema: _walk(schema, _strip),
+}

@@ -15,7 +15,8 @@ __all__ = ["MAX_DOCUMENT_BYTES", "parse_document"]
 
 MAX_DOCUMENT_BYTES = 128 * 1024 * 1024
 _MAX_SLOW = 4 * 1024 * 1024
-_MAX_DEPTH = 400
+_MAX_DEPTH = 200
+_MAX_VALUES = 5_000_000
 _MERGE = "<<"
 
 
@@ -56,6 +57,8 @@ def _yaml(text: str, where: str, told: str = "") -> Any:
     try:
         data = loads(text)
     except ValueError as error:
+        if "repetition limit" in str(error) or "recursion limit" in str(error):
+            raise ManifestError(f"{where} cannot be read: {error}") from None
         data = _slow_yaml(text, where, told or f"not YAML: {error}")
     try:
         if _MERGE not in text:
@@ -63,12 +66,13 @@ def _yaml(text: str, where: str, told: str = "") -> Any:
             return data
     except TypeError:
         pass
-    return _plain(data, 0)
+    return _Plain(where).of(data)
 
 
 def _slow_yaml(text: str, where: str, told: str) -> Any:
     """A second, slow and patient parser: keys that stand twice, numbers beyond 64 bits, tags."""
-    from ruamel.yaml import YAML, YAMLError
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
 
     if len(text) > _MAX_SLOW:
         raise ManifestError(f"{where} cannot be read: {told[:300]}")
@@ -82,27 +86,40 @@ def _slow_yaml(text: str, where: str, told: str) -> Any:
         raise ManifestError(f"{where} cannot be read: {told[:300] or first}") from None
 
 
-def _plain(value: Any, depth: int) -> Any:
-    """The value with keys as text, merge keys merged, and nothing that JSON does not have."""
-    if depth > _MAX_DEPTH:
-        return None
-    if isinstance(value, dict):
+class _Plain:
+    """Values with keys as text, merge keys merged, and nothing that JSON does not have; within bounds."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._left = _MAX_VALUES
+
+    def of(self, value: Any, depth: int = 0) -> Any:
+        """The value made plain. Raises ManifestError when aliases make too much of it."""
+        self._left -= 1
+        if self._left < 0:
+            raise ManifestError(f"{self._where} grows beyond {_MAX_VALUES:,} values by its aliases")
+        if depth > _MAX_DEPTH:
+            return None
+        if isinstance(value, dict):
+            return self._object(value, depth)
+        if isinstance(value, list | tuple | set):
+            return [self.of(item, depth + 1) for item in value]
+        if isinstance(value, float):
+            return value if value - value == 0 else None
+        if value is None or isinstance(value, str | bool | int):
+            return value
+        return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+    def _object(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
         out: dict[str, Any] = {}
         merged = value.get(_MERGE)
         for source in merged if isinstance(merged, list) else [merged]:
             if isinstance(source, dict):
-                out.update(_plain(source, depth + 1))
+                out.update(self.of(source, depth + 1))
         for key, item in value.items():
             if key != _MERGE:
-                out[_key(key)] = _plain(item, depth + 1)
+                out[_key(key)] = self.of(item, depth + 1)
         return out
-    if isinstance(value, list | tuple | set):
-        return [_plain(item, depth + 1) for item in value]
-    if isinstance(value, float):
-        return value if value - value == 0 else None
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 def _key(key: Any) -> str:

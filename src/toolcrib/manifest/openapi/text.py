@@ -14,10 +14,13 @@ _UNSEEN = re.compile(
 _LONGEST = 64
 
 
-def clean(text: Any) -> str:
-    """A text for people and models: no control or hidden characters, line ends as `\\n`, nothing around it."""
-    if not isinstance(text, str):
+def clean(value: Any) -> str:
+    """A text for people and models: no control or hidden characters, line ends as `\\n`, no blanks around."""
+    if not isinstance(value, str):
         return ""
+    text: str = value
+    if text.isascii() and text.isprintable():
+        return text.strip()
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     text = _UNSEEN.sub("", text)

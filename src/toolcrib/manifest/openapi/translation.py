@@ -14,6 +14,7 @@ from toolcrib.manifest.openapi.keywords import (
     COUNTS,
     NUMBERS,
     PLAIN,
+    TYPES,
     count,
     flag,
     number,
@@ -44,6 +45,7 @@ _INSIDE = frozenset(
     }
 )
 _IN_PLACE = frozenset({"not", "if", "then", "else"})
+_TOLD = ("title", "description", "deprecated", "examples")
 _BESIDE_REF = frozenset({"description", "title", "deprecated", "summary"})
 _BOTH_WAYS = frozenset({"exclusiveMinimum", "exclusiveMaximum"})
 
@@ -69,6 +71,8 @@ class Translator:
         self._lookup = lookup
         self._request = direction == "request"
         self._legacy = legacy
+        self._lost = 0
+        """How much was dropped so far."""
         self._place: str | None = None
         """The keyword by which the schema at hand checks the very value its definition checks, if it does."""
 
@@ -79,10 +83,10 @@ class Translator:
             return value
         if not isinstance(value, dict):
             if value is not None:
-                self._lookup.lose(node, "a schema that is no object")
+                self._lose(node, "a schema that is no object")
             return {}
         if depth > _MAX_DEPTH:
-            self._lookup.lose(node, f"a schema nested more than {_MAX_DEPTH} deep")
+            self._lose(node, f"a schema nested more than {_MAX_DEPTH} deep")
             return {}
         ref = value.get("$ref", value.get("$dynamicRef", value.get("$recursiveRef")))
         if isinstance(ref, str):
@@ -121,27 +125,26 @@ class Translator:
     def _settle(self, out: Schema, node: Node) -> None:
         """What several keywords say together."""
         value = node.value
-        if self._request:
-            if "default" in out:
-                _tell_default(out)
+        if self._request and "default" in out:
+            _tell_default(out)
         required = out.get("required")
         if required and "properties" in value:
-            gone = self._withheld(node, out, required)
+            gone = self._withheld(node, required)
             if gone:
                 out["required"] = [name for name in required if name not in gone]
                 if not out["required"]:
                     del out["required"]
+        if "discriminator" in value and isinstance(value["discriminator"], dict):
+            self._discriminator(out, node)
         if self._legacy:
             _exclusive(out)
             if _nullable(value):
                 _let_null(out)
-        if "discriminator" in value and isinstance(value["discriminator"], dict):
-            self._discriminator(out, node)
         if "type" in out and "enum" in out:
             _enum_of_type(out)
 
-    def _withheld(self, node: Node, out: Schema, required: list[str]) -> set[str]:
-        """Required properties that do not travel this way: readOnly in a request, writeOnly in a response."""
+    def _withheld(self, node: Node, required: list[str]) -> set[str]:
+        """Required properties that do not travel this way: readOnly or writeOnly ones."""
         named = node.at("properties")
         word = "readOnly" if self._request else "writeOnly"
         return {name for name in required if name in named.object and self._has(named.at(name), word)}
@@ -160,6 +163,10 @@ class Translator:
             return False
         return isinstance(target, dict) and flag(target.get(word)) is True
 
+    def _lose(self, node: Node, what: str) -> None:
+        self._lost += 1
+        self._lookup.lose(node, what)
+
     # Keywords
 
     def _any(self, out: Schema, node: Node, key: str, _: int) -> None:
@@ -177,7 +184,7 @@ class Translator:
     def _count(self, out: Schema, node: Node, key: str, _: int) -> None:
         found = count(node.value[key])
         if found is None:
-            self._lookup.lose(node.at(key), f"`{key}` that is no length")
+            self._lose(node.at(key), f"`{key}` that is no length")
         else:
             out[key] = found
 
@@ -189,18 +196,21 @@ class Translator:
             return
         found = number(value)
         if found is None or (key == "multipleOf" and found <= 0):
-            self._lookup.lose(node.at(key), f"`{key}` that is no number")
+            self._lose(node.at(key), f"`{key}` that is no number")
         else:
             out[key] = found
 
     def _type(self, out: Schema, node: Node, key: str, _: int) -> None:
         value = node.value[key]
+        if value.__class__ is str and value in TYPES:
+            out[key] = value
+            return
         if value == "file":
             out["format"] = "binary"
         found = types(value)
         if found is None:
             if value not in ("any", None, "", []):
-                self._lookup.lose(node.at(key), f"the type {str(value)[:40]!r}, which there is not")
+                self._lose(node.at(key), f"the type {str(value)[:40]!r}, which there is not")
             return
         out[key] = found[0] if len(found) == 1 else found
 
@@ -211,21 +221,21 @@ class Translator:
             if names:
                 out[key] = names
         elif not isinstance(value, bool):
-            self._lookup.lose(node.at(key), "`required` that is no list")
+            self._lose(node.at(key), "`required` that is no list")
 
     def _enum(self, out: Schema, node: Node, key: str, _: int) -> None:
         value = node.value[key]
         if isinstance(value, list) and value:
             out[key] = value
         else:
-            self._lookup.lose(node.at(key), "`enum` that is no list, or empty")
+            self._lose(node.at(key), "`enum` that is no list, or empty")
 
     def _pattern(self, out: Schema, node: Node, key: str, _: int) -> None:
         value = node.value[key]
         if isinstance(value, str) and pattern_fits(value):
             out[key] = value
         else:
-            self._lookup.lose(node.at(key), f"a pattern that cannot be matched in linear time: {value!r:.80}")
+            self._lose(node.at(key), f"a pattern that cannot be matched in linear time: {value!r:.80}")
 
     def _examples(self, out: Schema, node: Node, key: str, _: int) -> None:
         value = node.value[key]
@@ -253,27 +263,33 @@ class Translator:
             out["items"] = self.schema(node.at("additionalItems"), depth + 1)
 
     def _in_place(self, out: Schema, node: Node, key: str, depth: int) -> None:
-        out[key] = self.schema(node.at(key), depth + 1, self._place and key)
+        before = self._lost
+        schema = self.schema(node.at(key), depth + 1, self._place and key)
+        if key != "not" or self._lost == before:  # The opposite of a schema that lost a rule lets in less.
+            out[key] = schema
 
     def _list(self, out: Schema, node: Node, key: str, depth: int) -> None:
         below = node.at(key)
         members = list(below.items()) if isinstance(below.value, list) else [below]
         word = self._place and key if key != "prefixItems" else None
+        before = self._lost
         found = [self.schema(member, depth + 1, word) for member in members if member.value is not None]
-        if found:
-            out[key] = found
+        if found and key == "oneOf" and self._lost != before:  # Two that lost a rule may both fit.
+            out["allOf"] = [*out.get("allOf", ()), {"anyOf": found}]
+        elif found:
+            out[key] = [*out.get(key, ()), *found] if key == "allOf" else found
 
     def _map(self, out: Schema, node: Node, key: str, depth: int) -> None:
         below = node.at(key)
         if not isinstance(below.value, dict):
             if below.value:
-                self._lookup.lose(below, f"`{key}` that is no object")
+                self._lose(below, f"`{key}` that is no object")
             return
         found: Schema = {}
         word = self._place and key if key == "dependentSchemas" else None
         for name, inner in below.entries():
             if key == "patternProperties" and not pattern_fits(name):
-                self._lookup.lose(inner, f"a pattern that cannot be matched in linear time: {name!r:.80}")
+                self._lose(inner, f"a pattern that cannot be matched in linear time: {name!r:.80}")
             elif not (self._request and key == "properties" and self._has(inner, "readOnly")):
                 found[name] = self.schema(inner, depth + 1, word)
         if found or key == "properties":
@@ -312,7 +328,10 @@ class Translator:
             if values and not self._tells(member, name):
                 tells = {"properties": {name: {"enum": values}}, "required": [name]}
                 found[at] = {"allOf": [found[at]], **tells}
-        out["anyOf"] = [*out.get("anyOf", ()), *found] if word == "anyOf" or "anyOf" not in out else found
+        if "anyOf" in out:
+            out["allOf"] = [*out.get("allOf", ()), {"anyOf": found}]
+        else:
+            out["anyOf"] = found
 
     def _tells(self, member: Node, name: str) -> bool:
         """Whether an alternative itself says what the property is."""
@@ -324,6 +343,8 @@ class Translator:
 
 
 def _nullable(value: dict[str, Any]) -> bool:
+    if "nullable" not in value and "x-nullable" not in value:
+        return False
     return flag(value.get("nullable", value.get("x-nullable"))) is True
 
 
@@ -344,7 +365,7 @@ def _let_null(out: Schema) -> None:
         if "enum" in out and None not in out["enum"]:
             out["enum"] = [*out["enum"], None]
         return
-    told = {key: out.pop(key) for key in ("title", "description", "deprecated", "examples") if key in out}
+    told: Schema = {key: out.pop(key) for key in _TOLD if key in out}
     if out:
         inner = dict(out)
         out.clear()
@@ -355,9 +376,7 @@ def _let_null(out: Schema) -> None:
 def _enum_of_type(out: Schema) -> None:
     """Options of a text that YAML has read as numbers."""
     if out["type"] == "string" and any(isinstance(item, int | float) for item in out["enum"]):
-        out["enum"] = list(
-            dict.fromkeys(item if isinstance(item, str) else _option(item) for item in out["enum"])
-        )
+        out["enum"] = list(dict.fromkeys(map(_option, out["enum"])))
 
 
 def _option(item: Any) -> Any:

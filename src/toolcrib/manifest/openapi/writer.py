@@ -1,0 +1,213 @@
+"""Imported tools as native manifests: each is read back and checked before anything is put in its place."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from toolcrib.errors import ConflictError, ManifestError
+from toolcrib.manifest import checks
+from toolcrib.manifest.native import FILE_NAME, parse_tool
+from toolcrib.manifest.openapi.slim import Slimmer
+from toolcrib.manifest.openapi.text import clean
+from toolcrib.manifest.source import MAX_BYTES, load
+from toolcrib.spec import Auth, HttpExec, Tool
+
+__all__ = ["Draft", "draft", "manifest_of", "put"]
+
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ufeff]")
+_SMALLER = (400_000, 150_000, 50_000, 15_000, 5_000)
+"""Bytes of schema tried when a manifest becomes larger than the format allows."""
+
+
+_CHECKS = (
+    checks.input_schema,
+    checks.output_schema,
+    checks.placeholders,
+    checks.fixed,
+    checks.network,
+    checks.request,
+)
+"""What can be wrong with an imported tool; the others only warn, or are about what none has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One manifest, ready to be put in its place."""
+
+    name: str
+    text: bytes
+    notes: tuple[str, ...] = ()
+    """What had to be left out to make it fit."""
+
+
+def draft(tool: Tool, origin: str = "") -> Draft:
+    """The manifest of an HTTP tool; `origin` is told in its first line.
+
+    One that is larger or deeper than a manifest may be is slimmed, and told. Raises ManifestError with the
+    reason when what is written would not be a usable tool.
+    """
+    lost: list[str] = []
+    fault: ManifestError | None = None
+    for limit in (None, *_SMALLER):
+        if limit is not None:
+            tool, told = Slimmer(limit).slim(tool)
+            lost += told
+        text = _text(tool, origin)
+        try:
+            if len(text) > MAX_BYTES:
+                raise ManifestError("the manifest is larger than 1 MiB")
+            document = load(text, f"{tool.name}/{FILE_NAME}")
+            made = parse_tool(document, tool.name)
+        except ManifestError as error:
+            fault = error
+            continue
+        wrong = next((one for check in _CHECKS for one in check(made, document) if one.is_error), None)
+        if wrong is None:
+            return Draft(tool.name, text, tuple(lost))
+        fault = ManifestError(wrong.message)
+    raise fault or ManifestError("the manifest cannot be written")
+
+
+def manifest_of(tool: Tool) -> dict[str, Any]:
+    """The native manifest of an HTTP tool as data, keys in the order of the documentation."""
+    config = tool.config
+    if not isinstance(config, HttpExec):
+        raise ManifestError(f"{tool.name} is no HTTP tool")
+    hints = {key: value for key, value in asdict(tool.annotations).items() if value is not None}
+    manifest: dict[str, Any] = {
+        "name": tool.name,
+        "description": tool.description,
+        "kind": "http",
+        "version": tool.version,
+        "tags": list(tool.tags),
+        "annotations": hints,
+        "inputs": {"schema": tool.input_schema},
+        "outputs": _filled({"format": tool.output.format, "schema": tool.output.schema}),
+        "exec": {"http": _http(config)},
+        "auth": _auth(tool.auth),
+        "permissions": _filled(
+            {
+                "network": tool.permissions.network.as_json(),
+                "secrets": {
+                    secret.name: {"type": secret.type, "required": secret.required}
+                    for secret in tool.permissions.secrets
+                },
+            }
+        ),
+    }
+    return _filled(manifest)
+
+
+def put(drafts: Sequence[Draft], tools: Path, *, replace: bool = False) -> list[Path]:
+    """Write manifests beneath a folder of tools: all are written first, then each moved to its place whole.
+
+    Raises ConflictError, with nothing changed, when a name is taken and `replace` is not said. With it only
+    the manifest is replaced; other files of the folder stay.
+    """
+    taken = [one.name for one in drafts if os.path.lexists(tools / one.name)]
+    if taken and not replace:
+        shown = ", ".join(taken[:5]) + (f" and {len(taken) - 5} more" if len(taken) > 5 else "")
+        raise ConflictError(
+            f"there are tools of these names already: {shown}",
+            hint="Say --replace to renew their manifests, or give --prefix for other names.",
+            details={"names": taken},
+        )
+    tools.mkdir(parents=True, exist_ok=True)
+    stage = Path(tempfile.mkdtemp(prefix=".import-", dir=tools))
+    try:
+        for one in drafts:
+            folder = stage / one.name
+            folder.mkdir(mode=0o755)
+            _write(folder / FILE_NAME, one.text)
+        return [_move(stage / one.name, tools / one.name, replace=replace) for one in drafts]
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def _move(made: Path, place: Path, *, replace: bool) -> Path:
+    try:
+        if replace and place.is_dir() and not place.is_symlink():
+            (made / FILE_NAME).replace(place / FILE_NAME)
+        else:
+            made.rename(place)
+    except OSError as error:
+        raise ConflictError(f"{place} cannot be written: {error.strerror}") from None
+    return place / FILE_NAME
+
+
+def _write(path: Path, text: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _text(tool: Tool, origin: str) -> bytes:
+    from ryaml._ryaml import dumps
+
+    first = f"# Made by `toolcrib import openapi`{f' from {_line(origin)}' if origin else ''}.\n"
+    manifest = manifest_of(tool)
+    body: str = dumps(manifest)
+    if _UNSEEN.search(body):
+        # JSON, which is YAML too, can write every character so that it is seen.
+        body = json.dumps(manifest, indent=1) + "\n"
+    return (first + body).encode()
+
+
+def _line(text: str) -> str:
+    return " ".join(clean(text).split())[:300]
+
+
+def _http(config: HttpExec) -> dict[str, Any]:
+    return _filled(
+        {
+            "method": config.method,
+            "url": config.url,
+            "headers": config.headers,
+            "query": config.query,
+            "cookies": config.cookies,
+            "styles": {name: _said(asdict(style)) for name, style in config.styles.items()},
+            "body_format": config.body_format,
+            "body": config.body,
+            "parts": {name: _said(asdict(part)) for name, part in config.parts.items()},
+        },
+        keep=("body",),
+    )
+
+
+def _auth(entries: Iterable[Auth]) -> Any:
+    blocks = [
+        _said(
+            {
+                "type": auth.type,
+                "secret": auth.secret,
+                "username_secret": auth.username_secret,
+                "in": auth.location,
+                "name": auth.name,
+            }
+        )
+        for auth in entries
+    ]
+    return blocks[0] if len(blocks) == 1 else blocks
+
+
+def _filled(block: dict[str, Any], keep: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A block without its empty keys; those of `keep` are only left out for None."""
+    return {
+        key: value
+        for key, value in block.items()
+        if value is not None and (key in keep or value not in ({}, [], ""))
+    }
+
+
+def _said(block: dict[str, Any]) -> dict[str, Any]:
+    """A block without what holds anyway."""
+    return {key: value for key, value in block.items() if value is not None and value is not False}

@@ -1,0 +1,265 @@
+"""Reading documents, and writing what they become: files beside each other, bad YAML, slimming, manifests."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.manifest.openapi.documents import a_document, body, hold, http, imported, one, tool_of
+from toolcrib.errors import ConflictError, ManifestError, NotFoundError
+from toolcrib.manifest import load_tools
+from toolcrib.manifest.openapi import draft, import_document, open_document, put, read_document
+from toolcrib.manifest.openapi.slim import Slimmer, size_of
+from toolcrib.schema import SchemaCheck
+from toolcrib.spec import Tool
+
+YAML = """\
+openapi: 3.0.3
+info: {title: Shop, version: 1.0}
+servers: [{url: 'https://api.example.com'}]
+x-common: &common
+  200: {description: fine}
+paths:
+  /x:
+    get:
+      responses:
+        <<: *common
+        404: {description: gone}
+        404: {description: twice}
+      parameters:
+        - {name: on, in: query, schema: {type: integer, maximum: 99999999999999999999999}}
+"""
+
+
+BOMB = list(zip("abcdefghij", "bcdefghijk", strict=True))
+
+
+def read(text: str | bytes) -> Any:
+    return read_document(text.encode() if isinstance(text, str) else text, "/doc.yaml")
+
+
+def test_yaml_as_people_write_it() -> None:
+    (tool,) = import_document(read(YAML)).tools
+    hold(tool)
+    assert tool.version == "1.0"
+    assert list(tool.input_schema["properties"]) == ["on"]
+    assert read("﻿" + YAML).version == "3.0"
+    assert read(YAML.encode("utf-16")).version == "3.0"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "no OpenAPI document"),
+        ("[]", "no OpenAPI document"),
+        ("{", "cannot be read"),
+        ("a: [", "cannot be read"),
+        (b"\xff\xfe\x00", "is not UTF-16"),
+        (b"\xc3\x28", "is not UTF-8"),
+        ("{}", "no `openapi` or `swagger` version"),
+        ("swagger: 1.2", "version 1.2"),
+        ("openapi: 4.0.0", "version '4.0.0'"),
+        ("&a [*a]", "cannot be read"),
+        (
+            "a: &a [x, x]\n" + "".join(f"{c}: &{c} [{', '.join([f'*{p}'] * 9)}]\n" for p, c in BOMB),
+            "cannot be read",
+        ),
+    ],
+)
+def test_what_is_no_document_says_so(text: str | bytes, why: str) -> None:
+    with pytest.raises(ManifestError, match=why):
+        read(text)
+
+
+@pytest.mark.parametrize(
+    ("told", "version"),
+    [("2.0", "2.0"), (2.0, "2.0"), ("3.0.4", "3.0"), (3.1, "3.1"), ("3.2.0", "3.2"), ("3.9.9", "3.2")],
+)
+def test_versions(told: Any, version: str) -> None:
+    assert read(json.dumps({"openapi": told})).version == version
+
+
+@pytest.mark.parametrize("paths", [None, [], "x", {"/a": None}, {"/a": []}, {"x-a": {"get": {}}}])
+def test_odd_paths_are_no_reason_to_stop(paths: Any) -> None:
+    found = imported(a_document(paths=paths))
+    assert not found.tools
+    assert all(made.reason for made in found.operations)
+
+
+def write(folder: Path, files: dict[str, Any]) -> Path:
+    for name, value in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(value))
+    return folder / next(iter(files))
+
+
+def test_references_to_files_beside_it(tmp_path: Path) -> None:
+    root = a_document(paths={"/x": {"$ref": "paths/x.json"}, "/y": {"$ref": "paths/x.json"}})
+    item = {
+        "parameters": [{"$ref": "../parts.json#/parameters/0"}],
+        "post": body({"$ref": "../parts.json#/thing"}),
+    }
+    parts = {
+        "parameters": [{"name": "q", "in": "query", "schema": {"$ref": "#/word"}}],
+        "thing": {"type": "array", "items": {"$ref": "#/thing"}},
+        "word": {"type": "string", "enum": ["a"]},
+    }
+    path = write(tmp_path / "api", {"api.json": root, "paths/x.json": item, "parts.json": parts})
+    found = import_document(open_document(path))
+    assert [tool.name for tool in found.tools] == ["post_x", "post_y"]
+    for tool in found.tools:
+        hold(tool)
+        assert set(tool.input_schema["$defs"]) == {"word", "thing"}
+
+
+def test_references_never_leave_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "secret.json").write_text('{"type": "integer"}')
+    folder = tmp_path / "api"
+    folder.mkdir()
+    (folder / "link.json").symlink_to(tmp_path / "secret.json")
+    os.mkfifo(folder / "pipe.json")
+    refs = [
+        "../secret.json",
+        "link.json",
+        str(tmp_path / "secret.json"),
+        "http://127.0.0.1:1/x",
+        "pipe.json",
+        "no",
+    ]
+    schema = {"type": "object", "properties": {f"p{at}": {"$ref": ref} for at, ref in enumerate(refs)}}
+    path = write(folder, {"api.json": one(body(schema))})
+    found = import_document(open_document(path))
+    assert len(found.losses) == len(refs)
+    assert all(rule == {} for rule in found.tools[0].input_schema["properties"].values())
+    with pytest.raises(NotFoundError):
+        open_document(folder / "nothing.json")
+    with pytest.raises(ManifestError, match="is not a file"):
+        open_document(folder / "pipe.json")
+
+
+def test_references_in_a_circle_end() -> None:
+    components = {
+        "parameters": {"a": {"$ref": "#/components/parameters/b"}, "b": {"$ref": "#/components/parameters/a"}}
+    }
+    found = imported(one({"parameters": [{"$ref": "#/components/parameters/a"}]}, components=components))
+    assert "circle" in found.operations[0].reason
+
+
+# Slimming
+
+
+def large() -> Tool:
+    schemas = {
+        f"S{at}": {
+            "type": "object",
+            "required": ["v"],
+            "description": "d" * 300,
+            "properties": {
+                "v": {"type": "integer", "example": 5, "description": "the value " * 20},
+                "next": {"$ref": f"#/components/schemas/S{at + 1}"},
+                "either": {"oneOf": [{"$ref": f"#/components/schemas/S{at + 1}"}, {"type": "integer"}]},
+                "never": {"not": {"$ref": f"#/components/schemas/S{at + 1}"}},
+            },
+        }
+        for at in range(30)
+    }
+    schemas["S30"] = {"type": "string"}
+    answers = {
+        "200": {
+            "description": "",
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/S0"}}},
+        }
+    }
+    wanted = body({"type": "array", "items": {"$ref": "#/components/schemas/S0"}})
+    return tool_of(one({**wanted, "responses": answers}, components={"schemas": schemas}))
+
+
+@pytest.mark.parametrize("limit", [20_000, 12_000, 6_000, 2_000, 700, 200])
+def test_a_slim_schema_is_smaller_and_lets_in_all_that_the_whole_one_does(limit: int) -> None:
+    whole = large()
+    slim, lost = Slimmer(limit).slim(whole)
+    hold(slim)
+    assert lost[0].startswith("input schema: ")
+    assert size_of(slim.input_schema) <= limit
+    value: Any = {"v": 1}
+    for _ in range(12):
+        value = {"v": 1, "next": value, "either": value, "never": "x"}
+        assert SchemaCheck(whole.input_schema).is_valid({"body": [value]})
+        assert SchemaCheck(slim.input_schema).is_valid({"body": [value]})
+    assert not SchemaCheck(slim.input_schema).is_valid({"body": 1})
+    assert http(slim) == http(whole)
+
+
+def test_what_is_small_enough_stays_as_it_is() -> None:
+    whole = large()
+    assert Slimmer(1_000_000).slim(whole) == (whole, [])
+
+
+# Manifests
+
+
+def test_what_is_written_is_read_back_as_the_same_tool(tmp_path: Path) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"enum": ["no", "017", None, 1.0, "\u2028", "${x}", "<<"]}},
+    }
+    operation = {
+        **body({**schema, "required": ["a"]}, "multipart/form-data"),
+        "parameters": [
+            {"name": "c", "in": "cookie", "schema": {"type": "array"}},
+            {"name": "m", "in": "path", "style": "matrix", "required": True, "schema": {"type": "string"}},
+        ],
+        "security": [{"k": [], "b": []}],
+    }
+    schemes = {
+        "k": {"type": "apiKey", "in": "cookie", "name": "s"},
+        "b": {"type": "http", "scheme": "basic"},
+    }
+    document = one(operation, path="/x/{m}/${y}", components={"securitySchemes": schemes})
+    tool = tool_of(document)
+    ready = draft(tool, "doc.json\nevil: true")
+    (written,) = put([ready], tmp_path / "tools")
+    loaded = load_tools(tmp_path / "tools")
+    assert loaded.diagnostics == ()
+    (back,) = loaded.tools
+    assert written == tmp_path / "tools" / tool.name / "tool.yml"
+    for name in (
+        "name",
+        "description",
+        "input_schema",
+        "config",
+        "permissions",
+        "annotations",
+        "auth",
+        "version",
+    ):
+        assert getattr(back, name) == getattr(tool, name), name
+
+
+def test_a_manifest_too_large_for_the_format_is_slimmed_and_told() -> None:
+    schema = {"type": "object", "properties": {f"p{at}": {"description": "x" * 5_000} for at in range(290)}}
+    ready = draft(tool_of(one(body(schema))))
+    assert len(ready.text) < 1 << 20
+    assert "left out" in ready.notes[0]
+
+
+def test_taken_names_change_nothing_unless_replaced(tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    drafts = [
+        draft(tool) for tool in imported(a_document(paths={"/a": {"get": {}}, "/b": {"get": {}}})).tools
+    ]
+    (tools / "get_b").mkdir(parents=True)
+    (tools / "get_b" / "notes.txt").write_text("mine")
+    (tools / "get_b" / "tool.yml").write_text("old")
+    with pytest.raises(ConflictError, match="get_b"):
+        put(drafts, tools)
+    assert [path.name for path in tools.iterdir()] == ["get_b"]
+    put(drafts, tools, replace=True)
+    assert sorted(path.name for path in tools.iterdir()) == ["get_a", "get_b"]
+    assert (tools / "get_b" / "notes.txt").read_text() == "mine"
+    assert [tool.name for tool in load_tools(tools).tools] == ["get_a", "get_b"]
