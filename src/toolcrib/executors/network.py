@@ -97,19 +97,22 @@ class CallNetwork:
             hint=self._grant(),
             details={
                 **failure.details,
-                "host": self._refused[0].host,
+                "host": _plain(self._refused[0].host),
                 "port": self._refused[0].port,
                 "refused": self._facts(),
             },
         )
 
     def _texts(self) -> list[str]:
-        texts = list(dict.fromkeys(refusal.reason for refusal in self._refused))
+        texts = list(dict.fromkeys(_plain(refusal.reason) for refusal in self._refused))
         more = len(texts) - _TOLD
         return texts[:_TOLD] + ([f"{more} more of the kind"] if more > 0 else [])
 
     def _facts(self) -> list[dict[str, Any]]:
-        return [{"host": one.host, "port": one.port, "reason": one.reason} for one in self._refused]
+        return [
+            {"host": _plain(one.host), "port": one.port, "reason": _plain(one.reason)}
+            for one in self._refused
+        ]
 
     def _grant(self) -> str:
         """Where and how the manifest would grant what was refused."""
@@ -133,3 +136,8 @@ class CallNetwork:
         except ManifestError:
             return source.path
         return f"{source.path}:{line}"
+
+
+def _plain(text: str) -> str:
+    """Text that the program had a say in, without characters that are not seen or move the cursor."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)
