@@ -83,6 +83,8 @@ class Proxy:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._accepting = False
         self._retry: asyncio.TimerHandle | None = None
+        self.used = False
+        """Whether anybody has ever connected."""
 
     async def __aenter__(self) -> Proxy:
         self.start()
@@ -145,6 +147,7 @@ class Proxy:
             if error.errno in _NO_ROOM:
                 self._come_again()
             return
+        self.used = True
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         task = self._loop.create_task(self._serve(sock))
