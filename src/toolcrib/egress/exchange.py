@@ -100,16 +100,27 @@ class _Exchange:
     async def _answer(self) -> None:
         head = await self._final_head()
         chunked = head.body == "chunked" and self._head.chunks_understood
+        ahead = head.onward(chunked=chunked)
+        if not self._server.holds:
+            ahead = await self._pass_on(ahead)
 
         async def give(piece: bytes) -> None:
-            await self._client.send(chunk(piece) if chunked else piece)
+            nonlocal ahead
+            ahead = await self._pass_on(ahead + (chunk(piece) if chunked else piece))
             await self._client.share()
 
-        self._begun = True
-        await self._client.send(head.onward(chunked=chunked))
+        # What came with the head goes on with it, in one go: each costs both sides a wake-up.
         await pass_body(self._server, head.body, give)
-        if chunked:
-            await self._client.send(LAST_CHUNK)
+        if ahead or chunked:
+            await self._pass_on(ahead + (LAST_CHUNK if chunked else b""))
+        # The client waits for this end; closing the connection to the server can wait for it.
+        self._client.finish()
+
+    async def _pass_on(self, data: bytes) -> bytes:
+        """Send part of the answer; nothing of it is left to be sent."""
+        self._begun = True
+        await self._client.send(data)
+        return b""
 
     async def _final_head(self) -> ResponseHead:
         """The head of the answer proper, after passing on the interim ones (RFC 9110, 15.2)."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import resource
 import socket
+import threading
 from collections.abc import Callable
 from types import TracebackType
 
@@ -23,6 +25,34 @@ _log = logging.getLogger(__name__)
 _NO_ROOM = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 _RETRY_S = 0.2
 _DEFAULT_LIMITS = ProxyLimits()
+_SPARED = 256
+"""Descriptors of this process that no proxied connection takes."""
+
+
+class _Budget:
+    """How many connections all proxies of this process may have open, so that programs cannot use up its
+    descriptors together: two for each, and half of all stay for other things."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open = 0
+
+    def take(self) -> bool:
+        """Whether there is room for one more, which is counted then."""
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with self._lock:
+            if soft != resource.RLIM_INFINITY and self._open >= max(16, (soft - _SPARED) // 4):
+                return False
+            self._open += 1
+        return True
+
+    def give_back(self) -> None:
+        """One has been closed."""
+        with self._lock:
+            self._open -= 1
+
+
+_budget = _Budget()
 
 
 class Proxy:
@@ -53,6 +83,8 @@ class Proxy:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._accepting = False
         self._retry: asyncio.TimerHandle | None = None
+        self.used = False
+        """Whether anybody has ever connected."""
 
     async def __aenter__(self) -> Proxy:
         self.start()
@@ -105,22 +137,33 @@ class Proxy:
         if len(self._connections) >= self._gate.limits.connections:
             self._pause()
             return
+        if not _budget.take():
+            self._come_again()
+            return
         try:
             sock, _ = self._listener.accept()
         except OSError as error:
+            _budget.give_back()
             if error.errno in _NO_ROOM:
-                self._pause()
-                self._retry = self._loop.call_later(_RETRY_S, self._listen)
+                self._come_again()
             return
+        self.used = True
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         task = self._loop.create_task(self._serve(sock))
         self._connections[task] = sock
         task.add_done_callback(self._ended)
 
+    def _come_again(self) -> None:
+        """Let connections wait in the backlog for a while."""
+        assert self._loop is not None
+        self._pause()
+        self._retry = self._loop.call_later(_RETRY_S, self._listen)
+
     def _ended(self, task: asyncio.Task[None]) -> None:
         # Here and not in the task: one that is cancelled before its first step runs none of its lines.
         self._connections.pop(task).close()
+        _budget.give_back()
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a proxied connection failed", exc_info=error)
         if self._retry is None:

@@ -50,6 +50,11 @@ class Wire:
         self.touch()
         return data
 
+    @property
+    def holds(self) -> bool:
+        """Whether bytes have been read that nobody has taken yet."""
+        return bool(self._held)
+
     def put_back(self, data: bytes | bytearray) -> None:
         """Let `data` be what is read next."""
         self._held[:0] = data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,11 +19,18 @@ from toolcrib.errors import (
 from toolcrib.spec import Tool
 
 if TYPE_CHECKING:
-    from toolcrib.egress import Refusal, Resolver
+    from toolcrib.egress import Proxy, Refusal, Resolver
     from toolcrib.sandbox import Outlet
 
 __all__ = ["CallNetwork"]
 
+_NO_NETWORK = re.compile(
+    r"connect|network|resol|unreachable|name or service|socket|EAI_|ENOTFOUND", re.IGNORECASE
+)
+_NEEDS_HOST = (
+    "it did not use the proxy that leads to its hosts: a program that speaks neither HTTP nor SOCKS5 needs "
+    "`permissions.network: host`"
+)
 _TOLD = 10
 """Refusals told one by one; there may be a hundred."""
 
@@ -42,6 +50,7 @@ class CallNetwork:
     ) -> None:
         self._tool = tool
         self._refused: list[Refusal] = []
+        self._proxy: Proxy | None = None
         self.job: dict[str, Any] = {}
         """What the sandbox is told of it: fields of `Confinement`."""
         network = tool.permissions.network
@@ -63,7 +72,8 @@ class CallNetwork:
             raise ManifestError(f"permissions.network of {tool.name}: {error}") from None
 
         def outlet(listener: socket.socket) -> Outlet:
-            return Proxy(listener, policy, on_refusal=self._refused.append, resolver=resolver)
+            self._proxy = Proxy(listener, policy, on_refusal=self._refused.append, resolver=resolver)
+            return self._proxy
 
         self.job = {"network": "proxy", "outlet": outlet}
 
@@ -79,6 +89,9 @@ class CallNetwork:
             yield
         except ToolFailed as error:
             if not self._refused:
+                unused = self._proxy is not None and not self._proxy.used
+                if unused and error.hint is None and _NO_NETWORK.search(error.message):
+                    error.hint = _NEEDS_HOST
                 raise
             raise self._error(error) from error
         except TimedOut as error:
@@ -97,19 +110,22 @@ class CallNetwork:
             hint=self._grant(),
             details={
                 **failure.details,
-                "host": self._refused[0].host,
+                "host": _plain(self._refused[0].host),
                 "port": self._refused[0].port,
                 "refused": self._facts(),
             },
         )
 
     def _texts(self) -> list[str]:
-        texts = list(dict.fromkeys(refusal.reason for refusal in self._refused))
+        texts = list(dict.fromkeys(_plain(refusal.reason) for refusal in self._refused))
         more = len(texts) - _TOLD
         return texts[:_TOLD] + ([f"{more} more of the kind"] if more > 0 else [])
 
     def _facts(self) -> list[dict[str, Any]]:
-        return [{"host": one.host, "port": one.port, "reason": one.reason} for one in self._refused]
+        return [
+            {"host": _plain(one.host), "port": one.port, "reason": _plain(one.reason)}
+            for one in self._refused
+        ]
 
     def _grant(self) -> str:
         """Where and how the manifest would grant what was refused."""
@@ -133,3 +149,8 @@ class CallNetwork:
         except ManifestError:
             return source.path
         return f"{source.path}:{line}"
+
+
+def _plain(text: str) -> str:
+    """Text that the program had a say in, without characters that are not seen or move the cursor."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)

@@ -29,7 +29,7 @@ class Config:
     retry: Retry = field(default_factory=lambda: Retry(max_attempts=2))
     """`retry`: for registered Python tools and for HTTP reads; other tools make one attempt."""
     allowed_hosts: tuple[str, ...] | None = None
-    """`security.allowed_hosts`: HTTP tools reach these at most; None leaves each tool its own host."""
+    """`security.allowed_hosts`: tools reach these at most; None leaves each its own permission."""
     sandbox_minimum: Level = "full"
     """`sandbox.minimum`: the weakest level tools may be run at. Counts in a trusted project only."""
     max_permissions: Permissions | None = None

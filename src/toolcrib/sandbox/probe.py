@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
@@ -90,6 +90,15 @@ except (OSError, ValueError):
     answer = 0
 print(answer)
 """
+# Writes the status that the proxy answers with for each of two ports of the machine.
+CALLS = """
+import os, socket, sys
+host, port = os.environ["HTTP_PROXY"].removeprefix("http://").split(":")
+for target in sys.argv[1:]:
+    with socket.create_connection((host, int(port)), 5) as sock:
+        sock.sendall(f"GET http://127.0.0.1:{target}/ HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n".encode())
+        print(sock.recv(99).decode().split()[1])
+"""
 
 # Each line says what was not held.
 ESCAPES = """
@@ -126,8 +135,8 @@ def probe() -> tuple[Mechanism, ...]:
     found += [tried(f"{name} namespace", name) for name in ("mount", "pid", "net", "ipc", "uts", "cgroup")]
     found += [tried(name, name) for name in ("no_new_privs", "mount_setattr")]
     openat2 = tried("openat2", "openat2")
-    found += [openat2, whole(), landlock(), seccomp(), lower(), cgroup()]
-    if not found[-2].ok:
+    found += [openat2, whole(), landlock(), seccomp(), lower(), cgroup(), way_out()]
+    if not next(one for one in found if one.name == LOWER_LEVEL).ok:
         found = [replace(one, cost=NO_SANDBOX) if one.cost == LOWER else one for one in found]
     remember(tuple(found))
     return tuple(found)
@@ -235,25 +244,75 @@ def lower() -> Mechanism:
 
 def trial_run(script: str, level: Level) -> str:
     """What kept a shell script from running at a level to a good end; empty where nothing did."""
+    from toolcrib.sandbox.job import Confinement
+    from toolcrib.sandbox.runner import execute
+
+    job = Confinement(argv=("/bin/sh", "-c", script), cwd="/tmp", timeout_ms=10_000)  # noqa: S108 - its own
+
+    async def trial() -> str:
+        done = await execute(job, level)
+        told = done.stderr.decode(errors="replace").strip()
+        return "" if done.exit_code == 0 else told or f"the trial ended with {done.exit_code}"
+
+    return trouble_of(trial)
+
+
+def way_out() -> Mechanism:
+    """Have a confined program call two listeners of this machine through the proxy, one of them granted."""
+    import asyncio
+    import socket
+
+    from toolcrib.egress import Proxy, program_policy
+    from toolcrib.sandbox.job import Confinement
+    from toolcrib.sandbox.runner import execute
+    from toolcrib.spec import Network
+
+    python = os.path.realpath(sys.executable)
+    own = () if python.startswith("/usr/") else (os.path.realpath(sys.base_prefix),)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+        writer.close()
+
+    async def trial() -> str:
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as granted:
+            port = granted.sockets[0].getsockname()[1]
+            policy = program_policy(Network("hosts", (f"127.0.0.1:{port}",)))
+
+            def outlet(listener: socket.socket) -> Proxy:
+                return Proxy(listener, policy, on_refusal=lambda _: None)
+
+            argv = (python, "-I", "-S", "-c", CALLS, str(port), str(port % 65_535 + 1))
+            job = Confinement(argv, "/", read=own, network="proxy", outlet=outlet, timeout_ms=10_000)
+            done = await execute(job, "full")
+        said = done.stdout.decode(errors="replace").split()
+        return "" if said == ["204", "403"] else f"the trial wrote {said} and {done.stderr[-300:]!r}"
+
+    trouble = trouble_of(trial)
+    detail = trouble or "works, for HTTP, CONNECT and SOCKS5; other protocols need `network: host`"
+    cost = "tools with a list of hosts or network: true fail" if trouble else ""
+    return Mechanism("network by proxy", not trouble, detail, cost, required=False)
+
+
+def trouble_of(trial: Callable[[], Coroutine[Any, Any, str]]) -> str:
+    """What is wrong, by a trial in an event loop of its own: the caller may be inside one."""
     import asyncio
     import threading
 
     from toolcrib.errors import ToolcribError
-    from toolcrib.sandbox.job import Confinement
-    from toolcrib.sandbox.runner import execute
 
     outcome: list[str] = []
-    job = Confinement(argv=("/bin/sh", "-c", script), cwd="/tmp", timeout_ms=10_000)  # noqa: S108 - its own
 
-    def trial() -> None:
+    def body() -> None:
         try:
-            done = asyncio.run(execute(job, level))
-            told = done.stderr.decode(errors="replace").strip()
-            outcome.append("" if done.exit_code == 0 else told or f"the trial ended with {done.exit_code}")
+            outcome.append(asyncio.run(trial()))
         except ToolcribError as error:
             outcome.append(f"{error.message} ({error.hint})" if error.hint else error.message)
+        except OSError as error:
+            outcome.append(str(error))
 
-    thread = threading.Thread(target=trial)  # The caller may be inside an event loop.
+    thread = threading.Thread(target=body)
     thread.start()
     thread.join()
     return outcome[0] if outcome else "the trial failed"

@@ -371,7 +371,11 @@ class Run:
         assert listener is not None
         assert self.job.outlet is not None
         port: int = listener.getsockname()[1]
-        self.outlet = self.job.outlet(listener)
+        try:
+            self.outlet = self.job.outlet(listener)
+        except BaseException:
+            listener.close()
+            raise
         self.outlet.start()
         return proxy_variables(self.job.env, port)
 

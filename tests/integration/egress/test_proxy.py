@@ -7,6 +7,7 @@ import http.client
 import io
 import json
 import os
+import resource
 import shutil
 import urllib.error
 import urllib.request
@@ -331,3 +332,22 @@ async def test_five_hundred_proxies_leave_nothing_behind() -> None:
                     _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
                     writer.close()
         await until(lambda: descriptors() <= before and len(asyncio.all_tasks()) <= tasks)
+
+
+async def test_all_proxies_together_leave_descriptors_for_other_things() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))
+    try:
+        async with proxied(named("svc.test")) as one, proxied(named("svc.test")) as two:
+            held = [
+                await asyncio.open_connection("127.0.0.1", it.port) for it in (one, two) for _ in range(12)
+            ]
+            await until(lambda: one.proxy.connections + two.proxy.connections == 16)
+            await asyncio.sleep(0.3)  # longer than the pause after which it is tried again
+            assert one.proxy.connections + two.proxy.connections == 16
+            for _, writer in held:
+                writer.close()
+            await until(lambda: one.proxy.connections + two.proxy.connections == 0)
+            assert b" 403 " in await two.talk(b"GET http://other.test/ HTTP/1.1\r\nHost: x\r\n\r\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -251,6 +251,19 @@ def run(how):
     assert (result.value, len(result.warnings)) == ("fallback", 1)
 
 
+def test_a_program_that_knows_no_proxy_is_told_what_it_needs(crib: Crib, port: int) -> None:
+    crib.shell(permissions={"network": {"allow": [f"127.0.0.1:{port}"]}})
+    direct = f"import socket; socket.create_connection(('127.0.0.1', {port}))"
+    for script in (direct, "import socket; socket.getaddrinfo('example.com', 80)"):
+        result = crib.call("sh", {"c": f'python3 -c "{script}"'})
+        failed(result, "command_failed")
+        assert result.error is not None
+        assert "`permissions.network: host`" in (result.error.hint or "")
+    other = crib.call("sh", {"c": "echo no such option >&2; exit 2"})
+    assert other.error is not None
+    assert other.error.hint is None
+
+
 def test_time_that_runs_out_tells_what_was_refused(crib: Crib) -> None:
     fetcher(crib, {"allow": ["example.com"]}, limits={"timeout_ms": 1500})
     result = fetch(crib, "http://example.org/", then=" 2>/dev/null; sleep 30")
