@@ -70,18 +70,25 @@ def command_reference() -> Iterator[str]:
     for name in sorted(COMMANDS):
         command = toolcrib.get_command(top, name)
         assert command is not None
-        context = click.Context(command, info_name=name, parent=top)
+        yield from told(command, click.Context(command, info_name=name, parent=top), "###")
+
+
+def told(command: click.Command, context: click.Context, heading: str) -> Iterator[str]:
+    """Yield a command's usage, what it does and its options, and then its own commands."""
+    yield ""
+    yield f"{heading} {context.command_path}"
+    yield ""
+    yield "```text"
+    yield f"{context.command_path} {' '.join(command.collect_usage_pieces(context))}"
+    yield "```"
+    yield ""
+    for paragraph in (command.help or "").split("\n\n"):
+        yield " ".join(paragraph.split())
         yield ""
-        yield f"### toolcrib {name}"
-        yield ""
-        yield "```text"
-        yield f"toolcrib {name} {' '.join(command.collect_usage_pieces(context))}"
-        yield "```"
-        yield ""
-        for paragraph in (command.help or "").split("\n\n"):
-            yield " ".join(paragraph.split())
-            yield ""
-        yield from options_of(command, context)
+    yield from options_of(command, context)
+    if isinstance(command, click.Group):
+        for name, one in sorted(command.commands.items()):
+            yield from told(one, click.Context(one, info_name=name, parent=context), f"{heading}#")
 
 
 def options_of(command: click.Command, context: click.Context) -> Iterator[str]:

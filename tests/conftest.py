@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 
 import pytest
 from hypothesis import settings
+
+# What a project's user keeps (anchors of audit logs, grants) goes to a folder of this run's own.
+os.environ.pop("TOOLCRIB_DATA", None)
+os.environ["XDG_DATA_HOME"] = tempfile.mkdtemp(prefix="toolcrib-tests-")
+atexit.register(shutil.rmtree, os.environ["XDG_DATA_HOME"], ignore_errors=True)
 
 ON_CI = bool(os.environ.get("CI"))
 

@@ -98,6 +98,7 @@ def test_every_setting_is_told_and_no_other() -> None:
 def test_the_defaults_of_settings_are_those_told() -> None:
     config = Config()
     defaults = {
+        "audit.max_bytes": config.audit_max_bytes,
         "limits.timeout_ms": config.timeout_ms,
         "retry.jitter": config.retry.jitter,
         "retry.max_attempts": config.retry.max_attempts,

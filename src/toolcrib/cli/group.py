@@ -16,6 +16,7 @@ from toolcrib.errors import ToolcribError, UsageError
 __all__ = ["COMMANDS", "toolcrib"]
 
 COMMANDS = {
+    "audit": "Check, show and search the audit log.",
     "doctor": "Show what this machine can confine, and how.",
     "init": "Make a project here, with example tools if wanted.",
     "lint": "Check every manifest; exit 4 on any error.",

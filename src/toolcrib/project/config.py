@@ -8,6 +8,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from toolcrib.errors import ConfigError, ManifestError
+from toolcrib.guard import MAX_BYTES
 from toolcrib.manifest import Diagnostic, Document, diagnostics_of, failure, load, read
 from toolcrib.spec import Network, Permissions, Retry, SecretSpec
 from toolcrib.spec.naming import nearest
@@ -31,6 +32,8 @@ class Config:
     """`security.allowed_hosts`: HTTP tools reach these at most; None leaves each tool its own host."""
     max_permissions: Permissions | None = None
     """`security.max_permissions`: the ceiling for tools that agents create."""
+    audit_max_bytes: int = MAX_BYTES
+    """`audit.max_bytes`: the size at which the audit log is rotated."""
 
 
 class _Misfit(Exception):
@@ -135,13 +138,23 @@ def _sandbox(reader: _Reader, value: Any) -> dict[str, Any]:
     return {}
 
 
+def _audit(reader: _Reader, value: Any) -> dict[str, Any]:
+    block = reader.mapping(value, ("audit",), ("max_bytes",))
+    if "max_bytes" not in block:
+        return {}
+    at = ("audit", "max_bytes")
+    return {"audit_max_bytes": reader.number(block["max_bytes"], at, 65_536, 2**40)}
+
+
 _BLOCKS: Mapping[str, Callable[[_Reader, Any], dict[str, Any]]] = {
+    "audit": _audit,
     "limits": _limits,
     "retry": _retry,
     "sandbox": _sandbox,
     "security": _security,
 }
 KEYS = (
+    "audit.max_bytes",
     "limits.timeout_ms",
     "retry.max_attempts",
     "retry.jitter",

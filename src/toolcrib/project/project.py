@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import ManifestError, ToolUnavailable
-from toolcrib.guard import AuditLog
+from toolcrib.guard import ANCHOR, AuditLog
 from toolcrib.manifest import Diagnostic, check_tool, load_tools
 from toolcrib.project.config import Config, load_config
 from toolcrib.project.gate import ProjectGate
@@ -26,6 +26,7 @@ from toolcrib.spec import (
     SecretSource,
     Tool,
 )
+from toolcrib.state import Vault
 from toolcrib.toolset import BoundTool, Toolset
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ class Project:
     def __init__(self, place: Place, config: Config, *, secrets: SecretSource | None = None) -> None:
         self.place = place
         self.config = config
-        self.audit = AuditLog(place.audit)
+        vault = Vault(place.root)
+        self.audit = AuditLog(place.audit, lambda: vault.folder / ANCHOR, max_bytes=config.audit_max_bytes)
         self._gate = ProjectGate(self.audit, secrets)
         self.toolset = Toolset(
             retry=config.retry, timeout_ms=config.timeout_ms, gate=self._gate, missing=self._explain
