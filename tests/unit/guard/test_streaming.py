@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import example, given
@@ -22,7 +23,7 @@ noise = st.text(st.sampled_from("\\%&#;+=\r\nu0x5cCdD32aA1b*3/ "), max_size=8)
 def in_pieces(redactor: Redactor, text: str, cuts: list[int]) -> str:
     masker = StreamMasker(redactor)
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    pieces = [text[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    pieces = [text[a:b] for a, b in pairwise(edges)]
     out = [masker.feed(piece) for piece in pieces]
     return "".join(out) + masker.flush()
 
@@ -68,7 +69,7 @@ def test_bytes_that_are_no_text_are_kept(data: bytes, cuts: list[int], at: int) 
     stream = data[:at] + secret + data[at:]
     masker = BytesMasker(redactor)
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
-    pieces = [stream[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    pieces = [stream[a:b] for a, b in pairwise(edges)]
     out = b"".join(masker.feed(piece) for piece in pieces) + masker.flush()
     assert out == redactor.redact(stream)
     assert secret not in out
