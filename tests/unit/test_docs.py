@@ -103,6 +103,7 @@ def test_the_defaults_of_settings_are_those_told() -> None:
         "retry.jitter": config.retry.jitter,
         "retry.max_attempts": config.retry.max_attempts,
         "sandbox.minimum": "full",
+        "secrets.sources": ", ".join(source.kind for source in config.secret_sources),
         "security.allowed_hosts": "not set" if config.allowed_hosts is None else config.allowed_hosts,
         "security.max_permissions": "not set" if config.max_permissions is None else config.max_permissions,
     }

@@ -22,6 +22,7 @@ COMMANDS = {
     "lint": "Check every manifest; exit 4 on any error.",
     "list": "List the project's tools.",
     "run": "Run one tool.",
+    "secrets": "Show which secrets the tools need, and whether they are there.",
     "serve": "Serve the project's tools over MCP.",
     "show": "Show one tool: arguments, permissions, examples.",
 }

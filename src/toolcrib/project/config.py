@@ -10,6 +10,7 @@ from typing import Any
 from toolcrib.errors import ConfigError, ManifestError
 from toolcrib.guard import MAX_BYTES
 from toolcrib.manifest import Diagnostic, Document, diagnostics_of, failure, load, read
+from toolcrib.project.config_secrets import ENVIRONMENT, SourceSetting, secrets_block
 from toolcrib.spec import Network, Permissions, Retry, SecretSpec
 from toolcrib.spec.naming import nearest
 
@@ -34,6 +35,8 @@ class Config:
     """`security.max_permissions`: the ceiling for tools that agents create."""
     audit_max_bytes: int = MAX_BYTES
     """`audit.max_bytes`: the size at which the audit log is rotated."""
+    secret_sources: tuple[SourceSetting, ...] = ENVIRONMENT
+    """`secrets.sources`: what is asked for a secret, one after the other."""
 
 
 class _Misfit(Exception):
@@ -151,6 +154,7 @@ _BLOCKS: Mapping[str, Callable[[_Reader, Any], dict[str, Any]]] = {
     "limits": _limits,
     "retry": _retry,
     "sandbox": _sandbox,
+    "secrets": secrets_block,
     "security": _security,
 }
 KEYS = (
@@ -159,6 +163,7 @@ KEYS = (
     "retry.max_attempts",
     "retry.jitter",
     "sandbox.minimum",
+    "secrets.sources",
     "security.allowed_hosts",
     "security.max_permissions",
 )

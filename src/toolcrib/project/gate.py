@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from toolcrib.context import Context
-from toolcrib.errors import DeniedError, InvalidInput, ToolcribError, UnavailableError
+from toolcrib.errors import DeniedError, InvalidInput, SecretMissing, ToolcribError, UnavailableError
 from toolcrib.guard import AuditLog, EnvironmentSecrets, Redactor, resolve
 from toolcrib.pipeline import Bound
 from toolcrib.spec import Call, Result, SecretSource, Tool
@@ -29,7 +29,10 @@ class ProjectGate:
         """Mask the secrets that these tools declare from now on, whoever's output they turn up in."""
         for tool in tools:
             for secret in tool.permissions.secrets:
-                value = self._source.get(secret.name)
+                try:
+                    value = self._source.get(secret.name)
+                except SecretMissing:  # Told when the tool is called.
+                    continue
                 if value:
                     self._learn({secret.name: value})
 

@@ -12,6 +12,7 @@ from toolcrib.errors import ManifestError, ToolUnavailable
 from toolcrib.guard import ANCHOR, AuditLog
 from toolcrib.manifest import Diagnostic, check_tool, load_tools
 from toolcrib.project.config import Config, load_config
+from toolcrib.project.config_secrets import helper_programs, hidden_paths, open_sources
 from toolcrib.project.gate import ProjectGate
 from toolcrib.project.root import Place, find
 from toolcrib.spec import (
@@ -50,7 +51,8 @@ class Project:
         self.config = config
         vault = Vault(place.root)
         self.audit = AuditLog(place.audit, lambda: vault.folder / ANCHOR, max_bytes=config.audit_max_bytes)
-        self._gate = ProjectGate(self.audit, secrets)
+        self.secrets = secrets or open_sources(config.secret_sources, place.root)
+        self._gate = ProjectGate(self.audit, self.secrets)
         self.toolset = Toolset(
             retry=config.retry, timeout_ms=config.timeout_ms, gate=self._gate, missing=self._explain
         )
@@ -172,8 +174,10 @@ class Project:
         if self._workspace is None:
             from toolcrib.executors import Workspace
 
-            programs = tuple(dict.fromkeys(self._programs()))
-            self._workspace = Workspace(str(self.place.root), str(self.place.home), programs)
+            sources, root = self.config.secret_sources, self.place.root
+            programs = tuple(dict.fromkeys((*self._programs(), *helper_programs(sources, root))))
+            hide = hidden_paths(sources, root)
+            self._workspace = Workspace(str(root), str(self.place.home), programs, hide)
         return self._workspace
 
     def _programs(self) -> Iterator[str]:

@@ -49,7 +49,14 @@ security:
     assert ceiling is not None
     assert (ceiling.network.mode, ceiling.read, ceiling.write) == ("any", (".",), (".glee/",))
     assert [secret.name for secret in ceiling.secrets] == ["TOKEN"]
-    assert {key.partition(".")[0] for key in KEYS} == {"audit", "limits", "retry", "sandbox", "security"}
+    assert {key.partition(".")[0] for key in KEYS} == {
+        "audit",
+        "limits",
+        "retry",
+        "sandbox",
+        "secrets",
+        "security",
+    }
 
 
 @pytest.mark.parametrize(
