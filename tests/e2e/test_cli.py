@@ -97,7 +97,7 @@ def test_help_and_version() -> None:
     assert done.code == 0
     assert "Commands:" in done.out
     assert cli(None, "--version").out == f"toolcrib {__version__}\n"
-    for name in ("doctor", "import", "init", "lint", "list", "run", "serve", "show"):
+    for name in ("audit", "doctor", "import", "init", "lint", "list", "run", "secrets", "serve", "show"):
         assert name in done.out
         done_one = cli(None, name, "-h")
         assert done_one.code == 0

@@ -106,6 +106,7 @@ def test_the_defaults_of_settings_are_those_told() -> None:
         "approvals.ttl_hours": f"{config.approvals.ttl_hours:g}",
         "limits.calls_per_minute": "not set" if config.calls_per_minute is None else config.calls_per_minute,
         "limits.concurrency": "not set" if config.concurrency is None else config.concurrency,
+        "audit.max_bytes": config.audit_max_bytes,
         "limits.timeout_ms": config.timeout_ms,
         "policy.default": config.policy.default,
         "policy.rules": "not set" if not config.policy.rules else config.policy.rules,
@@ -114,6 +115,7 @@ def test_the_defaults_of_settings_are_those_told() -> None:
         "retry.max_attempts": config.retry.max_attempts,
         "review": config.review,
         "sandbox.minimum": "full",
+        "secrets.sources": ", ".join(source.kind for source in config.secret_sources),
         "security.allowed_hosts": "not set" if config.allowed_hosts is None else config.allowed_hosts,
         "security.max_permissions": "not set" if config.max_permissions is None else config.max_permissions,
     }

@@ -17,6 +17,7 @@ __all__ = ["COMMANDS", "toolcrib"]
 
 COMMANDS = {
     "approvals": "Decide on calls that wait for a person.",
+    "audit": "Check, show and search the audit log.",
     "doctor": "Show what this machine can confine, and how.",
     "import": "Make tools of the operations of an OpenAPI document.",
     "init": "Make a project here, with example tools if wanted.",
@@ -24,6 +25,7 @@ COMMANDS = {
     "list": "List the project's tools.",
     "policy": "Show the policy, and explain what it says of a call.",
     "run": "Run one tool.",
+    "secrets": "Show which secrets the tools need, and whether they are there.",
     "serve": "Serve the project's tools over MCP.",
     "show": "Show one tool: arguments, permissions, examples.",
     "token": "Make, list and revoke callers' tokens.",

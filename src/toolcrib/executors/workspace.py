@@ -66,6 +66,8 @@ class Workspace:
     """The weakest level of the sandbox that they may be run at."""
     advice: str = ""
     """What to tell whoever is refused because of that."""
+    secret: tuple[str, ...] = ()
+    """Further files and folders that hold secrets, as absolute paths. No tool may see them."""
 
     @property
     def scratch(self) -> str:
@@ -101,7 +103,12 @@ class Workspace:
             protect=self.protected(tool, write),
             scratch=self._scratch(write),
             # The audit log as well: whoever can open it can lock it, and all other calls would wait.
-            hide=(*(f"{self.root}/{name}" for name in SECRET_FILES), *home, f"{self.home}/audit"),
+            hide=(
+                *(f"{self.root}/{name}" for name in SECRET_FILES),
+                *self.secret,
+                *home,
+                f"{self.home}/audit",
+            ),
             links=links_on(Path(self.root, path) for path in (*permissions.read, *permissions.write)),
         )
 

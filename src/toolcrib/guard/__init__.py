@@ -2,41 +2,68 @@
 
 from toolcrib.guard.approval import SCOPES, STATUSES, Approval, Ask, Grant, Permit, Scope, Status, canonical
 from toolcrib.guard.approvals import Approvals, may_decide
-from toolcrib.guard.audit import AuditLog
+from toolcrib.guard.audit import MAX_BYTES, AuditLog
+from toolcrib.guard.audit_anchor import ANCHOR
 from toolcrib.guard.audit_check import Problem, Verdict, verify
 from toolcrib.guard.audit_line import Entry, Head, parse
+from toolcrib.guard.audit_search import AuditReader, Line, Query
 from toolcrib.guard.condition import Condition
 from toolcrib.guard.digest import Digests, ToolDigest, tool_digest
+from toolcrib.guard.logs import MaskingFilter
+from toolcrib.guard.masking import Redactor
 from toolcrib.guard.policy import Decision, Policy, Step, require_scope
 from toolcrib.guard.rates import Lease, Rates
 from toolcrib.guard.recorded import RecordedCalls
 from toolcrib.guard.rules import EFFECTS, HINTS, Effect, Rule, Rules
-from toolcrib.guard.secrets import EnvironmentSecrets, Redactor, resolve
+from toolcrib.guard.secrets import EnvironmentSecrets, resolve
+from toolcrib.guard.sources import (
+    ChainedSecrets,
+    CommandSecrets,
+    EnvFileSecrets,
+    FolderSecrets,
+    Found,
+    KeyringSecrets,
+    look_up,
+)
+from toolcrib.guard.streaming import BytesMasker, StreamMasker
 from toolcrib.guard.tokens import Token, Tokens
 from toolcrib.guard.trust import DEFAULT_TTL_HOURS, Trust, Trusted, Weakening, narrowed, weakening
 
 __all__ = [
+    "ANCHOR",
     "DEFAULT_TTL_HOURS",
     "EFFECTS",
     "HINTS",
+    "MAX_BYTES",
     "SCOPES",
     "STATUSES",
     "Approval",
     "Approvals",
     "Ask",
     "AuditLog",
+    "AuditReader",
+    "BytesMasker",
+    "ChainedSecrets",
+    "CommandSecrets",
     "Condition",
     "Decision",
     "Digests",
     "Effect",
     "Entry",
+    "EnvFileSecrets",
     "EnvironmentSecrets",
+    "FolderSecrets",
+    "Found",
     "Grant",
     "Head",
+    "KeyringSecrets",
     "Lease",
+    "Line",
+    "MaskingFilter",
     "Permit",
     "Policy",
     "Problem",
+    "Query",
     "Rates",
     "RecordedCalls",
     "Redactor",
@@ -45,6 +72,7 @@ __all__ = [
     "Scope",
     "Status",
     "Step",
+    "StreamMasker",
     "Token",
     "Tokens",
     "ToolDigest",
@@ -53,6 +81,7 @@ __all__ = [
     "Verdict",
     "Weakening",
     "canonical",
+    "look_up",
     "may_decide",
     "narrowed",
     "parse",

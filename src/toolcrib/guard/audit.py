@@ -25,10 +25,18 @@ from typing import Any
 
 from toolcrib.errors import AuditUnavailable
 from toolcrib.guard.audit_anchor import FORM, Anchor
-from toolcrib.guard.audit_files import Tail, first_number, holds, look_at, newest_rotated, rotated_name
+from toolcrib.guard.audit_files import (
+    Tail,
+    first_number,
+    holds,
+    lock_file,
+    look_at,
+    newest_rotated,
+    rotated_name,
+)
 from toolcrib.guard.audit_line import GENESIS, Head, encode_fields, known_events, require_event
 
-__all__ = ["MAX_BYTES", "AuditLog", "lock_file"]
+__all__ = ["MAX_BYTES", "AuditLog"]
 
 MAX_BYTES = 64 * 1024 * 1024
 """A file of this size is closed, and the log goes on in a new one."""
@@ -40,10 +48,10 @@ class AuditLog:
     """Appends to one audit log. Safe for threads, for other processes on the same file, and across fork.
 
     Nothing is opened or created before the first record. `anchor` is a file outside the project that keeps
-    the head; `max_bytes` is the size at which a file is closed and the next one begun. With `durable`, each
-    record is on the disk before `record` returns; without, it is with the kernel: it outlives the process,
-    not a power cut. `clock` gives seconds since the epoch; `lock_timeout` is how many seconds to wait for
-    another process.
+    the head, or gives that file when it is first needed; `max_bytes` is the size at which a file is closed
+    and the next one begun. With `durable`, each record is on the disk before `record` returns; without, it is
+    with the kernel: it outlives the process, not a power cut. `clock` gives seconds since the epoch;
+    `lock_timeout` is how many seconds to wait for another process.
     """
 
     __slots__ = (
@@ -70,7 +78,7 @@ class AuditLog:
     def __init__(
         self,
         path: Path,
-        anchor: Path | None = None,
+        anchor: Path | Callable[[], Path] | None = None,
         *,
         max_bytes: int = MAX_BYTES,
         durable: bool = False,
@@ -369,23 +377,6 @@ _HINTS = {
 
 
 _TRY = LOCK_EX | LOCK_NB
-
-
-def lock_file(fd: int, operation: int, timeout: float) -> None:
-    """`flock`, but a stopped process must not stop this one: after `timeout` seconds OSError (EAGAIN)."""
-    pause, deadline = 20e-6, None
-    while True:
-        try:
-            flock(fd, operation | LOCK_NB)
-        except BlockingIOError:
-            now = time.monotonic()
-            deadline = deadline or now + timeout
-            if now >= deadline:
-                raise OSError(errno.EAGAIN, "another process holds its lock") from None
-            time.sleep(pause)
-            pause = min(pause * 2, 0.002)
-        else:
-            return
 
 
 def _number(head: Head) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
-from toolcrib.errors import AuditUnavailable
+from toolcrib.errors import AuditUnavailable, StateUnavailable
 from toolcrib.guard.audit_line import Head
 
 __all__ = ["ANCHOR", "FORM", "Anchor", "read_anchor"]
@@ -29,18 +30,19 @@ class Anchor:
     every line would be felt.
     """
 
-    __slots__ = ("_device", "_inode", "_path", "fd")
+    __slots__ = ("_device", "_inode", "_where", "fd")
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path | Callable[[], Path]) -> None:
+        self._where = path
         self.fd = -1
         """The open file, -1 before the first `read`."""
         self._inode = self._device = 0
 
     def read(self) -> Head:
         """The head that was written last; number 0 where there is none yet. OSError, AuditUnavailable."""
-        self._follow()
-        return _head_of(os.pread(self.fd, _SIZE + 1, 0), self._path) or Head()
+        path = self._place()
+        self._follow(path)
+        return _head_of(os.pread(self.fd, _SIZE + 1, 0), path) or Head()
 
     def close(self) -> None:
         """Let go of the file."""
@@ -48,19 +50,30 @@ class Anchor:
             os.close(self.fd)
         self.fd = -1
 
-    def _follow(self) -> None:
+    def _place(self) -> Path:
+        if isinstance(self._where, Path):
+            return self._where
+        try:
+            self._where = self._where()
+        except StateUnavailable as error:
+            raise AuditUnavailable(
+                f"The audit log cannot be anchored: {error.message}", hint=error.hint, details=error.details
+            ) from None
+        return self._where
+
+    def _follow(self, path: Path) -> None:
         """Have the file open that the path leads to."""
         if self.fd >= 0:
             try:
-                found = os.lstat(self._path)
+                found = os.lstat(path)
             except OSError:
                 found = None
             if found is not None and (found.st_ino, found.st_dev) == (self._inode, self._device):
                 return
             self.close()
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        fd = os.open(self._path, flags, 0o600)
+        fd = os.open(path, flags, 0o600)
         held = os.fstat(fd)
         if not stat.S_ISREG(held.st_mode):
             os.close(fd)

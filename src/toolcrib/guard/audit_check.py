@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from toolcrib.guard.audit import lock_file
 from toolcrib.guard.audit_anchor import read_anchor
-from toolcrib.guard.audit_files import rotated_files, rotated_name
+from toolcrib.guard.audit_files import open_files, rotated_name
 from toolcrib.guard.audit_line import GENESIS, Entry, Head, parse
 
 __all__ = ["Problem", "Verdict", "verify"]
@@ -62,7 +59,7 @@ def verify(path: Path, head: Head | None = None, *, anchor: Path | None = None) 
     # The anchor is set after each line: read before the log, it can only be behind it.
     known = head if anchor is None else read_anchor(anchor)
     scan = _Scan(known or Head())
-    parts, current, size = _open_files(path)
+    parts, current, size = open_files(path)
     try:
         for part in parts:
             with part.open("rb") as file:
@@ -73,28 +70,6 @@ def verify(path: Path, head: Head | None = None, *, anchor: Path | None = None) 
         if current is not None:
             current.close()
     return replace(scan.finish(path.name), anchor=known)
-
-
-def _open_files(path: Path) -> tuple[list[Path], BinaryIO | None, int]:
-    """The rotated files; the file that is written, open; and how much of it holds whole lines now."""
-    for _ in range(100):
-        try:
-            file = path.open("rb")
-        except FileNotFoundError:
-            return [part for _, _, part in rotated_files(path)], None, 0
-        # Writers append while we read: what is in the file now is whole, what comes later is not looked at.
-        lock_file(file.fileno(), fcntl.LOCK_SH, 5.0)
-        found = os.fstat(file.fileno())
-        parts = [part for _, _, part in rotated_files(path)]
-        try:
-            same = os.path.samestat(found, path.stat())
-        except FileNotFoundError:
-            same = False
-        fcntl.flock(file.fileno(), fcntl.LOCK_UN)
-        if same:
-            return parts, file, found.st_size
-        file.close()  # It was rotated between the opening and the lock.
-    raise OSError(errno.ESTALE, "the file is being replaced again and again")
 
 
 _UNSURE = "this line was altered, or the digest that the next (and last) line carries"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import re
+import time
 from collections.abc import Iterator
+from fcntl import LOCK_NB, LOCK_SH, LOCK_UN, flock
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from toolcrib.guard.audit_line import Entry, Head, parse
 
@@ -17,11 +20,16 @@ __all__ = [
     "find_tail",
     "first_number",
     "holds",
+    "lock_file",
     "look_at",
     "newest_rotated",
+    "open_files",
     "rotated_files",
     "rotated_name",
 ]
+
+_PATIENCE = 5.0
+"""Seconds that a reader waits for a writer's lock."""
 
 _LOOK = 4 * 1024 * 1024
 """Bytes at the beginning of a file among which its first line is looked for."""
@@ -56,6 +64,45 @@ def rotated_files(path: Path) -> list[tuple[int, int, Path]]:
         return []
     found = [(int(m[1]), int(m[2]), path.parent / name) for name in names if (m := shape.fullmatch(name))]
     return sorted(found)
+
+
+def open_files(path: Path) -> tuple[list[Path], BinaryIO | None, int]:
+    """The rotated files; the file that is written, open; and how much of it holds whole lines now."""
+    for _ in range(100):
+        try:
+            file = path.open("rb")
+        except FileNotFoundError:
+            return [part for _, _, part in rotated_files(path)], None, 0
+        # Writers append while we read: what is in the file now is whole, what comes later is not looked at.
+        lock_file(file.fileno(), LOCK_SH, _PATIENCE)
+        found = os.fstat(file.fileno())
+        parts = [part for _, _, part in rotated_files(path)]
+        try:
+            same = os.path.samestat(found, path.stat())
+        except FileNotFoundError:
+            same = False
+        flock(file.fileno(), LOCK_UN)
+        if same:
+            return parts, file, found.st_size
+        file.close()  # It was rotated between the opening and the lock.
+    raise OSError(errno.ESTALE, "the file is being replaced again and again")
+
+
+def lock_file(fd: int, operation: int, timeout: float) -> None:
+    """`flock`, but a stopped process must not stop this one: after `timeout` seconds OSError (EAGAIN)."""
+    pause, deadline = 20e-6, None
+    while True:
+        try:
+            flock(fd, operation | LOCK_NB)
+        except BlockingIOError:
+            now = time.monotonic()
+            deadline = deadline or now + timeout
+            if now >= deadline:
+                raise OSError(errno.EAGAIN, "another process holds its lock") from None
+            time.sleep(pause)
+            pause = min(pause * 2, 0.002)
+        else:
+            return
 
 
 def newest_rotated(name: str) -> Tail:

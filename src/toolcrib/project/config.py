@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ConfigError, ManifestError
-from toolcrib.guard import Rules, Trust, Weakening, narrowed, weakening
+from toolcrib.guard import MAX_BYTES, Rules, Trust, Weakening, narrowed, weakening
 from toolcrib.manifest import Diagnostic, Document, diagnostics_of, failure, load, read
 from toolcrib.project.config_policy import Approvals, Review, read_approvals, read_policy, read_review
+from toolcrib.project.config_secrets import ENVIRONMENT, SourceSetting, secrets_block
 from toolcrib.project.reader import Misfit, Reader
 from toolcrib.spec import LEVELS, Level, Network, Permissions, Retry, SecretSpec
 
@@ -46,6 +47,10 @@ class Config:
     """`review`: whether a person must look at a tool before its first call."""
     document: Document | None = field(default=None, compare=False, repr=False)
     """The file it was read from; None for settings that a program made itself."""
+    audit_max_bytes: int = MAX_BYTES
+    """`audit.max_bytes`: the size at which the audit log is rotated."""
+    secret_sources: tuple[SourceSetting, ...] = ENVIRONMENT
+    """`secrets.sources`: what is asked for a secret, one after the other."""
 
     @property
     def digest(self) -> str:
@@ -128,13 +133,23 @@ def _sandbox(reader: Reader, value: Any) -> dict[str, Any]:
     return {"sandbox_minimum": minimum}
 
 
+def _audit(reader: Reader, value: Any) -> dict[str, Any]:
+    block = reader.mapping(value, ("audit",), ("max_bytes",))
+    if "max_bytes" not in block:
+        return {}
+    at = ("audit", "max_bytes")
+    return {"audit_max_bytes": reader.number(block["max_bytes"], at, 65_536, 2**40)}
+
+
 _BLOCKS: Mapping[str, Callable[[Reader, Any], dict[str, Any]]] = {
     "approvals": read_approvals,
+    "audit": _audit,
     "limits": _limits,
     "policy": read_policy,
     "retry": _retry,
     "review": read_review,
     "sandbox": _sandbox,
+    "secrets": secrets_block,
     "security": _security,
 }
 KEYS = (
@@ -142,6 +157,7 @@ KEYS = (
     "approvals.ttl_hours",
     "limits.calls_per_minute",
     "limits.concurrency",
+    "audit.max_bytes",
     "limits.timeout_ms",
     "policy.default",
     "policy.rules",
@@ -150,6 +166,7 @@ KEYS = (
     "retry.jitter",
     "review",
     "sandbox.minimum",
+    "secrets.sources",
     "security.allowed_hosts",
     "security.max_permissions",
 )

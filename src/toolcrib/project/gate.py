@@ -6,7 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from toolcrib.context import Context
-from toolcrib.errors import DeniedError, InvalidInput, RateLimited, ToolcribError, UnavailableError
+from toolcrib.errors import (
+    DeniedError,
+    InvalidInput,
+    RateLimited,
+    SecretMissing,
+    ToolcribError,
+    UnavailableError,
+)
 from toolcrib.guard import AuditLog, EnvironmentSecrets, Policy, Redactor, require_scope, resolve
 from toolcrib.pipeline import Bound, needs_approval
 from toolcrib.project.checkpoint import Checkpoint, Held, Question
@@ -43,7 +50,10 @@ class ProjectGate:
         """Mask the secrets that these tools declare from now on, whoever's output they turn up in."""
         for tool in tools:
             for secret in tool.permissions.secrets:
-                value = self._source.get(secret.name)
+                try:
+                    value = self._source.get(secret.name)
+                except SecretMissing:  # Told when the tool is called.
+                    continue
                 if value:
                     self._learn({secret.name: value})
 

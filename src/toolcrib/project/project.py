@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from toolcrib.context import Context
 from toolcrib.errors import ManifestError, ToolUnavailable
-from toolcrib.guard import AuditLog, Digests, Policy, Trust
+from toolcrib.guard import ANCHOR, AuditLog, Digests, Policy, Trust
 from toolcrib.manifest import Diagnostic, check_tool, load_tools
 from toolcrib.project.checkpoint import Checkpoint
 from toolcrib.project.config import Config, load_config
+from toolcrib.project.config_secrets import helper_programs, hidden_paths, open_sources
 from toolcrib.project.desk import Desk
 from toolcrib.project.gate import ProjectGate
 from toolcrib.project.minimum import minimum_of
@@ -68,14 +69,15 @@ class Project:
         self.waiting = [] if trusted else config.weakening()
         """The settings that count only once a person has trusted the project."""
         self.config = config = config if trusted else config.narrowed()
-        self.vault = vault or Vault(place.root)
+        self.vault = vault = vault or Vault(place.root)
         """What the user keeps about this project, outside of it."""
         self._lowered: str | None = None
         self._digests: Digests | None = None
-        self.audit = AuditLog(place.audit)
-        self._store = Store(place, self.vault, ttl_s=config.approvals.ttl_hours * 3600)
+        self.audit = AuditLog(place.audit, lambda: vault.folder / ANCHOR, max_bytes=config.audit_max_bytes)
+        self.secrets = secrets or open_sources(config.secret_sources, place.root)
+        self._store = Store(place, vault, ttl_s=config.approvals.ttl_hours * 3600)
         self._gate = ProjectGate(
-            self.audit, secrets, policy=_policy(config), checkpoint=self._checkpoint(config)
+            self.audit, self.secrets, policy=_policy(config), checkpoint=self._checkpoint(config)
         )
         self.toolset = Toolset(
             retry=config.retry, timeout_ms=config.timeout_ms, gate=self._gate, missing=self._explain
@@ -255,13 +257,15 @@ class Project:
             from toolcrib.executors import Workspace
 
             self.lowered()
+            sources, root = self.config.secret_sources, self.place.root
             self._workspace = Workspace(
-                str(self.place.root),
+                str(root),
                 str(self.place.home),
-                tuple(dict.fromkeys(self._programs())),
+                tuple(dict.fromkeys((*self._programs(), *helper_programs(sources, root)))),
                 allowed_hosts=self.config.allowed_hosts,
                 minimum=self.minimum.level,
                 advice=self.minimum.advice,
+                secret=hidden_paths(sources, root),
             )
         return self._workspace
 

@@ -1,0 +1,69 @@
+"""`toolcrib secrets` as a process of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.crib import SH, Crib
+from tests.e2e.test_cli import cli
+
+VALUE = "s3cr3t-value"
+
+
+@pytest.fixture
+def keyed(crib: Crib) -> Crib:
+    """Two tools: one needs A and B, the other takes B or C if there."""
+    crib.write(".toolcrib/config.yml", "secrets: {sources: [{env: {}}, {env_file: {path: .env}}]}\n")
+    crib.write(".env", f"A={VALUE}\n")
+    config = {
+        "method": "GET",
+        "url": "https://api.example.com/x",
+        "headers": {"X-Key": "${A}", "X-B": "${B}"},
+    }
+    crib.tool("api", "http", config, SH, permissions={"network": True, "secrets": {"A": {}, "B": {}}})
+    optional = {"B": {"required": False}, "C": {"required": False}}
+    crib.shell("sh", permissions={"secrets": optional})
+    return crib
+
+
+def test_the_states_are_told_and_no_value(keyed: Crib) -> None:
+    done = cli(keyed, "secrets", "list", env={"B": VALUE})
+    assert done.code == 0
+    assert [line.split(maxsplit=1)[0] for line in done.out.splitlines()] == ["SECRET", "A", "B", "C"]
+    a, b, c = done.out.splitlines()[1:]
+    assert ("resolved" in a, ".env" in a, "api.example.com" in a, a.endswith("api")) == (True,) * 4
+    assert ("resolved" in b, " env " in b, b.endswith("api, sh (optional)")) == (True,) * 3
+    assert ("missing" in c, c.endswith("sh (optional)")) == (True,) * 2
+    document = cli(keyed, "secrets", "check", "--json", env={"B": VALUE})
+    assert document.code == 0
+    assert document.document["ok"] is True
+    assert document.document["secrets"][0]["hosts"] == ["api.example.com"]
+    assert document.document["secrets"][1]["tools"] == [
+        {"name": "api", "required": True},
+        {"name": "sh", "required": False},
+    ]
+    assert VALUE not in done.out + done.err + document.out + document.err
+    assert str(len(VALUE)) not in done.out
+
+
+def test_check_fails_where_a_tool_could_not_run(keyed: Crib) -> None:
+    done = cli(keyed, "secrets", "check")
+    assert done.code == 1
+    assert "B is missing: api cannot run without it." in done.err
+    assert cli(keyed, "secrets", "list").code == 0
+    keyed.write(".env", f"A='{VALUE}\n")
+    done = cli(keyed, "secrets", "check", "--json")
+    assert done.code == 1
+    a = done.document["secrets"][0]
+    assert (a["name"], a["state"], a["reason"]) == (
+        "A",
+        "unreadable",
+        "line 1 has a quote that is not closed",
+    )
+    assert VALUE not in done.out + done.err
+
+
+def test_a_project_without_secrets(crib: Crib) -> None:
+    done = cli(crib, "secrets", "check")
+    assert (done.code, done.out, done.err) == (0, "", "No tool declares a secret.\n")
+    assert cli(crib, "secrets", "list", "--json").document == {"ok": True, "secrets": []}

@@ -1,0 +1,131 @@
+"""Lines found again, newest first, through rotated files."""
+
+from __future__ import annotations
+
+import tracemalloc
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from toolcrib.guard import AuditLog, AuditReader, Line, Query
+
+NOON = 1_736_424_000.0  # 2025-01-09T12:00:00Z
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "audit" / "tools.log"
+
+
+def newest(path: Path, query: Query | None = None, limit: int = 1000) -> list[Line]:
+    with AuditReader(path) as reader:
+        return reader.newest(query or Query(), limit)
+
+
+def numbers(lines: list[Line]) -> list[int]:
+    return [line.entry.fields["n"] for line in lines if line.entry is not None and "n" in line.entry.fields]
+
+
+def test_the_newest_come_last_whatever_file_they_are_in(path: Path) -> None:
+    assert newest(path) == []
+    with AuditLog(path, max_bytes=500) as log:
+        for n in range(30):
+            log.record("TOOL_EXECUTED", name="add", n=n)
+    assert numbers(newest(path)) == list(range(30))
+    assert numbers(newest(path, limit=3)) in ([27, 28, 29], [28, 29])
+    executed = Query(event="TOOL_EXECUTED")
+    assert numbers(newest(path, executed, 12)) == list(range(18, 30))
+    assert newest(path, executed, 0) == []
+    assert newest(path, executed, 1)[0].file == "tools.log"
+    assert newest(path, executed, 30)[0].file.startswith("tools.1-")
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        (Query(), [0, 1, 2, 3]),
+        (Query(tool="add"), [0]),
+        (Query(tool="ad"), []),
+        (Query(tool='two words "quoted"'), [1]),
+        (Query(event="TOOL_REFUSED"), [1]),
+        (Query(status="success"), [0, 2]),
+        (Query(code="denied"), [1]),
+        (Query(caller="mcp:desk"), [2]),
+        (Query(tool="2"), [3]),
+        (Query(text="städ"), [2]),
+        (Query(text='say "hi"'), [2]),
+        (Query(text="zzz"), []),
+        (Query(since=datetime(2025, 1, 9, 12, 0, 2, tzinfo=UTC)), [2, 3]),
+        (Query(until=datetime(2025, 1, 9, 12, 0, 1, tzinfo=UTC)), [0, 1]),
+        (Query(status="success", caller="cli"), [0]),
+    ],
+)
+def test_each_question(path: Path, query: Query, found: list[int]) -> None:
+    clock = iter(NOON + n for n in range(10)).__next__
+    with AuditLog(path, clock=clock) as log:
+        log.record("TOOL_EXECUTED", name="add", status="success", caller="cli", n=0)
+        log.record("TOOL_REFUSED", name='two words "quoted"', status="refused", code="denied", n=1)
+        log.record(
+            "TOOL_EXECUTED",
+            name="x status=error",
+            params={"t": 'say "hi"', "u": "städte"},
+            status="success",
+            caller="mcp:desk",
+            n=2,
+        )
+        log.record("TOOL_EXECUTED", name="2", status="error", n=3)
+    assert numbers(newest(path, query)) == found
+
+
+def test_what_is_no_audit_line_is_shown_as_such(path: Path) -> None:
+    with AuditLog(path) as log:
+        log.record("TOOL_EXECUTED", n=1)
+        with path.open("ab") as file:
+            file.write(b"\x1b[2Jhello\n\n" + b"x" * 3_000_000 + b"\n")
+        log.record("TOOL_EXECUTED", n=2)
+    lines = newest(path)
+    assert [line.entry is None for line in lines] == [False, True, True, False, False]
+    assert lines[1].raw == b"\x1b[2Jhello"
+    assert len(lines[2].raw) <= 512
+    assert [line.raw for line in newest(path, Query(text="hello"))] == [b"\x1b[2Jhello"]
+    assert newest(path, Query(tool="hello")) == []
+
+
+def test_memory_is_bounded(path: Path) -> None:
+    with AuditLog(path, max_bytes=2_000_000) as log:
+        for n in range(300):
+            log.record("TOOL_EXECUTED", name="big", params={"t": "x" * 15_000}, n=n)
+    size = sum(part.stat().st_size for part in path.parent.iterdir())
+    assert size > 4_000_000
+    tracemalloc.start()
+    try:
+        assert numbers(newest(path, Query(text="n=7 "))) == [7]
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_comes_is_seen_once_through_rotations(path: Path) -> None:
+    seen: list[int] = []
+    with AuditLog(path, max_bytes=400) as log, AuditReader(path) as reader:
+        assert reader.newest(Query(), 5) == []
+        for n in range(40):
+            log.record("TOOL_EXECUTED", n=n)
+            if n % 7 == 0:
+                seen += numbers(list(reader.news(Query(event="TOOL_EXECUTED"))))
+        seen += numbers(list(reader.news(Query(event="TOOL_EXECUTED"))))
+        assert list(reader.news(Query())) == []
+    assert seen == list(range(40))
+
+
+def test_a_line_that_is_being_written_is_not_torn(path: Path) -> None:
+    with AuditLog(path) as log, AuditReader(path) as reader:
+        log.record("TOOL_EXECUTED", n=1)
+        assert numbers(reader.newest(Query(), 5)) == [1]
+        log.record("TOOL_EXECUTED", n=2)
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-10])
+        assert list(reader.news(Query())) == []
+        path.write_bytes(whole)
+        assert numbers(list(reader.news(Query()))) == [2]
