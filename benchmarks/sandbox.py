@@ -6,69 +6,130 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import quantiles
 from typing import Any
 
+from benchmarks.confined import Run, cold, confined, first, job_of, warm, without_groups
 from benchmarks.everything_on import MODULE, open_project
-from benchmarks.setting import Setting, told
-from benchmarks.table import Row, Table
-from benchmarks.timing import interleave, repeat_async
-
-Run = Callable[[], Awaitable[Any]]
+from benchmarks.memory import memory
+from benchmarks.ordinary_user import as_ordinary_user
+from benchmarks.reading import reading
+from benchmarks.setting import Missing, Setting, told
+from benchmarks.table import Row, Table, Target
+from benchmarks.timing import Sampler, interleave
+from toolcrib.sandbox.enforcement import groups
+from toolcrib.sandbox.zygote import PRELOADED
 
 TRUE = ("/bin/true",)
 PYTHON = (sys.executable, "-I", "-c", f"{MODULE}print(run(1))")
+LOADED = (sys.executable, "-I", "-c", f"import {', '.join(PRELOADED)}\n{MODULE}print(run(1))")
+BARE = "bare process"
+BUBBLEWRAP = "bubblewrap, bare process"
+COLD = "cold"
+WARM = "a spare ready"
+OF_BUBBLEWRAP = 1.6
+"""Times bubblewrap that a cold command should take at most."""
+TAIL = 6.0
+"""Milliseconds that 95 of 100 calls with a spare should take at most."""
+
+Cases = Mapping[str, Callable[[], Sampler]]
 
 
 def measure(setting: Setting) -> list[Table]:
-    """One table for a command, one for a Python function."""
+    """Commands, Python functions, first calls, files, memory."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    command = _table(
-        setting,
-        loop,
-        "Run /bin/true",
-        {
-            "bare process": lambda: _bare(TRUE),
-            "toolcrib.sandbox.run": lambda: _confined(TRUE),
-            "Project, tool of kind command": lambda: _tool(setting.folder / "one", "spawning", {}),
-        },
-    )
-    function = _table(
-        setting,
-        loop,
-        "Run a Python function in a fresh interpreter",
-        {
-            "bare process": lambda: _bare(PYTHON),
-            "toolcrib.sandbox.run": lambda: _confined(PYTHON),
-            "Project, tool of kind python": lambda: _tool(setting.folder / "two", "counting", {"n": 1}),
-        },
-    )
-    return [command, function]
+    function = _tool(setting.folder / "python", "counting", {"n": 1})
+    in_venv = _lazily(lambda: _tool_of_venv(setting.folder / "of-venv"))
+    return [
+        _command(setting, loop, _tool(setting.folder / "command", "spawning", {})),
+        _python(setting, loop, function),
+        _first(setting, loop, function, in_venv),
+        reading(setting),
+        memory(loop, confined(TRUE), in_venv),
+    ]
 
 
-def _table(
-    setting: Setting, loop: asyncio.AbstractEventLoop, title: str, cases: Mapping[str, Callable[[], Run]]
-) -> Table:
-    """Measure the cases; one that cannot be made or fails once loses its row only."""
-    rows = {name: Row(name) for name in cases}
-    samplers = {}
-    for name, make in cases.items():
-        try:
-            run = make()
-            loop.run_until_complete(_once(run))
-        except Exception as error:
-            rows[name].missing = told(error)
-        else:
-            samplers[name] = repeat_async(loop, run)
-    table = Table(title, "ms", list(rows.values()), tells_gap=True)
-    table.take(interleave(samplers, setting.effort(25), times=1 if setting.quick else 4))
+def _command(setting: Setting, loop: asyncio.AbstractEventLoop, tool: Run) -> Table:
+    """Who is who: root without control groups is what the targets speak of."""
+    ours = confined(TRUE)
+    mine = "toolcrib.sandbox.run, cold" + (", without control groups" if groups()[0] is not None else "")
+    cases: dict[str, Callable[[], Sampler]] = {
+        BARE: lambda: cold(loop, _bare(TRUE)),
+        BUBBLEWRAP: lambda: cold(loop, _bubblewrap(TRUE)),
+        mine: lambda: without_groups(cold(loop, ours)),
+        "toolcrib.sandbox.run, cold, in pooled control groups": lambda: _grouped(cold(loop, ours)),
+        "toolcrib.sandbox.run, cold, as an ordinary user": as_ordinary_user,
+        "toolcrib.sandbox.run, a spare ready": lambda: warm(loop, ours),
+        "Project, tool of kind command, a spare ready": lambda: warm(loop, tool),
+    }
+    targets = {mine: Target(10, "over"), "toolcrib.sandbox.run, a spare ready": Target(5, "over")}
+    table = _table(setting, "Run /bin/true", cases, targets, rounds=25, times=4)
+    who = "root" if os.geteuid() == 0 else "an ordinary user"
+    table.notes.append(f"Run by {who} unless the row says otherwise; output read through pipes.")
+    row, peer = next(row for row in table.rows if row.name == mine), table.rows[1]
+    times = table.times(row, peer)
+    told_ratio = "not measured" if times is None else f"{times:.2f} (target ≤ {OF_BUBBLEWRAP})"
+    row.extra["× bubblewrap"] = told_ratio
     return table
 
 
-async def _once(run: Run) -> None:
-    await run()
+def _python(setting: Setting, loop: asyncio.AbstractEventLoop, tool: Run) -> Table:
+    spare = "Project, tool of kind python, a spare ready"
+    cases: dict[str, Callable[[], Sampler]] = {
+        BARE: lambda: cold(loop, _bare(PYTHON)),
+        "bare process that imports what a tool finds loaded": lambda: cold(loop, _bare(LOADED)),
+        "toolcrib.sandbox.run, the interpreter started inside": lambda: cold(loop, confined(PYTHON)),
+        "Project, tool of kind python, cold": lambda: cold(loop, tool),
+        spare: lambda: warm(loop, tool),
+    }
+    targets = {"Project, tool of kind python, cold": Target(15, "wall"), spare: Target(3, "wall")}
+    table = _table(setting, "Run a Python function confined", cases, targets, rounds=60, times=1)
+    for row in table.rows:
+        if len(row.seconds) > 1:
+            tail = quantiles(row.seconds, n=20)[-1] * 1e3
+            row.extra["p95 ms"] = f"{tail:.1f}" + (f" (target ≤ {TAIL:g})" if row.name == spare else "")
+    return table
+
+
+def _first(setting: Setting, loop: asyncio.AbstractEventLoop, tool: Run, in_venv: Run) -> Table:
+    cases: dict[str, Callable[[], Sampler]] = {
+        BARE: lambda: first(loop, _bare(PYTHON)),
+        "a command": lambda: first(loop, confined(TRUE)),
+        "a tool of kind python": lambda: first(loop, tool),
+        "a tool of kind python in a virtual environment": lambda: first(loop, in_venv),
+    }
+    targets = {"a tool of kind python in a virtual environment": Target(200, "wall")}
+    table = _table(setting, "The first confined call of a process", cases, targets, rounds=15, times=1)
+    table.notes.append("The launcher is started for it.")
+    return table
+
+
+def _table(
+    setting: Setting, title: str, cases: Cases, targets: Mapping[str, Target], *, rounds: int, times: int
+) -> Table:
+    """Measure the cases; one that cannot be made or fails once loses its row only."""
+    rows = {name: Row(name, target=targets.get(name)) for name in cases}
+    samplers = {}
+    for name, make in cases.items():
+        try:
+            samplers[name] = make()
+            samplers[name](1)
+        except Exception as error:
+            rows[name].missing = told(error)
+            samplers.pop(name, None)
+    table = Table(title, "ms", list(rows.values()), tells_gap=True)
+    table.take(interleave(samplers, setting.effort(rounds), times=1 if setting.quick else times))
+    return table
+
+
+def _grouped(sampler: Sampler) -> Sampler:
+    pool, reason = groups()
+    if pool is None:
+        raise Missing(f"skipped: {reason}")
+    return sampler
 
 
 def _bare(command: tuple[str, ...]) -> Run:
@@ -83,27 +144,38 @@ def _bare(command: tuple[str, ...]) -> Run:
     return run
 
 
-def _confined(command: tuple[str, ...]) -> Run:
-    from toolcrib.sandbox import Confinement
-    from toolcrib.sandbox import run as run_confined
+def _bubblewrap(command: tuple[str, ...]) -> Run:
+    """The same grants, as its manual shows it."""
+    from tests.escape.contestants import bubblewrap_command, bwrap
 
-    # An interpreter outside the system's folders is granted, read-only.
-    program = os.path.realpath(command[0])
-    grants = () if program.startswith(("/usr/", "/bin/")) else (os.path.realpath(sys.base_prefix),)
-    job = Confinement(argv=(program, *command[1:]), cwd="/tmp", read=grants)
+    if bwrap() is None:
+        raise Missing("skipped: there is no bwrap")
+    return _bare((*bubblewrap_command(job_of(command), "/dev/null"), *command))
+
+
+def _tool(root: Path, name: str, arguments: Mapping[str, Any], venv: str | None = None) -> Run:
+    project = open_project(root, venv=venv)
 
     async def run() -> None:
-        done = await run_confined(job)
-        if done.exit_code != 0:
-            raise RuntimeError(f"{program} ended with {done.exit_code}: {done.stderr[-300:]!r}")
+        (await project.call(name, arguments)).unwrap()
 
     return run
 
 
-def _tool(root: Path, name: str, arguments: Mapping[str, Any]) -> Run:
-    project = open_project(root)
+def _tool_of_venv(root: Path) -> Run:
+    base = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+    command = [base, "-I", "-m", "venv", "--without-pip", str(root / "env")]
+    subprocess.run(command, check=True, capture_output=True)
+    return _tool(root, "counting", {"n": 1}, venv="env")
+
+
+def _lazily(make: Callable[[], Run]) -> Run:
+    """What is made when it is first run, so that a failure costs its own rows only."""
+    made: list[Run] = []
 
     async def run() -> None:
-        (await project.call(name, arguments)).unwrap()
+        if not made:
+            made.append(make())
+        await made[0]()
 
     return run
