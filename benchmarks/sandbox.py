@@ -27,8 +27,7 @@ PYTHON = (sys.executable, "-I", "-c", f"{MODULE}print(run(1))")
 LOADED = (sys.executable, "-I", "-c", f"import {', '.join(PRELOADED)}\n{MODULE}print(run(1))")
 BARE = "bare process"
 BUBBLEWRAP = "bubblewrap, bare process"
-COLD = "cold"
-WARM = "a spare ready"
+SPARE = "a spare ready"
 OF_BUBBLEWRAP = 1.6
 """Times bubblewrap that a cold command should take at most."""
 TAIL = 6.0
@@ -45,7 +44,7 @@ def measure(setting: Setting) -> list[Table]:
     in_venv = _lazily(lambda: _tool_of_venv(setting.folder / "of-venv"))
     return [
         _command(setting, loop, _tool(setting.folder / "command", "spawning", {})),
-        _python(setting, loop, function),
+        _python(setting, loop, function, in_venv),
         _first(setting, loop, function, in_venv),
         reading(setting),
         memory(loop, confined(TRUE), in_venv),
@@ -76,21 +75,27 @@ def _command(setting: Setting, loop: asyncio.AbstractEventLoop, tool: Run) -> Ta
     return table
 
 
-def _python(setting: Setting, loop: asyncio.AbstractEventLoop, tool: Run) -> Table:
-    spare = "Project, tool of kind python, a spare ready"
+def _python(setting: Setting, loop: asyncio.AbstractEventLoop, tool: Run, in_venv: Run) -> Table:
+    name = "Project, tool of kind python"
     cases: dict[str, Callable[[], Sampler]] = {
         BARE: lambda: cold(loop, _bare(PYTHON)),
         "bare process that imports what a tool finds loaded": lambda: cold(loop, _bare(LOADED)),
         "toolcrib.sandbox.run, the interpreter started inside": lambda: cold(loop, confined(PYTHON)),
-        "Project, tool of kind python, cold": lambda: cold(loop, tool),
-        spare: lambda: warm(loop, tool),
+        f"{name}, cold": lambda: cold(loop, tool),
+        f"{name}, cold, in a virtual environment": lambda: cold(loop, in_venv),
+        f"{name}, a spare ready": lambda: warm(loop, tool),
+        f"{name}, a spare ready, in a virtual environment": lambda: warm(loop, in_venv),
     }
-    targets = {"Project, tool of kind python, cold": Target(15, "wall"), spare: Target(3, "wall")}
+    targets = {case: Target(3 if SPARE in case else 15, "wall") for case in cases if case.startswith(name)}
     table = _table(setting, "Run a Python function confined", cases, targets, rounds=60, times=1)
+    table.notes.append(
+        "Each process runs what the interpreter's own `.pth` files say, as any start of it does. "
+        "The virtual environment has none."
+    )
     for row in table.rows:
         if len(row.seconds) > 1:
             tail = quantiles(row.seconds, n=20)[-1] * 1e3
-            row.extra["p95 ms"] = f"{tail:.1f}" + (f" (target ≤ {TAIL:g})" if row.name == spare else "")
+            row.extra["p95 ms"] = f"{tail:.1f}" + (f" (target ≤ {TAIL:g})" if SPARE in row.name else "")
     return table
 
 
