@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import orjson
+
 from toolcrib.errors import SecretMissing
 from toolcrib.spec import Permissions, SecretSource
 
@@ -83,6 +85,7 @@ class Redactor:
         "_active",
         "_always",
         "_clues",
+        "_coded_clues",
         "_masks",
         "_parts",
         "_pattern",
@@ -108,6 +111,7 @@ class Redactor:
         self._masks = [_mask(name, long) for value, name in secrets if len(value) >= MIN_LENGTH]
         self._parts = long
         self._clues = [clue for clue in dict.fromkeys(clues) if clue]
+        self._coded_clues = [clue.encode() for clue in self._clues]
         self._always = "" in clues
         numbers = any(_numeric(value) for value in long)
         self._plain = {bool, type(None)} if numbers else {bool, type(None), int, float}
@@ -120,6 +124,9 @@ class Redactor:
         Goes through lists, tuples and mappings, keys included. Objects of other types are left as they are.
         """
         if not self._active or value is None:
+            return value
+        kind = value.__class__
+        if (kind is dict or kind is list) and self._harmless(value):
             return value
         try:
             return self._redact(value)
@@ -172,6 +179,22 @@ class Redactor:
                 new_key = f"{new_key}*"
             out[new_key] = new_item
         return out if changed else value
+
+    def _harmless(self, value: Any) -> bool:
+        """Whether no text in a JSON value is suspect, seen at once in its JSON: much faster than a walk.
+
+        A clue is made of letters and digits, which JSON writes as they are. False where that tells nothing.
+        """
+        if self._whole or self._always or int not in self._plain:
+            return False
+        try:
+            data = orjson.dumps(value)
+        except TypeError:  # What has no JSON form is looked at piece by piece.
+            return False
+        for clue in self._coded_clues:
+            if clue in data:
+                return False
+        return b"\\n" not in data
 
     def _suspect(self, text: str) -> bool:
         """Whether the pattern is worth trying: a cheap look for what every form of a value contains."""
