@@ -85,7 +85,6 @@ class Redactor:
         "_active",
         "_always",
         "_clues",
-        "_coded_clues",
         "_masks",
         "_parts",
         "_pattern",
@@ -111,7 +110,6 @@ class Redactor:
         self._masks = [_mask(name, long) for value, name in secrets if len(value) >= MIN_LENGTH]
         self._parts = long
         self._clues = [clue for clue in dict.fromkeys(clues) if clue]
-        self._coded_clues = [clue.encode() for clue in self._clues]
         self._always = "" in clues
         numbers = any(_numeric(value) for value in long)
         self._plain = {bool, type(None)} if numbers else {bool, type(None), int, float}
@@ -188,13 +186,13 @@ class Redactor:
         if self._whole or self._always or int not in self._plain:
             return False
         try:
-            data = orjson.dumps(value)
+            text = orjson.dumps(value).decode()
         except TypeError:  # What has no JSON form is looked at piece by piece.
             return False
-        for clue in self._coded_clues:
-            if clue in data:
+        for clue in self._clues:
+            if clue in text:
                 return False
-        return b"\\n" not in data
+        return "\\n" not in text
 
     def _suspect(self, text: str) -> bool:
         """Whether the pattern is worth trying: a cheap look for what every form of a value contains."""
