@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.everything_on import open_project
 from benchmarks.peers import Peer, open_peers
 from benchmarks.setting import Missing, Setting, told
-from benchmarks.subjects import TASK_SCHEMA, add, add_async, create_task_async, noop
+from benchmarks.subjects import TASK_SCHEMA, add, add_async, create_task_async, create_task_plain, noop
 from benchmarks.table import Row, Table, Target
 from benchmarks.timing import Sampler, interleave, repeat, repeat_async
 from toolcrib import Call, Project, Toolset
@@ -28,7 +28,7 @@ class Callers:
         self.tools.register("add", add_async)
         self.tools.register("add_thread", add)
         self.tools.register("add_inline", add, isolation="inline")
-        self.tools.register("create_task", create_task_async, input_schema=TASK_SCHEMA)
+        self.tools.register("create_task", create_task_plain, input_schema=TASK_SCHEMA)
         self.tools.register("create_task_typed", create_task_async)
         self.tools.register("noop", noop)
         self.peers: list[Peer] = []
@@ -39,7 +39,7 @@ class Callers:
         try:
             self._project = project = open_project(setting.folder / "project")
             project.toolset.register("add", add_async)
-            project.toolset.register("create_task", create_task_async, input_schema=TASK_SCHEMA)
+            project.toolset.register("create_task", create_task_plain, input_schema=TASK_SCHEMA)
             project.toolset.register("noop", noop)
         except Exception as error:
             self._no_project = told(error)

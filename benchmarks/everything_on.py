@@ -75,12 +75,16 @@ class OneSecret:
         return "drill-press-4711" if name == SECRET else None
 
 
-def open_project(root: Path, functions: Sequence[Callable[..., Any]] = ()) -> Project:
-    """Make a project folder, open it, and register functions in it."""
+def open_project(
+    root: Path, functions: Sequence[Callable[..., Any]] = (), venv: str | None = None
+) -> Project:
+    """Make a project folder, open it, and register functions in it. `venv` is where the Python tool runs."""
     from toolcrib.project import Project
 
+    python = PYTHON if venv is None else PYTHON.replace("    cwd: .\n", f"    cwd: .\n    venv: {venv}\n")
+
     tools = root / ".toolcrib" / "tools"
-    for name, manifest in (("keyed", KEYED), ("spawning", SPAWNING), ("counting", PYTHON)):
+    for name, manifest in (("keyed", KEYED), ("spawning", SPAWNING), ("counting", python)):
         (tools / name).mkdir(parents=True)
         (tools / name / "tool.yml").write_text(manifest, encoding="utf-8")
     (tools / "counting" / "counting.py").write_text(MODULE, encoding="utf-8")

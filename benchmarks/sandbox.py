@@ -4,177 +4,140 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from statistics import quantiles
+from typing import Any
 
+from benchmarks.confined import Run, cold, confined, first, job_of, warm, without_groups
+from benchmarks.connections import connections, way_out
 from benchmarks.everything_on import MODULE, open_project
-from benchmarks.setting import Setting, told
+from benchmarks.memory import memory
+from benchmarks.ordinary_user import as_ordinary_user
+from benchmarks.reading import reading
+from benchmarks.setting import Missing, Setting, told
 from benchmarks.table import Row, Table, Target
-from benchmarks.timing import Sampler, interleave, repeat_async
-
-if TYPE_CHECKING:
-    from toolcrib.sandbox import Confinement
-
-Run = Callable[[], Awaitable[Any]]
+from benchmarks.timing import Sampler, interleave
+from toolcrib.sandbox.enforcement import groups
+from toolcrib.sandbox.zygote import PRELOADED
 
 TRUE = ("/bin/true",)
 PYTHON = (sys.executable, "-I", "-c", f"{MODULE}print(run(1))")
+LOADED = (sys.executable, "-I", "-c", f"import {', '.join(PRELOADED)}\n{MODULE}print(run(1))")
+BARE = "bare process"
+BUBBLEWRAP = "bubblewrap, bare process"
+SPARE = "a spare ready"
+OF_BUBBLEWRAP = 1.6
+"""Times bubblewrap that a cold command should take at most."""
+TAIL = 6.0
+"""Milliseconds that 95 of 100 calls with a spare should take at most."""
 
-
-SERVER = """
-import asyncio, sys
-async def answer(reader, writer):
-    await reader.readuntil(b"\\r\\n\\r\\n")
-    writer.write(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\nConnection: close\\r\\n\\r\\nok")
-    writer.close()
-async def main():
-    server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=512)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await asyncio.to_thread(sys.stdin.read)
-asyncio.run(main())
-"""
-CLIENT = """
-import os, socket, sys, time
-way, port, times = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-there, target = ("127.0.0.1", port), "/"
-if way != "direct":
-    host, _, other = os.environ["HTTP_PROXY"].removeprefix("http://").partition(":")
-    there = (host, int(other))
-if way == "get":
-    target = f"http://127.0.0.1:{port}/"
-ask = f"GET {target} HTTP/1.1\\r\\nHost: 127.0.0.1:{port}\\r\\nConnection: close\\r\\n\\r\\n".encode()
-if way == "connect":
-    ask = b"\\0not HTTP\\r\\n\\r\\n"
-tunnel = f"CONNECT 127.0.0.1:{port} HTTP/1.1\\r\\n\\r\\n".encode()
-began = time.perf_counter()
-for _ in range(times):
-    with socket.create_connection(there) as sock:
-        if way == "connect":
-            sock.sendall(tunnel)
-            assert b" 200 " in sock.recv(999)
-        sock.sendall(ask)
-        answer = b""
-        while part := sock.recv(999):
-            answer += part
-        assert answer.endswith(b"ok"), answer
-print(time.perf_counter() - began)
-"""
-OVER_DIRECT = Target(0.5, "over")
-"""Milliseconds that a connection through the proxy may take over a direct one."""
+Cases = Mapping[str, Callable[[], Sampler]]
 
 
 def measure(setting: Setting) -> list[Table]:
-    """A table each for a command, a Python function and a connection out of the sandbox."""
+    """Commands, Python functions, first calls, files, connections, memory."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    command = _table(
-        setting,
-        loop,
-        "Run /bin/true",
-        {
-            "bare process": lambda: _bare(TRUE),
-            "toolcrib.sandbox.run": lambda: _confined(TRUE),
-            "the same, with a list of hosts": lambda: _confined(TRUE, **_way_out(1)),
-            "Project, tool of kind command": lambda: _tool(setting.folder / "one", "spawning", {}),
-        },
-    )
-    function = _table(
-        setting,
-        loop,
-        "Run a Python function in a fresh interpreter",
-        {
-            "bare process": lambda: _bare(PYTHON),
-            "toolcrib.sandbox.run": lambda: _confined(PYTHON),
-            "Project, tool of kind python": lambda: _tool(setting.folder / "two", "counting", {"n": 1}),
-        },
-    )
-    return [command, function, _connections(setting, loop)]
+    function = _tool(setting.folder / "python", "counting", {"n": 1})
+    in_venv = _lazily(lambda: _tool_of_venv(setting.folder / "of-venv"))
+    return [
+        _command(setting, loop, _tool(setting.folder / "command", "spawning", {})),
+        _python(setting, loop, function, in_venv),
+        _first(setting, loop, function, in_venv),
+        reading(setting),
+        connections(setting, loop),
+        memory(loop, confined(TRUE), in_venv),
+    ]
 
 
-def _connections(setting: Setting, loop: asyncio.AbstractEventLoop) -> Table:
-    """Requests by one confined program, each on a connection of its own; its own clock."""
-    rows = {
-        "direct, on the machine's network": Row("direct, on the machine's network"),
-        "GET through the proxy of a host list": Row(
-            "GET through the proxy of a host list", target=OVER_DIRECT
-        ),
-        "a tunnel by CONNECT through the same": Row(
-            "a tunnel by CONNECT through the same", target=OVER_DIRECT
-        ),
+def _command(setting: Setting, loop: asyncio.AbstractEventLoop, tool: Run) -> Table:
+    """Who is who: root without control groups is what the targets speak of."""
+    ours = confined(TRUE)
+    mine = "toolcrib.sandbox.run, cold" + (", without control groups" if groups()[0] is not None else "")
+    cases: dict[str, Callable[[], Sampler]] = {
+        BARE: lambda: cold(loop, _bare(TRUE)),
+        BUBBLEWRAP: lambda: cold(loop, _bubblewrap(TRUE)),
+        mine: lambda: without_groups(cold(loop, ours)),
+        "toolcrib.sandbox.run, cold, in pooled control groups": lambda: _grouped(cold(loop, ours)),
+        "toolcrib.sandbox.run, cold, as an ordinary user": as_ordinary_user,
+        "toolcrib.sandbox.run, a spare ready": lambda: warm(loop, ours),
+        "the same, with a list of hosts": lambda: warm(loop, confined(TRUE, **way_out(1))),
+        "Project, tool of kind command, a spare ready": lambda: warm(loop, tool),
     }
-    table = Table(
-        "One request on its own connection, from a sandbox", "ms", list(rows.values()), tells_gap=True
-    )
-    with _server() as port:
-        ways = ({"network": "host"}, _way_out(port), _way_out(port))
-        names = ("direct", "get", "connect")
-        samplers = {
-            row: _client(loop, name, port, way) for row, name, way in zip(rows, names, ways, strict=True)
-        }
-        table.take(interleave(samplers, setting.effort(15), times=5 if setting.quick else 200))
+    targets = {mine: Target(10, "over"), "toolcrib.sandbox.run, a spare ready": Target(5, "over")}
+    table = _table(setting, "Run /bin/true", cases, targets, rounds=25, times=4)
+    who = "root" if os.geteuid() == 0 else "an ordinary user"
+    table.notes.append(f"Run by {who} unless the row says otherwise; output read through pipes.")
+    row, peer = next(row for row in table.rows if row.name == mine), table.rows[1]
+    times = table.times(row, peer)
+    told_ratio = "not measured" if times is None else f"{times:.2f} (target ≤ {OF_BUBBLEWRAP})"
+    row.extra["× bubblewrap"] = told_ratio
     return table
 
 
-@contextmanager
-def _server() -> Iterator[int]:
-    """A web server in a process of its own; its port."""
-    command = [sys.executable, "-I", "-c", SERVER]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdin is not None
-        yield int(process.stdout.readline())
-        process.stdin.close()
+def _python(setting: Setting, loop: asyncio.AbstractEventLoop, tool: Run, in_venv: Run) -> Table:
+    name = "Project, tool of kind python"
+    cases: dict[str, Callable[[], Sampler]] = {
+        BARE: lambda: cold(loop, _bare(PYTHON)),
+        "bare process that imports what a tool finds loaded": lambda: cold(loop, _bare(LOADED)),
+        "toolcrib.sandbox.run, the interpreter started inside": lambda: cold(loop, confined(PYTHON)),
+        f"{name}, cold": lambda: cold(loop, tool),
+        f"{name}, cold, in a virtual environment": lambda: cold(loop, in_venv),
+        f"{name}, a spare ready": lambda: warm(loop, tool),
+        f"{name}, a spare ready, in a virtual environment": lambda: warm(loop, in_venv),
+    }
+    targets = {case: Target(3 if SPARE in case else 15, "wall") for case in cases if case.startswith(name)}
+    table = _table(setting, "Run a Python function confined", cases, targets, rounds=60, times=1)
+    table.notes.append(
+        "Each process runs what the interpreter's own `.pth` files say, as any start of it does. "
+        "The virtual environment has none."
+    )
+    for row in table.rows:
+        if len(row.seconds) > 1:
+            tail = quantiles(row.seconds, n=20)[-1] * 1e3
+            row.extra["p95 ms"] = f"{tail:.1f}" + (f" (target ≤ {TAIL:g})" if SPARE in row.name else "")
+    return table
 
 
-def _way_out(port: int) -> dict[str, Any]:
-    """The fields of a job whose program may reach one port of this machine."""
-    from toolcrib.egress import Proxy, program_policy
-    from toolcrib.spec import Network
-
-    policy = program_policy(Network("hosts", (f"127.0.0.1:{port}",)))
-
-    def outlet(listener: socket.socket) -> Proxy:
-        return Proxy(listener, policy, on_refusal=lambda _: None)
-
-    return {"network": "proxy", "outlet": outlet}
-
-
-def _client(loop: asyncio.AbstractEventLoop, name: str, port: int, way: Mapping[str, Any]) -> Sampler:
-    """Samples requests; what they took is told by the program that made them."""
-
-    def sample(times: int) -> float:
-        argv = (sys.executable, "-I", "-c", CLIENT, name, str(port), str(times))
-        return float(loop.run_until_complete(_ran(_job(argv, **way))))
-
-    return sample
+def _first(setting: Setting, loop: asyncio.AbstractEventLoop, tool: Run, in_venv: Run) -> Table:
+    cases: dict[str, Callable[[], Sampler]] = {
+        BARE: lambda: first(loop, _bare(PYTHON)),
+        "a command": lambda: first(loop, confined(TRUE)),
+        "a tool of kind python": lambda: first(loop, tool),
+        "a tool of kind python in a virtual environment": lambda: first(loop, in_venv),
+    }
+    targets = {"a tool of kind python in a virtual environment": Target(200, "wall")}
+    table = _table(setting, "The first confined call of a process", cases, targets, rounds=15, times=1)
+    table.notes.append("The launcher is started for it.")
+    return table
 
 
 def _table(
-    setting: Setting, loop: asyncio.AbstractEventLoop, title: str, cases: Mapping[str, Callable[[], Run]]
+    setting: Setting, title: str, cases: Cases, targets: Mapping[str, Target], *, rounds: int, times: int
 ) -> Table:
     """Measure the cases; one that cannot be made or fails once loses its row only."""
-    rows = {name: Row(name) for name in cases}
+    rows = {name: Row(name, target=targets.get(name)) for name in cases}
     samplers = {}
     for name, make in cases.items():
         try:
-            run = make()
-            loop.run_until_complete(_once(run))
+            samplers[name] = make()
+            samplers[name](1)
         except Exception as error:
             rows[name].missing = told(error)
-        else:
-            samplers[name] = repeat_async(loop, run)
+            samplers.pop(name, None)
     table = Table(title, "ms", list(rows.values()), tells_gap=True)
-    table.take(interleave(samplers, setting.effort(25), times=1 if setting.quick else 4))
+    table.take(interleave(samplers, setting.effort(rounds), times=1 if setting.quick else times))
     return table
 
 
-async def _once(run: Run) -> None:
-    await run()
+def _grouped(sampler: Sampler) -> Sampler:
+    pool, reason = groups()
+    if pool is None:
+        raise Missing(f"skipped: {reason}")
+    return sampler
 
 
 def _bare(command: tuple[str, ...]) -> Run:
@@ -189,38 +152,38 @@ def _bare(command: tuple[str, ...]) -> Run:
     return run
 
 
-def _job(command: tuple[str, ...], **fields: Any) -> Confinement:
-    from toolcrib.sandbox import Confinement
+def _bubblewrap(command: tuple[str, ...]) -> Run:
+    """The same grants, as its manual shows it."""
+    from tests.escape.contestants import bubblewrap_command, bwrap
 
-    # An interpreter outside the system's folders is granted, read-only.
-    program = os.path.realpath(command[0])
-    grants = () if program.startswith(("/usr/", "/bin/")) else (os.path.realpath(sys.base_prefix),)
-    return Confinement(argv=(program, *command[1:]), cwd="/tmp", read=grants, **fields)
-
-
-async def _ran(job: Confinement) -> bytes:
-    """Run a command confined; what it wrote."""
-    from toolcrib.sandbox import run as run_confined
-
-    done = await run_confined(job)
-    if done.exit_code != 0:
-        raise RuntimeError(f"{job.argv[0]} ended with {done.exit_code}: {done.stderr[-300:]!r}")
-    return done.stdout
+    if bwrap() is None:
+        raise Missing("skipped: there is no bwrap")
+    return _bare((*bubblewrap_command(job_of(command), "/dev/null"), *command))
 
 
-def _confined(command: tuple[str, ...], **fields: Any) -> Run:
-    job = _job(command, **fields)
+def _tool(root: Path, name: str, arguments: Mapping[str, Any], venv: str | None = None) -> Run:
+    project = open_project(root, venv=venv)
 
     async def run() -> None:
-        await _ran(job)
+        (await project.call(name, arguments)).unwrap()
 
     return run
 
 
-def _tool(root: Path, name: str, arguments: Mapping[str, Any]) -> Run:
-    project = open_project(root)
+def _tool_of_venv(root: Path) -> Run:
+    base = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+    command = [base, "-I", "-m", "venv", "--without-pip", str(root / "env")]
+    subprocess.run(command, check=True, capture_output=True)
+    return _tool(root, "counting", {"n": 1}, venv="env")
+
+
+def _lazily(make: Callable[[], Run]) -> Run:
+    """What is made when it is first run, so that a failure costs its own rows only."""
+    made: list[Run] = []
 
     async def run() -> None:
-        (await project.call(name, arguments)).unwrap()
+        if not made:
+            made.append(make())
+        await made[0]()
 
     return run

@@ -10,12 +10,12 @@ from typing import Any, Literal
 from benchmarks.timing import Samples
 
 Measure = Literal["ratio", "over", "wall"]
-_SCALE = {"µs": 1e6, "ms": 1e3}
+_SCALE = {"µs": 1e6, "ms": 1e3, "MB": 1e-6}
 
 
 @dataclass(frozen=True)
 class Target:
-    """The most a row should take: times the limit row, or milliseconds over it, or milliseconds at all."""
+    """The most a row should take: times the limit row, or in the table's unit over it, or at all."""
 
     most: float
     measure: Measure = "ratio"
@@ -23,7 +23,7 @@ class Target:
 
 @dataclass
 class Row:
-    """One row; `seconds` holds one figure per operation for each round."""
+    """One row; `seconds` holds one figure per operation for each round (bytes where the unit is MB)."""
 
     name: str
     seconds: list[float] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Table:
     """Rows that were measured in the same rounds; the first is the limit."""
 
     title: str
-    unit: Literal["µs", "ms"]
+    unit: Literal["µs", "ms", "MB"]
     rows: list[Row]
     notes: list[str] = field(default_factory=list)
     tells_gap: bool = False
@@ -71,6 +71,11 @@ class Table:
         pairs = self._pairs(row)
         return median(mine - limit for mine, limit in pairs) if pairs else None
 
+    def times(self, row: Row, other: Row) -> float | None:
+        """Median over the rounds of one row over another."""
+        pairs = list(zip(row.seconds, other.seconds, strict=False))
+        return median(mine / theirs for mine, theirs in pairs) if pairs else None
+
     def _pairs(self, row: Row) -> list[tuple[float, float]]:
         return list(zip(row.seconds, self.rows[0].seconds, strict=False))
 
@@ -81,7 +86,7 @@ class Table:
         if row.target.measure == "ratio":
             return self.ratio(row)
         seconds = self.over(row) if row.target.measure == "over" else median(row.seconds)
-        return None if seconds is None else seconds * 1e3
+        return None if seconds is None else seconds * _SCALE[self.unit]
 
     def markdown(self) -> str:
         """The table for people."""
@@ -112,8 +117,8 @@ class Table:
             return ""
         sign, after = {
             "ratio": ("×", ""),
-            "over": (" ms", " over the limit"),
-            "wall": (" ms", ""),
+            "over": (f" {self.unit}", " over the limit"),
+            "wall": (f" {self.unit}", ""),
         }[row.target.measure]
         reached = self.reached(row)
         told = f"target ≤ {row.target.most:g}{sign}{after}"

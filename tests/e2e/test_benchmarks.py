@@ -74,7 +74,7 @@ def test_a_met_target_is_told() -> None:
 
 
 def test_a_target_may_speak_of_the_time_over_the_limit() -> None:
-    assert "target ≤ 1 ms over the limit · reached 0.01 ms |" in table(most=1, measure="over").markdown()
+    assert "target ≤ 5 µs over the limit · reached 5.00 µs |" in table(most=5, measure="over").markdown()
 
 
 def test_a_row_without_figures_says_why() -> None:

@@ -18,7 +18,7 @@ import toolcrib
 from tests.escape.contestants import bwrap
 from tests.escape.probe import Found, Outcome, Probe
 
-__all__ = ["NOBODY", "Stage", "Worker", "compile_attacks", "kinds"]
+__all__ = ["NOBODY", "Stage", "Worker", "compile_attacks", "for_an_ordinary_user", "kinds"]
 
 NOBODY = 65534
 ROOT = Path(__file__).parents[2]
@@ -95,20 +95,21 @@ class Stage:
             return Worker(sys.executable, path, room, attacks, None, denied)
         os.chown(room, NOBODY, NOBODY)
         if self._user is None:
-            self._user = self._for_an_ordinary_user()
+            self._user = for_an_ordinary_user(self.folder)
         return Worker(*self._user, room, attacks, NOBODY, denied)
 
-    def _for_an_ordinary_user(self) -> tuple[str, str]:
-        """An interpreter and a search path that such a user can use: the originals, or copies."""
-        for python in interpreters():
-            if ordinary(python, os.pathsep.join([str(ROOT), *(path for path in sys.path if path)])):
-                return python, os.pathsep.join([str(ROOT), *(path for path in sys.path if path)])
-        copies = self.folder / "copies"
-        copy_modules(copies)
-        for python in interpreters():
-            if ordinary(python, str(copies)):
-                return python, str(copies)
-        raise RuntimeError("no interpreter of this version that an ordinary user may run")
+
+def for_an_ordinary_user(folder: Path) -> tuple[str, str]:
+    """An interpreter and a search path that such a user can use: the originals, or copies in the folder."""
+    for python in interpreters():
+        if ordinary(python, os.pathsep.join([str(ROOT), *(path for path in sys.path if path)])):
+            return python, os.pathsep.join([str(ROOT), *(path for path in sys.path if path)])
+    copies = folder / "copies"
+    copy_modules(copies)
+    for python in interpreters():
+        if ordinary(python, str(copies)):
+            return python, str(copies)
+    raise RuntimeError("no interpreter of this version that an ordinary user may run")
 
 
 def interpreters() -> list[str]:

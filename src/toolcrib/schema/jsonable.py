@@ -13,7 +13,7 @@ import orjson
 __all__ = ["to_json", "to_json_text"]
 
 # orjson 3.13 writes 10,000 microseconds of a time as .10000, so dates and times are written here.
-_OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_PASSTHROUGH_DATETIME
+_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_PASSTHROUGH_DATETIME
 
 
 def to_json(value: Any) -> Any:
@@ -29,7 +29,10 @@ def to_json_text(value: Any) -> bytes:
     NaN and infinities null. TypeError for anything else, for integers beyond 64 bit, for text that is not
     Unicode, and for what contains itself or is nested deeper than 254 levels.
     """
-    return orjson.dumps(value, default=_plain, option=_OPTIONS)
+    try:
+        return orjson.dumps(value, default=_plain, option=_OPTIONS)
+    except TypeError:  # Perhaps a key that is no text. To allow for those makes all values twice as slow.
+        return orjson.dumps(value, default=_plain, option=_OPTIONS | orjson.OPT_NON_STR_KEYS)
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,7 @@ from urllib.parse import quote, quote_plus
 
 import orjson
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from toolcrib.errors import SecretMissing
@@ -183,6 +183,27 @@ def test_json_values_are_masked_everywhere() -> None:
         "***OTHER***": "***PIN***",
         "near": [12345, "***PIN***.5", True, None],
     }
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+@settings(max_examples=20)
+@given(value=secrets, place=st.sampled_from(["item", "key", "deep", "tuple", "beside a number"]))
+@example(value=VALUE, place="deep")
+@example(value="12345", place="item")
+@example(value="k3Y5" * 60, place="deep")  # Its base64 takes several lines.
+def test_a_value_in_a_structure_is_masked_as_in_a_text(name: str, value: str, place: str) -> None:
+    redactor = Redactor({"KEY": value})
+    text = f"before {ENCODINGS[name](value)} after"
+    masked = redactor.redact_text(text)
+    put: dict[str, Callable[[str], Any]] = {
+        "item": lambda item: [item],
+        "key": lambda item: {item: 1},
+        "deep": lambda item: {"a": [{"b": [item, None, 2.5]}]},
+        "tuple": lambda item: {"a": (item, True)},
+        "beside a number": lambda item: [0, item, {"n": 2**70}],
+    }
+
+    assert redactor.redact(put[place](text)) == put[place](masked)
 
 
 def test_keys_made_equal_are_kept_apart() -> None:

@@ -98,7 +98,7 @@ def by_the_standard_parser(text: str) -> Any:
         return None
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(written(SHORT.map(json.dumps) | LITERALS | REALS | INTEGERS.map(str) | HUGE.map(str)))
 def test_what_is_read_is_what_the_standard_parser_reads(text: str) -> None:
     text = f'{{"": {text}}}'

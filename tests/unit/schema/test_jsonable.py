@@ -44,6 +44,8 @@ Pair = namedtuple("Pair", ["left", "right"])
         ([Model(when=datetime.date(2026, 1, 2))], [{"when": "2026-01-02"}]),
         (Color.RED, "red"),
         ({Color.RED: 1, 2: 3, None: 4}, {"red": 1, "2": 3, "null": 4}),
+        ([{"a": 1}, {"b": {2: {"c": Color.RED}}}], [{"a": 1}, {"b": {"2": {"c": "red"}}}]),
+        ({type("Text", (str,), {})("a"): 1}, {"a": 1}),
         ((1, (2,)), [1, [2]]),
         (Pair(1, {2}), {"left": 1, "right": [2]}),
         (frozenset({3, 1, 2}), [1, 2, 3]),

@@ -1,0 +1,107 @@
+"""Memory that what is kept ready has to itself: the launchers, and a spare with its two processes."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.confined import Run, spare_waits
+from benchmarks.setting import told
+from benchmarks.table import Row, Table, Target
+from toolcrib.sandbox import Warmth
+from toolcrib.sandbox import pool as pools
+
+BARE = "an interpreter that has loaded nothing"
+LAUNCHER = "launcher for commands"
+PYTHON_LAUNCHER = "launcher for Python, libraries loaded"
+SPARE = "spare for a command"
+PYTHON_SPARE = "spare for a Python tool in a virtual environment"
+SETTLED = 1.5
+"""Seconds in which a launcher has loaded its libraries."""
+
+
+def memory(loop: asyncio.AbstractEventLoop, command: Run, tool: Run) -> Table:
+    """One table, each figure taken once: private bytes as of /proc/PID/smaps_rollup."""
+    rows = [
+        Row(BARE),
+        Row(LAUNCHER, target=Target(15, "wall")),
+        Row(PYTHON_LAUNCHER, target=Target(20, "wall")),
+        Row(SPARE, target=Target(2, "wall")),
+        Row(PYTHON_SPARE, target=Target(2, "wall")),
+    ]
+    table = Table(
+        "Memory of what is kept ready",
+        "MB",
+        rows,
+        ["Private to the processes of the row; what they share with their launcher counts there."],
+    )
+    figures: dict[str, Callable[[], float]] = {
+        BARE: _bare,
+        LAUNCHER: lambda: loop.run_until_complete(_launcher(command)),
+        PYTHON_LAUNCHER: lambda: loop.run_until_complete(_launcher(tool)),
+        SPARE: lambda: loop.run_until_complete(_spare(command)),
+        PYTHON_SPARE: lambda: loop.run_until_complete(_spare(tool)),
+    }
+    for row in rows:
+        try:
+            row.seconds = [figures[row.name]()]
+        except Exception as error:
+            row.missing = told(error)
+    return table
+
+
+def _bare() -> float:
+    code = "print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        size = _private(process.pid)
+        process.kill()
+    return size
+
+
+async def _launcher(run: Run) -> float:
+    """The one launcher after one call, with nothing of it shared with a child."""
+    pools.shared().close()
+    pools.shared().warmth = Warmth(spares=0)
+    await run()
+    await asyncio.sleep(SETTLED)
+    return _private(_only_launcher())
+
+
+async def _spare(run: Run) -> float:
+    """All processes below the launcher while one spare waits."""
+    pools.shared().close()
+    pools.shared().warmth = Warmth()
+    await run()
+    await asyncio.sleep(SETTLED)
+    await spare_waits(run)
+    await asyncio.sleep(0.2)
+    launcher = _only_launcher()
+    deadline = time.monotonic() + 2
+    while len(_below(launcher)) != 2 and time.monotonic() < deadline:  # noqa: ASYNC110 - other processes
+        await asyncio.sleep(0.05)
+    return float(sum(_private(pid) for pid in _below(launcher)))
+
+
+def _only_launcher() -> int:
+    (pid,) = pools.shared().pids().values()
+    return pid
+
+
+def _below(pid: int) -> list[int]:
+    """Children, and their children."""
+    children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [found for child in children for found in (child, *_below(child))]
+
+
+def _private(pid: int) -> float:
+    """Bytes that no other process has."""
+    pairs = (line.split() for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
+    return float(sum(int(words[1]) * 1024 for words in pairs if words[0].startswith("Private_")))
