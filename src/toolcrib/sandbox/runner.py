@@ -397,6 +397,7 @@ def describe(job: Confinement, mounts: Plan, level: Level) -> dict[str, Any]:
         "processes": job.processes,
         "level": level,
         "network": network_of(job),
+        "waiting": waiting_calls(),
         "filter": system_calls() if level == "full" else level_filter(network_of(job)),
         "warm": None if script is None else {"script": script.path, "executable": script.executable},
     }
@@ -408,6 +409,14 @@ def system_calls() -> bytes:
     from toolcrib.sandbox import seccomp
 
     return seccomp.program(os.uname().machine, inet=False)
+
+
+@cache
+def waiting_calls() -> bytes:
+    """The filter of every pid 1."""
+    from toolcrib.sandbox import waiting
+
+    return waiting.program(os.uname().machine)
 
 
 @cache
