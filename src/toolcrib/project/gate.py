@@ -70,6 +70,8 @@ class ProjectGate:
             refused = _refused(call, error)
             event, fields["status"] = ("TOOL_REFUSED", "refused") if refused else ("TOOL_EXECUTED", "error")
             fields["code"], details = error.code, error.details
+            if refused and isinstance(mechanism := details.get("mechanism"), str):
+                fields["mechanism"] = mechanism
         fields["caller"] = call.caller
         fields["ms"] = round(result.duration_ms, 3)
         if call.call_id is not None:
