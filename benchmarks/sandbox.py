@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks.everything_on import MODULE, open_project
 from benchmarks.setting import Setting, told
+from benchmarks.sums import add
 from benchmarks.table import Row, Table
 from benchmarks.timing import interleave, repeat_async
 
@@ -22,7 +23,7 @@ PYTHON = (sys.executable, "-I", "-c", f"{MODULE}print(run(1))")
 
 
 def measure(setting: Setting) -> list[Table]:
-    """One table for a command, one for a Python function."""
+    """One table for a command, one for a Python function, one for a registered function."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     command = _table(
@@ -45,7 +46,17 @@ def measure(setting: Setting) -> list[Table]:
             "Project, tool of kind python": lambda: _tool(setting.folder / "two", "counting", {"n": 1}),
         },
     )
-    return [command, function]
+    registered = _table(
+        setting,
+        loop,
+        "Call a registered function in a process of its own",
+        {
+            "concurrent.futures, one process a call": _pooled,
+            "isolation: process, nothing kept ready": lambda: _isolated(spares=0),
+            "isolation: process, call upon call": lambda: _isolated(spares=8),
+        },
+    )
+    return [command, function, registered]
 
 
 def _table(
@@ -105,5 +116,38 @@ def _tool(root: Path, name: str, arguments: Mapping[str, Any]) -> Run:
 
     async def run() -> None:
         (await project.call(name, arguments)).unwrap()
+
+    return run
+
+
+def _pooled() -> Run:
+    """The standard library's way to a process that is used once."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    loop = asyncio.get_event_loop()
+
+    async def run() -> None:
+        with ProcessPoolExecutor(1, get_context("forkserver")) as pool:
+            if await loop.run_in_executor(pool, add, 1, 2) != 3:
+                raise RuntimeError("a wrong sum")
+
+    return run
+
+
+def _isolated(spares: int) -> Run:
+    from toolcrib import Toolset
+    from toolcrib.sandbox import Warmth
+    from toolcrib.sandbox.pool import shared
+
+    tools = Toolset()
+    tools.register("add", add, isolation="process")
+
+    async def run() -> None:
+        if shared().warmth.spares != spares:
+            shared().warmth = Warmth(spares=spares)
+            shared().drop_spares()
+        if await tools.execute("add", {"a": 1, "b": 2}) != 3:
+            raise RuntimeError("a wrong sum")
 
     return run

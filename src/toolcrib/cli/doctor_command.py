@@ -11,11 +11,12 @@ from toolcrib.cli.output import json_option, say, write_json
 
 __all__ = ["command"]
 
+_REFUSED = "Commands and Python tools are refused, unless a trusted project sets"
 _MEANING = {
     "full+cgroup": "Commands and Python tools are confined, and every limit is held.",
     "full": "Commands and Python tools are confined; memory and number of processes are not bounded.",
-    "landlock": "Commands and Python tools are refused unless a trusted project sets sandbox.minimum: landlock.",
-    "none": "Commands and Python tools are refused unless a trusted project sets sandbox.minimum: none.",
+    "landlock": f"{_REFUSED} sandbox.minimum: landlock.",
+    "none": f"{_REFUSED} sandbox.minimum: none.",
 }
 
 

@@ -155,7 +155,7 @@ class Launcher:
             if name == "toolcrib":
                 zygote.know_ourselves(self.path)
             importlib.import_module(name)
-        except ImportError:
+        except Exception:  # noqa: S110 - also what a user's own module of that name may raise
             pass
         if not self.to_load:
             gc.collect()
