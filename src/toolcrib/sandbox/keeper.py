@@ -61,17 +61,13 @@ def run_keeper(
         end()
     proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     close_other((control, launcher, proc, *groups))
-    try:
-        for group in groups:
-            os.write(group, b"0")
-    except OSError as error:
-        raise Failure("cgroup", error.errno or 0) from None
+    make_folder(job["home"])
     if job["level"] != "function":
         os.umask(0o022)
         leave_keyring()
     pid = os.fork()
     if pid == 0:
-        guarded(control, lambda: begin(control, proc, body))
+        guarded(control, lambda: begin(control, proc, groups, body))
     _signal.signal(SIGTERM, lambda *_: os.kill(pid, SIGTERM))
     close_other((control,))
     while True:
@@ -86,8 +82,16 @@ def adopt_orphans() -> None:
     prctl("subreaper", PR_SET_CHILD_SUBREAPER, 1)
 
 
-def begin(control: int, proc: int, body: Callable[[], None]) -> None:
-    """What every process kept does first."""
+def begin(control: int, proc: int, groups: list[int], body: Callable[[], None]) -> None:
+    """What every process kept does first.
+
+    Only it joins the cgroup: the keeper must outlive what is killed there, to take the folder away.
+    """
+    try:
+        for group in groups:
+            os.write(group, b"0")
+    except OSError as error:
+        raise Failure("cgroup", error.errno or 0) from None
     # A session of its own: no group in it is anybody else's, so that a group can be killed as a whole.
     os.setsid()
     prctl("parent death signal", PR_SET_PDEATHSIG, SIGKILL)
@@ -176,18 +180,18 @@ def parent(pid: int) -> int:
 
 
 def private_folder() -> str:
-    """Make an empty folder that only this user can enter."""
+    """A name for an empty folder that only this user can enter; the keeper makes it, and takes it away."""
     base = "/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else "/var/tmp"  # noqa: S108 - only for its parent
-    for _ in range(100):
-        path = f"{base}/{HOME_PREFIX}{os.urandom(8).hex()}"
+    return f"{os.path.realpath(base)}/{HOME_PREFIX}{os.urandom(8).hex()}"
+
+
+def make_folder(path: str) -> None:
+    """Make it; nobody else can have made it before."""
+    if path:
         try:
             os.mkdir(path, 0o700)
-        except FileExistsError:
-            continue
         except OSError as error:
-            raise Failure("private folder", error.errno or 0, base) from None
-        return os.path.realpath(path)
-    raise Failure("private folder", 17, base)
+            raise Failure("private folder", error.errno or 0, path) from None
 
 
 def remove_folder(path: str) -> None:
