@@ -154,6 +154,8 @@ class ProjectGate:
             fields["status"] = "refused" if refused else "error"
             event = "TOOL_REFUSED" if refused else event
             fields["code"], details = error.code, error.details
+            if refused and isinstance(mechanism := details.get("mechanism"), str):
+                fields["mechanism"] = mechanism
         fields["caller"] = ctx.caller
         fields["ms"] = round(result.duration_ms, 3)
         if ctx.call_id is not None:

@@ -16,7 +16,7 @@ import os
 import resource
 import time
 
-from toolcrib.sandbox import landlock, network, seccomp
+from toolcrib.sandbox import landlock, network, seccomp, waiting
 from toolcrib.sandbox.kernel import (
     PR_SET_DUMPABLE,
     PR_SET_PDEATHSIG,
@@ -110,6 +110,10 @@ def run_init(job: dict[str, Any], control: int, launcher: int, groups: list[int]
         guarded(control, lambda: run_command(job, control, found))
     _signal.signal(SIGTERM, lambda *_: os.kill(pid, SIGTERM))
     close_other((control,))
+    try:
+        waiting.hold(job["waiting"])
+    except OSError as error:
+        raise Failure("seccomp", error.errno or 0) from None
     reap(pid, control)
 
 

@@ -433,6 +433,7 @@ def describe(job: Confinement, mounts: Plan, level: Level) -> dict[str, Any]:
         "processes": job.processes,
         "level": level,
         "network": job.network,
+        "waiting": waiting_calls(),
         "filter": system_calls(job.network) if level == "full" else level_filter(job.network),
         "warm": None if script is None else {"script": script.path, "executable": script.executable},
     }
@@ -444,6 +445,14 @@ def system_calls(network: NetworkAccess) -> bytes:
     from toolcrib.sandbox import seccomp
 
     return seccomp.program(os.uname().machine, **filter_arguments(network))
+
+
+@cache
+def waiting_calls() -> bytes:
+    """The filter of every pid 1."""
+    from toolcrib.sandbox import waiting
+
+    return waiting.program(os.uname().machine)
 
 
 @cache
