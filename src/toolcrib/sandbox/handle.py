@@ -58,7 +58,7 @@ def stamps(mounts: tuple[Mount, ...]) -> Stamps:
 class Sandbox:
     """One sandbox: first a promise of the launcher's, then confined and waiting, then running."""
 
-    __slots__ = ("control", "found", "gone", "launcher", "messages", "pidfd", "release", "slot", "spare")
+    __slots__ = ("control", "found", "gone", "launcher", "listener", "messages", "pidfd", "release", "slot", "spare")
 
     def __init__(
         self, launcher: Launcher, control: socket.socket, slot: Slot | None, release: Callable[[Slot], None]
@@ -70,6 +70,8 @@ class Sandbox:
         self.release = release
         self.pidfd = -1
         """Of its pid 1, as soon as that is there."""
+        self.listener = -1
+        """Where a watched command's calls are told; whoever takes it over sets -1 here."""
         self.found: Stamps | None = None
         """What it has bound, as soon as it is ready."""
         self.messages: list[str] = []
@@ -87,6 +89,8 @@ class Sandbox:
             fds = array.array("i", raw[: len(raw) // 4 * 4])
             if self.pidfd < 0 and data == b"pid" and len(fds) == 1:
                 self.pidfd = fds[0]
+            elif self.listener < 0 and data == b"watch" and len(fds) == 1:
+                self.listener = fds[0]
             else:
                 for fd in fds:
                     os.close(fd)
@@ -95,7 +99,7 @@ class Sandbox:
             return False
         if data.startswith(b"ready ") and self.found is None:
             self.found = marshal.loads(data[6:])  # noqa: S302 - from our own code before any other ran there
-        elif data != b"pid" and len(self.messages) < MOST_MESSAGES:
+        elif data not in (b"pid", b"watch") and len(self.messages) < MOST_MESSAGES:
             self.messages.append(data.decode("utf-8", "surrogateescape"))
         return True
 
@@ -125,6 +129,9 @@ class Sandbox:
             pass
         self.signal(signal.SIGKILL)
         self.control.close()
+        if self.listener >= 0:
+            os.close(self.listener)
+            self.listener = -1
         if self.pidfd >= 0:
             os.close(self.pidfd)
             self.pidfd = -1

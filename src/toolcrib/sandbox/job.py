@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolcrib.sandbox.watch import Seen
 
 __all__ = ["Completed", "Confinement", "Script", "Warmth"]
 
@@ -80,6 +83,9 @@ class Confinement:
     """Bytes in the private `/tmp` (which lives in memory)."""
     script: Script | None = None
     """Where `argv` starts a Python script of ours: how to have it run without starting an interpreter."""
+    watch: Callable[[Seen], None] | None = None
+    """Told, on the event loop, each path and network address that the command is about to use, while it
+    waits; must not fail. Such a command is slower, and never runs in what was made ready before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from toolcrib.errors import InvalidInput, UnavailableError, UsageError, Violation
+from toolcrib.errors import InvalidInput, ToolcribError, UnavailableError, UsageError, Violation
 from toolcrib.sandbox.enforcement import report, told_limits
 from toolcrib.sandbox.failures import explain, unavailable
 from toolcrib.sandbox.grants import Plan, plan
@@ -23,6 +23,7 @@ from toolcrib.sandbox.handle import Sandbox, in_memory, stamps
 from toolcrib.sandbox.job import Completed, Confinement
 from toolcrib.sandbox.pool import Key, Pool, shared
 from toolcrib.sandbox.streams import Drain
+from toolcrib.sandbox.watch import Watcher
 
 __all__ = ["execute"]
 
@@ -68,7 +69,7 @@ def turns() -> asyncio.Semaphore:
 
 async def tried(job: Confinement) -> Completed:
     """Run a job, again if it never started through no fault of its own."""
-    if job.script is not None and job.script.interpreter in shared().unfit:
+    if job.script is not None and (job.watch is not None or job.script.interpreter in shared().unfit):
         job = replace(job, script=None)
     for _ in range(TRIES):
         try:
@@ -166,6 +167,9 @@ class Run:
         self.fds: dict[str, int] = {}
         self.sandbox: Sandbox | None = None
         self.watched = -1
+        self.watcher: Watcher | None = None
+        self.blind: ToolcribError | None = None
+        """Why a command that was to be watched could not be."""
 
     async def start(self) -> None:
         """Take a sandbox, and begin to read and to count time."""
@@ -255,6 +259,7 @@ class Run:
             drain.close()
         self._close_theirs()
         self._unwatch()
+        self._stop_watching()
         if self.sandbox is not None:
             self.pool.give_back(self.key, self.sandbox)
             self.sandbox = None
@@ -292,6 +297,8 @@ class Run:
         for message in messages:
             if message.startswith("fail "):
                 raise explain(message[5:])
+        if self.blind is not None:
+            raise self.blind
         for message in messages:
             if message.startswith("exit ") and message[5:].isdigit():
                 return int(message[5:])
@@ -323,6 +330,8 @@ class Run:
         assert sandbox is not None
         while sandbox.receive():
             pass
+        if sandbox.listener >= 0:
+            self._begin_watching(sandbox)
         told = any(message.startswith(("exit ", "fail ")) for message in sandbox.messages)
         if told or (sandbox.gone and sandbox.pidfd < 0):
             self._end()
@@ -337,6 +346,28 @@ class Run:
             except ConnectionError:  # It has ended already, and says why.
                 pass
             self._close_theirs()
+
+    def _begin_watching(self, sandbox: Sandbox) -> None:
+        assert self.job.watch is not None
+        self.watcher = Watcher(sandbox.listener, self.job.watch, sockets=False)
+        sandbox.listener = -1
+        self.loop.add_reader(self.watcher.listener, self._serve)
+
+    def _serve(self) -> None:
+        """Let one watched call go on; when it cannot be read, nothing goes on any more."""
+        assert self.watcher is not None
+        try:
+            if self.watcher.serve():
+                return
+        except Exception as error:
+            self.blind = unavailable("watch", f"the command's calls cannot be read: {error}")
+            self._kill()
+        self._stop_watching()
+
+    def _stop_watching(self) -> None:
+        if self.watcher is not None and self.watcher.listener >= 0:
+            self.loop.remove_reader(self.watcher.listener)
+            self.watcher.close()
 
     def _watch(self, fd: int, action: Callable[[], None]) -> None:
         self.watched = fd
@@ -390,25 +421,36 @@ def describe(job: Confinement, mounts: Plan) -> dict[str, Any]:
         "tmp_size": job.tmp_size,
         "memory_bytes": job.memory_bytes,
         "processes": job.processes,
-        "filter": system_calls(),
+        "filter": system_calls(asked=job.watch is not None),
+        "watch": b"" if job.watch is None else watched_calls(),
         "warm": None if script is None else {"script": script.path, "executable": script.executable},
     }
 
 
 @cache
-def system_calls() -> bytes:
+def system_calls(*, asked: bool = False) -> bytes:
     """The filter that every command gets; built once."""
     from toolcrib.sandbox import seccomp
 
-    return seccomp.program(os.uname().machine, inet=False)
+    return seccomp.program(os.uname().machine, inet=False, asked=asked)
+
+
+@cache
+def watched_calls() -> bytes:
+    """The filter that has the kernel tell of calls; built once."""
+    from toolcrib.sandbox import watched
+
+    return watched.program(os.uname().machine)
 
 
 def key_of(order: dict[str, Any], job: Confinement) -> Key:
     """What two calls must have in common for one to use a spare made for the other."""
     script = job.script
     launcher = ("", "", "") if script is None else (script.interpreter, script.executable, script.path)
+    # What is watched shares with nothing.
+    own = () if job.watch is None else (object(),)
     same = ("cwd", "limits", "links", "mounts", "tmp_size", "memory_bytes", "processes")
-    return (*launcher, *(order[name] for name in same))
+    return (*launcher, *(order[name] for name in same), *own)
 
 
 async def uncancelled(future: asyncio.Future[None]) -> None:
