@@ -23,6 +23,7 @@ COMMANDS = {
     "run": "Run one tool.",
     "serve": "Serve the project's tools over MCP.",
     "show": "Show one tool: arguments, permissions, examples.",
+    "trace": "Run one tool watched, and print the smallest permissions that the run needed.",
 }
 """Every command and its one line of help; `toolcrib.cli.<name>_command` holds it."""
 

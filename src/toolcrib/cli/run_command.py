@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from toolcrib.project import Project
     from toolcrib.spec import Call, Result
 
-__all__ = ["command"]
+__all__ = ["command", "result_of"]
 
 _QUIET_S = 0.3
 """A call shorter than this shows no progress."""
@@ -56,7 +56,7 @@ def command(
         _show_log()
     project = Project.open(root)
     try:
-        result = _result(project, call, approve=approve, ask=not as_json)
+        result = result_of(project, call, approve=approve, ask=not as_json)
     except (KeyboardInterrupt, asyncio.CancelledError):
         note("interrupted: the tool was stopped")
         return 130
@@ -74,7 +74,7 @@ def command(
     return 0
 
 
-def _result(project: Project, call: Call, *, approve: bool, ask: bool) -> Result:
+def result_of(project: Project, call: Call, *, approve: bool, ask: bool) -> Result:
     """Find the tool, have a person agree where one must, and make the call: every refusal is recorded."""
     from toolcrib.cli.approval import approver
     from toolcrib.cli.show_command import find_tool

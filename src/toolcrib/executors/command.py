@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from toolcrib.errors import InvalidInput, PermissionDenied, ToolUnavailable
+from toolcrib.executors.denials import of_command, of_exec
 from toolcrib.executors.output import MAX_OUTPUT, facts, log_streams, refuse_exit, timed_out, value_of
 from toolcrib.executors.workspace import Workspace
 from toolcrib.sandbox import run
@@ -57,10 +58,15 @@ class CommandExecutor:
             stdin=self._input(values),
             output_limit=tool.limits.output_bytes or MAX_OUTPUT,
         )
-        done = await run(job)
+        try:
+            done = await run(job)
+        except ToolUnavailable as error:
+            raise of_exec(self._workspace, tool, job, error) or error from None
         if done.timed_out:
             raise timed_out(ctx, done)
         log_streams(ctx, done, "stderr")
+        if (denied := of_command(self._workspace, tool, job, done, config.exit_codes_ok)) is not None:
+            raise denied
         refuse_exit(tool.name, done, config.exit_codes_ok)
         warnings: list[str] = []
         value = value_of(tool.name, done, config.stdout_format or tool.output.format, warnings)

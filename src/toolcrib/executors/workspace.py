@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Protocol
 
 from toolcrib.errors import PermissionDenied, SandboxUnavailable, ToolUnavailable
 from toolcrib.sandbox import Confinement
 from toolcrib.spec import CallContext, Tool
 
-__all__ = ["Grants", "Workspace", "base_environment"]
+__all__ = ["Grants", "Observer", "Workspace", "base_environment", "within"]
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 KERNEL = ("/proc", "/sys", "/dev")
@@ -46,6 +46,25 @@ def within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
+class Observer(Protocol):
+    """Who is told what a tool uses."""
+
+    def over(self, workspace: Workspace, tool: Tool, job: Confinement) -> Confinement:
+        """The same job, watched."""
+
+    def touch(self, workspace: Workspace, tool: Tool, access: Literal["read", "write"], path: str) -> None:
+        """Note a file that Toolcrib itself opens for a tool."""
+
+    def tell(self, told: Any) -> None:
+        """Take in what a Python tool's own interpreter noticed."""
+
+    def denied(self, path: str, access: Literal["read", "write"]) -> None:
+        """Note a path that the tool's own failure says it was kept from."""
+
+    def record_host(self, host: str, port: int | None, granted: bool) -> None:
+        """Note a host that the tool asked for, and whether it was let there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Workspace:
     """A project as its tools see it. `root` and `home` (`.toolcrib` or `.glee`) are real paths."""
@@ -54,6 +73,8 @@ class Workspace:
     home: str
     programs: tuple[str, ...] = ()
     """What the project's tools run: entrypoints and virtual environments. No tool may write them."""
+    watch: Observer | None = None
+    """Who is told what the tools use, if anybody."""
 
     @property
     def scratch(self) -> str:
@@ -192,7 +213,8 @@ class Workspace:
             empty=() if grants.cover(folder) else (folder,),
             timeout_ms=max(1, int(ctx.remaining * 1000)),
         )
-        return replace(job, **bounds(tool), **more)
+        job = replace(job, **bounds(tool), **more)
+        return job if self.watch is None else self.watch.over(self, tool, job)
 
 
 def bounds(tool: Tool) -> dict[str, Any]:

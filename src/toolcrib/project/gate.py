@@ -94,4 +94,6 @@ def _refused(call: Call, error: ToolcribError) -> bool:
         return True
     if isinstance(error, InvalidInput):  # Found while the request was put together, unless the tool said it.
         return error.details.get("raised_by") != "tool"
+    if "enforcement" in error.details:  # A process of it ran, and met what it was denied.
+        return False
     return isinstance(error, (DeniedError, UnavailableError))

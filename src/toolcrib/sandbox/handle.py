@@ -58,7 +58,18 @@ def stamps(mounts: tuple[Mount, ...]) -> Stamps:
 class Sandbox:
     """One sandbox: first a promise of the launcher's, then confined and waiting, then running."""
 
-    __slots__ = ("control", "found", "gone", "launcher", "listener", "messages", "pidfd", "release", "slot", "spare")
+    __slots__ = (
+        "control",
+        "found",
+        "gone",
+        "launcher",
+        "listener",
+        "messages",
+        "pidfd",
+        "release",
+        "slot",
+        "spare",
+    )
 
     def __init__(
         self, launcher: Launcher, control: socket.socket, slot: Slot | None, release: Callable[[Slot], None]

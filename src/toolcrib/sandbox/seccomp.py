@@ -183,9 +183,7 @@ def sockets(*, inet: bool, host: bool, private: bool, asked: bool = False) -> tu
 # From rules to instructions.
 
 
-def program(
-    arch: str, *, inet: bool, host: bool = False, private: bool = True, asked: bool = False
-) -> bytes:
+def program(arch: str, *, inet: bool, host: bool = False, private: bool = True, asked: bool = False) -> bytes:
     """Build the filter for a machine (`os.uname().machine`).
 
     Arguments:

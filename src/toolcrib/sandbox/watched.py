@@ -11,9 +11,9 @@ from typing import Literal, NamedTuple
 __all__ = ["ADDRESSED", "SOCKET", "Access", "Act", "calls", "opened", "program"]
 
 Access = Literal["read", "list", "look", "run", "write", "create", "make", "put", "remove", "network"]
-"""What a call does to a path: reads it, lists it, asks whether it is there, runs it, changes it, opens it to be
-written and made where it is not there, makes a new entry of its folder, puts an entry whether there is one or
-not, removes one. Or asks for the network."""
+"""What a call does to a path: reads it, lists it, asks whether it is there, runs it, changes it, opens it to
+be written and makes it where it is not there, makes a new entry of its folder, puts an entry whether there is
+one or not, removes one. Or asks for the network."""
 
 
 class Act(NamedTuple):
