@@ -179,7 +179,7 @@ def _interpreter(reach: Reach, path: str) -> Denial | None:
     except OSError:
         return None
     words = first[2:].split()
-    if not first.startswith(b"#!") or not words:
+    if not first.startswith(b"#!") or not words or not Path(os.fsdecode(words[0])).exists():
         return None
     return _denial(reach, os.fsdecode(words[0]), errno.ENOENT, "read")
 

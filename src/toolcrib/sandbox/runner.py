@@ -293,12 +293,12 @@ class Run:
 
     def _status(self) -> int:
         """The command's wait status; SIGKILL's where the end of everything left none."""
+        if self.blind is not None:
+            raise self.blind
         messages = self.sandbox.messages if self.sandbox is not None else []
         for message in messages:
             if message.startswith("fail "):
                 raise explain(message[5:])
-        if self.blind is not None:
-            raise self.blind
         for message in messages:
             if message.startswith("exit ") and message[5:].isdigit():
                 return int(message[5:])
