@@ -26,20 +26,22 @@ __all__ = ["of_command", "of_exec", "of_python"]
 
 Wish = Literal["read", "write", "entry"]
 """`entry`: to make, rename or remove an entry of a folder."""
-_ACCESS: dict[Any, Wish] = {"read": "read", "write": "write", "entry": "entry"}
+_ACCESS: dict[str, Wish] = {"read": "read", "write": "write", "entry": "entry"}
 _LOOKED_AT = 16_384
 """Bytes at the end of standard error that are looked through."""
 _MOST = 20
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR})
 _KEPT = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _FAILURES = {
-    "No such file or directory": errno.ENOENT,
-    "Permission denied": errno.EACCES,
-    "Read-only file system": errno.EROFS,
-    "Operation not permitted": errno.EPERM,
-    "nonexistent": errno.ENOENT,
+    "no such file or directory": errno.ENOENT,
+    "no such file": errno.ENOENT,
+    "directory nonexistent": errno.ENOENT,
+    "permission denied": errno.EACCES,
+    "read-only file system": errno.EROFS,
+    "operation not permitted": errno.EPERM,
 }
-_LINE = re.compile(rf"^(.*?):? \(?({'|'.join(_FAILURES)})\b.*$", re.MULTILINE)
+"""As programs of C, Python, Go and Node and the shells say it."""
+_LINE = re.compile(rf"^(.*?):? ?\(?({'|'.join(_FAILURES)})\b.*$", re.MULTILINE | re.IGNORECASE)
 _QUOTED = re.compile("""['"\u2018`]([^'"\u2018\u2019`]+)['"\u2019`]""")
 _MAKES = re.compile(r"\b(cannot (create|touch|overwrite|write)|creat|writ)", re.IGNORECASE)
 _MOVES = re.compile(r"\b(cannot|can't) (remove|move|unlink|rename)|mkdir", re.IGNORECASE)
@@ -80,7 +82,7 @@ def of_python(
         return _no_network(workspace, tool, done, said, host if isinstance(host, str) else None)
     for path in (cause.get("filename"), cause.get("filename2")):
         if isinstance(path, str) and isinstance(number, int):
-            found = _denial(reach, path, number, _ACCESS.get(cause.get("access"), "read"))
+            found = _denial(reach, path, number, _ACCESS.get(str(cause.get("access")), "read"))
             if found is not None:
                 return _denied(workspace, tool, done, said, found)
     module = cause.get("module")
@@ -127,11 +129,11 @@ def _named(text: str) -> Iterator[tuple[str, int, Wish]]:
     The end first: what a program says last is most often why it failed.
     """
     for match in [*_LINE.finditer(text)][: -_MOST - 1 : -1]:
-        before, number = match.group(1), _FAILURES[match.group(2)]
+        before, number = match.group(1), _FAILURES[match.group(2).lower()]
         wish: Wish = "write" if number == errno.EROFS or _MAKES.search(match.group(0)) else "read"
         if _MOVES.search(match.group(0)):
             wish = "entry"
-        quoted = _QUOTED.findall(before)
+        quoted = _QUOTED.findall(match.group(0))
         words = before.split(": ")
         last = words[-1].split()
         for path in dict.fromkeys((*quoted[::-1], words[-1].strip(), *(last[-1:]))):
@@ -164,9 +166,9 @@ def _denial(reach: Reach, path: str, number: int, wish: Wish) -> Denial | None:
 def _module(reach: Reach, name: str) -> Denial | None:
     """A module that lies in the working folder, where the tool does not see it."""
     base = Path(reach.cwd, *name.split("."))
-    for path in (base.with_suffix(".py"), base):
+    for path, there in ((Path(f"{base}.py"), Path.is_file), (base, Path.is_dir)):
         place = reach.place(str(path))
-        if path.exists() and reach.in_project(place) and reach.verdict(place, "read") == "missing":
+        if there(path) and reach.in_project(place) and reach.verdict(place, "read") == "missing":
             return Denial(place, "read", False, reach.written(place))
     return None
 

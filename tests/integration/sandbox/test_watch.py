@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 
@@ -23,9 +24,9 @@ def test_a_compiler_is_there_for_the_static_program() -> None:
 def listeners() -> int:
     """Descriptors of this process that watched commands tell of their calls by."""
     found = 0
-    for fd in os.listdir("/proc/self/fd"):
+    for fd in Path("/proc/self/fd").iterdir():
         try:
-            found += "seccomp" in os.readlink(f"/proc/self/fd/{fd}")
+            found += "seccomp" in str(fd.readlink())
         except OSError:
             continue
     return found
@@ -57,15 +58,15 @@ def test_a_time_limit_ends_a_watched_command(ground: Ground) -> None:
 
 
 async def test_a_cancelled_watched_command_is_gone(ground: Ground) -> None:
-    seen: list[Seen] = []
+    begun = asyncio.Event()
+    script = "while :; do test -e /usr/canary-cancelled; done"
     job = Confinement(
-        argv=("/bin/sh", "-c", "while :; do test -e /usr/canary-cancelled; done"),
+        argv=("/bin/sh", "-c", script),
         cwd="/tmp",
-        watch=seen.append,
+        watch=lambda one: begun.set() if "canary-cancelled" in one.path else None,
     )
     task = asyncio.create_task(run(job))
-    while not any("canary-cancelled" in one.path for one in seen):
-        await asyncio.sleep(0.01)
+    await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
