@@ -183,6 +183,8 @@ def test_where_nothing_ran_there_is_no_block(stocked: Crib, words: tuple[str, ..
     done = cli(stocked, *words)
     assert (done.code, done.out) == (code, ""), done.err
     assert done.err
+    if code != 2:
+        assert stocked.last().event == "TOOL_REFUSED"
 
 
 def test_a_tool_that_is_stopped_at_its_limit_gives_what_was_seen(stocked: Crib) -> None:

@@ -55,6 +55,7 @@ def command(
     from toolcrib.cli.arguments import parse_arguments
     from toolcrib.cli.run_command import result_of
     from toolcrib.cli.show_command import find_tool
+    from toolcrib.errors import ToolcribError, UsageError
     from toolcrib.project import Project
     from toolcrib.project.trace import Allowed, Trace
     from toolcrib.spec import Call
@@ -62,14 +63,21 @@ def command(
     call = Call(tool, parse_arguments(arguments), caller="cli", timeout_ms=timeout_ms)
     project = Project.open(root)
     allowed = Allowed(allow_read, allow_write, allow_host, allow_env)
-    trace = Trace.begin(project, find_tool(project, tool).name, allowed)
+    trace = None
+    try:
+        trace = Trace.begin(project, find_tool(project, tool).name, allowed)
+    except UsageError:
+        raise
+    except ToolcribError:
+        pass  # The call is refused for the same reason, and recorded.
     try:
         result = result_of(project, call, approve=approve, ask=not as_json)
     except (KeyboardInterrupt, asyncio.CancelledError):
         note("interrupted: the tool was stopped")
         return 130
-    if result.error is not None and not trace.ran(result):
+    if result.error is not None and (trace is None or not trace.ran(result)):
         return tell_error(result.error, as_json=as_json)
+    assert trace is not None
     if as_json:
         write_json(_document(trace, result))
     else:

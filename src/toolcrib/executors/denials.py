@@ -152,15 +152,15 @@ def _denial(reach: Reach, path: str, number: int, wish: Wish) -> Denial | None:
     ours = reach.in_project(place)
     if ours and access == "write" and (wish == "entry" or not os.path.lexists(place)):
         target = parent(reach.entry(path))
+    if target == "/" or (ours and not os.path.lexists(target)):
+        return None
     verdict = reach.verdict(target, access)
     if verdict == "closed":
         return Denial(target, access, True, reach.written(target))
-    if verdict != "missing" or target == "/":
+    # Outside of the project nobody looks whether anything is there; not to be granted is true in any case.
+    if verdict != "missing" or (not ours and reach.of_system(path)):
         return None
-    if ours:
-        return Denial(target, access, False, reach.written(target)) if os.path.lexists(target) else None
-    # Whether anything is there is not looked at; that it is not granted is true in any case.
-    return None if reach.of_system(path) else Denial(target, access, False, target)
+    return Denial(target, access, False, reach.written(target))
 
 
 def _module(reach: Reach, name: str) -> Denial | None:

@@ -75,10 +75,10 @@ def cause(error: BaseException) -> "dict | None":  # type: ignore[type-arg]
         places = traceback.extract_tb(one.__traceback__)
         if one.filename is None and any(place.filename.endswith("/socket.py") for place in places):
             return {"errno": one.errno, "network": True, "host": host_of(one)}
-        if isinstance(one.filename, str):
-            told = {"errno": one.errno, "filename": one.filename, "access": access(places)}
-            if isinstance(one.filename2, str):
-                told["filename2"] = one.filename2
+        if isinstance(one.filename, (str, bytes, os.PathLike)):
+            told = {"errno": one.errno, "filename": os.fsdecode(one.filename), "access": access(places)}
+            if isinstance(one.filename2, (str, bytes, os.PathLike)):
+                told["filename2"] = os.fsdecode(one.filename2)
             return told
     return None
 

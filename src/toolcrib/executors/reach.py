@@ -123,12 +123,10 @@ class Reach:
             if self.of_kernel(path):
                 return "closed"
             return "free" if granted is None and self.private(path) else "missing"
+        if in_any(path, self.free):
+            return "free"
         if granted is not None:
-            return (
-                "free"
-                if in_any(path, self.free) and not in_any(path, (*self.read, *self.write))
-                else "granted"
-            )
+            return "granted"
         if self.of_kernel(path) or self.of_system(path) or self.private(path):
             return "free"
         if within(path, self.home) and not in_any(path, self.scratch):

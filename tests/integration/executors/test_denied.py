@@ -16,6 +16,7 @@ from pathlib import Path
 class RetryableError(Exception): pass
 def run(what):
     if what == "open": return open("in.csv").read()
+    if what == "path": return open(Path("in.csv")).read()
     if what == "write": return open("in.csv", "w").write("x")
     if what == "new": return Path("out/new").write_text("x")
     if what == "mkdir": return os.mkdir("out/new")
@@ -57,6 +58,7 @@ def tool(crib: Crib) -> Crib:
     ("what", "access", "value"),
     [
         ("open", "read", "in.csv"),
+        ("path", "read", "in.csv"),
         ("write", "write", "in.csv"),
         ("new", "write", "out"),
         ("mkdir", "write", "out"),

@@ -28,7 +28,15 @@ class Run:
         self.seen = Observation()
         for folder in (".toolcrib/tools/t", "data", "out", "conf"):
             (self.root / folder).mkdir(parents=True, exist_ok=True)
-        for name in ("data/a", "data/b", "conf/x", ".env", "file", ".toolcrib/config.yml"):
+        for name in (
+            "data/a",
+            "data/b",
+            "conf/x",
+            ".env",
+            "file",
+            ".toolcrib/config.yml",
+            ".toolcrib/tools/t/helper",
+        ):
             (self.root / name).write_text(name)
 
     @property
@@ -169,6 +177,11 @@ def test_what_every_tool_has_is_not_told(root: Path) -> None:
         "read /etc/ld.so.preload",
     )  # fmt: skip
     assert (block.needed, block.missing, block.closed) == ([], [], [])
+
+
+def test_its_own_folder_needs_no_line_whatever_else_is_granted(root: Path) -> None:
+    block = Run(root, read=(".",)).see("read .toolcrib/tools/t/helper", "read data/a")
+    assert lines(block.needed) == [("fs.read", "data/a")]
 
 
 def test_the_first_listing_of_a_module_path_is_the_importers(root: Path) -> None:
