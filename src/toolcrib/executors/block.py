@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from toolcrib.executors.observation import Observation, Uses
-from toolcrib.executors.reach import Reach, parent
+from toolcrib.executors.reach import Reach, above, parent
 from toolcrib.executors.workspace import within
 from toolcrib.spec import Tool
 
@@ -159,10 +159,9 @@ def _files(block: Block, tool: Tool, seen: Observation) -> None:
 def _reads(seen: Observation, reach: Reach, writes: Uses) -> Uses:
     """What was read and is not written anyway, which gives reading too."""
     reads = dict(seen.used["read"])
-    for folder in seen.looked:
-        # It sees a folder that holds a grant; only one without needs a line of its own.
-        if not any(within(path, folder) for path in (*reads, *writes, *reach.free)):
-            reads[folder] = {"looked for": None}
+    shown = {folder for path in (*reads, *writes, *reach.free) for folder in (path, *above(path))}
+    # It sees a folder that holds a grant; only one without needs a line of its own.
+    reads |= {folder: {"looked for": None} for folder in seen.looked if folder not in shown}
     kept = _least({path: why for path, why in reads.items() if not _covered(path, writes)}, reach.read)
     for path in reach.read:
         if any(within(path, folder) and path != folder for folder in writes):
@@ -189,17 +188,14 @@ def _unused(block: Block, tool: Tool, reach: Reach, reads: Uses, writes: Uses) -
             block.unused.append(Line(f"fs.{name}", written, why))
 
 
-def _covered(path: str, folders: Iterable[str]) -> bool:
-    return any(within(path, folder) for folder in folders)
+def _covered(path: str, folders: Container[str]) -> bool:
+    """Whether it is one of the folders or lies below one."""
+    return path in folders or any(folder in folders for folder in above(path))
 
 
 def _least(uses: Uses, granted: tuple[str, ...]) -> Uses:
     """Without what another one covers; many files of one granted folder as that folder."""
-    alone = {
-        path: why
-        for path, why in uses.items()
-        if not any(within(path, other) and path != other for other in uses)
-    }
+    alone = {path: why for path, why in uses.items() if not any(folder in uses for folder in above(path))}
     siblings: dict[str, list[str]] = {}
     for path in alone:
         siblings.setdefault(parent(path), []).append(path)

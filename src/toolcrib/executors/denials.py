@@ -17,14 +17,15 @@ from typing import Any, Literal, NamedTuple
 
 from toolcrib.errors import ManifestError, PermissionDenied, ToolUnavailable
 from toolcrib.executors.output import ending, facts
-from toolcrib.executors.reach import Access, Reach, parent
+from toolcrib.executors.reach import Access, Reach, is_folder, parent, there
 from toolcrib.executors.workspace import Workspace
 from toolcrib.sandbox import Completed, Confinement
+from toolcrib.sandbox.grants import nameable
 from toolcrib.spec import Tool
 
 __all__ = ["of_command", "of_exec", "of_python"]
 
-Wish = Literal["read", "write", "entry"]
+Wish = Literal["read", "write", "entry", "run"]
 """`entry`: to make, rename or remove an entry of a folder."""
 _ACCESS: dict[str, Wish] = {"read": "read", "write": "write", "entry": "entry"}
 _LOOKED_AT = 16_384
@@ -39,6 +40,7 @@ _FAILURES = {
     "permission denied": errno.EACCES,
     "read-only file system": errno.EROFS,
     "operation not permitted": errno.EPERM,
+    "not found": errno.ENOENT,
 }
 """As programs of C, Python, Go and Node and the shells say it."""
 _LINE = re.compile(rf"^(.*?):? ?\(?({'|'.join(_FAILURES)})\b.*$", re.MULTILINE | re.IGNORECASE)
@@ -133,23 +135,27 @@ def _named(text: str) -> Iterator[tuple[str, int, Wish]]:
         wish: Wish = "write" if number == errno.EROFS or _MAKES.search(match.group(0)) else "read"
         if _MOVES.search(match.group(0)):
             wish = "entry"
+        if match.group(2).lower() == "not found":
+            wish = "run"
         quoted = _QUOTED.findall(match.group(0))
         words = before.split(": ")
         last = words[-1].split()
         for path in dict.fromkeys((*quoted[::-1], words[-1].strip(), *(last[-1:]))):
-            if path and "\0" not in path and len(path) < 4096:
+            if path and len(path) < 4096:
                 yield path, number, wish
 
 
 def _denial(reach: Reach, path: str, number: int, wish: Wish) -> Denial | None:
     """Whether a failure is one of grants: the path is kept from the tool, and that is why it failed so."""
-    if number not in _ABSENT | _KEPT or "\0" in path:
+    if number not in _ABSENT | _KEPT or not nameable(path):
         return None
     target = place = reach.place(path)
     if number == errno.EROFS and wish == "read":
         wish = "write"
-    access: Access = "read" if wish == "read" else "write"
+    access: Access = "read" if wish in ("read", "run") else "write"
     ours = reach.in_project(place)
+    if wish == "run" and not (ours and "/" in path):  # A name is looked for elsewhere, and much is not found.
+        return None
     if ours and access == "write" and (wish == "entry" or not os.path.lexists(place)):
         target = parent(reach.entry(path))
     if target == "/" or (ours and not os.path.lexists(target)):
@@ -165,10 +171,16 @@ def _denial(reach: Reach, path: str, number: int, wish: Wish) -> Denial | None:
 
 def _module(reach: Reach, name: str) -> Denial | None:
     """A module that lies in the working folder, where the tool does not see it."""
-    base = Path(reach.cwd, *name.split("."))
-    for path, there in ((Path(f"{base}.py"), Path.is_file), (base, Path.is_dir)):
-        place = reach.place(str(path))
-        if there(path) and reach.in_project(place) and reach.verdict(place, "read") == "missing":
+    base = "/".join((reach.cwd, *name.split(".")))
+    if not nameable(base):
+        return None
+    for place in (reach.place(f"{base}.py"), reach.place(base)):
+        if (
+            there(place)
+            and place.endswith(".py") != is_folder(place)
+            and reach.in_project(place)
+            and reach.verdict(place, "read") == "missing"
+        ):
             return Denial(place, "read", False, reach.written(place))
     return None
 
@@ -181,7 +193,7 @@ def _interpreter(reach: Reach, path: str) -> Denial | None:
     except OSError:
         return None
     words = first[2:].split()
-    if not first.startswith(b"#!") or not words or not Path(os.fsdecode(words[0])).exists():
+    if not first.startswith(b"#!") or not words or not there(os.fsdecode(words[0])):
         return None
     return _denial(reach, os.fsdecode(words[0]), errno.ENOENT, "read")
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.executors.reach import Access, Reach, Verdict, in_any, parent
+from toolcrib.executors.reach import Access, Reach, Verdict, in_any, is_folder, parent, there
 from toolcrib.executors.workspace import Workspace
 from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.grants import RESERVED
@@ -26,6 +25,8 @@ _DISPENSABLE = frozenset({
     "/etc/selinux/config",
 })  # fmt: skip
 """What the C library looks up and does well without."""
+_MOST, _MOST_HOSTS = 50, 1_000
+"""Reasons kept of one path, and hosts: a tool may have as many as it likes."""
 _SYSTEM = ("/usr/", "/proc/", "/sys/", "/dev/")
 
 
@@ -82,7 +83,7 @@ class Observation:
         if seen.access == "network":
             self._network(seen)
         elif seen.access in self._reading:
-            if seen.access == "run" and Path(seen.path).exists():
+            if seen.access == "run" and there(seen.path):
                 self.programs += 1
             self._read(seen.access, seen.path)
         else:
@@ -91,6 +92,8 @@ class Observation:
     def record_host(self, host: str, port: int | None, granted: bool) -> None:
         """Note a host that the tool asked for, and whether it was let there."""
         name = host.lower().rstrip(".")
+        if len(self.hosts) >= _MOST_HOSTS:
+            return
         if port is None and any(known == name for known, _ in self.hosts):
             return
         key = (name, port)
@@ -100,9 +103,9 @@ class Observation:
         """Note a file that Toolcrib itself opens for a tool."""
         reach = self.reach = Reach.of_file(workspace, tool)
         place = reach.place(path)
-        if access == "write" and not Path(place).exists():
-            self._note(access, parent(place), f"made {Path(place).name!r}")
-        elif Path(place).exists():
+        if access == "write" and not there(place):
+            self._note(access, parent(place), f"made {place.rpartition('/')[2]!r}")
+        elif there(place):
             self._note(access, place, "written" if access == "write" else "read")
 
     def denied(self, path: str, access: Access) -> None:
@@ -130,7 +133,8 @@ class Observation:
 
     def _network(self, seen: Seen) -> None:
         if seen.path:
-            self.addresses[seen.path] = None
+            if len(self.addresses) < _MOST:
+                self.addresses[seen.path] = None
         else:
             self.sockets = True
 
@@ -139,9 +143,9 @@ class Observation:
         if path.startswith(_SYSTEM) and "/../" not in path and not path.startswith(self.reach.root + "/"):
             return
         place = self.reach.place(path)
-        if _cached(place) or place == "/" or place in _DISPENSABLE or not Path(place).exists():
+        if _cached(place) or place in _DISPENSABLE or not there(place):
             return
-        if Path(place).is_dir():
+        if is_folder(place):
             self._read_folder(access, place, path)
         elif self.reach.of_system(path):
             return
@@ -150,6 +154,8 @@ class Observation:
 
     def _read_folder(self, access: str, place: str, path: str) -> None:
         assert self.reach is not None
+        if self.reach.above_system(place):
+            return
         if access in ("read", "list"):
             if place in self._listed_by_imports:
                 self._listed_by_imports.remove(place)
@@ -167,27 +173,26 @@ class Observation:
             return
         entry = self.reach.entry(path)
         name = repr(entry.rpartition("/")[2])
-        there = os.path.lexists(entry)
-        if access == "write" or (access == "create" and Path(place).exists()):
-            if Path(place).exists():
+        present = os.path.lexists(entry)
+        if access == "write" or (access == "create" and there(place)):
+            if there(place):
                 self._note("write", place, "written")
-        elif access == "make" and there:
+        elif access == "make" and present:
             self._read("look", path)
         elif access in ("make", "create", "put"):
             self._enter(place if access == "create" else entry, f"made {name}")
-        elif access == "remove" and there:
+        elif access == "remove" and present:
             self._enter(entry, f"removed {name}")
 
     def _enter(self, entry: str, why: str) -> None:
         """A change in the folder of an entry; where that is missing, in the nearest there is."""
         assert self.reach is not None
-        folder = parent(entry)
-        there = folder
-        while not Path(there).is_dir():
-            there = parent(there)
-        if there != folder and self.reach.verdict(there, "write") == "granted":
+        folder = nearest = parent(entry)
+        while not is_folder(nearest):
+            nearest = parent(nearest)
+        if nearest != folder and self.reach.verdict(nearest, "write") == "granted":
             return  # The tool may make what is missing there; it has not yet.
-        self._note("write", there, why)
+        self._note("write", nearest, why)
 
     def _note(self, access: Access, place: str, why: str) -> None:
         assert self.reach is not None
@@ -198,7 +203,9 @@ class Observation:
         }
         found = kinds.get(self.reach.verdict(place, access))
         if found is not None:
-            found[access].setdefault(place, {})[why] = None
+            reasons = found[access].setdefault(place, {})
+            if len(reasons) < _MOST:
+                reasons[why] = None
 
 
 def _cached(path: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,7 +12,7 @@ from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.grants import BASE, BASE_ETC, PRIVATE, RESERVED
 from toolcrib.spec import Tool
 
-__all__ = ["Access", "Reach", "Verdict", "in_any", "parent"]
+__all__ = ["Access", "Reach", "Verdict", "above", "in_any", "is_folder", "parent", "there"]
 
 Access = Literal["read", "write"]
 Verdict = Literal["free", "granted", "missing", "closed"]
@@ -27,6 +27,23 @@ def in_any(path: str, folders: Iterable[str]) -> bool:
 def parent(path: str) -> str:
     """The folder that an absolute path is an entry of."""
     return path.rpartition("/")[0] or "/"
+
+
+def above(path: str) -> Iterator[str]:
+    """The folders above an absolute path, from the nearest up."""
+    while path != "/":
+        path = parent(path)
+        yield path
+
+
+def there(path: str) -> bool:
+    """Whether it is known that there is something; what may not be looked at is not."""
+    return os.path.exists(path)  # noqa: PTH110 - Path.exists raises where that may not be asked
+
+
+def is_folder(path: str) -> bool:
+    """Whether it is known to be a folder."""
+    return os.path.isdir(path)  # noqa: PTH112 - likewise
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +104,10 @@ class Reach:
     def of_system(self, path: str) -> bool:
         """Whether every tool sees this path: programs and libraries of this machine."""
         return in_any(path, (*BASE, *BASE_ETC)) or in_any(self.place(path), (*BASE, *BASE_ETC))
+
+    def above_system(self, folder: str) -> bool:
+        """Whether every tool sees this folder with the system's part of what is in it."""
+        return any(within(place, folder) for place in (*BASE, *BASE_ETC))
 
     def of_kernel(self, path: str) -> bool:
         """Whether it is one of the places that show processes and devices: the tool has its own."""

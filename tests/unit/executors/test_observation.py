@@ -172,7 +172,7 @@ def test_secrets_and_our_own_files_are_never_suggested(root: Path) -> None:
 def test_what_every_tool_has_is_not_told(root: Path) -> None:
     block = Run(root).see(
         "run /bin/sh", "read /usr/lib/os-release", "read /etc/passwd", "read /proc/self/maps",
-        "write /dev/null", "create /tmp/x", "make /dev/shm/y", "list /", "look .",
+        "write /dev/null", "create /tmp/x", "make /dev/shm/y", "list /", "list /etc", "look .",
         "read .toolcrib/tools/t/tool.yml", "look .toolcrib", "make data/__pycache__",
         "read /etc/ld.so.preload",
     )  # fmt: skip
@@ -282,3 +282,22 @@ def test_what_a_tool_says_of_itself_may_be_anything(root: Path, told: Any) -> No
     run.see()
     run.seen.tell(told)
     assert all(isinstance(host, str) for host, _ in run.seen.hosts)
+
+
+def test_names_of_any_kind_are_taken_in(root: Path) -> None:
+    odd = ["n" * 300, "a/" * 2_000, "\udcff", "loop/x", "data/a/b"]
+    (root / "loop").symlink_to("loop")
+    block = Run(root, write=("data",)).see(
+        *(f"{act} {name}" for act in ("read", "create", "remove") for name in odd)
+    )
+    assert block.needed == []
+
+
+def test_thousands_of_files_are_sorted_at_once(root: Path) -> None:
+    run = Run(root, read=("data",))
+    block = run.see()
+    assert run.seen.reach is not None
+    for number in range(20_000):
+        run.seen.used["read"][f"{run.root}/data/{number % 40}/{number}"] = {"read": None}
+    block = Block.of(run.tool, run.seen)
+    assert len(block.needed) == 1
