@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 from toolcrib.errors import InvalidInput, PermissionDenied, ToolUnavailable
-from toolcrib.executors.denials import of_command, of_exec
 from toolcrib.executors.output import MAX_OUTPUT, facts, log_streams, refuse_exit, timed_out, value_of
 from toolcrib.executors.workspace import Workspace
 from toolcrib.sandbox import run
@@ -61,12 +60,17 @@ class CommandExecutor:
         try:
             done = await run(job)
         except ToolUnavailable as error:
+            from toolcrib.executors.denials import of_exec
+
             raise of_exec(self._workspace, tool, job, error) or error from None
         if done.timed_out:
             raise timed_out(ctx, done)
         log_streams(ctx, done, "stderr")
-        if (denied := of_command(self._workspace, tool, job, done, config.exit_codes_ok)) is not None:
-            raise denied
+        if done.exit_code not in config.exit_codes_ok:
+            from toolcrib.executors.denials import of_command
+
+            if (denied := of_command(self._workspace, tool, job, done)) is not None:
+                raise denied
         refuse_exit(tool.name, done, config.exit_codes_ok)
         warnings: list[str] = []
         value = value_of(tool.name, done, config.stdout_format or tool.output.format, warnings)

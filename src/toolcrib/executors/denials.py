@@ -94,11 +94,9 @@ def of_python(
 
 
 def of_command(
-    workspace: Workspace, tool: Tool, job: Confinement, done: Completed, accepted: tuple[int, ...]
+    workspace: Workspace, tool: Tool, job: Confinement, done: Completed
 ) -> PermissionDenied | None:
     """What a command that failed lacked, by what it wrote to standard error; None: nothing that is known."""
-    if done.exit_code in accepted:
-        return None
     reach = Reach.of(workspace, tool, job)
     text = done.stderr[-_LOOKED_AT:].decode(errors="replace")
     for path, number, wish in _named(text):

@@ -12,7 +12,6 @@ from typing import Any
 from toolcrib.errors import CommandFailed, ToolFailed, ToolUnavailable
 from toolcrib.executors.answers import raise_told
 from toolcrib.executors.command import declared_environment
-from toolcrib.executors.denials import of_python
 from toolcrib.executors.output import MAX_OUTPUT, ending, facts, log_streams, timed_out
 from toolcrib.executors.workspace import Workspace, links_on, within
 from toolcrib.sandbox import Completed, Confinement, Script, run
@@ -123,11 +122,11 @@ class PythonExecutor:
                 hint="The tool's own code has ended it: a crash, os._exit, too much memory.",
                 details=facts(done),
             ) from None
-        if (
-            signal is None
-            and (denied := of_python(self._workspace, self._tool, job, done, answer)) is not None
-        ):
-            raise denied
+        if signal is None:
+            from toolcrib.executors.denials import of_python
+
+            if (denied := of_python(self._workspace, self._tool, job, done, answer)) is not None:
+                raise denied
         return raise_told(str(kind), str(message), signal, delay, facts(done))
 
 

@@ -130,3 +130,10 @@ def test_a_script_whose_interpreter_is_not_shown(tool: Crib) -> None:
     result = tool.call("odd")
     assert "tools/interpreter" in failed(result, "permission_denied")
     assert tool.last().event == "TOOL_REFUSED"
+
+
+def test_a_command_that_did_not_fail_lacked_nothing(tool: Crib) -> None:
+    tool.shell("lax", config={"exit_codes_ok": [0, 1]})
+    assert tool.call("lax", {"c": "cat in.csv"}).ok
+    assert tool.call("lax", {"c": "cat in.csv; true"}).ok
+    failed(tool.call("lax", {"c": "cat in.csv; exit 2"}), "permission_denied")
