@@ -12,13 +12,20 @@
     │   └── InvalidInput          invalid_input
     ├── DeniedError               denied
     │   ├── ApprovalRequired      approval_required
+    │   ├── ApprovalDenied        approval_denied
+    │   ├── PolicyDenied          policy_denied
+    │   ├── NotTrusted            not_trusted
+    │   ├── InvalidToken          invalid_token
     │   ├── PermissionDenied      permission_denied
     │   └── HostNotAllowed        host_not_allowed
+    ├── RateLimited               rate_limited
     ├── ConflictError             conflict
+    │   └── IdempotencyConflict   idempotency_conflict
     ├── UnavailableError          unavailable
     │   ├── SandboxUnavailable    sandbox_unavailable
     │   ├── SecretMissing         secret_missing
     │   ├── ToolUnavailable       tool_unavailable
+    │   ├── StateUnavailable      state_unavailable
     │   └── AuditUnavailable      audit_unavailable
     ├── TimedOut                  timed_out
     ├── Cancelled                 cancelled
@@ -38,6 +45,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 __all__ = [
+    "ApprovalDenied",
     "ApprovalRequired",
     "AuditUnavailable",
     "Cancelled",
@@ -48,16 +56,22 @@ __all__ = [
     "DeniedError",
     "HostNotAllowed",
     "HttpFailed",
+    "IdempotencyConflict",
     "InvalidError",
     "InvalidInput",
     "InvalidOutput",
+    "InvalidToken",
     "ManifestError",
     "NotFoundError",
+    "NotTrusted",
     "PermissionDenied",
+    "PolicyDenied",
     "ProjectNotFound",
+    "RateLimited",
     "RetryableError",
     "SandboxUnavailable",
     "SecretMissing",
+    "StateUnavailable",
     "TimedOut",
     "ToolCancel",
     "ToolCancelled",
@@ -124,6 +138,22 @@ class ToolcribError(Exception):
             "violations": [{"path": v.path, "message": v.message} for v in self.violations],
             "details": self.details,
         }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ToolcribError:
+        """The error that `as_dict` has told; one of an unknown code is a plain `ToolcribError`."""
+        kind = next((kind for kind in _tree(ToolcribError) if kind.code == data.get("code")), ToolcribError)
+        return kind(
+            data.get("message"),
+            hint=data.get("hint"),
+            violations=[Violation(v["path"], v["message"]) for v in data.get("violations", ())],
+            details=data.get("details"),
+            retryable=data.get("retryable"),
+        )
+
+
+def _tree(kind: type[ToolcribError]) -> list[type[ToolcribError]]:
+    return [kind, *(below for child in kind.__subclasses__() for below in _tree(child))]
 
 
 class UsageError(ToolcribError):
@@ -200,6 +230,31 @@ class ApprovalRequired(DeniedError):
     code = "approval_required"
 
 
+class ApprovalDenied(DeniedError):
+    """A person was asked and said no."""
+
+    code = "approval_denied"
+
+
+class PolicyDenied(DeniedError):
+    """The project's policy does not allow this caller this call."""
+
+    code = "policy_denied"
+
+
+class NotTrusted(DeniedError):
+    """The project asks for something that counts only once a person has trusted it."""
+
+    code = "not_trusted"
+
+
+class InvalidToken(DeniedError):
+    """The token is unknown, revoked or expired, or does not allow this."""
+
+    code = "invalid_token"
+    status = 401
+
+
 class PermissionDenied(DeniedError):
     """The tool's permissions do not cover what it tried to do."""
 
@@ -212,12 +267,26 @@ class HostNotAllowed(DeniedError):
     code = "host_not_allowed"
 
 
+class RateLimited(ToolcribError):
+    """There were too many calls of this tool lately; `details.retry_after_s` says how long to wait."""
+
+    code = "rate_limited"
+    status = 429
+    retryable = True
+
+
 class ConflictError(ToolcribError):
     """The name or version is taken, or the state has changed meanwhile."""
 
     code = "conflict"
     status = 409
     exit_code = 7
+
+
+class IdempotencyConflict(ConflictError):
+    """The idempotency key was used for another call, or that call is still running."""
+
+    code = "idempotency_conflict"
 
 
 class UnavailableError(ToolcribError):
@@ -243,6 +312,12 @@ class ToolUnavailable(UnavailableError):
     """What the tool would run does not exist here."""
 
     code = "tool_unavailable"
+
+
+class StateUnavailable(UnavailableError):
+    """What is kept between calls cannot be read or written."""
+
+    code = "state_unavailable"
 
 
 class AuditUnavailable(UnavailableError):

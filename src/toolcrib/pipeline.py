@@ -36,7 +36,7 @@ from toolcrib.schema import to_json
 from toolcrib.spec import Call, CallContext, Clock, Executor, Outcome, Result, Retry, Tool
 from toolcrib.spec.naming import nearest
 
-__all__ = ["Bound", "Gate", "Pipeline", "SystemClock"]
+__all__ = ["Bound", "Gate", "Pipeline", "SystemClock", "needs_approval"]
 
 _PLAIN = frozenset({bool, type(None)})
 _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
@@ -73,11 +73,24 @@ class Bound(Protocol):
 class Gate(Protocol):
     """What a project adds around each call. A bare toolset has none."""
 
-    def admit(self, bound: Bound, call: Call) -> Mapping[str, str]:
-        """Refuse the call with a ToolcribError, or give the secrets the tool may see."""
+    def authorise(self, bound: Bound, ctx: Context) -> None:
+        """Refuse, with a ToolcribError, a call that this caller may not make whatever the arguments."""
 
-    def record(self, bound: Bound | None, call: Call, result: Result) -> None:
-        """Write down a call that ran or was refused; raises when it cannot."""
+    def admit(self, bound: Bound, ctx: Context) -> Mapping[str, str] | None:
+        """Refuse the call, now that its arguments are known, or give the secrets the tool may see.
+
+        None where there is something to wait for first: then `enter` is next.
+        """
+
+    async def enter(self, bound: Bound, ctx: Context) -> Result | None:
+        """Wait for a person, for the call's turn, for the first call with its key.
+
+        It sets `ctx.secrets`, and `ctx.arguments` where a person has edited them. It gives the result of a
+        call that is not to run, or not yet.
+        """
+
+    def record(self, bound: Bound | None, ctx: Context, result: Result) -> None:
+        """Write down a call that ran or was refused, and let go of what it held; raises when it cannot."""
 
     def redact(self, value: Any) -> Any:
         """The value with every secret masked."""
@@ -150,11 +163,11 @@ class Pipeline:
             if bound is None:
                 raise self.unknown(ctx.tool)
             ctx.bound = bound
-            ctx.arguments = bound.check(ctx.arguments)
-            if bound.approval_reason is not None and ctx.approved_by is None:
-                raise _needs_approval(bound)
-            if ctx.on_progress is not None or self._gate is not None:
-                self._admit(bound, ctx)
+            if self._must_wait(bound, ctx):
+                assert self._gate is not None
+                early = await self._gate.enter(bound, ctx)
+                if early is not None:
+                    return self._recorded(self._gate, ctx, early)
             ctx.started = started
             token = current.set(ctx)
             try:
@@ -190,11 +203,23 @@ class Pipeline:
         result.call_id = ctx.call_id
         return result if self._gate is None else self._recorded(self._gate, ctx, result)
 
-    def _admit(self, bound: Bound, ctx: Context) -> None:
+    def _must_wait(self, bound: Bound, ctx: Context) -> bool:
+        """Authorise, validate, approve; whether there is something to wait for before the tool runs."""
+        gate = self._gate
+        if gate is not None:
+            gate.authorise(bound, ctx)
+        ctx.arguments = bound.check(ctx.arguments)
         if ctx.on_progress is not None:
             ctx.on_progress = heard_on_loop(ctx.on_progress)
-        if self._gate is not None:
-            ctx.secrets = self._gate.admit(bound, ctx)
+        if gate is None:
+            if bound.approval_reason is not None and ctx.approved_by is None:
+                raise needs_approval(bound, bound.approval_reason)
+            return False
+        secrets = gate.admit(bound, ctx)
+        if secrets is None:
+            return True
+        ctx.secrets = secrets
+        return False
 
     def _recorded(self, gate: Gate, ctx: Context, result: Result) -> Result:
         """The result with secrets masked, once it is recorded; the reason why not if it cannot be."""
@@ -274,11 +299,12 @@ async def _attempt(call: Call, ctx: Context) -> None:
     ctx.outcome = await ctx.bound.executor.run(call, ctx)
 
 
-def _needs_approval(bound: Bound) -> ApprovalRequired:
+def needs_approval(bound: Bound, reason: str, **details: Any) -> ApprovalRequired:
+    """The refusal of a call that a person must agree to."""
     return ApprovalRequired(
-        f"{bound.name} needs a person's approval: {bound.approval_reason}",
+        f"{bound.name} needs a person's approval: {reason}",
         hint=f"A person can run it from a terminal: toolcrib run {bound.name} … --approve",
-        details={"reason": bound.approval_reason},
+        details={"reason": reason, **details},
     )
 
 

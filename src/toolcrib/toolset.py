@@ -19,6 +19,7 @@ from toolcrib.spec import (
     Annotations,
     Approval,
     CallContext,
+    Caller,
     Clock,
     Executor,
     FunctionExec,
@@ -353,9 +354,10 @@ class Toolset:
         """The names of all tools, in the order they were added."""
         return list(self._bound)
 
-    def tools(self) -> list[Tool]:
-        """Every tool, described, in the order they were added."""
-        return [bound.tool for bound in self._bound.values()]
+    def tools(self, caller: str = "local", identity: Caller | None = None) -> list[Tool]:  # noqa: ARG002
+        """Every tool that the caller's token covers, described, in the order they were added."""
+        covered = [b for b in self._bound.values() if identity is None or identity.covers(b.name)]
+        return [bound.tool for bound in covered]
 
     def get(self, name: str) -> Tool:
         """One tool; `ToolNotFound` names the nearest."""

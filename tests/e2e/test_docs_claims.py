@@ -262,13 +262,11 @@ def test_what_is_missing_stops_the_call_before_anything_runs(root: Path, put: Ca
     block = json.dumps({"entrypoint": "touch", "args": ["ran"], "cwd": "out"})
     put("no_secret", "command", block, f"permissions: {{{grants % ''}, secrets: {{NOT_THERE: {{}}}}}}")
     put("no_grant", "command", block, f"permissions: {{{grants % ', nowhere'}}}")
-    put("network", "command", block, f"permissions: {{{grants % ''}, network: true}}")
-    put("hosts", "command", block, f"permissions: {{{grants % ''}, network: {{allow: [example.com]}}}}")
     put("host", "command", block, f"permissions: {{{grants % ''}, network: host}}")
     put("fine", "command", block, f"permissions: {{{grants % ''}}}")
     assert code(call(root, "no_secret")) == "secret_missing"
     assert code(call(root, "no_grant")) == "tool_unavailable"
-    assert [code(call(root, name)) for name in ("network", "hosts", "host")] == ["sandbox_unavailable"] * 3
+    assert code(call(root, "host")) == "approval_required"
     assert list((root / "out").iterdir()) == []
     assert code(call(root, "fine")) == "ok"
     assert [path.name for path in (root / "out").iterdir()] == ["ran"]

@@ -252,6 +252,28 @@ def test_an_http_tool(stocked: Crib) -> None:
         assert "unused.example" in done.out
 
 
+def test_hosts_that_a_process_reaches_by_its_proxy(stocked: Crib) -> None:
+    source = """
+import urllib.request
+def run(url):
+    try: urllib.request.urlopen("http://refused.example/")
+    except OSError: pass
+    return urllib.request.urlopen(url).read().decode()
+"""
+    text = {"type": "string"}
+    stocked.python(source, properties={"url": text}, config={"args": ["${url}"]})
+    with server() as port:
+        words = ("trace", "py", f"url=http://127.0.0.1:{port}/")
+        first = cli(stocked, *words)
+        assert block(first.out) == {"network": False}
+        assert '"refused.example:80"' in first.out
+        host = f"127.0.0.1:{port}"
+        done = cli(stocked, *words, "--allow-host", host, "--allow-host", "unused.example")
+        assert block(done.out) == {"network": {"allow": [host]}}, done.err
+        assert 'not granted in this run: network: "refused.example:80"' in done.out
+        assert 'left out: network: "unused.example"' in done.out
+
+
 def test_two_traces_at_once_do_not_mix(stocked: Crib) -> None:
     stocked.shell(permissions={"fs": {"read": ["data", "conf"]}})
     found: dict[str, Any] = {}

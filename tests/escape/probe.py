@@ -15,7 +15,7 @@ __all__ = ["GROUPS", "PROBES", "Found", "Group", "Mechanism", "Outcome", "Probe"
 Group = Literal[
     "files", "grants", "network", "secrets", "processes", "kernel", "resources", "file tools", "controls"
 ]
-Mechanism = Literal["seccomp", "landlock", "cgroup", "proxy"]
+Mechanism = Literal["seccomp", "landlock", "cgroup"]
 GROUPS: tuple[Group, ...] = (
     "files",
     "grants",
@@ -82,6 +82,8 @@ class Probe:
         """Whether it may and can be tried against a sandbox of that name."""
         if contestant == "ours":
             return True
+        if contestant == "level landlock":
+            return not self.contained
         return not self.ours_only and not (self.contained and contestant == "landlock")
 
 

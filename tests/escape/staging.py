@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import toolcrib
+from tests.escape.contestants import bwrap
 from tests.escape.probe import Found, Outcome, Probe
 
 __all__ = ["NOBODY", "Stage", "Worker", "compile_attacks", "kinds"]
@@ -69,12 +70,14 @@ class Stage:
 
     def run(self, probe: Probe, kind: str, contestant: str = "ours") -> Found:
         """Run one probe; a server that the probe has killed or hung is an outcome, too."""
-        worker = self._workers.get(kind)
+        denied = "namespaces" if contestant == "level landlock" else ""
+        key = f"{kind} {denied}"
+        worker = self._workers.get(key)
         if worker is None:
-            worker = self._workers[kind] = self._start(kind)
+            worker = self._workers[key] = self._start(kind, denied)
         found = worker.run(probe, contestant)
         if worker.process.poll() is not None:
-            del self._workers[kind]
+            del self._workers[key]
         return found
 
     def close(self) -> None:
@@ -83,17 +86,17 @@ class Stage:
             worker.close()
         self._folder.cleanup()
 
-    def _start(self, kind: str) -> Worker:
+    def _start(self, kind: str, denied: str) -> Worker:
         room = self.folder / f"room-{kind}-{secrets.token_hex(4)}"
         room.mkdir()
         attacks = str(self.attacks or "-")
         if kind == "root" or os.geteuid() != 0:
             path = os.pathsep.join([str(ROOT), str(SOURCE)])
-            return Worker(sys.executable, path, room, attacks, None)
+            return Worker(sys.executable, path, room, attacks, None, denied)
         os.chown(room, NOBODY, NOBODY)
         if self._user is None:
             self._user = self._for_an_ordinary_user()
-        return Worker(*self._user, room, attacks, NOBODY)
+        return Worker(*self._user, room, attacks, NOBODY, denied)
 
     def _for_an_ordinary_user(self) -> tuple[str, str]:
         """An interpreter and a search path that such a user can use: the originals, or copies."""
@@ -137,6 +140,7 @@ def copy_modules(target: Path) -> None:
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(SOURCE / "toolcrib", target / "toolcrib", ignore=ignore)
     shutil.copytree(Path(__file__).parent, target / "tests/escape", ignore=ignore)
+    shutil.copy(ROOT / "tests/certificates.py", target / "tests")
     done = subprocess.run(
         [sys.executable, "-m", "tests.escape.worker", "--modules"],
         env={
@@ -159,12 +163,18 @@ def copy_modules(target: Path) -> None:
             shutil.copytree(top, target / top.name, ignore=ignore, dirs_exist_ok=True)
         else:
             shutil.copy(top, target)
+    program = Path(bwrap() or "/")
+    for package in program.parents[1:2] if "site-packages" in program.parts else ():
+        for folder in package.parent.glob(f"{package.name}*"):  # itself, and the libraries beside it
+            shutil.copytree(folder, target / folder.name, ignore=ignore)
 
 
 class Worker:
     """One process that runs probes; see `worker`."""
 
-    def __init__(self, python: str, path: str, room: Path, attacks: str, user: int | None) -> None:
+    def __init__(
+        self, python: str, path: str, room: Path, attacks: str, user: int | None, denied: str = ""
+    ) -> None:
         self.secret = f"server-{secrets.token_hex(8)}"
         env: Mapping[str, str] = {
             "PATH": os.environ.get("PATH", ":".join(USEFUL)) if user is None else ":".join(path_of_a_user()),
@@ -175,8 +185,10 @@ class Worker:
             "LANG": "C.UTF-8",
         }
         more: dict[str, Any] = {"user": user, "group": user, "extra_groups": []} if user is not None else {}
+        # What a container's filter denies is denied to the server, too.
+        before = [python, "-m", "tests.escape.denied", denied] if denied else []
         self.process = subprocess.Popen(
-            [python, "-m", "tests.escape.worker", str(room), attacks],
+            [*before, python, "-m", "tests.escape.worker", str(room), attacks],
             env=env,
             cwd="/" if user is not None else ROOT,
             stdin=subprocess.PIPE,

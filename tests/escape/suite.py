@@ -10,6 +10,7 @@ from tests.escape.probes import (  # noqa: F401 - each enters its probes
     files,
     git_places,
     grants,
+    hosts,
     kernel,
     network,
     processes,

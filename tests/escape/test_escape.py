@@ -22,6 +22,8 @@ def test_probe(stage: Stage, probe: Probe, kind: str) -> None:
         need("gcc", shutil.which("gcc") is not None)
     if probe.name.startswith(("controls/git", "grants/git")):
         need("git", shutil.which("git") is not None)
+    if probe.name == "controls/granted-host-by-programs":
+        need("curl and git", shutil.which("curl") is not None and shutil.which("git") is not None)
     found = stage.run(probe, kind)
     verdict = judge(probe, found)
     if verdict is Verdict.NOT_HELD:

@@ -88,3 +88,15 @@ def test_errors_survive_pickling(error: ToolcribError | ToolSignal) -> None:
 
     assert type(copy) is type(error)
     assert vars(copy) == vars(error)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_errors_are_read_back(kind: type[ToolcribError]) -> None:
+    error = kind("no", hint="do", violations=[Violation("$.a", "is wrong")], details={"b": 1}, retryable=True)
+    read = ToolcribError.from_dict(error.as_dict())
+    assert type(read) is kind
+    assert read.as_dict() == error.as_dict()
+
+
+def test_an_error_of_an_unknown_code_is_read_back_as_one() -> None:
+    assert type(ToolcribError.from_dict({"code": "of_tomorrow", "message": "no"})) is ToolcribError

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from toolcrib import (
-    Call,
     Context,
     Result,
     Retry,
@@ -195,20 +194,33 @@ class Recorder:
 
     def __init__(self) -> None:
         self.log: list[Any] = []
+        self.bars: ToolcribError | None = None
         self.refuse: ToolcribError | None = None
+        self.early: Result | None = None
+        self.waits = False
         self.broken = False
 
-    def admit(self, bound: Bound, call: Call) -> Mapping[str, str]:
-        self.log.append(("admit", bound.name, call.arguments))
+    def authorise(self, bound: Bound, ctx: Context) -> None:
+        if self.bars is not None:
+            raise self.bars
+
+    def admit(self, bound: Bound, ctx: Context) -> Mapping[str, str] | None:
+        self.log.append(("admit", bound.name, ctx.arguments))
         if self.refuse is not None:
             raise self.refuse
-        return {"TOKEN": "s3cret"}
+        return None if self.waits else {"TOKEN": "s3cret"}
 
-    def record(self, bound: Bound | None, call: Call, result: Result) -> None:
+    async def enter(self, bound: Bound, ctx: Context) -> Result | None:
+        await asyncio.sleep(0)
+        self.log.append(("enter", bound.name))
+        ctx.secrets = {"TOKEN": "s3cret"}
+        return self.early
+
+    def record(self, bound: Bound | None, ctx: Context, result: Result) -> None:
         if self.broken:
             raise AuditUnavailable
         code = result.error.code if result.error else None
-        self.log.append(("record", bound and bound.name, call.tool, result.status, code))
+        self.log.append(("record", bound and bound.name, ctx.tool, result.status, code))
 
     def redact(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -262,6 +274,30 @@ async def test_the_gate_sees_every_refusal() -> None:
         ("admit", "leak", {"fail": False}),
         ("record", "leak", "leak", "error", "denied"),
     ]
+
+
+async def test_a_call_that_is_not_allowed_at_all_is_refused_before_its_arguments_are_looked_at() -> None:
+    tools, gate = guarded()
+    gate.bars = DeniedError("not you")
+
+    assert error_of(await tools.call("leak", {"fail": 1})).code == "denied"
+    assert gate.log == [("record", "leak", "leak", "error", "denied")]
+
+
+async def test_a_call_may_have_to_wait_for_the_gate() -> None:
+    tools, gate = guarded()
+    gate.waits = True
+
+    assert (await tools.call("leak")).value == ["***"]
+    assert gate.log[1:] == [("enter", "leak"), ("record", "leak", "leak", "ok", None)]
+
+
+async def test_the_gate_may_have_the_answer_already() -> None:
+    tools, gate = guarded()
+    gate.waits, gate.early = True, Result("ok", "s3cret of last time")
+
+    assert (await tools.call("leak")).value == "*** of last time"
+    assert gate.log[1:] == [("enter", "leak"), ("record", "leak", "leak", "ok", None)]
 
 
 async def test_the_gate_hears_of_a_cancelled_call() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from toolcrib.cli.output import json_option, note, root_option, tell_diagnostics, write_json
+from toolcrib.cli.output import json_option, note, root_option, tell_diagnostics, tell_lowered, write_json
 
 __all__ = ["command"]
 
@@ -26,6 +26,7 @@ def command(root: str | None, as_json: bool, shape: str | None, tags: tuple[str,
     from toolcrib.project import Project
 
     project = Project.open(root)
+    tell_lowered(project)
     tools = [tool for tool in project.tools() if not tags or set(tags) & set(tool.tags)]
     errors = [diagnostic for diagnostic in project.diagnostics if diagnostic.is_error]
     if shape is not None:

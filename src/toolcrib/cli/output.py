@@ -15,6 +15,7 @@ from toolcrib.errors import ToolcribError
 
 if TYPE_CHECKING:
     from toolcrib.manifest import Diagnostic
+    from toolcrib.project import Project
 
 __all__ = [
     "diagnostics_in",
@@ -25,6 +26,7 @@ __all__ = [
     "say",
     "tell_diagnostics",
     "tell_error",
+    "tell_lowered",
     "write_json",
 ]
 
@@ -54,6 +56,13 @@ def say(text: str, *, nl: bool = True) -> None:
 def note(text: str, *, nl: bool = True) -> None:
     """A line for the person, on standard error."""
     click.echo(text, err=True, nl=nl)
+
+
+def tell_lowered(project: Project) -> None:
+    """Say on standard error what is weaker than usual in a project that allows it."""
+    told = project.lowered()
+    if told:
+        note(f"warning: {told}")
 
 
 def printable(text: str) -> str:

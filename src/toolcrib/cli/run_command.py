@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.arguments import complete_tool
-from toolcrib.cli.output import json_option, note, printable, root_option, say, tell_error, write_json
+from toolcrib.cli.output import (
+    json_option,
+    note,
+    printable,
+    root_option,
+    say,
+    tell_error,
+    tell_lowered,
+    write_json,
+)
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
@@ -55,6 +64,7 @@ def command(
     if verbose:
         _show_log()
     project = Project.open(root)
+    tell_lowered(project)
     try:
         result = result_of(project, call, approve=approve, ask=not as_json)
     except (KeyboardInterrupt, asyncio.CancelledError):

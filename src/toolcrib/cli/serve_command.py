@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from toolcrib.cli.output import note, root_option
+from toolcrib.cli.output import note, root_option, tell_lowered
 
 __all__ = ["command"]
 
@@ -27,6 +27,7 @@ async def _serve(root: str | None) -> int:
     from toolcrib.serve import serve_stdio
 
     async with Project.open(root) as project:
+        tell_lowered(project)
         for diagnostic in project.diagnostics:
             if diagnostic.is_error:
                 note(diagnostic.render())

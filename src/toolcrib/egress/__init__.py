@@ -8,7 +8,7 @@ from toolcrib.egress.message import DEFAULT_RESPONSE_BYTES, EgressRequest, Egres
 from toolcrib.egress.policy import HostPolicy, HostRule
 from toolcrib.egress.proxy import Proxy
 from toolcrib.egress.reach import PublicHosts, program_policy
-from toolcrib.egress.refusal import Refusal
+from toolcrib.egress.refusal import Refusal, grant_line
 from toolcrib.egress.resolver import Resolver, SystemResolver
 
 __all__ = [
@@ -28,5 +28,6 @@ __all__ = [
     "Resolver",
     "SystemResolver",
     "address_kind",
+    "grant_line",
     "program_policy",
 ]

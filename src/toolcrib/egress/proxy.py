@@ -55,7 +55,7 @@ class Proxy:
         self._retry: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Proxy:
-        await self.start()
+        self.start()
         return self
 
     async def __aexit__(
@@ -68,7 +68,7 @@ class Proxy:
         """How many are open now."""
         return len(self._connections)
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Accept connections from now on, in the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._listener.setblocking(False)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from toolcrib.egress.destination import Destination
 from toolcrib.errors import HostNotAllowed
 
-__all__ = ["Denied", "Refusal"]
+__all__ = ["Denied", "Refusal", "grant_line"]
 
 _WEB_PORTS = frozenset({80, 443})
 
@@ -22,16 +23,21 @@ class Refusal:
     """0 where it could not be read."""
     reason: str
     """A whole clause that names the host."""
-    grant: str | None = None
-    """The manifest line that would allow it; None where no permission of the tool could."""
+    entry: str | None = None
+    """What the allow-list would have to hold for it; None where no permission of the tool could allow it."""
 
     @classmethod
     def of(cls, error: HostNotAllowed, destination: Destination) -> Refusal:
         """What a policy said about `destination`; `details` may name the `address` that must be granted."""
-        grant = None
+        entry = None
         if error.hint is not None:
-            grant = grant_line(error.details.get("grant", destination.host), destination.port)
-        return cls(destination.host, destination.port, error.message, grant)
+            entry = allow_entry(error.details.get("grant", destination.host), destination.port)
+        return cls(destination.host, destination.port, error.message, entry)
+
+    @property
+    def grant(self) -> str | None:
+        """The manifest line that would allow it."""
+        return None if self.entry is None else grant_line((self.entry,))
 
     @property
     def text(self) -> str:
@@ -54,11 +60,13 @@ class Denied(Exception):
         super().__init__(refusal.reason)
 
 
-def grant_line(host: str, port: int) -> str:
-    """The manifest line that names `host`; the port only where the host alone would not cover it."""
+def allow_entry(host: str, port: int) -> str:
+    """What names `host` in an allow-list; the port only where the host alone would not cover it."""
     entry = f"[{host}]" if ":" in host else host
-    if port not in _WEB_PORTS:
-        entry = f"{entry}:{port}"
-    if ":" in host:
-        entry = f'"{entry}"'
-    return f"permissions.network: {{allow: [{entry}]}}"
+    return entry if port in _WEB_PORTS else f"{entry}:{port}"
+
+
+def grant_line(entries: Iterable[str]) -> str:
+    """The manifest line that names these hosts."""
+    quoted = (f'"{entry}"' if entry.startswith(("[", "*")) else entry for entry in entries)
+    return f"permissions.network: {{allow: [{', '.join(quoted)}]}}"

@@ -46,6 +46,7 @@ class CommandExecutor:
         tool, config = self._tool, self._config
         values = Values.of(tool, call, ctx)
         entrypoint, grant = self._entrypoint()
+        network = self._workspace.network(tool)
         env = {name: text for name, t in self._env.items() if (text := render_env(t, values)) is not None}
         job = self._workspace.confine(
             tool,
@@ -56,6 +57,7 @@ class CommandExecutor:
             read=grant,
             stdin=self._input(values),
             output_limit=tool.limits.output_bytes or MAX_OUTPUT,
+            **network.job,
         )
         try:
             done = await run(job)
@@ -63,18 +65,19 @@ class CommandExecutor:
             from toolcrib.executors.denials import of_exec
 
             raise of_exec(self._workspace, tool, job, error) or error from None
-        if done.timed_out:
-            raise timed_out(ctx, done)
-        log_streams(ctx, done, "stderr")
-        if done.exit_code not in config.exit_codes_ok:
-            from toolcrib.executors.denials import of_command
-
-            if (denied := of_command(self._workspace, tool, job, done)) is not None:
-                raise denied
-        refuse_exit(tool.name, done, config.exit_codes_ok)
         warnings: list[str] = []
-        value = value_of(tool.name, done, config.stdout_format or tool.output.format, warnings)
-        return Outcome(value, tuple(warnings), facts(done))
+        with network.explained():
+            if done.timed_out:
+                raise timed_out(ctx, done)
+            log_streams(ctx, done, "stderr")
+            if done.exit_code not in config.exit_codes_ok:
+                from toolcrib.executors.denials import of_command
+
+                if (denied := of_command(self._workspace, tool, job, done)) is not None:
+                    raise denied
+            refuse_exit(tool.name, done, config.exit_codes_ok)
+            value = value_of(tool.name, done, config.stdout_format or tool.output.format, warnings)
+        return Outcome(value, (*warnings, *network.warnings), facts(done))
 
     def _entrypoint(self) -> tuple[str, tuple[str, ...]]:
         """The program as the sandbox finds it, and the grant it needs to be seen there.

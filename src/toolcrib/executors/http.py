@@ -19,12 +19,16 @@ from toolcrib.executors.extraction import (
     compile_regex,
 )
 from toolcrib.executors.http_binding import (
-    bind_body,
+    bind_auth,
+    bind_cookies,
     bind_headers,
     bind_method,
     placed,
+    render_cookies,
 )
+from toolcrib.executors.http_body import bind_body
 from toolcrib.manifest.addresses import bind_policy, bind_url
+from toolcrib.manifest.requests import request_faults
 from toolcrib.spec import Call, CallContext, HttpExec, Outcome, Retry, Tool
 from toolcrib.template import Namespaces, Values, parse_query, render_header, render_url
 
@@ -64,6 +68,9 @@ class HttpExecutor:
         if not isinstance(config, HttpExec):
             raise DefinitionError(f"{tool.name} is not an HTTP tool")
         names = Namespaces.of(tool)
+        for fault in request_faults(tool, names):
+            raise ManifestError(fault.message, hint=fault.hint, details={"path": list(fault.path)})
+        headers, query, cookies, self._basic = bind_auth(tool)
         with placed("method"):
             self._method = bind_method(config.method)
         with placed("url"):
@@ -71,10 +78,12 @@ class HttpExecutor:
             hosts = None if allowed_hosts is None else tuple(allowed_hosts)
             self._policy = replace(bind_policy(self._url, tool.permissions.network, hosts), tell=tell)
         with placed("query"):
-            self._query = parse_query(config.query, names)
-        self._headers = bind_headers(config.headers, names)
+            self._query = parse_query({**config.query, **query}, names)
+        self._headers = bind_headers({**config.headers, **headers}, names)
+        self._cookies = bind_cookies({**config.cookies, **cookies}, names)
+        self._styles = config.styles
         with placed("body"):
-            self._body = bind_body(config.body, self._headers, names)
+            self._body = bind_body(config, self._headers, names)
         with placed("response"):
             self._extract, self._project = _response(config)
         self._secret_headers = frozenset(header.name.lower() for header in self._headers if header.secret)
@@ -106,14 +115,19 @@ class HttpExecutor:
             )
 
     def _request(self, values: Values, ctx: CallContext) -> EgressRequest:
-        rendered = ((header.name, render_header(header.value, values)) for header in self._headers)
+        styles = self._styles
+        rendered = ((header.name, render_header(header.value, values, styles)) for header in self._headers)
         headers = [(name, text) for name, text in rendered if text is not None]
-        body = None if self._body is None else self._body.render(values)
-        if self._body is not None and body is not None and not self._typed and self._body.default_type:
-            headers.append(("Content-Type", self._body.default_type))
+        if self._cookies and (cookie := render_cookies(self._cookies, values, styles)) is not None:
+            headers.append(("Cookie", cookie))
+        credentials = (basic.header(ctx.secrets) for basic in self._basic)
+        headers += [("Authorization", text) for text in credentials if text is not None]
+        body, media = (None, None) if self._body is None else self._body.render(values, styles)
+        if media is not None and not self._typed:
+            headers.append(("Content-Type", media))
         return EgressRequest(
             self._method,
-            render_url(self._url, values, self._query),
+            render_url(self._url, values, self._query, styles),
             headers,
             body,
             timeout_s=self._timeout(ctx),

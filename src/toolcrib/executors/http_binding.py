@@ -1,44 +1,50 @@
-"""Binds an HTTP tool's manifest to templates, once: method, URL, host policy, headers, query and body."""
+"""Binds an HTTP tool's manifest to templates, once: method, headers, cookies and auth."""
 
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
+from urllib.parse import quote
 
-from toolcrib.errors import ManifestError
+from toolcrib.errors import ManifestError, UnavailableError
+from toolcrib.spec import Tool
 from toolcrib.template import (
     MISSING,
     Constant,
     ListTemplate,
+    LiteralText,
     Namespaces,
-    Query,
+    Styles,
     Template,
     TextTemplate,
     Values,
     literal_text,
-    parse,
-    parse_query,
     parse_text,
-    render_query,
-    render_text,
-    render_value,
+    styled_cookies,
 )
+from toolcrib.template.values import bad_value
 
 __all__ = [
-    "Body",
+    "Basic",
+    "Cookie",
     "Header",
-    "bind_body",
+    "bind_auth",
+    "bind_cookies",
     "bind_headers",
     "bind_method",
     "holds_secret",
     "placed",
+    "render_cookies",
 ]
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_COOKIE_VALUE = re.compile(r"[!#-+\--:<-\[\]-~]*")
+"""`cookie-octet` of RFC 6265, 4.1.1."""
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _OURS = frozenset(
     {
@@ -55,7 +61,6 @@ _OURS = frozenset(
         "upgrade",
     }
 )
-_FORM = "application/x-www-form-urlencoded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,25 +73,29 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
-    """The body of the request: `json` and `text` from a template, `form` from entries."""
+class Basic:
+    """HTTP Basic (RFC 7617): the names of the secrets that user name and password are."""
 
-    mode: Literal["json", "text", "form"]
-    template: Template | None = None
-    form: Query = ()
-    secret: bool = False
-    default_type: str | None = None
-    """Content type to send when the manifest gives none."""
+    username: str
+    password: str | None
 
-    def render(self, values: Values) -> bytes | None:
-        """The bytes to send; None when the whole body is one absent value."""
-        if self.mode == "form":
-            return render_query(self.form, values).encode()
-        if self.mode == "text" and isinstance(self.template, TextTemplate):
-            text = render_text(self.template, values)
-            return None if text is MISSING else text.encode()
-        value = None if self.template is None else render_value(self.template, values)
-        return None if value is MISSING else _dump(value)
+    def header(self, secrets: Mapping[str, str]) -> str | None:
+        """The value of `Authorization`; None without the user name's secret."""
+        user = secrets.get(self.username)
+        if user is None:
+            return None
+        if ":" in user:
+            raise UnavailableError(f"the secret `{self.username}` cannot be a user name: it holds a colon")
+        password = secrets.get(self.password or "", "")
+        return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Cookie:
+    """One cookie of the request."""
+
+    name: str
+    value: TextTemplate
 
 
 @contextmanager
@@ -134,28 +143,66 @@ def bind_headers(headers: Mapping[str, Any], names: Namespaces) -> tuple[Header,
     return tuple(out)
 
 
-def bind_body(body: Any, headers: tuple[Header, ...], names: Namespaces) -> Body | None:
-    """The body by its content type (see docs/http-tools.md); None when there is none.
+def bind_cookies(cookies: Mapping[str, Any], names: Namespaces) -> tuple[Cookie, ...]:
+    """The cookies, in the order of the manifest."""
+    out: list[Cookie] = []
+    for name, value in cookies.items():
+        with placed("cookies", name):
+            if value is not None:
+                out.append(Cookie(name, parse_text(literal_text(value), names)))
+    return tuple(out)
 
-    ManifestError for text of a structured type with a placeholder inside it: there a value could become
-    structure.
+
+def render_cookies(cookies: tuple[Cookie, ...], values: Values, styles: Styles) -> str | None:
+    """The value of the header `Cookie` (RFC 6265, 5.4); None when no cookie has a value.
+
+    Arguments are percent-encoded; a secret is sent as it is, and one that would end its cookie is refused.
     """
-    if body is None:
-        return None
-    declared = next((header.value for header in headers if header.name.lower() == "content-type"), None)
-    media = None if declared is None else (declared.literal or "").partition(";")[0].strip().lower()
-    if media == _FORM and isinstance(body, Mapping):
-        form = parse_query(body, names)
-        secret = any(value is not None and holds_secret(value) for _, value in form)
-        return Body("form", form=form, secret=secret)
-    if isinstance(body, str):
-        return _text_body(body, media, names)
-    if media is not None and not _is_json(media):
-        raise ManifestError(
-            f"a body of type {media or 'unknown'} must be text", hint="give the body as a string"
-        )
-    template = parse(body, names)
-    return Body("json", template, secret=holds_secret(template), default_type="application/json")
+    pairs: list[tuple[str, str]] = []
+    for cookie in cookies:
+        lone = cookie.value.lone
+        style = styles.get(lone.name) if lone is not None and lone.namespace == "argument" else None
+        if lone is not None and style is not None:
+            value = values.get(lone)
+            if value is not MISSING and value is not None:
+                others = {other.name for other in cookies if other is not cookie}
+                pairs += styled_cookies(style, cookie.name, lone, value, others)
+        elif (text := _cookie(cookie.value, values)) is not None:
+            pairs.append((cookie.name, text))
+    return "; ".join(f"{name}={text}" for name, text in pairs) or None
+
+
+def _cookie(template: TextTemplate, values: Values) -> str | None:
+    out: list[str] = []
+    for part in template.parts:
+        if isinstance(part, LiteralText):
+            out.append(part.text)
+            continue
+        text = values.text(part)
+        if text is MISSING:
+            return None
+        if part.namespace != "secret":
+            out.append(quote(text, safe=""))
+        elif _COOKIE_VALUE.fullmatch(text):
+            out.append(text)
+        else:
+            raise bad_value(part, "a cookie cannot hold spaces, quotes, commas, semicolons or backslashes")
+    return "".join(out)
+
+
+def bind_auth(tool: Tool) -> tuple[dict[str, str], dict[str, str], dict[str, str], tuple[Basic, ...]]:
+    """What `auth` adds to the request: headers, query, cookies (as templates), and Basic."""
+    headers: dict[str, str] = {}
+    places = {"header": headers, "query": {}, "cookie": {}}
+    basic: list[Basic] = []
+    for auth in tool.auth:
+        if auth.type == "basic" and auth.username_secret is not None:
+            basic.append(Basic(auth.username_secret, auth.secret))
+        elif auth.type == "bearer":
+            headers["Authorization"] = f"Bearer ${{secret:{auth.secret}}}"
+        elif auth.location is not None and auth.name is not None:
+            places[auth.location][auth.name.replace("${", "$${")] = f"${{secret:{auth.secret}}}"
+    return headers, places["query"], places["cookie"], tuple(basic)
 
 
 def holds_secret(template: Template) -> bool:
@@ -168,51 +215,3 @@ def holds_secret(template: Template) -> bool:
         template.items if isinstance(template, ListTemplate) else tuple(item for _, item in template.items)
     )
     return any(holds_secret(item) for item in items)
-
-
-def _text_body(body: str, media: str | None, names: Namespaces) -> Body:
-    template = parse_text(body, names)
-    secret = holds_secret(template)
-    if template.lone is not None and (media is None or _is_json(media)):
-        return Body("json", template, secret=secret, default_type="application/json")
-    if media is None or _is_json(media):
-        value = _json_text(body)
-        if value is not None and template.references:
-            return Body("json", parse(value, names), secret=secret, default_type="application/json")
-        if value is not None and media is None:
-            return Body("text", template, default_type="application/json")
-    structured = media not in (None, "text/plain") or body.lstrip().startswith(("{", "[", "<"))
-    if template.references and template.lone is None and structured:
-        raise ManifestError(
-            "a placeholder cannot stand inside a text that has a structure (JSON, XML, a form)",
-            hint="give the body as a mapping, or the whole body as one placeholder",
-        )
-    return Body("text", template, secret=secret, default_type="text/plain; charset=utf-8")
-
-
-def _json_text(text: str) -> Any:
-    """The object or array that `text` is, or None."""
-    import orjson
-
-    if not text.lstrip().startswith(("{", "[")):
-        return None
-    try:
-        return orjson.loads(text)
-    except ValueError:
-        return None
-
-
-def _is_json(media: str) -> bool:
-    return media == "application/json" or media.endswith("+json")
-
-
-def _dump(value: Any) -> bytes:
-    import orjson
-
-    try:
-        return orjson.dumps(value)
-    except TypeError:
-        import json
-
-        # Integers beyond 64 bits, which orjson does not write.
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()

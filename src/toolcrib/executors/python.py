@@ -49,6 +49,7 @@ class PythonExecutor:
         """One call in an interpreter of its own."""
         tool, config = self._tool, self._config
         python, grants = interpreter(self._workspace, config.venv, tool.name)
+        network = self._workspace.network(tool)
         job = self._workspace.confine(
             tool,
             (python, "-I", "-X", "utf8", _CHILD),
@@ -61,12 +62,15 @@ class PythonExecutor:
             output_limit=MAX_OUTPUT,
             result_limit=tool.limits.output_bytes or MAX_OUTPUT,
             script=self._script(python),
+            **network.job,
         )
         done = await run(job)
-        if done.timed_out:
-            raise timed_out(ctx, done)
-        log_streams(ctx, done, "stdout", "stderr")
-        return Outcome(self._value(job, done), (), facts(done))
+        with network.explained():
+            if done.timed_out:
+                raise timed_out(ctx, done)
+            log_streams(ctx, done, "stdout", "stderr")
+            value = self._value(job, done)
+        return Outcome(value, network.warnings, facts(done))
 
     def _script(self, python: str) -> Script | None:
         """How to have the call made by an interpreter that runs already; its launcher is not confined.

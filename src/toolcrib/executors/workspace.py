@@ -6,11 +6,15 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from toolcrib.errors import PermissionDenied, SandboxUnavailable, ToolUnavailable
+from toolcrib.errors import PermissionDenied, ToolUnavailable
+from toolcrib.executors.network import CallNetwork
 from toolcrib.sandbox import Confinement
-from toolcrib.spec import CallContext, Tool
+from toolcrib.spec import CallContext, Level, Tool
+
+if TYPE_CHECKING:
+    from toolcrib.egress import Resolver
 
 __all__ = ["Grants", "Observer", "Workspace", "base_environment", "within"]
 
@@ -73,6 +77,14 @@ class Workspace:
     home: str
     programs: tuple[str, ...] = ()
     """What the project's tools run: entrypoints and virtual environments. No tool may write them."""
+    allowed_hosts: tuple[str, ...] | None = None
+    """The hosts that the project's tools may reach at most; None leaves each tool its own permission."""
+    resolver: Resolver | None = None
+    """Turns names into addresses for its tools; None: the machine's own."""
+    minimum: Level = "full"
+    """The weakest level of the sandbox that they may be run at."""
+    advice: str = ""
+    """What to tell whoever is refused because of that."""
     watch: Observer | None = None
     """Who is told what the tools use, if anybody."""
 
@@ -184,14 +196,23 @@ class Workspace:
             )
         return path
 
+    def network(self, tool: Tool) -> CallNetwork:
+        """The tool's network permission, for one call.
+
+        Raises:
+            PermissionDenied: the project's list of hosts cannot be held with it.
+            ManifestError: an entry of the list is no host.
+        """
+        tell = None if self.watch is None else self.watch.record_host
+        return CallNetwork(tool, allowed_hosts=self.allowed_hosts, resolver=self.resolver, tell=tell)
+
     def confine(
         self, tool: Tool, argv: tuple[str, ...], cwd: str, env: dict[str, str], ctx: CallContext, **more: Any
     ) -> Confinement:
         """The job for the sandbox. `cwd` is as written; `more` are further fields of `Confinement`.
 
-        What `more` says of `read` and `links` comes on top of the tool's grants.
+        What `more` says of `read` and `links` comes on top of the tool's grants; `network` is in `more`.
         """
-        refuse_network(tool)
         folder = self.resolve(cwd)
         if not Path(folder).is_dir():
             raise ToolUnavailable(
@@ -212,6 +233,8 @@ class Workspace:
             links=tuple(dict.fromkeys((*grants.links, *more.pop("links", ())))),
             empty=() if grants.cover(folder) else (folder,),
             timeout_ms=max(1, int(ctx.remaining * 1000)),
+            minimum=self.minimum,
+            advice=self.advice,
         )
         job = replace(job, **bounds(tool), **more)
         return job if self.watch is None else self.watch.over(self, tool, job)
@@ -258,14 +281,3 @@ def links_on(paths: Iterable[str | os.PathLike[str]]) -> tuple[tuple[str, str], 
 def base_environment() -> dict[str, str]:
     """The environment every confined tool starts from; nothing of ours is inherited."""
     return {"PATH": SYSTEM_PATH, "HOME": "/tmp", "LANG": "C.UTF-8", "TMPDIR": "/tmp"}  # noqa: S108 - its own /tmp
-
-
-def refuse_network(tool: Tool) -> None:
-    """Network access of processes cannot be narrowed to hosts yet, so any wish for it is refused."""
-    if tool.permissions.network.mode == "none":
-        return
-    raise SandboxUnavailable(
-        f"{tool.name} asks for network access, which this version cannot confine for kind {tool.kind}",
-        hint="Set permissions.network to false, or make it a tool of kind http.",
-        details={"mechanism": "network proxy", "permission": "network"},
-    )

@@ -2,59 +2,53 @@
 
 Every process of a project appends to the same file under one lock, and nothing is ever taken out again. What
 cannot be recorded is refused (`AuditUnavailable`): a tool whose call leaves no trace does not run.
-`docs/audit.md` says what each event means and what the chain proves. Rotation will close a file with its own
-event and carry the number and digest on into the next; `AuditLog.head` is what an anchor outside the project
-will keep.
+`docs/audit.md` says what each event means and what the chain proves. A file that has grown large is closed
+by an event of its own and renamed; number and digest go on in the next. The head is kept in an anchor outside
+the project, so that lines cannot be taken from the end unseen.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 import time
 import weakref
 from collections.abc import Callable
+from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from hashlib import sha256
+from os import pwrite
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 from toolcrib.errors import AuditUnavailable
-from toolcrib.guard.audit_line import GENESIS, Entry, Head, encode_fields, parse, require_event
+from toolcrib.guard.audit_anchor import FORM, Anchor
+from toolcrib.guard.audit_files import Tail, first_number, holds, look_at, newest_rotated, rotated_name
+from toolcrib.guard.audit_line import GENESIS, Head, encode_fields, known_events, require_event
 
-__all__ = ["AuditLog", "lock_file"]
+__all__ = ["MAX_BYTES", "AuditLog", "lock_file"]
 
-_TAIL_WINDOW = 8_192
-_MAX_TAIL = 4 * 1024 * 1024
-"""Bytes searched backwards for the last whole line before the file is taken to be something else."""
+MAX_BYTES = 64 * 1024 * 1024
+"""A file of this size is closed, and the log goes on in a new one."""
 
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-
-class _Tail(NamedTuple):
-    """Where a file ends."""
-
-    head: Head
-    """The last whole line; its digest covers whatever stands behind it as well."""
-    strays: int = 0
-    """Bytes behind it that are no audit line."""
-    open: bool = False
-    """Whether the file's last newline is missing."""
 
 
 class AuditLog:
     """Appends to one audit log. Safe for threads, for other processes on the same file, and across fork.
 
-    Nothing is opened or created before the first record. With `durable`, each record is on the disk before
-    `record` returns; without, it is with the kernel: it outlives the process, not a power cut. `clock` gives
-    seconds since the epoch; `lock_timeout` is how many seconds to wait for another process.
+    Nothing is opened or created before the first record. `anchor` is a file outside the project that keeps
+    the head; `max_bytes` is the size at which a file is closed and the next one begun. With `durable`, each
+    record is on the disk before `record` returns; without, it is with the kernel: it outlives the process,
+    not a power cut. `clock` gives seconds since the epoch; `lock_timeout` is how many seconds to wait for
+    another process.
     """
 
     __slots__ = (
         "__weakref__",
+        "_anchor",
         "_clock",
         "_device",
         "_durable",
@@ -64,6 +58,7 @@ class AuditLog:
         "_inode",
         "_lock_timeout",
         "_lost",
+        "_max_bytes",
         "_mutex",
         "_name",
         "_second",
@@ -75,12 +70,16 @@ class AuditLog:
     def __init__(
         self,
         path: Path,
+        anchor: Path | None = None,
         *,
+        max_bytes: int = MAX_BYTES,
         durable: bool = False,
         clock: Callable[[], float] = time.time,
         lock_timeout: float = 5.0,
     ) -> None:
         self._name = os.path.abspath(path)  # noqa: PTH100 - a text is what lstat takes fastest, once a record
+        self._anchor = None if anchor is None else Anchor(anchor)
+        self._max_bytes = max_bytes
         self._durable = durable
         self._clock = clock
         self._lock_timeout = lock_timeout
@@ -109,7 +108,8 @@ class AuditLog:
         Raises AuditUnavailable when the line cannot be written, and leaves no part of it; ValueError for an
         event or a field that is badly named.
         """
-        require_event(event)
+        if event not in known_events:
+            require_event(event)
         body = f" {event}{encode_fields(fields)}"
         with self._mutex:
             try:
@@ -151,35 +151,45 @@ class AuditLog:
         if self._fd < 0:
             self._open()
         try:
-            lock_file(self._fd, fcntl.LOCK_EX, self._lock_timeout)
+            try:
+                flock(self._fd, _TRY)
+            except BlockingIOError:
+                lock_file(self._fd, LOCK_EX, self._lock_timeout)
             second = int(self._clock())
             # The length tells on every record whether somebody else has written. Whether the path still leads
             # to this file costs four times as much to ask, so that is asked once a second.
             if os.lseek(self._fd, 0, os.SEEK_END) != self._end or second != self._second or self._lost:
-                self._stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+                self._stamp = time.strftime("[%Y-%m-%dT%H:%M:%S]", time.gmtime(second))
                 self._settle()
                 self._second = second
             if body is not None:
+                if self._end >= self._max_bytes:
+                    self._rotate()
                 self._write(body)
         finally:
             if self._fd >= 0:
-                fcntl.flock(self._fd, fcntl.LOCK_UN)
+                flock(self._fd, LOCK_UN)
         if self._durable and body is not None:
             os.fdatasync(self._fd)
 
     def _write(self, body: str) -> None:
-        line = f"[{self._stamp}]{body} seq={self._seq + 1} prev={self._hash}\n".encode()
+        seq = self._seq + 1
+        line = f"{self._stamp}{body} seq={seq} prev={self._hash}\n".encode()
         size = len(line)
-        done = 0
+        written = 0
         try:
-            while done < size:
-                done += os.write(self._fd, line[done:] if done else line) or _stuck()
+            written = os.write(self._fd, line)
+            while written < size:
+                written += os.write(self._fd, line[written:]) or _stuck()
+            digest = sha256(line).hexdigest()
+            if self._anchor is not None:
+                pwrite(self._anchor.fd, FORM % (seq, digest.encode()), 0)
         except OSError:
-            if done:
+            if written:
                 self._take_back()
             raise
-        self._seq += 1
-        self._hash = sha256(line).hexdigest()
+        self._seq = seq
+        self._hash = digest
         self._end += size
 
     def _take_back(self) -> None:
@@ -192,61 +202,108 @@ class AuditLog:
         self._end = end
 
     def _settle(self) -> None:
-        """See whether the file is as this process left it; write down whatever is not."""
+        """See whether the log is as this process left it; write down whatever is not."""
         before = Head(self._seq, self._hash)
         try:
             reason = self._follow()
-            size = os.lseek(self._fd, 0, os.SEEK_END)
-            if reason or size != self._end or self._lost:
-                tail = self._read_tail(size)
-                self._seq, self._hash, self._end = tail.head.seq, tail.head.hash, size
-                if tail.open:
-                    self._end += os.write(self._fd, b"\n")
-                if tail.strays:
-                    self._write(f" AUDIT_RECOVERED bytes={tail.strays}")
-                if before.seq >= 0 and (reason := reason or _difference(before, tail)):
-                    self._write(f" AUDIT_GAP reason={reason} after_seq={before.seq} after={before.hash}")
-                if self._lost:
-                    self._write(f" AUDIT_RESUMED lost={self._lost} error={self._trouble}")
-                    self._lost = 0
+            kept = Head() if self._anchor is None else self._anchor.read()
+            if reason or os.lseek(self._fd, 0, os.SEEK_END) != self._end or self._lost:
+                self._take_up(max(before, kept, key=_number), reason)
         except BaseException:
             # What could not be written down now is found again at the next try.
             self._seq, self._hash, self._end = before.seq, before.hash, -1
             raise
 
-    def _follow(self) -> str:
-        """Where the path leads to another file than ours, open and lock that one; say what happened."""
-        reason = ""
-        for _ in range(10):
-            try:
-                found = os.lstat(self._name)
-            except (FileNotFoundError, NotADirectoryError):
-                reason = "removed"
-            else:
-                if found.st_ino == self._inode and found.st_dev == self._device:
-                    return reason
-                reason = reason or "replaced"
-            os.close(self._fd)
-            self._fd = -1
-            self._open()
-            lock_file(self._fd, fcntl.LOCK_EX, self._lock_timeout)
-        raise OSError(errno.ESTALE, "the file is being replaced again and again")
+    def _take_up(self, known: Head, reason: str) -> None:
+        """Go on from where the log ends now; `known` is where it ended when that was last seen."""
+        tail = self._tail()
+        self._seq, self._hash = tail.head.seq, tail.head.hash
+        if tail.open and self._end:
+            self._end += os.write(self._fd, b"\n")
+        reason = reason or self._difference(known, tail)
+        if tail.strays:
+            self._write(f" AUDIT_RECOVERED bytes={tail.strays}")
+        if reason and known.seq > 0:
+            self._write(f" AUDIT_GAP reason={reason} after_seq={known.seq} after={known.hash}")
+        if self._lost:
+            self._write(f" AUDIT_RESUMED lost={self._lost} error={self._trouble}")
+            self._lost = 0
 
-    def _read_tail(self, size: int) -> _Tail:
-        """Search backwards for the last whole line."""
-        window = _TAIL_WINDOW
-        while True:
-            start = max(0, size - window)
-            data = os.pread(self._fd, size - start, start)
-            tail = _find_tail(data, whole=start == 0)
-            if tail is not None:
-                return tail
-            if window >= _MAX_TAIL:
+    def _difference(self, known: Head, tail: Tail) -> str:
+        """How the log contradicts what was last known of it, if it does."""
+        end = tail.head
+        if end.seq < known.seq:
+            return "cut"
+        if end.seq == known.seq:
+            return "altered" if not tail.strays and end.hash != known.hash else ""
+        if self._anchor is None or known.seq <= 0:
+            return ""
+        # Lines that came after the anchor was set (a crash in between, say) must follow from its own.
+        return "" if holds(self._name, known) else "altered"
+
+    def _tail(self) -> Tail:
+        """Where the log ends. A rotation that a crash cut short is carried on."""
+        for _ in range(10):
+            self._end = os.lseek(self._fd, 0, os.SEEK_END)
+            tail = look_at(self._fd, self._end) if self._end else newest_rotated(self._name)
+            if tail is None:
                 raise AuditUnavailable(
                     f"{self._name} does not end like an audit log.",
                     hint="Move the file away to begin a new log.",
                 )
-            window = min(window * 8, _MAX_TAIL)
+            if not tail.closed or not self._end:
+                return tail
+            os.rename(self._name, self._rotated(tail.head.seq))  # noqa: PTH104 - as _name
+            self._follow()
+        raise OSError(errno.ESTALE, "the file is being rotated again and again")
+
+    def _rotate(self) -> None:
+        """Close the file and go on in a new one. Who waits for the lock finds it longer, and follows."""
+        closed = os.path.basename(self._rotated(self._seq + 1))  # noqa: PTH119 - as _name
+        self._write(f" AUDIT_ROTATED{encode_fields({'file': closed, 'next': self._seq + 2})}")
+        if self._durable:
+            os.fdatasync(self._fd)
+        self._take_up(Head(self._seq, self._hash), "")
+
+    def _rotated(self, last: int) -> str:
+        """The name under which the file is kept from now on."""
+        name = rotated_name(self._name, first_number(self._fd), last)
+        if os.path.lexists(name):
+            raise AuditUnavailable(
+                f"The audit log {self._name} cannot be rotated: {name} exists.",
+                hint="Move that file away; it was not written by this log.",
+                details={"path": name, "error": "EEXIST"},
+            )
+        return name
+
+    def _follow(self) -> str:
+        """Where the path leads to another file than ours, open and lock that one; say what happened."""
+        reason = ""
+        ours = True
+        deadline = time.monotonic() + self._lock_timeout
+        while True:
+            try:
+                found = os.lstat(self._name)
+            except (FileNotFoundError, NotADirectoryError):
+                what = "removed"
+            else:
+                if found.st_ino == self._inode and found.st_dev == self._device:
+                    return reason
+                what = "replaced"
+            if ours and not self._was_rotated():
+                reason = what
+            ours = False
+            os.close(self._fd)
+            self._fd = -1
+            self._open()
+            lock_file(self._fd, LOCK_EX, self._lock_timeout)
+            if time.monotonic() > deadline:
+                raise OSError(errno.ESTALE, "the file is being replaced again and again")
+
+    def _was_rotated(self) -> bool:
+        """Whether our file says itself that the log goes on in another."""
+        tail = look_at(self._fd, os.lseek(self._fd, 0, os.SEEK_END))
+        return tail is not None and tail.closed
 
     def _open(self) -> None:
         folder, name = os.path.split(self._name)
@@ -276,6 +333,8 @@ class AuditLog:
         self._let_go()
 
     def _let_go(self) -> None:
+        if self._anchor is not None:
+            self._anchor.close()
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = self._seq = self._end = -1
@@ -309,12 +368,15 @@ _HINTS = {
 }
 
 
+_TRY = LOCK_EX | LOCK_NB
+
+
 def lock_file(fd: int, operation: int, timeout: float) -> None:
     """`flock`, but a stopped process must not stop this one: after `timeout` seconds OSError (EAGAIN)."""
     pause, deadline = 20e-6, None
     while True:
         try:
-            fcntl.flock(fd, operation | fcntl.LOCK_NB)
+            flock(fd, operation | LOCK_NB)
         except BlockingIOError:
             now = time.monotonic()
             deadline = deadline or now + timeout
@@ -326,55 +388,8 @@ def lock_file(fd: int, operation: int, timeout: float) -> None:
             return
 
 
-def _difference(before: Head, tail: _Tail) -> str:
-    """How the file's last line contradicts what this process last knew, if it does."""
-    if tail.head.seq < before.seq:
-        return "cut"
-    if tail.head.seq == before.seq and not tail.strays and tail.head.hash != before.hash:
-        return "altered"
-    return ""
-
-
-def _find_tail(data: bytes, *, whole: bool) -> _Tail | None:
-    """The end of a file, from its last bytes or the `whole`; None if the last whole line begins earlier."""
-    cut = bool(data) and not data.endswith(b"\n")
-    if cut:
-        data += b"\n"
-    end = len(data)
-    while end:
-        start = data.rfind(b"\n", 0, end - 1) + 1
-        if not start and not whole:
-            return None
-        entry = _parse(data[start:end])
-        if entry is not None and cut and end == len(data):
-            # A crash may have lost the newline alone: the line counts, if it continues what is before it.
-            before = _find_tail(data[:start], whole=whole)
-            if before is None:
-                return None
-            entry = entry if _follows(entry, before) else None
-        if entry is not None:
-            return _Tail(Head(entry.seq, sha256(data[start:]).hexdigest()), len(data) - end, cut)
-        end = start
-    if not data:
-        return _Tail(Head())
-    return _Tail(Head(0, sha256(data).hexdigest()), len(data), cut) if whole else None
-
-
-def _follows(entry: Entry, before: _Tail) -> bool:
-    if (entry.seq, entry.prev) != (before.head.seq + 1, before.head.hash):
-        return False
-    return not before.strays or (
-        entry.event == "AUDIT_RECOVERED" and entry.fields.get("bytes") == before.strays
-    )
-
-
-def _parse(line: bytes) -> Entry | None:
-    if not line.startswith(b"["):
-        return None
-    try:
-        return parse(line)
-    except ValueError:
-        return None
+def _number(head: Head) -> int:
+    return head.seq
 
 
 def _stuck() -> int:

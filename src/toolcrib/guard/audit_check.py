@@ -1,15 +1,18 @@
-"""Reads an audit log from first line to last and names the first place where the chain does not hold."""
+"""Reads an audit log, all its files, and names the first place where the chain does not hold."""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from toolcrib.guard.audit import lock_file
+from toolcrib.guard.audit_anchor import read_anchor
+from toolcrib.guard.audit_files import rotated_files, rotated_name
 from toolcrib.guard.audit_line import GENESIS, Entry, Head, parse
 
 __all__ = ["Problem", "Verdict", "verify"]
@@ -19,22 +22,28 @@ ProblemKind = Literal["altered", "cut", "gap", "missing", "reordered"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The first place where a log does not hold; `line` counts from 1."""
+    """The first place where a log does not hold; `line` counts from 1 in its file."""
 
     line: int
     kind: ProblemKind
     message: str
+    file: str = ""
+    """Name of the file, in the log's folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the check found. `head` is the last line that holds."""
+    """What the check found. `head` is the last line that holds, `lines` the count of all files."""
 
     lines: int
     head: Head
     problem: Problem | None = None
     notices: dict[str, int] = field(default_factory=dict)
-    """How often the log itself recorded something: AUDIT_RECOVERED, AUDIT_RESUMED, AUDIT_GAP."""
+    """How often the log itself recorded something: AUDIT_RECOVERED, AUDIT_GAP and so on."""
+    anchor: Head | None = None
+    """What the log was held against from outside; None where there was no anchor."""
+    files: tuple[str, ...] = ()
+    """Names of the log's files, the oldest first."""
 
     @property
     def ok(self) -> bool:
@@ -42,26 +51,50 @@ class Verdict:
         return self.problem is None
 
 
-def verify(path: Path, head: Head | None = None) -> Verdict:
-    """Check a whole log; one that does not exist has no lines. Raises OSError when it cannot be read.
+def verify(path: Path, head: Head | None = None, *, anchor: Path | None = None) -> Verdict:
+    """Check a whole log, rotated files included; one that does not exist has no lines.
 
-    `head` is a line known from elsewhere (`AuditLog.head`, kept outside the project): the log must contain it
-    unchanged. Without it, lines removed from the end and a log written anew from the start are not noticed.
+    `head` is a line known from elsewhere (`AuditLog.head`), `anchor` the file that keeps the last one: the
+    log must contain it unchanged. Without either, lines removed from the end and a log written anew from the
+    start are not noticed. Raises OSError for a file that cannot be read, AuditUnavailable for a damaged
+    anchor.
     """
-    scan = _Scan(head or Head())
+    # The anchor is set after each line: read before the log, it can only be behind it.
+    known = head if anchor is None else read_anchor(anchor)
+    scan = _Scan(known or Head())
+    parts, current, size = _open_files(path)
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return scan.finish()
-    with os.fdopen(fd, "rb") as file:
+        for part in parts:
+            with part.open("rb") as file:
+                scan.take_file(file, os.fstat(file.fileno()).st_size, part.name)
+        if current is not None:
+            scan.take_file(current, size, path.name)
+    finally:
+        if current is not None:
+            current.close()
+    return replace(scan.finish(path.name), anchor=known)
+
+
+def _open_files(path: Path) -> tuple[list[Path], BinaryIO | None, int]:
+    """The rotated files; the file that is written, open; and how much of it holds whole lines now."""
+    for _ in range(100):
+        try:
+            file = path.open("rb")
+        except FileNotFoundError:
+            return [part for _, _, part in rotated_files(path)], None, 0
         # Writers append while we read: what is in the file now is whole, what comes later is not looked at.
-        lock_file(fd, fcntl.LOCK_SH, 5.0)
-        left = os.fstat(fd).st_size
-        fcntl.flock(fd, fcntl.LOCK_UN)
-        while left > 0 and (raw := file.readline(left)):
-            left -= len(raw)
-            scan.take(raw)
-    return scan.finish()
+        lock_file(file.fileno(), fcntl.LOCK_SH, 5.0)
+        found = os.fstat(file.fileno())
+        parts = [part for _, _, part in rotated_files(path)]
+        try:
+            same = os.path.samestat(found, path.stat())
+        except FileNotFoundError:
+            same = False
+        fcntl.flock(file.fileno(), fcntl.LOCK_UN)
+        if same:
+            return parts, file, found.st_size
+        file.close()  # It was rotated between the opening and the lock.
+    raise OSError(errno.ESTALE, "the file is being replaced again and again")
 
 
 _UNSURE = "this line was altered, or the digest that the next (and last) line carries"
@@ -73,12 +106,23 @@ class _Scan:
     def __init__(self, anchor: Head) -> None:
         self.anchor = anchor
         self.number = 0
+        self.begins: list[tuple[int, str]] = []
+        """For each file the number of lines before it, and its name."""
         self.seq = 0
         self.chain = GENESIS
         self.raw = b""
+        self.lost: tuple[int, int] | None = None
+        """The numbers that were found missing last."""
         self.notices: dict[str, int] = {}
         self.problem: Problem | None = None
         self.strays: _Strays | None = None
+
+    def take_file(self, file: BinaryIO, size: int, name: str) -> None:
+        """Look at the first `size` bytes of the next file."""
+        self.begins.append((self.number, name))
+        while size > 0 and (raw := file.readline(size)):
+            size -= len(raw)
+            self.take(raw)
 
     def take(self, raw: bytes) -> None:
         """Look at the next line, its newline included where there is one."""
@@ -121,24 +165,35 @@ class _Scan:
                 return "cut", "the line breaks off (the next record will close it, if this was a crash)"
             return "altered", "this is no audit line"
         if entry.seq > expected:
+            self.lost = (expected, entry.seq - 1)
             lost = f"seq {expected}" if entry.seq == expected + 1 else f"seq {expected} to {entry.seq - 1}"
             return "missing", f"{lost} should stand here, seq {entry.seq} does"
         if entry.seq < expected:
             return "reordered", f"seq {entry.seq} stands after seq {self.seq}"
         return "altered", _UNSURE
 
-    def finish(self) -> Verdict:
-        """The verdict, after the last line."""
+    def finish(self, name: str) -> Verdict:
+        """The verdict, after the last line; `name` is that of the file which is written."""
         if self.strays is not None:
             unsure = self.strays.message == _UNSURE and self.strays.line > 1
             self._fail(self.strays.line - unsure, self.strays.kind, self.strays.message)
         if self.problem is None and self.seq < self.anchor.seq:
             lost = f"the log ends at seq {self.seq}; the anchor knows seq {self.anchor.seq}"
-            self._fail(self.number + 1, "missing", lost)
-        return Verdict(self.number, Head(self.seq, self.chain), self.problem, self.notices)
+            self._fail(self.number + 1, "cut", lost)
+        problem = None if self.problem is None else self._placed(self.problem, name)
+        files = tuple(name for _, name in self.begins)
+        return Verdict(self.number, Head(self.seq, self.chain), problem, self.notices, None, files)
 
     def _fail(self, line: int, kind: ProblemKind, message: str) -> None:
         self.problem = self.problem or Problem(line, kind, message)
+
+    def _placed(self, problem: Problem, name: str) -> Problem:
+        """The problem with its file, its line counted there, and the file that is missing before it."""
+        begin, file = next(((b, f) for b, f in reversed(self.begins) if b < problem.line), (0, name))
+        message = problem.message
+        if problem.kind == "missing" and problem.line == begin + 1 and self.lost is not None:
+            message += f"; a rotated file is gone, such as {rotated_name(name, *self.lost)}"
+        return Problem(problem.line - begin, problem.kind, message, file)
 
 
 class _Strays:

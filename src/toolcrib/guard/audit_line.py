@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["GENESIS", "MAX_VALUE", "Entry", "Head", "encode_fields", "parse", "require_event"]
+__all__ = ["GENESIS", "MAX_VALUE", "Entry", "Head", "encode_fields", "known_events", "parse", "require_event"]
 
 GENESIS = "0" * 64
 """`prev` of the first line of a log."""
@@ -50,7 +50,7 @@ _SHORT = 24
 # and a regular expression for each of them on every record would be felt.
 _known_words: dict[str, str] = {}
 _known_keys: set[str] = set()
-_known_events: set[str] = set()
+known_events: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,11 @@ class Entry:
 
 def require_event(event: str) -> None:
     """Refuse (ValueError) an event name that is not UPPER_CASE, or that only the log itself may write."""
-    if event in _known_events:
+    if event in known_events:
         return
     if not re.fullmatch(r"[A-Z][A-Z0-9_]{0,63}", event) or event.startswith("AUDIT_"):
         raise ValueError(f"an audit event is named in UPPER_CASE, not AUDIT_…; got {event!r}")
-    _known_events.add(event)
+    known_events.add(event)
 
 
 def encode_fields(fields: Mapping[str, Any]) -> str:
@@ -88,22 +88,26 @@ def encode_fields(fields: Mapping[str, Any]) -> str:
     carry a secret past the redaction. ValueError for a key that is not a lower-case name.
     """
     line = ""
-    cut: list[str] | None = None
+    cut: list[str] = []
     for key, value in fields.items():
         if key not in _known_keys:
             _require_key(key)
         kind = value.__class__
         if kind is str:
-            text = _known_words.get(value) or _text(value)
+            text = _known_words.get(value)
+            if text is None:
+                text = _text(value)
+        elif kind is float:
+            text = repr(value) if value - value == 0.0 else "null"
         elif kind is int:
             text = _digits(value)
         else:
             text = _json(value)
         if text is None or len(text) > MAX_VALUE:
-            cut = [*(cut or ()), key]
+            cut.append(key)
             text = _summary(text, value)
         line += f" {key}={text}"
-    return line if cut is None else f"{line} cut={_json(cut)}"
+    return line if not cut else f"{line} cut={_json(cut)}"
 
 
 def parse(line: bytes | str) -> Entry:
@@ -151,9 +155,10 @@ def _json(value: Any) -> str | None:
         data = _dumps(value, _foreign, _flags)
     except TypeError:  # A lone surrogate, a big integer, a key that is no text, deep nesting.
         return _json_slowly(value)
-    if data.isascii() and b"\x7f" not in data:
-        return data.decode()
-    return _hidden(_escape, data.decode())
+    text = data.decode()
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _hidden(_escape, text)
 
 
 def _text(value: str) -> str | None:

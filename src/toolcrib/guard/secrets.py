@@ -84,9 +84,9 @@ class Redactor:
         "_always",
         "_clues",
         "_masks",
-        "_numbers",
         "_parts",
         "_pattern",
+        "_plain",
         "_whole",
         "unprotected",
     )
@@ -109,7 +109,8 @@ class Redactor:
         self._parts = long
         self._clues = [clue for clue in dict.fromkeys(clues) if clue]
         self._always = "" in clues
-        self._numbers = any(_numeric(value) for value in long)
+        numbers = any(_numeric(value) for value in long)
+        self._plain = {bool, type(None)} if numbers else {bool, type(None), int, float}
         self._pattern: re.Pattern[str] | None = None
         self.unprotected = tuple(sorted({name or MASK for value, name in secrets if len(value) < MIN_LENGTH}))
 
@@ -118,7 +119,7 @@ class Redactor:
 
         Goes through lists, tuples and mappings, keys included. Objects of other types are left as they are.
         """
-        if not self._active:
+        if not self._active or value is None:
             return value
         try:
             return self._redact(value)
@@ -142,6 +143,8 @@ class Redactor:
     def _redact(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.redact_text(value)
+        if value.__class__ in self._plain:
+            return value
         if isinstance(value, dict):
             return self._redact_mapping(value)
         if isinstance(value, (list, tuple)):
@@ -153,7 +156,7 @@ class Redactor:
             text = value.decode(errors="surrogateescape")
             masked = self.redact_text(text)
             return value if masked is text else masked.encode(errors="surrogateescape")
-        if self._numbers and isinstance(value, (int, float)) and not isinstance(value, bool):
+        if isinstance(value, (int, float)):
             text = repr(value)
             masked = self.redact_text(text) if len(text) >= MIN_LENGTH else text
             return value if masked is text else masked

@@ -13,6 +13,7 @@ from toolcrib.errors import DefinitionError
 from toolcrib.manifest.addresses import url_faults
 from toolcrib.manifest.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.positions import Path
+from toolcrib.manifest.requests import request_faults
 from toolcrib.manifest.source import Document
 from toolcrib.manifest.wording import MAX_TEXT, hidden_characters, instructions, texts
 from toolcrib.spec import CommandExec, FileExec, HttpExec, Tool
@@ -24,8 +25,17 @@ _MOST_PROPERTIES = 500
 _MOST_COMPARED = 100_000
 _WILDCARD = "..."
 _SAID = re.compile(r"\bdefaults?\b|\bomitted\b|\bleft out\b|\bunless\b|\botherwise\b")
+DIRECT = frozenset((
+    "ping", "ping6", "traceroute", "tracepath", "mtr", "nmap", "dig", "host", "nslookup", "drill",
+    "whois", "ssh", "scp", "sftp", "ssh-keyscan", "ssh-copy-id", "mosh", "rsync", "telnet", "nc",
+    "ncat", "netcat", "socat", "psql", "pg_dump", "pg_dumpall", "pg_restore", "pg_isready", "mysql",
+    "mysqldump", "mysqladmin", "mariadb", "mariadb-dump", "mongosh", "mongodump", "mongorestore",
+    "redis-cli", "valkey-cli", "sqlcmd", "sqlplus", "mosquitto_pub", "mosquitto_sub", "nats", "kcat",
+    "ldapsearch", "snmpget", "snmpwalk", "smbclient", "ntpdate", "sendmail", "iperf3",
+))  # fmt: skip
+"""Programs that speak a protocol of their own, and do not read the variables that name a proxy."""
 _TEMPLATED: dict[str, tuple[str, ...]] = {
-    "http": ("url", "headers", "query", "body"),
+    "http": ("url", "headers", "query", "cookies", "body", "parts"),
     "command": ("args", "env", "stdin"),
     "python": ("args", "kwargs"),
     "file": ("path", "content"),
@@ -151,6 +161,14 @@ def network(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         yield document.diagnostic(fault.rule, fault.message, ("exec", "http", "url"), hint=fault.hint)
 
 
+def request(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+    """Styles, body and auth fit the request and each other."""
+    from toolcrib.template import Namespaces
+
+    for fault in request_faults(tool, Namespaces.of(tool)):
+        yield document.diagnostic(fault.rule, fault.message, fault.path, key=True, hint=fault.hint)
+
+
 def response(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """One way of extraction, patterns that compile, field names that differ."""
     config = tool.config
@@ -184,8 +202,26 @@ def retry(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         yield document.diagnostic("retry", told, ("retry", "max_attempts"), hint=hint)
 
 
+def programs(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+    """A program that speaks neither HTTP nor SOCKS finds no way through the proxy."""
+    config, network = tool.config, tool.permissions.network
+    if not isinstance(config, CommandExec) or network.mode not in ("any", "hosts"):
+        return
+    program = FilePath(config.entrypoint).name
+    if program in DIRECT:
+        told = f"{quoted(program)} speaks neither HTTP nor SOCKS, so it cannot reach the hosts it is granted"
+        hint = "write `network: host`: this machine's own network, which a person has to approve"
+        yield document.diagnostic("program-network", told, ("permissions", "network"), key=True, hint=hint)
+
+
 def grants(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """No permission covers `/`, or what lies above the project root."""
+    """No permission covers `/`, what lies above the project root, or the machine's own network."""
+    if tool.permissions.network.mode == "host" and tool.kind in ("command", "python"):
+        told = (
+            "the permission `network: host` covers all of this machine's network; such a tool needs approval"
+        )
+        hint = "name the hosts, if the program speaks HTTP or SOCKS: `network: {allow: [host]}`"
+        yield document.diagnostic("grant", told, ("permissions", "network"), hint=hint)
     root = _project_root(document.path)
     for mode, paths in (("read", tool.permissions.read), ("write", tool.permissions.write)):
         for number, path in enumerate(paths):
@@ -223,8 +259,10 @@ CHECKS: tuple[Callable[[Tool, Document], Iterator[Diagnostic]], ...] = (
     placeholders,
     fixed,
     network,
+    request,
     response,
     retry,
+    programs,
     grants,
     wording,
 )

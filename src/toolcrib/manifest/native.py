@@ -19,6 +19,8 @@ from toolcrib.manifest.source import Document, load, read
 from toolcrib.spec import (
     Annotations,
     Approval,
+    Auth,
+    BodyPart,
     CommandExec,
     Example,
     ExecConfig,
@@ -28,6 +30,7 @@ from toolcrib.spec import (
     Limits,
     Network,
     Output,
+    ParameterStyle,
     Permissions,
     PythonExec,
     Retry,
@@ -232,6 +235,7 @@ def _tool(data: dict[str, Any], source: Source) -> Tool:
         examples=tuple([_example(example) for example in get("examples", ())]),
         version=data["version"],
         source=source,
+        auth=_auth(get("auth")) if "auth" in data else (),
     )
 
 
@@ -252,6 +256,10 @@ def _http(block: dict[str, Any]) -> HttpExec:
         response.get("regex"),
         tuple([FieldMap(entry["name"], entry["path"]) for entry in response.get("fields", ())]),
         _whole(response.get("max_bytes")),
+        get("cookies") or {},
+        {name: ParameterStyle(**style) for name, style in get("styles", {}).items()},
+        get("body_format"),
+        {name: BodyPart(**part) for name, part in get("parts", {}).items()},
     )
 
 
@@ -326,6 +334,22 @@ def _permissions(block: dict[str, Any]) -> Permissions:
 
 def _secret(name: str, entry: dict[str, Any]) -> SecretSpec:
     return SecretSpec(name, entry.get("type", "string"), entry.get("required", True))
+
+
+def _auth(block: Any) -> tuple[Auth, ...]:
+    entries = block if isinstance(block, list) else [block]
+    return tuple(
+        [
+            Auth(
+                entry["type"],
+                entry.get("secret"),
+                entry.get("username_secret"),
+                entry.get("in"),
+                entry.get("name"),
+            )
+            for entry in entries
+        ]
+    )
 
 
 def _retry(block: dict[str, Any]) -> Retry:

@@ -72,8 +72,21 @@ RULES: dict[str, Rule] = {
     "response": Rule(
         "error", "`response` has two ways of extraction, an empty or repeated field name, or a bad pattern."
     ),
+    "style": Rule(
+        "error", "A style is of no argument, of one that stands nowhere alone, or not for where it stands."
+    ),
+    "body": Rule("error", "Body, `body_format`, `parts` or `cookies` do not go together."),
+    "auth": Rule(
+        "error", "`auth` lacks a key, names a secret that is not declared, or writes what the request writes."
+    ),
     "retry": Rule("warning", "A POST or PATCH that is not marked idempotent is retried."),
-    "grant": Rule("warning", "A permission covers `/` or a folder above the project root."),
+    "program-network": Rule(
+        "warning", "A command that speaks neither HTTP nor SOCKS has a list of hosts, or `network: true`."
+    ),
+    "grant": Rule(
+        "warning",
+        "A permission covers `/`, a folder above the project root, or for a program this machine's network.",
+    ),
     "property-description": Rule("warning", "A property of `inputs.schema` has no description."),
     "default-untold": Rule("warning", "A property's default is not told in its description."),
     "hidden-characters": Rule(

@@ -19,7 +19,6 @@ _MOST = 50
 _MOST_NAMES = 20
 
 _LATER: dict[Path, str] = {
-    ("auth",): "auth helpers",
     ("exec", "http", "auth"): "auth helpers",
     ("exec", "composite"): "composite tools",
     ("exec", "sql"): "SQL tools",

@@ -9,7 +9,7 @@ from typing import Any
 
 from toolcrib.errors import ConfigError, ManifestError
 from toolcrib.manifest import Diagnostic, Document, diagnostics_of, failure, load, read
-from toolcrib.spec import Network, Permissions, Retry, SecretSpec
+from toolcrib.spec import LEVELS, Level, Network, Permissions, Retry, SecretSpec
 from toolcrib.spec.naming import nearest
 
 __all__ = ["KEYS", "Config", "load_config"]
@@ -29,6 +29,8 @@ class Config:
     """`retry`: for registered Python tools and for HTTP reads; other tools make one attempt."""
     allowed_hosts: tuple[str, ...] | None = None
     """`security.allowed_hosts`: HTTP tools reach these at most; None leaves each tool its own host."""
+    sandbox_minimum: Level = "full"
+    """`sandbox.minimum`: the weakest level tools may be run at. Counts in a trusted project only."""
     max_permissions: Permissions | None = None
     """`security.max_permissions`: the ceiling for tools that agents create."""
 
@@ -129,10 +131,11 @@ def _ceiling(reader: _Reader, value: Any) -> Permissions:
 
 def _sandbox(reader: _Reader, value: Any) -> dict[str, Any]:
     block = reader.mapping(value, ("sandbox",), ("minimum",))
-    if block.get("minimum", "full") != "full":
+    minimum = block.get("minimum", "full")
+    if minimum not in LEVELS:
         at = ("sandbox", "minimum")
-        raise reader.misfit(at, "can only be full", "weaker levels are refused by this version")
-    return {}
+        raise reader.misfit(at, f"must be one of {', '.join(LEVELS)}", "docs/sandbox.md says what each gives")
+    return {"sandbox_minimum": minimum}
 
 
 _BLOCKS: Mapping[str, Callable[[_Reader, Any], dict[str, Any]]] = {

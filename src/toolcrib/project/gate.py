@@ -6,13 +6,22 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from toolcrib.context import Context
-from toolcrib.errors import DeniedError, InvalidInput, ToolcribError, UnavailableError
+from toolcrib.errors import (
+    DeniedError,
+    InvalidInput,
+    InvalidToken,
+    PolicyDenied,
+    ToolcribError,
+    UnavailableError,
+)
 from toolcrib.guard import AuditLog, EnvironmentSecrets, Redactor, resolve
-from toolcrib.pipeline import Bound
+from toolcrib.pipeline import Bound, needs_approval
 from toolcrib.spec import Call, Result, SecretSource, Tool
 
 __all__ = ["ProjectGate"]
 
+_NOT_HELD = ("missing", "unprotected", "exceeded")
+"""What the enforcement report says beyond the level, written down where there is something to say."""
 _NO_SECRETS: Mapping[str, str] = {}
 
 
@@ -38,19 +47,32 @@ class ProjectGate:
             self._known.update(secrets)
             self._redactor = Redactor(self._known)
 
-    def admit(self, bound: Bound, call: Call) -> Mapping[str, str]:
+    def authorise(self, bound: Bound, ctx: Context) -> None:
+        """Refuse what the caller's token does not allow."""
+        identity = ctx.identity
+        if identity is None:
+            return
+        if not identity.may("invoke"):
+            raise InvalidToken(f"the token of {identity.name} does not allow calls")
+        if not identity.covers(bound.name):
+            raise PolicyDenied(f"the token of {identity.name} does not cover {bound.name}")
+
+    def admit(self, bound: Bound, ctx: Context) -> Mapping[str, str] | None:
         """The secrets the tool declares. A missing one stops the call, and so does an unwritable log."""
         self._audit.ensure()
-        if call.approved_by is not None and bound.approval_reason is not None:
-            self._audit.record(
-                "TOOL_APPROVED", name=bound.name, approver=call.approved_by, caller=call.caller
-            )
+        if bound.approval_reason is not None:
+            if ctx.approved_by is None:
+                raise needs_approval(bound, bound.approval_reason)
+            self._audit.record("TOOL_APPROVED", name=bound.name, approver=ctx.approved_by, caller=ctx.caller)
         permissions = bound.tool.permissions
         if not permissions.secrets:
             return _NO_SECRETS
         secrets = resolve(permissions, self._source)
         self._learn(secrets)
         return secrets
+
+    async def enter(self, bound: Bound, ctx: Context) -> Result | None:
+        """Nothing is waited for yet."""
 
     def record(self, bound: Bound | None, call: Call, result: Result) -> None:
         """One line: TOOL_EXECUTED for a call that ran, TOOL_REFUSED for one that was not let run."""
@@ -74,6 +96,7 @@ class ProjectGate:
             fields["call"] = call.call_id
         if details and isinstance(held := details.get("enforcement"), dict):
             fields["sandbox"] = held.get("level")
+            fields.update({f"sandbox_{name}": held[name] for name in _NOT_HELD if held.get(name)})
         self._audit.record(event, **fields)
 
     def redact(self, value: Any) -> Any:
@@ -92,6 +115,8 @@ def _refused(call: Call, error: ToolcribError) -> bool:
     """Whether nothing of the tool has run: it was denied, could not start, or its input did not fit."""
     if not isinstance(call, Context) or call.started == 0:
         return True
+    if "enforcement" in error.details:  # It ran in a sandbox, and was refused a host there.
+        return False
     if isinstance(error, InvalidInput):  # Found while the request was put together, unless the tool said it.
         return error.details.get("raised_by") != "tool"
     if "enforcement" in error.details:  # A process of it ran, and met what it was denied.

@@ -13,10 +13,12 @@ from toolcrib.guard import AuditLog
 from toolcrib.manifest import Diagnostic, check_tool, load_tools
 from toolcrib.project.config import Config, load_config
 from toolcrib.project.gate import ProjectGate
+from toolcrib.project.minimum import minimum_of
 from toolcrib.project.root import Place, find
 from toolcrib.spec import (
     Approval,
     Call,
+    Caller,
     CommandExec,
     Executor,
     HttpExec,
@@ -45,9 +47,14 @@ class Project:
     when its tool is first listed or called.
     """
 
-    def __init__(self, place: Place, config: Config, *, secrets: SecretSource | None = None) -> None:
+    def __init__(
+        self, place: Place, config: Config, *, secrets: SecretSource | None = None, trusted: bool = False
+    ) -> None:
         self.place = place
         self.config = config
+        self.minimum = minimum_of(config, trusted)
+        """The weakest level of the sandbox that counts here."""
+        self._lowered: str | None = None
         self.audit = AuditLog(place.audit)
         self._gate = ProjectGate(self.audit, secrets)
         self.toolset = Toolset(
@@ -72,7 +79,9 @@ class Project:
     ) -> Project:
         """The project at `root` or found upward from here; `ProjectNotFound`, `ConfigError`."""
         place = find(root)
-        return cls(place, load_config(place.config), secrets=secrets)
+        # The one place where a project learns whether a person trusts it; nobody can say so yet.
+        trusted = False
+        return cls(place, load_config(place.config), secrets=secrets, trusted=trusted)
 
     @property
     def root(self) -> Path:
@@ -86,11 +95,11 @@ class Project:
         """Changes whenever the list of tools changes."""
         return self.toolset.revision
 
-    def tools(self) -> Sequence[Tool]:
-        """Every usable tool, in the order of names of manifests, then as registered."""
+    def tools(self, caller: str = "local", identity: Caller | None = None) -> Sequence[Tool]:
+        """Every usable tool that this caller may see: by names of manifests, then as registered."""
         for name in list(self._unchecked):
             self._check(name)
-        return self.toolset.tools()
+        return self.toolset.tools(caller, identity)
 
     def get(self, name: str) -> Tool:
         """One tool; `ToolNotFound` names the nearest, `ManifestError` says why it does not load."""
@@ -123,9 +132,9 @@ class Project:
         if any(diagnostic.is_error for diagnostic in found):
             self.toolset.remove(name)
             return
-        wide = next((diagnostic for diagnostic in found if diagnostic.rule == "grant"), None)
-        if wide is not None and not bound.tool.approval.required:
-            bound.approval_reason = wide.message.partition(";")[0]
+        wide = [diagnostic.message.partition(";")[0] for diagnostic in found if diagnostic.rule == "grant"]
+        if wide and not bound.tool.approval.required:
+            bound.approval_reason = ", and ".join(wide)
             bound.tool = replace(bound.tool, approval=Approval(True, bound.approval_reason))
 
     def _explain(self, name: str) -> ManifestError | None:
@@ -177,9 +186,28 @@ class Project:
         if self._workspace is None:
             from toolcrib.executors import Workspace
 
-            programs = tuple(dict.fromkeys(self._programs()))
-            self._workspace = Workspace(str(self.place.root), str(self.place.home), programs)
+            self.lowered()
+            self._workspace = Workspace(
+                str(self.place.root),
+                str(self.place.home),
+                tuple(dict.fromkeys(self._programs())),
+                allowed_hosts=self.config.allowed_hosts,
+                minimum=self.minimum.level,
+                advice=self.minimum.advice,
+            )
         return self._workspace if seen is None else replace(self._workspace, watch=seen)
+
+    def lowered(self) -> str:
+        """What is weaker than usual here, in a line; empty where nothing is. It is recorded the first time.
+
+        Where the settings allow a weaker level, this may take half a second.
+        """
+        if self._lowered is None:
+            found = self.minimum.lowered()
+            self._lowered = "" if found is None else self.minimum.banner(found)
+            if found is not None:
+                self.audit.record("SANDBOX_LOWERED", minimum=self.minimum.level, level=found)
+        return self._lowered
 
     def _programs(self) -> Iterator[str]:
         """Entrypoints and virtual environments of the project's tools, as real paths."""

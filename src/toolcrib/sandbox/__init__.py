@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from toolcrib.sandbox.confine import configure, run
 from toolcrib.sandbox.files import Content, Entry, Root, Roots
-from toolcrib.sandbox.job import Completed, Confinement, Script, Warmth
-from toolcrib.sandbox.probe import Mechanism, level, probe, require
+from toolcrib.sandbox.job import Completed, Confinement, NetworkAccess, Outlet, Script, Warmth
+from toolcrib.sandbox.probe import Mechanism, in_force, level, probe, require
 
 __all__ = [
     "Completed",
@@ -13,11 +13,14 @@ __all__ = [
     "Content",
     "Entry",
     "Mechanism",
+    "NetworkAccess",
+    "Outlet",
     "Root",
     "Roots",
     "Script",
     "Warmth",
     "configure",
+    "in_force",
     "level",
     "probe",
     "require",

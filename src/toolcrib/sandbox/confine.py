@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from toolcrib.errors import SandboxUnavailable
+from toolcrib.sandbox import recall
 from toolcrib.sandbox.job import Completed, Confinement, Warmth
 
 __all__ = ["configure", "run"]
@@ -20,9 +22,17 @@ async def run(job: Confinement) -> Completed:
         InvalidInput: an argument or variable cannot be passed to a process (NUL byte, too long).
         UsageError: a path is not absolute and normal, or a limit is out of range.
     """
+    from toolcrib.sandbox.levels import chosen
     from toolcrib.sandbox.runner import execute  # brings asyncio
 
-    return await execute(job)
+    try:
+        return await execute(job, await chosen(job))
+    except SandboxUnavailable as error:
+        if job.minimum != "full" and "level" not in error.details:
+            recall.forget()  # The machine is not as it was remembered.
+        if job.advice:
+            error.hint = f"{error.hint}; {job.advice}" if error.hint else job.advice
+        raise
 
 
 def configure(warmth: Warmth) -> None:

@@ -16,7 +16,7 @@ import os
 import resource
 import time
 
-from toolcrib.sandbox import landlock, seccomp
+from toolcrib.sandbox import landlock, network, seccomp
 from toolcrib.sandbox.kernel import (
     PR_SET_DUMPABLE,
     PR_SET_PDEATHSIG,
@@ -43,7 +43,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["NEWCGROUP", "NEWUSER", "run_init"]
+    from toolcrib.sandbox.network import Ports
+
+__all__ = [
+    "NEWCGROUP",
+    "NEWUSER",
+    "drop_privileges",
+    "hold_none",
+    "leave_keyring",
+    "offer",
+    "run_init",
+    "settle",
+]
 
 # linux/sched.h
 NEWUSER, NEWCGROUP = 0x10000000, 0x2000000
@@ -77,6 +88,7 @@ def run_init(job: dict[str, Any], control: int, launcher: int, groups: list[int]
     write_if_allowed(proc, "self/oom_score_adj", "1000")
     if mapped:
         write_maps(proc, *job["ids"])
+    network.open_listener(job, control)
     check("uts namespace", libc.sethostname(b"sandbox", ctypes.c_size_t(7)))
     os.umask(0o022)
     leave_keyring()
@@ -206,8 +218,13 @@ def drop_privileges() -> None:
             if ctypes.get_errno() == errno.EINVAL:  # One above the last there is.
                 break
             raise Failure(stage, ctypes.get_errno())
+    hold_none()
+
+
+def hold_none() -> None:
+    """Hold no capability, and gain none by exec."""
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-    check(stage, libc.capset(header, (ctypes.c_uint32 * 6)()))
+    check("capabilities", libc.capset(header, (ctypes.c_uint32 * 6)()))
     prctl("no_new_privs", PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -217,6 +234,19 @@ def run_command(job: dict[str, Any], control: int, found: list[tuple[int, int] |
     # has no terminal; another setsid here costs 4 ms on a busy machine (a new scheduling group).
     os.setpgid(0, 0)
     close_other((control,))
+    settle(job)
+    hold_to_grants(job["mounts"], network.ports(job))
+    try:
+        seccomp.install(job["filter"])  # Last: it forbids most of the above.
+    except OSError as error:
+        raise Failure("seccomp", error.errno or 0) from None
+    if job["watch"]:
+        let_be_watched(job["watch"], control)
+    offer(job, control, found)
+
+
+def settle(job: dict[str, Any]) -> None:
+    """Signals, streams, working folder and limits as every command has them."""
     reset_signals()
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
     for target, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
@@ -230,24 +260,32 @@ def run_command(job: dict[str, Any], control: int, found: list[tuple[int, int] |
     for which, value in job["limits"]:
         _, hard = resource.getrlimit(which)
         limit = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(which, (limit, limit))
-    hold_to_grants(job["mounts"])
-    try:
-        seccomp.install(job["filter"])  # Last: it forbids most of the above.
-    except OSError as error:
-        raise Failure("seccomp", error.errno or 0) from None
-    if job["watch"]:
-        let_be_watched(job["watch"], control)
+        # A process told of its last second ends by SIGXCPU, and one that does not care by SIGKILL after it.
+        last = (
+            limit + 1
+            if which == resource.RLIMIT_CPU and (hard == resource.RLIM_INFINITY or limit < hard)
+            else limit
+        )
+        resource.setrlimit(which, (limit, last))
+
+
+def offer(
+    job: dict[str, Any],
+    control: int,
+    found: list[tuple[int, int] | None],
+    change: Callable[[dict[str, str]], dict[str, str]] = dict,
+) -> None:
+    """Say that all is ready, wait for the word, become the command; `change` is done to its environment."""
     send(control, b"ready " + marshal.dumps(found, 2))
     warm = job["warm"]
     if warm is None:
-        go(control, CLOSE_RANGE_CLOEXEC, execute)
+        go(control, CLOSE_RANGE_CLOEXEC, lambda argv, env: execute(argv, change(env)))
     else:
         from toolcrib.sandbox import zygote
 
         call_main = zygote.call_main
         zygote.prepare(warm)
-        go(control, 0, lambda _, env: call_main(warm, env))
+        go(control, 0, lambda _, env: call_main(warm, change(env)))
 
 
 def let_be_watched(code: bytes, control: int) -> None:
@@ -276,7 +314,7 @@ def reset_signals() -> None:
                 syscall(number, signal, default, 0, 8)
 
 
-def hold_to_grants(mounts: list[tuple[str, str, str, bool]]) -> None:
+def hold_to_grants(mounts: list[tuple[str, str, str, bool]], ports: tuple[Ports, Ports]) -> None:
     """The same grants a second time, by Landlock: it forbids mounting, so not earlier.
 
     It cannot take away below what it gave; what is read-only or hidden inside a writable folder is held
@@ -294,8 +332,8 @@ def hold_to_grants(mounts: list[tuple[str, str, str, bool]]) -> None:
             write=writable,
             devices=[f"/dev/{name}" for name in DEVICES],
             listing=["/"],
-            connect_ports=(),
-            bind_ports=(),
+            connect_ports=ports[0],
+            bind_ports=ports[1],
         )
     except OSError as error:
         raise Failure("landlock", error.errno or 0, text=str(error.filename or "")) from None

@@ -8,15 +8,30 @@ from typing import Any
 
 from toolcrib.sandbox.cgroup import Pool, Slot, open_pool
 from toolcrib.sandbox.failures import unavailable
-from toolcrib.sandbox.job import Confinement
+from toolcrib.sandbox.job import Confinement, NetworkAccess
+from toolcrib.spec import Level
 
 __all__ = ["MEMORY_BYTES", "PROCESSES", "group_for", "groups", "report", "told_limits"]
 
 MEMORY_BYTES = 4 << 30
 PROCESSES = 1_024
 """Bounds for a tool that states none, where there is a cgroup to hold them."""
+HELD_BY: Mapping[NetworkAccess, str] = {
+    "none": "netns+seccomp",
+    "proxy": "netns+proxy",
+    "host": "host (not confined)",
+}
+"""What holds a command's network, by what it was given."""
 OWN_PROCESSES = 1
 """Pid 1 of the sandbox is counted with the tool's."""
+NOT_ENFORCED = "not enforced"
+NAMESPACES = tuple(f"{name} namespace" for name in ("mount", "pid", "net", "ipc", "uts", "cgroup"))
+SEEN_AT_LANDLOCK = (
+    "names, sizes and times of files outside of the grants can be looked at",
+    "times of the user's own files can be changed",
+    "what the kernel counts for each user (inotify) can be used up",
+)
+"""What Landlock says nothing about and no filter can tell from its harmless use."""
 
 
 @cache
@@ -50,9 +65,16 @@ def told_limits(job: Confinement) -> None:
             raise unavailable("cgroup", f"{' and '.join(stated)} cannot be held: {reason}")
 
 
-def report(unprotected: tuple[str, ...] = (), exceeded: tuple[str, ...] = ()) -> dict[str, Any]:
+def report(
+    unprotected: tuple[str, ...] = (),
+    exceeded: tuple[str, ...] = (),
+    network: NetworkAccess = "none",
+    level: Level = "full",
+) -> dict[str, Any]:
     """The enforcement report of a call that was run."""
-    found = dict(machine())
+    found = dict(machine(level))
+    if level == "full":
+        found["net"] = HELD_BY[network]
     if unprotected:
         found["unprotected"] = list(unprotected)
     if exceeded:
@@ -61,31 +83,81 @@ def report(unprotected: tuple[str, ...] = (), exceeded: tuple[str, ...] = ()) ->
 
 
 @cache
-def machine() -> Mapping[str, Any]:
+def machine(level: Level) -> Mapping[str, Any]:
     """The part of the report that is the same for every call."""
-    from toolcrib.sandbox import landlock
+    return {"full": full, "landlock": landlocked, "none": unconfined}[level]()
 
+
+def limits(wall: str, tmp: str) -> dict[str, str]:
+    """What holds each limit."""
     pool, held_by = groups()
-    version = landlock.abi()
-    _, landlocked = landlock.rights_handled(version, landlock.BIND_TCP | landlock.CONNECT_TCP, scope=True)
-    missing = [f"landlock {name}" for name in landlocked["missing"]]
-    whole = held_by if pool is not None else "not enforced"
+    whole = held_by if pool is not None else NOT_ENFORCED
     return {
-        "level": "full" if pool is None else "full+cgroup",
+        "wall": wall,
+        "output": "discarded past the limit",
+        "cpu": "rlimit (per process)",
+        "file_size": "rlimit",
+        "open_files": "rlimit (per process)",
+        "tmp": tmp,
+        "memory": whole,
+        "processes": whole,
+    }
+
+
+def without_cgroup() -> tuple[str, ...]:
+    """The mechanism that is missing where nothing holds memory and number of processes."""
+    return () if groups()[0] is not None else ("cgroup",)
+
+
+def full() -> dict[str, Any]:
+    """Namespaces, Landlock, seccomp."""
+    version, missing = landlock_parts()
+    return {
+        "level": "full" if groups()[0] is None else "full+cgroup",
         "fs": f"mountns+landlock{version}",
-        "net": "netns+seccomp",
+        "net": HELD_BY["none"],
         "proc": "pidns",
         "ipc": "ipcns",
         "privileges": "no capabilities, no_new_privs, seccomp",
-        "limits": {
-            "wall": "kill of the pid namespace",
-            "output": "discarded past the limit",
-            "cpu": "rlimit (per process)",
-            "file_size": "rlimit",
-            "open_files": "rlimit (per process)",
-            "tmp": "tmpfs size",
-            "memory": whole,
-            "processes": whole,
-        },
-        "missing": [*missing, *(() if pool is not None else ("cgroup",))],
+        "limits": limits("kill of the pid namespace", "tmpfs size"),
+        "missing": [*missing, *without_cgroup()],
     }
+
+
+def landlocked() -> dict[str, Any]:
+    """What level `landlock` holds, and what it cannot."""
+    version, missing = landlock_parts()
+    return {
+        "level": "landlock",
+        "fs": f"landlock{version}",
+        "net": "seccomp",
+        "proc": f"landlock{version} scope, seccomp",
+        "ipc": "seccomp",
+        "privileges": "no capabilities, no_new_privs, seccomp",
+        "limits": limits("kill of the process tree", NOT_ENFORCED),
+        "not_enforced": list(SEEN_AT_LANDLOCK),
+        "missing": [*NAMESPACES, *missing, *without_cgroup()],
+    }
+
+
+def unconfined() -> dict[str, Any]:
+    """Level `none`: resource limits and an end, nothing else."""
+    return {
+        "level": "none",
+        "fs": NOT_ENFORCED,
+        "net": NOT_ENFORCED,
+        "proc": NOT_ENFORCED,
+        "ipc": NOT_ENFORCED,
+        "privileges": "no_new_privs",
+        "limits": limits("kill of the process tree", NOT_ENFORCED),
+        "missing": [*NAMESPACES, "landlock", "seccomp", *without_cgroup()],
+    }
+
+
+def landlock_parts() -> tuple[int, list[str]]:
+    """The version of Landlock, and what it is too old to check."""
+    from toolcrib.sandbox import landlock
+
+    version = landlock.abi()
+    _, found = landlock.rights_handled(version, landlock.BIND_TCP | landlock.CONNECT_TCP, scope=True)
+    return version, [f"landlock {name}" for name in found["missing"]]

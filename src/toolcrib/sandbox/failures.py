@@ -17,6 +17,7 @@ HINTS = {
         "also a seccomp profile that permits unshare"
     ),
     "id maps": "give the container CAP_SETFCAP, or run as an ordinary user",
+    "loopback": "the kernel must let a new network namespace bring its loopback up (CAP_NET_ADMIN in it)",
     "proc": "a container that masks parts of /proc forbids a new one: unmask it (procMount: Unmasked)",
     "openat2": "Linux 5.12 or newer is needed",
     "open_tree": "Linux 5.12 or newer is needed",

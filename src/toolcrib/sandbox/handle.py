@@ -62,6 +62,7 @@ class Sandbox:
         "control",
         "found",
         "gone",
+        "kept",
         "launcher",
         "listener",
         "messages",
@@ -69,20 +70,31 @@ class Sandbox:
         "release",
         "slot",
         "spare",
+        "watch",
     )
 
     def __init__(
-        self, launcher: Launcher, control: socket.socket, slot: Slot | None, release: Callable[[Slot], None]
+        self,
+        launcher: Launcher,
+        control: socket.socket,
+        slot: Slot | None,
+        release: Callable[[Slot], None],
+        *,
+        kept: bool = False,
     ) -> None:
         self.launcher = launcher
         self.control = control
         self.slot = slot
         """The cgroup that it is in."""
         self.release = release
+        self.kept = kept
+        """Whether it has no namespaces, and so a keeper instead of a pid 1."""
         self.pidfd = -1
-        """Of its pid 1, as soon as that is there."""
-        self.listener = -1
+        """Of its pid 1 or keeper, as soon as that is there."""
+        self.watch = -1
         """Where a watched command's calls are told; whoever takes it over sets -1 here."""
+        self.listener: socket.socket | None = None
+        """What listens on its loopback, where its network leads through a proxy, until somebody takes it."""
         self.found: Stamps | None = None
         """What it has bound, as soon as it is ready."""
         self.messages: list[str] = []
@@ -100,8 +112,10 @@ class Sandbox:
             fds = array.array("i", raw[: len(raw) // 4 * 4])
             if self.pidfd < 0 and data == b"pid" and len(fds) == 1:
                 self.pidfd = fds[0]
-            elif self.listener < 0 and data == b"watch" and len(fds) == 1:
-                self.listener = fds[0]
+            elif self.listener is None and data == b"listener" and len(fds) == 1:
+                self.listener = socket.socket(fileno=fds[0])
+            elif self.watch < 0 and data == b"watch" and len(fds) == 1:
+                self.watch = fds[0]
             else:
                 for fd in fds:
                     os.close(fd)
@@ -110,7 +124,7 @@ class Sandbox:
             return False
         if data.startswith(b"ready ") and self.found is None:
             self.found = marshal.loads(data[6:])  # noqa: S302 - from our own code before any other ran there
-        elif data not in (b"pid", b"watch") and len(self.messages) < MOST_MESSAGES:
+        elif data not in (b"pid", b"listener", b"watch") and len(self.messages) < MOST_MESSAGES:
             self.messages.append(data.decode("utf-8", "surrogateescape"))
         return True
 
@@ -127,6 +141,8 @@ class Sandbox:
         """Send a signal to pid 1; SIGKILL ends all of it, SIGTERM is passed on to the command."""
         if self.pidfd < 0:
             return
+        if self.kept and number == signal.SIGKILL:
+            number = signal.SIGUSR1  # A keeper that is killed ends nothing (see `keeper`).
         try:
             signal.pidfd_send_signal(self.pidfd, number)
         except ProcessLookupError:
@@ -140,9 +156,12 @@ class Sandbox:
             pass
         self.signal(signal.SIGKILL)
         self.control.close()
-        if self.listener >= 0:
-            os.close(self.listener)
-            self.listener = -1
+        if self.listener is not None:
+            self.listener.close()
+            self.listener = None
+        if self.watch >= 0:
+            os.close(self.watch)
+            self.watch = -1
         if self.pidfd >= 0:
             os.close(self.pidfd)
             self.pidfd = -1
@@ -212,7 +231,7 @@ class Launcher:
         mine.setblocking(False)
         self.used = time.monotonic()
         self.living += 1
-        return Sandbox(self, mine, slot, release)
+        return Sandbox(self, mine, slot, release, kept=job["level"] != "full")
 
     def alive(self) -> bool:
         """Whether it takes orders, now or as soon as it is up."""

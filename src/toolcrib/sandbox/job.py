@@ -4,14 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from socket import socket
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from toolcrib.spec import Level
 
 if TYPE_CHECKING:
     from toolcrib.sandbox.watch import Seen
 
-__all__ = ["Completed", "Confinement", "Script", "Warmth"]
+__all__ = ["Completed", "Confinement", "NetworkAccess", "Outlet", "Script", "Warmth"]
 
 MIB = 1_048_576
+
+NetworkAccess = Literal["none", "proxy", "host"]
+"""No network; only what an `Outlet` lets through; the machine's own network, not confined."""
+
+
+class Outlet(Protocol):
+    """Serves the connections that one confined command makes, and decides where they lead."""
+
+    def start(self) -> None:
+        """Accept connections from now on, in the running event loop."""
+
+    async def aclose(self) -> None:
+        """Close the listener and all that came of it, and wait until nothing of it is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +97,14 @@ class Confinement:
     """Processes and threads of the whole tree; likewise."""
     tmp_size: int = 256 * MIB
     """Bytes in the private `/tmp` (which lives in memory)."""
+    network: NetworkAccess = "none"
+    """With `proxy` the command finds the way out in the usual variables (`HTTP_PROXY`, …), set over `env`."""
+    outlet: Callable[[socket], Outlet] | None = None
+    """For `proxy`: makes what serves the listening socket on the sandbox's loopback, which it then owns."""
+    minimum: Level = "full"
+    """The weakest level it may be run at. It is run at the best that this machine has and that holds it."""
+    advice: str = ""
+    """What to tell whoever is refused because the level is too low."""
     script: Script | None = None
     """Where `argv` starts a Python script of ours: how to have it run without starting an interpreter."""
     watch: Callable[[Seen], None] | None = None

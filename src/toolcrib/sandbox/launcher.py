@@ -11,7 +11,8 @@ go from the server straight to pid 2 over a socket that the launcher only passes
 Standard input is the socket to the server (SOCK_SEQPACKET). A message is `make` with descriptors: the
 job in memory, the sandbox's own control socket, files to join its cgroup by. On that come, to the server,
 
-    `pid` with a pidfd of pid 1 · `ready` what was bound, ready to go · `exec` the command starts ·
+    `pid` with a pidfd of pid 1 · `listener` with the socket that the way out is served on, if there is one ·
+    `ready` what was bound, ready to go · `exec` the command starts ·
     `exit STATUS` (as of waitpid) the command and all it left behind have ended ·
     `fail STAGE NUL ERRNO NUL PATH NUL TEXT` nothing was run
 
@@ -31,6 +32,7 @@ import marshal
 import os
 import select
 
+from toolcrib.sandbox import network
 from toolcrib.sandbox.confined import NEWCGROUP, NEWUSER, SIGKILL, run_init
 from toolcrib.sandbox.kernel import (
     PR_SET_DUMPABLE,
@@ -60,11 +62,14 @@ NAMESPACES = (
     ("user namespace", NEWUSER),
     ("mount namespace", 0x20000),
     ("pid namespace", 0x20000000),
-    ("network namespace", 0x40000000),
+    ("network namespace", network.NEWNET),
     ("ipc namespace", 0x8000000),
     ("uts namespace", 0x4000000),
     ("cgroup namespace", NEWCGROUP),
 )
+KEPT = {"landlock": "landlocked", "none": "plain"}
+"""Modules of the levels that have no namespaces."""
+PRIVATE = ("/tmp", "/dev/shm")  # noqa: S108 - names of what is private in the sandbox
 FIRST_FD = 10
 """Descriptors below are the command's."""
 
@@ -108,6 +113,9 @@ class Launcher:
         self.me = os.pidfd_open(os.getpid())
         self.privileged = os.geteuid() == 0
         self.children: dict[int, int] = {}
+        """Pid 1 of each sandbox, or its keeper, by pidfd."""
+        self.homes: dict[int, str] = {}
+        """The private folders of those that keep a tree without namespaces."""
         self.poll = select.poll()
         self.poll.register(server, select.POLLIN)
         self.to_load: list[str] = []
@@ -122,9 +130,7 @@ class Launcher:
         while True:
             for fd, _ in self.poll.poll(0 if self.to_load else None):
                 if fd in self.children:
-                    self.poll.unregister(fd)
-                    os.waitpid(self.children.pop(fd), 0)
-                    os.close(fd)
+                    self.bury(fd)
                 elif not self.take_order():
                     return
                 break
@@ -167,8 +173,12 @@ class Launcher:
             from toolcrib.sandbox import zygote
 
             zygote.load(job["warm"]["script"])
+        if job["level"] != "full":
+            self.make_kept(job, control, groups)
+            return
         job["ids"] = (os.geteuid(), os.getegid())
         flags = sum(flag for _, flag in NAMESPACES) & ~NEWCGROUP  # That one once it has joined its group.
+        flags = flags & ~network.NEWNET | network.namespace(job["network"])
         mapped = not self.privileged
         pid = clone(flags if mapped else flags & ~NEWUSER)
         if pid < 0 and self.privileged and ctypes.get_errno() == errno.EPERM:
@@ -179,13 +189,49 @@ class Launcher:
             guarded(control, lambda: run_init(job, control, self.me, groups, mapped))
         if pid < 0:
             raise reason(mapped, ctypes.get_errno())
+        self.tell(pid, control, SIGKILL)
+
+    def make_kept(self, job: dict[str, Any], control: int, groups: list[int]) -> None:
+        """Fork the keeper of a tree without namespaces."""
+        from toolcrib.sandbox import keeper
+
+        confine = importlib.import_module(f"toolcrib.sandbox.{KEPT[job['level']]}").confine
+        if not self.homes:
+            keeper.adopt_orphans()  # those of a keeper that was killed
+        home = job["home"] = keeper.private_folder()
+        if job["cwd"] in PRIVATE:
+            job["cwd"] = home
+        # Until the keeper knows what to do about it.
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, (keeper.END,))
+        pid = os.fork()
+        if pid == 0:
+            guarded(control, lambda: keeper.run_keeper(job, control, self.me, groups, confine))
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+        self.homes[pid] = home
+        self.tell(pid, control, keeper.END)
+
+    def tell(self, pid: int, control: int, end: int) -> None:
+        """Give the server a hold on a sandbox; `end` is the signal that ends it."""
         pidfd = os.pidfd_open(pid)
         self.children[pidfd] = pid
         self.poll.register(pidfd, select.POLLIN)
         try:
             send(control, b"pid", (pidfd,))
         except OSError:  # Not wanted any more.
-            os.kill(pid, SIGKILL)
+            os.kill(pid, end)
+
+    def bury(self, pidfd: int) -> None:
+        """Reap what has ended, and end what a keeper that was killed has left."""
+        self.poll.unregister(pidfd)
+        pid = self.children.pop(pidfd)
+        _, status = os.waitpid(pid, 0)
+        os.close(pidfd)
+        home = self.homes.pop(pid, None)
+        if home is not None and status != 0:
+            from toolcrib.sandbox import keeper
+
+            keeper.end_children(spare=set(self.children.values()))
+            keeper.remove_folder(home)
 
 
 def reason(mapped: bool, number: int) -> Failure:

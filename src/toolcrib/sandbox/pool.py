@@ -113,6 +113,8 @@ class Pool:
         for use in self._uses.values():
             for spare in use.spares:
                 spare.control.close()
+                if spare.listener is not None:
+                    spare.listener.close()
                 if spare.pidfd >= 0:
                     os.close(spare.pidfd)
         for launcher in self._launchers.values():

@@ -1,7 +1,7 @@
 """What this machine can hold, found out by doing it.
 
 Each mechanism is tried by a short-lived process; version numbers prove nothing where a container, a sysctl
-or a security module takes away what the kernel has.
+or a security module takes away what the kernel has. A level is tried as a whole, the way tools are run at it.
 """
 
 from __future__ import annotations
@@ -9,18 +9,24 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
 from toolcrib.errors import SandboxUnavailable
+from toolcrib.sandbox import recall
 from toolcrib.sandbox.failures import ANY_NAMESPACE, HINTS, why
+from toolcrib.spec import Level
 
-__all__ = ["Mechanism", "level", "probe", "require"]
+__all__ = ["Mechanism", "in_force", "level", "probe", "require"]
 
 MACHINES = ("aarch64", "x86_64")
 NO_SANDBOX = "command and Python tools are refused"
+LOWER = "command and Python tools run at level landlock only, where the project allows it"
+UNBOUNDED = "tools that state limits.memory_bytes or limits.processes are refused; others have no such bound"
+LOWER_LEVEL = "level landlock"
+"""The mechanism that stands for the level; needed only where `full` cannot be had."""
 # One process per trial: `python -c TRIAL NAME`, the mechanism's answer is the exit status (an errno).
 TRIAL = """
 import ctypes, os, sys
@@ -85,6 +91,14 @@ except (OSError, ValueError):
 print(answer)
 """
 
+# Each line says what was not held.
+ESCAPES = """
+(: <{canary}) 2>/dev/null && echo "a file outside of the grants can be read" >&2 && exit 1
+(: >{canary}.new) 2>/dev/null && echo "a file outside of the grants can be made" >&2 && exit 1
+kill -0 {pid} 2>/dev/null && echo "processes outside can be sent signals (before Linux 6.12)" >&2 && exit 1
+: >"$TMPDIR/own"
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Mechanism:
@@ -96,6 +110,7 @@ class Mechanism:
     cost: str
     """What its absence costs the user; empty where it costs nothing today."""
     required: bool = True
+    """Whether level `full` needs it."""
 
 
 @cache
@@ -111,27 +126,61 @@ def probe() -> tuple[Mechanism, ...]:
     found += [tried(f"{name} namespace", name) for name in ("mount", "pid", "net", "ipc", "uts", "cgroup")]
     found += [tried(name, name) for name in ("no_new_privs", "mount_setattr")]
     openat2 = tried("openat2", "openat2")
-    found += [openat2, whole(), landlock(), seccomp(), cgroup()]
+    found += [openat2, whole(), landlock(), seccomp(), lower(), cgroup()]
+    if not found[-2].ok:
+        found = [replace(one, cost=NO_SANDBOX) if one.cost == LOWER else one for one in found]
+    remember(tuple(found))
     return tuple(found)
+
+
+def remember(mechanisms: tuple[Mechanism, ...]) -> None:
+    """Keep what was found for other processes of this user."""
+    recall.keep([asdict(mechanism) for mechanism in mechanisms])
+
+
+def recalled() -> tuple[Mechanism, ...] | None:
+    """What was found before, by a process that stood as this one does; None where nothing was."""
+    try:
+        return tuple(Mechanism(**fields) for fields in recall.known())
+    except TypeError:  # not in this form, or there is nothing
+        return None
+
+
+def level_of(mechanisms: Iterable[Mechanism]) -> Level:
+    """The best level that these mechanisms make."""
+    found = tuple(mechanisms)
+    if all(mechanism.ok for mechanism in found if mechanism.required):
+        return "full"
+    return "landlock" if any(one.ok and one.name == LOWER_LEVEL for one in found) else "none"
+
+
+def in_force() -> Level:
+    """The best level of this machine, as it was found since it was started; tried now where it was not.
+
+    May take half a second. Nothing is confined less for it: what was remembered as working and does not
+    makes the call fail.
+    """
+    known = recalled()
+    return level_of(probe() if known is None else known)
 
 
 def level() -> Mapping[str, Any]:
     """The enforcement that tools get here, in the form their results carry.
 
-    At level `landlock` and `none` no command or Python tool is run.
+    What is below `full` is only run where a project allows it.
     """
     from toolcrib.sandbox.enforcement import report
 
+    best = level_of(probe())
     missing = [mechanism.name for mechanism in probe() if mechanism.required and not mechanism.ok]
-    if not missing:
-        return report()
-    lower = not {"landlock", "seccomp", "no_new_privs", "linux"} & set(missing)
-    return {"level": "landlock" if lower else "none", "missing": missing}
+    return report(level=best) if best == "full" else {**report(level=best), "missing": missing}
 
 
-def require() -> None:
+def require(at: Level = "full") -> None:
     """Raise SandboxUnavailable, naming each missing mechanism, unless tools can be confined here."""
-    missing = [mechanism for mechanism in probe() if mechanism.required and not mechanism.ok]
+    names = None if at == "full" else (LOWER_LEVEL,)
+    needed = [one for one in probe() if (one.required if names is None else one.name in names)]
+    missing = [mechanism for mechanism in needed if not mechanism.ok]
     if missing:
         raise SandboxUnavailable(
             "the sandbox cannot be set up here: " + "; ".join(f"{m.name}: {m.detail}" for m in missing),
@@ -161,35 +210,53 @@ def tried(name: str, trial: str, required: bool = True) -> Mechanism:
     """A mechanism that works when its trial answers 0, and else says why not."""
     code = attempt(trial)
     detail = "works" if code == 0 else why(name, code) if code > 0 else "the trial could not be run"
-    cost = "" if code == 0 else NO_SANDBOX if required else "none: it runs as root"
+    needed = NO_SANDBOX if name == "no_new_privs" else LOWER
+    cost = "" if code == 0 else needed if required else "none: it runs as root"
     if name in HINTS and (code == errno.ENOSYS or (code and name == "user namespace")):
         detail += f" ({HINTS[name]})"
     return Mechanism(name, code == 0, detail, cost, required)
 
 
 def whole() -> Mechanism:
-    """Run /bin/true the way tools are run: the mechanisms must also work together."""
+    """Run a shell the way tools are run: the mechanisms must also work together."""
+    trouble = trial_run(":", "full")
+    return Mechanism("all together", not trouble, trouble or "works", LOWER if trouble else "")
+
+
+def lower() -> Mechanism:
+    """Run a shell at level `landlock`, and have it try to open a file, to signal us and to write to /tmp."""
+    import tempfile
+
+    with tempfile.NamedTemporaryFile() as canary:
+        trouble = trial_run(ESCAPES.format(canary=canary.name, pid=os.getpid()), "landlock")
+    cost = "there is nothing to fall back to where namespaces cannot be had" if trouble else ""
+    return Mechanism(LOWER_LEVEL, not trouble, trouble or "works", cost, required=False)
+
+
+def trial_run(script: str, level: Level) -> str:
+    """What kept a shell script from running at a level to a good end; empty where nothing did."""
     import asyncio
     import threading
 
     from toolcrib.errors import ToolcribError
-    from toolcrib.sandbox.confine import run
     from toolcrib.sandbox.job import Confinement
+    from toolcrib.sandbox.runner import execute
 
     outcome: list[str] = []
+    job = Confinement(argv=("/bin/sh", "-c", script), cwd="/tmp", timeout_ms=10_000)  # noqa: S108 - its own
 
     def trial() -> None:
         try:
-            done = asyncio.run(run(Confinement(argv=("/bin/sh", "-c", ":"), cwd="/", timeout_ms=10_000)))
-            outcome.append("" if done.exit_code == 0 else f"the trial ended with {done}")
+            done = asyncio.run(execute(job, level))
+            told = done.stderr.decode(errors="replace").strip()
+            outcome.append("" if done.exit_code == 0 else told or f"the trial ended with {done.exit_code}")
         except ToolcribError as error:
             outcome.append(f"{error.message} ({error.hint})" if error.hint else error.message)
 
     thread = threading.Thread(target=trial)  # The caller may be inside an event loop.
     thread.start()
     thread.join()
-    trouble = outcome[0] if outcome else "the trial failed"
-    return Mechanism("all together", not trouble, trouble or "works", NO_SANDBOX if trouble else "")
+    return outcome[0] if outcome else "the trial failed"
 
 
 def landlock() -> Mechanism:
@@ -212,5 +279,5 @@ def cgroup() -> Mechanism:
     from toolcrib.sandbox.enforcement import groups
 
     pool, detail = groups()
-    cost = "" if pool is not None else "memory and number of processes of a tool are not bounded"
+    cost = "" if pool is not None else UNBOUNDED
     return Mechanism("cgroup", pool is not None, detail, cost, required=False)

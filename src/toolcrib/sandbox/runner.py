@@ -20,10 +20,12 @@ from toolcrib.sandbox.enforcement import report, told_limits
 from toolcrib.sandbox.failures import explain, unavailable
 from toolcrib.sandbox.grants import Plan, plan
 from toolcrib.sandbox.handle import Sandbox, in_memory, stamps
-from toolcrib.sandbox.job import Completed, Confinement
+from toolcrib.sandbox.job import Completed, Confinement, NetworkAccess, Outlet
+from toolcrib.sandbox.network import filter_arguments, proxy_variables
 from toolcrib.sandbox.pool import Key, Pool, shared
 from toolcrib.sandbox.streams import Drain
 from toolcrib.sandbox.watch import Watcher
+from toolcrib.spec import Level
 
 __all__ = ["execute"]
 
@@ -45,16 +47,19 @@ LIMITS: dict[str, int] = {
     "file_size": resource.RLIMIT_FSIZE,
     "open_files": resource.RLIMIT_NOFILE,
 }
+TOLD_BY = (("cpu", signal.SIGXCPU), ("file_size", signal.SIGXFSZ))
 
 
-async def execute(job: Confinement) -> Completed:
-    """Run a job; see `confine.run`."""
+async def execute(job: Confinement, level: Level) -> Completed:
+    """Run a job at a level; see `confine.run`, which chooses it."""
     check(job)
     if sys.platform != "linux" or not sys.executable:
         raise unavailable("launcher", "a Python interpreter on Linux is needed")
+    if job.watch is not None and level != "full":
+        raise unavailable("watch", "commands are watched at the level full only")
     told_limits(job)
     async with turns():
-        return await tried(job)
+        return await tried(job, level)
 
 
 def turns() -> asyncio.Semaphore:
@@ -67,13 +72,13 @@ def turns() -> asyncio.Semaphore:
     return _turns[loop]
 
 
-async def tried(job: Confinement) -> Completed:
+async def tried(job: Confinement, level: Level) -> Completed:
     """Run a job, again if it never started through no fault of its own."""
     if job.script is not None and (job.watch is not None or job.script.interpreter in shared().unfit):
         job = replace(job, script=None)
     for _ in range(TRIES):
         try:
-            return await attempt(job)
+            return await attempt(job, level)
         except LauncherUnfit:
             # The program itself may still be started, inside of the sandbox.
             job = replace(job, script=None)
@@ -86,11 +91,11 @@ async def tried(job: Confinement) -> Completed:
     )
 
 
-async def attempt(job: Confinement) -> Completed:
+async def attempt(job: Confinement, level: Level) -> Completed:
     """Run a job on the launcher that it names."""
     mounts = plan(job)
     began = time.monotonic()
-    run = Run(job, mounts, asyncio.get_running_loop())
+    run = Run(job, mounts, asyncio.get_running_loop(), level)
     try:
         try:
             await run.start()
@@ -105,12 +110,16 @@ async def attempt(job: Confinement) -> Completed:
         return run.completed((time.monotonic() - began) * 1000)
     finally:
         run.close()
+        if run.outlet is not None:
+            await run.outlet.aclose()
 
 
 def check(job: Confinement) -> None:
     """Refuse what no process can be given."""
     if not job.argv or not job.argv[0]:
         raise UsageError("there is no command to run")
+    if (job.network == "proxy") != (job.outlet is not None):
+        raise UsageError("an outlet is needed for the network `proxy`, and only for that")
     for name in ("timeout_ms", "cpu_s", "open_files", "tmp_size", "memory_bytes", "processes"):
         value = getattr(job, name)
         if value is not None and value <= 0:
@@ -149,12 +158,13 @@ class NeverStarted(Exception):
 class Run:
     """The life of one call: its sandbox, its pipes and its clock."""
 
-    def __init__(self, job: Confinement, mounts: Plan, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, job: Confinement, mounts: Plan, loop: asyncio.AbstractEventLoop, level: Level) -> None:
         self.job = job
+        self.level = level
         self.mounts = mounts
         self.loop = loop
         self.pool: Pool = shared()
-        self.order = describe(job, mounts)
+        self.order = describe(job, mounts, level)
         self.key: Key = key_of(self.order, job)
         self.now = stamps(mounts.mounts)
         self.timed_out = False
@@ -166,6 +176,7 @@ class Run:
         self.timers: list[asyncio.TimerHandle] = []
         self.fds: dict[str, int] = {}
         self.sandbox: Sandbox | None = None
+        self.outlet: Outlet | None = None
         self.watched = -1
         self.watcher: Watcher | None = None
         self.blind: ToolcribError | None = None
@@ -277,19 +288,21 @@ class Run:
             stderr_total=err.total,
             timed_out=self.timed_out,
             duration_ms=duration_ms,
-            enforcement=report(self.mounts.unprotected, self._exceeded(status)),
+            enforcement=report(self.mounts.unprotected, self._exceeded(status), self.job.network, self.level),
             result=bytes(result[0].kept) if result else b"",
             result_total=result[0].total if result else 0,
         )
 
     def _exceeded(self, status: int) -> tuple[str, ...]:
-        """The limits of the whole tree that a failed command met."""
-        slot = None if self.sandbox is None else self.sandbox.slot
-        if slot is None or status == 0 or self.timed_out:
+        """The limits that a failed command met: those of the whole tree, and what its own signal tells."""
+        if status == 0 or self.timed_out:
             return ()
-        events = slot.events()
-        met = {"memory": events["oom_kills"], "processes": events["pids_max"]}
-        return tuple(name for name, count in met.items() if count)
+        met = {name: os.WIFSIGNALED(status) and os.WTERMSIG(status) == number for name, number in TOLD_BY}
+        slot = None if self.sandbox is None else self.sandbox.slot
+        if slot is not None:
+            events = slot.events()
+            met |= {"memory": events["oom_kills"] > 0, "processes": events["pids_max"] > 0}
+        return tuple(name for name, held in met.items() if held)
 
     def _status(self) -> int:
         """The command's wait status; SIGKILL's where the end of everything left none."""
@@ -330,7 +343,7 @@ class Run:
         assert sandbox is not None
         while sandbox.receive():
             pass
-        if sandbox.listener >= 0:
+        if sandbox.watch >= 0:
             self._begin_watching(sandbox)
         told = any(message.startswith(("exit ", "fail ")) for message in sandbox.messages)
         if told or (sandbox.gone and sandbox.pidfd < 0):
@@ -339,18 +352,44 @@ class Run:
             # All of it has gone when pid 1 has.
             self._unwatch()
             self._watch(sandbox.pidfd, self._end)
-        elif sandbox.pidfd >= 0 and not self.started and not self.timed_out:
-            self.started = True
-            try:
-                sandbox.go({"argv": list(self.job.argv), "env": dict(self.job.env)}, self.fds)
-            except ConnectionError:  # It has ended already, and says why.
-                pass
-            self._close_theirs()
+        elif self._may_start(sandbox):
+            self._give_word(sandbox)
+
+    def _may_start(self, sandbox: Sandbox) -> bool:
+        """Whether all is there that must be before the word."""
+        awaited = self.job.network == "proxy" and self.level == "full"
+        led_out = sandbox.listener is not None or not awaited
+        return sandbox.pidfd >= 0 and led_out and not self.started and not self.timed_out
+
+    def _give_word(self, sandbox: Sandbox) -> None:
+        """Let the command start, its way out open by then."""
+        try:
+            env = self._open_outlet(sandbox) if sandbox.listener is not None else dict(self.job.env)
+        except Exception as error:  # This is a callback: nobody else would hear of it.
+            self._unwatch()
+            self.ended.set_exception(error)
+            return
+        self.started = True
+        try:
+            sandbox.go({"argv": list(self.job.argv), "env": env}, self.fds)
+        except ConnectionError:  # It has ended already, and says why.
+            pass
+        self._close_theirs()
+
+    def _open_outlet(self, sandbox: Sandbox) -> dict[str, str]:
+        """Have the sandbox's listener served; the environment that leads the command to it."""
+        listener, sandbox.listener = sandbox.listener, None
+        assert listener is not None
+        assert self.job.outlet is not None
+        port: int = listener.getsockname()[1]
+        self.outlet = self.job.outlet(listener)
+        self.outlet.start()
+        return proxy_variables(self.job.env, port)
 
     def _begin_watching(self, sandbox: Sandbox) -> None:
         assert self.job.watch is not None
-        self.watcher = Watcher(sandbox.listener, self.job.watch, sockets=False)
-        sandbox.listener = -1
+        self.watcher = Watcher(sandbox.watch, self.job.watch, sockets=not asked(self.job))
+        sandbox.watch = -1
         self.loop.add_reader(self.watcher.listener, self._serve)
 
     def _serve(self) -> None:
@@ -408,7 +447,7 @@ class Run:
             self._end()
 
 
-def describe(job: Confinement, mounts: Plan) -> dict[str, Any]:
+def describe(job: Confinement, mounts: Plan, level: Level) -> dict[str, Any]:
     """What a sandbox is made from; nothing of the call itself."""
     # Core limit 1 and not 0: the kernel then does not feed a core dump program either (core(5)).
     limits = [(resource.RLIMIT_CORE, 1), *((which, getattr(job, n)) for n, which in LIMITS.items())]
@@ -421,18 +460,35 @@ def describe(job: Confinement, mounts: Plan) -> dict[str, Any]:
         "tmp_size": job.tmp_size,
         "memory_bytes": job.memory_bytes,
         "processes": job.processes,
-        "filter": system_calls(asked=job.watch is not None),
+        "level": level,
+        "network": job.network,
+        "filter": system_calls(job.network, asked=asked(job))
+        if level == "full"
+        else level_filter(job.network),
         "watch": b"" if job.watch is None else watched_calls(),
         "warm": None if script is None else {"script": script.path, "executable": script.executable},
     }
 
 
 @cache
-def system_calls(*, asked: bool = False) -> bytes:
-    """The filter that every command gets; built once."""
+def system_calls(network: NetworkAccess, *, asked: bool = False) -> bytes:
+    """The filter that every command with this network gets; built once."""
     from toolcrib.sandbox import seccomp
 
-    return seccomp.program(os.uname().machine, inet=False, asked=asked)
+    return seccomp.program(os.uname().machine, **filter_arguments(network), asked=asked)
+
+
+@cache
+def level_filter(network: str) -> bytes:
+    """The narrower filter for commands that have no namespaces of their own."""
+    from toolcrib.sandbox import seccomp
+
+    return seccomp.program(os.uname().machine, inet=False, host=network == "host", private=False)
+
+
+def asked(job: Confinement) -> bool:
+    """Whether the watcher is to refuse internet sockets, so that it sees who wanted one."""
+    return job.watch is not None and job.network == "none"
 
 
 @cache
@@ -449,7 +505,7 @@ def key_of(order: dict[str, Any], job: Confinement) -> Key:
     launcher = ("", "", "") if script is None else (script.interpreter, script.executable, script.path)
     # What is watched shares with nothing.
     own = () if job.watch is None else (object(),)
-    same = ("cwd", "limits", "links", "mounts", "tmp_size", "memory_bytes", "processes")
+    same = ("cwd", "limits", "links", "mounts", "tmp_size", "memory_bytes", "processes", "level", "network")
     return (*launcher, *(order[name] for name in same), *own)
 
 

@@ -85,6 +85,9 @@ SHARED: tuple[tuple[int, str], ...] = (
     (errno.EPERM, "msgget msgsnd msgrcv msgctl mq_open mq_unlink"),
 )
 """Also refused where the process shares the machine's IPC objects with others."""
+MODES = "chmod fchmod fchmodat chown fchown lchown fchownat"
+"""Also refused where no mount tree of its own keeps a process from files it was not granted: Landlock says
+nothing about these calls, and whoever owns a file may make them."""
 
 
 # Conditions. The kernel takes these arguments as 32 bits or fewer, so the upper half says nothing.
@@ -151,11 +154,11 @@ def shared() -> dict[str, tuple[Refusal, ...]]:
 def sockets(*, inet: bool, host: bool, private: bool, asked: bool = False) -> tuple[Refusal, ...]:
     """What socket(2) is refused; never raw, packet, vsock, alg or any protocol but the common ones.
 
-    Without a network there is none at all: the filter cannot see whom a unix socket is connected to, and one
-    with a path name may be a server's outside. MPTCP stays out even with the host's network: Landlock's
-    rules for TCP ports do not see it.
+    Without a network there is none at all. Unix sockets come only with the host's: the filter cannot see whom
+    one is connected to, and one with a path name may be a server's outside. MPTCP stays out even then:
+    Landlock's rules for TCP ports do not see it.
     """
-    families = [AF_UNIX] if private and (inet or host) else []
+    families = [AF_UNIX] if private and host else []
     found = []
     if inet or host:
         families += [AF_INET, AF_INET6]
@@ -187,8 +190,8 @@ def program(arch: str, *, inet: bool, host: bool = False, private: bool = True, 
     """Build the filter for a machine (`os.uname().machine`).
 
     Arguments:
-        inet: allow unix, TCP and UDP sockets, in a network namespace of the sandbox's own.
-        host: allow what programs use on the machine's own network; never raw sockets.
+        inet: allow TCP and UDP sockets, in a network namespace of the sandbox's own.
+        host: allow what programs use on the machine's own network, unix sockets among it; never raw ones.
         private: the process has ipc, pid and network namespaces and a mount tree of its own. Where it
             has not, it gets no sockets with names (pairs stay), no System V or POSIX message objects,
             and no say over the priorities and limits of other processes.
@@ -203,12 +206,14 @@ def program(arch: str, *, inet: bool, host: bool = False, private: bool = True, 
     numbers = syscalls.numbers(arch)
     rules = dict(checked())
     rules["socket"] = sockets(inet=inet, host=host, private=private, asked=asked)
-    if not (inet or host):  # a datagram socket of a pair can still send to a path name
+    if not host:  # a datagram socket of a pair can still send to a path name
         rules["socketpair"] += (refuse(errno.EACCES, among(1, SOCK_DGRAM, mask=SOCK_TYPE_MASK)),)
     always = list(ALWAYS)
     if not private:
         rules.update(shared())
-        always += SHARED
+        always += [*SHARED, (errno.EPERM, MODES)]
+        for name in MODES.split():
+            rules.pop(name, None)
     fixed = {name: number for number, names in always for name in names.split()}
     labels = {numbers[name]: f"errno {number}" for name, number in fixed.items() if name in numbers}
     labels.update({numbers[name]: name for name in rules if name in numbers})

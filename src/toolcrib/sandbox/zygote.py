@@ -27,12 +27,16 @@ PRELOADED = (
 """Loaded one after the other while the launcher has nothing else to do."""
 
 scripts: dict[str, ModuleType] = {}
+ours: list[str] = []
+"""Names of our own modules. Found out in the launcher: a child that goes through all names writes a count of
+its own into each, and so takes half a megabyte of what it shares."""
 
 
 def load(path: str) -> None:
     """Load a script under another name than a program's, so that it defines `main` and does not run it."""
     if path in scripts:
         return
+    ours[:] = [name for name in sys.modules if name.partition(".")[0] == "toolcrib"]
     module = type(sys)("toolcrib_script")
     module.__file__ = path
     with open(path, "rb") as file:
@@ -44,7 +48,7 @@ def load(path: str) -> None:
 def prepare(warm: dict[str, Any]) -> None:
     """In the confined child: be the interpreter `executable` names, and know its packages."""
     load(warm["script"])
-    for name in [name for name in sys.modules if name.partition(".")[0] == "toolcrib"]:
+    for name in ours:
         # Kept alive by what runs here; a tool that has modules of these names gets its own.
         del sys.modules[name]
     sys.executable = warm["executable"]

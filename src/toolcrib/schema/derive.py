@@ -29,6 +29,7 @@ __all__ = ["FunctionShape", "inspect_function"]
 
 _EMPTY = inspect.Parameter.empty
 _UNNAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
+_EXTRA = inspect.Parameter.VAR_KEYWORD
 _accepted: set[Any] = set()
 """Types known to have a schema."""
 
@@ -177,17 +178,18 @@ def _shape(
     parameters: list[inspect.Parameter] = []
     context_parameter, extra = None, None
     for parameter in signature.parameters.values():
-        if _is_context(parameter.annotation, context_types):
+        annotation, kind = parameter.annotation, parameter.kind
+        if _is_context(annotation, context_types):
             context_parameter = parameter.name
             continue
-        if parameter.kind in _UNNAMED:
+        if kind in _UNNAMED:
             raise DefinitionError(
                 f"{_title(function)}: the parameter {parameter.name!r} cannot be given by name",
                 hint="Arguments arrive by name: avoid *args and positional-only parameters.",
             )
-        if parameter.kind is parameter.VAR_KEYWORD:
+        if kind is _EXTRA:
             extra = parameter
-            if parameter.annotation is _EMPTY:
+            if annotation is _EMPTY:
                 continue
         else:
             parameters.append(parameter)
@@ -201,7 +203,7 @@ def _signature(function: Callable[..., Any], *, resolved: bool) -> inspect.Signa
     try:
         signature = inspect.signature(function)
         if not resolved:
-            if all(parameter.annotation.__class__ is not str for parameter in signature.parameters.values()):
+            if str not in [parameter.annotation.__class__ for parameter in signature.parameters.values()]:
                 return signature
             return inspect.signature(function, eval_str=True)
         hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
@@ -221,11 +223,14 @@ def _signature(function: Callable[..., Any], *, resolved: bool) -> inspect.Signa
 
 def _is_context(annotation: Any, context_types: tuple[Any, ...]) -> bool:
     """`Context`, or a union with it, such as `Context | None`."""
-    if annotation.__class__ is type:
-        return annotation in context_types
-    return annotation in context_types or any(
-        part in context_types for part in getattr(annotation, "__args__", ()) if isinstance(part, type)
-    )
+    parts = () if annotation.__class__ is type else getattr(annotation, "__args__", ())
+    for known in context_types:
+        if annotation is known:  # `in` would compare, which typing's classes do slowly.
+            return True
+        for part in parts:
+            if part is known:
+                return True
+    return False
 
 
 def _check(function: Callable[..., Any], parameter: inspect.Parameter) -> None:

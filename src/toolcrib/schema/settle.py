@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 __all__ = ["settler"]
 
 _Settle = Callable[[Any], Any]
-_Step = Callable[[dict[str, Any]], None]
 
 
 def settler(schema: Mapping[str, Any]) -> _Settle | None:
@@ -72,65 +71,35 @@ class _Settlers:
 
     def _object(self, rule: Mapping[str, Any]) -> _Settle | None:
         properties = rule.get("properties", {})
-        settlers = {name: self.make(inner) for name, inner in properties.items()}
-        steps = [
-            _of_integers(tuple(name for name, settle in settlers.items() if settle is _whole)),
-            _of_inner({name: settle for name, settle in settlers.items() if settle not in (None, _whole)}),
-            _of_others(self.make(rule.get("additionalProperties")), properties.keys()),
-            _of_defaults({name: rule["default"] for name, rule in properties.items() if _has_default(rule)}),
+        made = {name: self.make(inner) for name, inner in properties.items()}
+        integers = tuple(name for name, settle in made.items() if settle is _whole)
+        inner = [
+            (name, settle) for name, settle in made.items() if settle is not None and settle is not _whole
         ]
-        plan = tuple(step for step in steps if step is not None)
-        if not plan:
+        others = self.make(rule.get("additionalProperties"))
+        defaults = [
+            (name, rule["default"], isinstance(rule["default"], (dict, list)))
+            for name, rule in properties.items()
+            if isinstance(rule, Mapping) and "default" in rule
+        ]
+        if not (integers or inner or others or defaults):
             return None
 
         def settle_object(value: Any) -> Any:
-            if value.__class__ is dict:
-                for step in plan:
-                    step(value)
+            if value.__class__ is not dict:
+                return value
+            for name in integers:
+                if value.get(name).__class__ is float:
+                    value[name] = int(value[name])
+            for name, settle in inner:
+                if name in value:
+                    value[name] = settle(value[name])
+            if others is not None:
+                for name in value.keys() - made.keys():
+                    value[name] = others(value[name])
+            for name, default, mutable in defaults:
+                if name not in value:
+                    value[name] = copy.deepcopy(default) if mutable else default
             return value
 
         return settle_object
-
-
-def _has_default(rule: Any) -> bool:
-    return isinstance(rule, Mapping) and "default" in rule
-
-
-def _of_integers(names: tuple[str, ...]) -> _Step | None:
-    def step(value: dict[str, Any]) -> None:
-        for name in names:
-            if value.get(name).__class__ is float:
-                value[name] = int(value[name])
-
-    return step if names else None
-
-
-def _of_inner(settlers: Mapping[str, Any]) -> _Step | None:
-    def step(value: dict[str, Any]) -> None:
-        for name, settle in settlers.items():
-            if name in value:
-                value[name] = settle(value[name])
-
-    return step if settlers else None
-
-
-def _of_others(settle: _Settle | None, known: Set[str]) -> _Step | None:
-    if settle is None:
-        return None
-
-    def step(value: dict[str, Any]) -> None:
-        for name in value.keys() - known:
-            value[name] = settle(value[name])
-
-    return step
-
-
-def _of_defaults(defaults: Mapping[str, Any]) -> _Step | None:
-    plan = [(name, default, isinstance(default, (dict, list))) for name, default in defaults.items()]
-
-    def step(value: dict[str, Any]) -> None:
-        for name, default, mutable in plan:
-            if name not in value:
-                value[name] = copy.deepcopy(default) if mutable else default
-
-    return step if plan else None

@@ -110,16 +110,20 @@ class Field(NamedTuple):
     description: str | None = None
 
 
+_ANNOTATED: type = type(typing.Annotated[int, None])
+"""Asking for the class is much cheaper than asking for an attribute, which typing's classes look up afar."""
+
+
 def metadata(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
     """The bare type and what `Annotated` says of it; `NewType` and `type X = …` are looked through."""
     extras: tuple[Any, ...] = ()
-    while annotation.__class__ is not type:
-        if hasattr(annotation, "__metadata__"):
+    while (kind := annotation.__class__) is not type:
+        if kind is _ANNOTATED:
             extras = (*annotation.__metadata__, *extras)
             annotation = annotation.__origin__
-        elif isinstance(annotation, typing.NewType):
+        elif kind is typing.NewType:
             annotation = annotation.__supertype__
-        elif annotation.__class__.__name__ == "TypeAliasType":
+        elif kind.__name__ == "TypeAliasType":
             annotation = annotation.__value__
         else:
             break

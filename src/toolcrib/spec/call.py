@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from toolcrib.errors import ApprovalRequired, ToolcribError
+from toolcrib.spec.caller import Caller
 
 __all__ = ["Call", "Outcome", "Result"]
 
@@ -29,6 +30,14 @@ class Call:
     """Limit of one attempt as the caller asks for it; the smallest of all limits binds."""
     on_progress: Callable[[float, float | None, str], None] | None = None
     """Told (done, total, message) as the tool reports progress; called on the event loop."""
+    identity: Caller | None = None
+    """What the caller's token allows; None for this machine's own user, who may do everything."""
+    wait: Literal["raise", "block", "pending"] = "raise"
+    """What to do when a person must decide first: fail, wait for it, or give a `pending` result."""
+    approval: str | None = None
+    """Id of the approval that this call was made for, if it was asked for before."""
+    idempotency_key: str | None = None
+    """Calls with the same key run once; the others get the recorded result of the first."""
 
 
 # Call, Outcome and Result are made once per call on the hot path, so they are not frozen: a frozen dataclass
@@ -96,3 +105,19 @@ class Result:
             out["warnings"] = list(self.warnings)
         out["meta"] = self.meta
         return out
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Result:
+        """The result that `as_dict` has told."""
+        meta, error = data.get("meta", {}), data.get("error")
+        return cls(
+            data["status"],
+            data.get("value"),
+            None if error is None else ToolcribError.from_dict(error),
+            tuple(data.get("warnings", ())),
+            meta.get("details"),
+            meta.get("duration_ms", 0.0),
+            meta.get("attempts", 1),
+            meta.get("snoozes", 0),
+            meta.get("call_id"),
+        )

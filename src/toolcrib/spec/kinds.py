@@ -8,7 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["CommandExec", "ExecConfig", "FieldMap", "FileExec", "FunctionExec", "HttpExec", "PythonExec"]
+__all__ = [
+    "BodyPart",
+    "CommandExec",
+    "ExecConfig",
+    "FieldMap",
+    "FileExec",
+    "FunctionExec",
+    "HttpExec",
+    "ParameterStyle",
+    "PythonExec",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +67,32 @@ class FieldMap:
 
 
 @dataclass(frozen=True, slots=True)
+class ParameterStyle:
+    """How a list or an object is written in a path, query, header, cookie or form (OpenAPI 3.2, 4.12)."""
+
+    style: str
+    """`simple`, `label`, `matrix`, `form`, `spaceDelimited`, `pipeDelimited`, `tabDelimited`, `deepObject`,
+    `json`, or `cookie` (as `form`, not percent-encoded)."""
+    explode: bool = False
+    """Each item, or each key of an object, apart."""
+    name: str | None = None
+    """The name that `matrix` writes; the argument's own without it."""
+    allow_reserved: bool = False
+    """Leave the reserved characters of RFC 3986 that cannot end a value as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyPart:
+    """One part of a multipart body (RFC 7578)."""
+
+    encoding: Literal["text", "json", "base64"] | None = None
+    """base64: the value is base64 text, its bytes are sent. None: text for a scalar, JSON for the rest."""
+    filename: str | None = None
+    """A template."""
+    content_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class HttpExec:
     """One HTTP request."""
 
@@ -76,6 +112,12 @@ class HttpExec:
     regex: str | None = None
     fields: tuple[FieldMap, ...] = ()
     max_response_bytes: int | None = None
+    cookies: dict[str, Any] = field(default_factory=dict)
+    styles: dict[str, ParameterStyle] = field(default_factory=dict)
+    """By argument: how its value is written wherever it stands outside JSON."""
+    body_format: Literal["json", "form", "multipart", "text", "binary"] | None = None
+    """None: decided by the content type and the form of `body`."""
+    parts: dict[str, BodyPart] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["Annotations", "Approval", "Example", "Limits", "Output", "Retry"]
+__all__ = ["LEVELS", "Annotations", "Approval", "Auth", "Example", "Level", "Limits", "Output", "Retry"]
+
+Level = Literal["full", "landlock", "none"]
+"""What confines a tool's process: namespaces and all else; Landlock and a filter alone; nothing."""
+LEVELS: tuple[Level, ...] = ("full", "landlock", "none")
+"""From the strongest to the weakest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +19,21 @@ class Approval:
 
     required: bool = False
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Auth:
+    """How a request says who sends it: which secret goes where. The secrets are declared permissions."""
+
+    type: Literal["bearer", "basic", "api_key"]
+    secret: str | None = None
+    """Name of the secret: the token, the key, or the password (`basic` may have none)."""
+    username_secret: str | None = None
+    """`basic`: name of the secret that holds the user name."""
+    location: Literal["header", "query", "cookie"] | None = None
+    """`api_key`: where the key stands (`in` in the manifest)."""
+    name: str | None = None
+    """`api_key`: the name of that header, query entry or cookie."""
 
 
 @dataclass(frozen=True, slots=True)

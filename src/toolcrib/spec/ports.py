@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from toolcrib.errors import ToolcribError
 from toolcrib.spec.call import Call, Outcome, Result
+from toolcrib.spec.caller import Caller
 from toolcrib.spec.tool import Tool
 
 __all__ = ["CallContext", "Catalog", "Clock", "Executor", "Invoke", "SecretSource"]
@@ -102,8 +103,8 @@ class Catalog(Protocol):
     def revision(self) -> int:
         """Changes whenever the list of tools changes."""
 
-    def tools(self) -> Sequence[Tool]:
-        """The tools a caller may see, in a stable order."""
+    def tools(self, caller: str = "local", identity: Caller | None = None) -> Sequence[Tool]:
+        """The tools that this caller may see, in a stable order."""
 
     async def invoke(self, call: Call) -> Result:
         """The one call path. Never raises for a failing tool; cancellation passes through."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from toolcrib.spec.kinds import ExecConfig
 from toolcrib.spec.permissions import Permissions
-from toolcrib.spec.policies import Annotations, Approval, Example, Limits, Output, Retry
+from toolcrib.spec.policies import Annotations, Approval, Auth, Example, Limits, Output, Retry
 
 __all__ = ["Source", "Tool"]
 
@@ -45,6 +45,7 @@ class Tool:
     bundle: str = "project"
     source: Source | None = None
     extensions: dict[str, Any] = field(default_factory=dict)
+    auth: tuple[Auth, ...] = ()
 
     @property
     def wire_name(self) -> str:

@@ -10,6 +10,7 @@ from toolcrib.template.parser import (
     references,
 )
 from toolcrib.template.render import (
+    Styles,
     render_argv,
     render_env,
     render_header,
@@ -19,6 +20,7 @@ from toolcrib.template.render import (
     render_text,
     render_value,
 )
+from toolcrib.template.styles import STYLES, styled_cookies
 from toolcrib.template.tree import (
     Constant,
     ListTemplate,
@@ -35,6 +37,7 @@ from toolcrib.template.values import MISSING, Missing, Values, literal_text
 __all__ = [
     "CONTEXT_NAMES",
     "MISSING",
+    "STYLES",
     "Constant",
     "ListTemplate",
     "LiteralText",
@@ -44,6 +47,7 @@ __all__ = [
     "ObjectTemplate",
     "Query",
     "Reference",
+    "Styles",
     "Template",
     "TemplateProblem",
     "TextTemplate",
@@ -66,4 +70,5 @@ __all__ = [
     "render_text",
     "render_url",
     "render_value",
+    "styled_cookies",
 ]

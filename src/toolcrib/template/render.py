@@ -14,11 +14,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 from urllib.parse import quote, unquote
 
+from toolcrib.spec import ParameterStyle
+from toolcrib.template.styles import styled_header, styled_path
 from toolcrib.template.tree import (
     Constant,
     ListTemplate,
@@ -30,6 +32,7 @@ from toolcrib.template.tree import (
 from toolcrib.template.values import MISSING, Missing, Values, bad_value
 
 __all__ = [
+    "Styles",
     "render_argv",
     "render_env",
     "render_header",
@@ -40,6 +43,10 @@ __all__ = [
     "render_value",
 ]
 
+Styles = Mapping[str, ParameterStyle]
+"""How lists and objects are written, by argument."""
+
+_NO_STYLES: Styles = {}
 _ABSENT = "it is needed here and was not given"
 _EXACT = 2.0**53
 _LONGEST_DOTS = len("%2e%2e")
@@ -71,10 +78,11 @@ def render_text(template: TextTemplate, values: Values) -> str | Missing:
     return "".join(_needed(part, values) for part in template.parts)
 
 
-def render_path_segment(template: TextTemplate, values: Values) -> str:
+def render_path_segment(template: TextTemplate, values: Values, styles: Styles = _NO_STYLES) -> str:
     """One segment of a URL path: literals as they are (already encoded), values percent-encoded whole.
 
-    An absent value, and a segment that would come out empty, `.` or `..`, is invalid_input.
+    An argument that `styles` names may be a list or an object. An absent value, and a segment that would come
+    out empty, `.` or `..`, is invalid_input.
     """
     out: list[str] = []
     last: Reference | None = None
@@ -83,7 +91,14 @@ def render_path_segment(template: TextTemplate, values: Values) -> str:
             out.append(part.text)
         else:
             last = part
-            out.append(_encoded(_needed(part, values)))
+            style = styles.get(part.name) if styles and part.namespace == "argument" else None
+            if style is None:
+                out.append(_encoded(_needed(part, values)))
+                continue
+            value = values.get(part)
+            if value is MISSING or value is None:
+                raise bad_value(part, _ABSENT)
+            out.append(styled_path(style, part, value))
     segment = "".join(out)
     if last is not None and len(segment) <= _LONGEST_DOTS and unquote(segment) in ("", ".", ".."):
         raise bad_value(last, "a segment of a URL path can be neither empty nor `.` nor `..`")
@@ -104,9 +119,16 @@ def render_query_value(template: TextTemplate, values: Values) -> str | None:
     return "".join(out)
 
 
-def render_header(template: TextTemplate, values: Values) -> str | None:
+def render_header(template: TextTemplate, values: Values, styles: Styles = _NO_STYLES) -> str | None:
     """One header's value; None drops the header. Control characters are invalid_input (RFC 9110, 5.5)."""
     out: list[str] = []
+    lone = template.lone if styles else None
+    if lone is not None and lone.namespace == "argument" and lone.name in styles:
+        value = values.get(lone)
+        if value is MISSING or value is None:
+            return None
+        written = styled_header(styles[lone.name], lone, value)
+        return None if written is None else _without_controls(lone, written)
     for part in template.parts:
         if isinstance(part, LiteralText):
             out.append(part.text)
@@ -114,9 +136,7 @@ def render_header(template: TextTemplate, values: Values) -> str | None:
         text = values.text(part)
         if text is MISSING:
             return None
-        if not text.isprintable() and any((char < " " and char != "\t") or char == "\x7f" for char in text):
-            raise bad_value(part, "a header cannot hold line breaks or other control characters")
-        out.append(text)
+        out.append(_without_controls(part, text))
     return "".join(out)
 
 
@@ -190,6 +210,12 @@ def _name(part: LiteralText | Reference, values: Values, *, alone: bool) -> str:
 def _encoded(text: str) -> str:
     """Percent-encoded but for the unreserved characters of RFC 3986."""
     return text if _UNRESERVED.fullmatch(text) else quote(text, safe="")
+
+
+def _without_controls(part: Reference, text: str) -> str:
+    if not text.isprintable() and any((char < " " and char != "\t") or char == "\x7f" for char in text):
+        raise bad_value(part, "a header cannot hold line breaks or other control characters")
+    return text
 
 
 def _needed(part: LiteralText | Reference, values: Values) -> str:

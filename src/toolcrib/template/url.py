@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 from toolcrib.errors import ManifestError
 from toolcrib.template.parser import Namespaces, TemplateProblem, parse_text
-from toolcrib.template.render import render_path_segment, render_query_value
+from toolcrib.template.render import Styles, render_path_segment, render_query_value
+from toolcrib.template.styles import styled_pairs
 from toolcrib.template.tree import LiteralText, Reference, TextTemplate
 from toolcrib.template.values import MISSING, Values, bad_value, literal_text
 
@@ -25,6 +26,7 @@ _STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _HOST_VALUE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _SCHEME = re.compile(r"(https?)://", re.IGNORECASE)
 _PORTS = {"http": 80, "https": 443}
+_NO_STYLES: Styles = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,23 +91,30 @@ def parse_query(entries: Mapping[str, Any], namespaces: Namespaces) -> Query:
     return tuple(out)
 
 
-def render_query(entries: Query, values: Values) -> str:
+def render_query(entries: Query, values: Values, styles: Styles = _NO_STYLES) -> str:
     """The encoded query (`a=1&b=2`); entries with an absent value are left out."""
     out: list[str] = []
     for name, template in entries:
+        lone = template.lone if styles and template is not None else None
         if template is None:
             out.append(name)
+        elif lone is not None and lone.namespace == "argument" and lone.name in styles:
+            value = values.get(lone)
+            if value is not MISSING and value is not None:
+                others = {other for other, item in entries if item is not template}
+                pairs = styled_pairs(styles[lone.name], name, lone, value, others)
+                out.extend(f"{key}={text}" for key, text in pairs)
         elif (text := render_query_value(template, values)) is not None:
             out.append(f"{name}={text}")
     return "&".join(out)
 
 
-def render_url(url: UrlTemplate, values: Values, query: Query = ()) -> str:
+def render_url(url: UrlTemplate, values: Values, query: Query = (), styles: Styles = _NO_STYLES) -> str:
     """The URL with its own query, then `query`. The port is written where it is not the scheme's own."""
     host = url.literal_host or _host(url.host, values)
     authority = host if url.port == _PORTS[url.scheme] else f"{host}:{url.port}"
-    path = "/" + "/".join(render_path_segment(segment, values) for segment in url.segments)
-    encoded = render_query((*url.query, *query), values)
+    path = "/" + "/".join(render_path_segment(segment, values, styles) for segment in url.segments)
+    encoded = render_query((*url.query, *query), values, styles)
     return f"{url.scheme}://{authority}{path}" + (f"?{encoded}" if encoded else "")
 
 

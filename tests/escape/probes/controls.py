@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 
+from tests.certificates import certificate_for
 from tests.escape.arena import PYTHON, PYTHON_FILES, Arena
 from tests.escape.contestants import Done
 from tests.escape.probe import Found, Outcome, probe
+from tests.escape.probes.hosts import Web
 
 C_SOURCE = (
     "#include <stdio.h>\\n#include <math.h>\\n"
@@ -198,3 +200,62 @@ def project(arena: Arena) -> Found:
     values = [arena.call("double", {"n": 21}).value, arena.call("cat").value, arena.call("show").value]
     right = values == [42, "# as it was\n", "# as it was\n"]
     return Found(Outcome.WORKED if right else Outcome.BLOCKED, str(values), arena.report)
+
+
+@probe(
+    "controls",
+    "a granted host by Python over http, https and SOCKS, from a command and a Python tool",
+    ours_only=True,
+)
+def granted_host(arena: Arena) -> Found:
+    plain, secure = Web(), Web(certificate_for(arena.project, "localhost"))
+    granted = {"network": {"allow": [f"localhost:{plain.port}", f"localhost:{secure.port}"]}}
+    granted |= {"fs": {"read": ["certificate.pem"]}}
+    source = f"""
+import os, socket, ssl, sys, urllib.request
+def run():
+    trust = ssl.create_default_context(cafile={str(arena.project / "certificate.pem")!r})
+    get = urllib.request.urlopen
+    found = [get("http://localhost:{plain.port}/", timeout=9).read().decode(),
+             get("https://localhost:{secure.port}/", timeout=9, context=trust).read().decode()]
+    host, port = os.environ["SOCKS_PROXY"].removeprefix("socks5h://").split(":")
+    with socket.create_connection((host, int(port)), 9) as sock:
+        sock.sendall(b"\\x05\\x01\\0")
+        sock.recv(2)
+        sock.sendall(b"\\x05\\x01\\0\\x03\\x09localhost" + int({plain.port}).to_bytes(2, "big"))
+        sock.recv(10)
+        sock.sendall(b"GET / HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n")
+        found.append(sock.makefile("rb").read().decode()[-7:])
+    return found
+if __name__ == "__main__":
+    print(*run())
+"""
+    folder = arena.tool("py", exec={"python": {"module": "get", "function": "run"}}, permissions=granted)
+    command = {"entrypoint": "python3", "args": [".toolcrib/tools/cmd/get.py"]}
+    other = arena.tool("cmd", exec={"command": command}, permissions=granted)
+    for place in (folder, other):
+        (place / "get.py").write_text(source)
+    try:
+        values = [arena.call("py").value, arena.call("cmd").value]
+    finally:
+        plain.close()
+        secure.close()
+    right = values == [["welcome"] * 3, "welcome welcome welcome\n"]
+    return Found(Outcome.WORKED if right else Outcome.BLOCKED, str(values), arena.report)
+
+
+@probe("controls", "curl and git through the proxy to a granted host", ours_only=True)
+def granted_host_by_programs(arena: Arena) -> Found:
+    web = Web()
+    script = f"curl -sS http://localhost:{web.port}/; git ls-remote http://localhost:{web.port}/r 2>&1; :"
+    arena.tool(
+        "get",
+        exec={"command": {"entrypoint": "sh", "args": ["-c", script]}},
+        permissions={"network": {"allow": [f"localhost:{web.port}"]}},
+    )
+    try:
+        value = str(arena.call("get").value)
+    finally:
+        web.close()
+    right = value.startswith("welcome") and b"GET /r/" in web.heard
+    return Found(Outcome.WORKED if right else Outcome.BLOCKED, f"{web.calls} calls; {value}", arena.report)

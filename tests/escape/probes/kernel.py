@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tests.escape.arena import Arena
 from tests.escape.probe import Found, Mechanism, probe
 
-CANARY_SETTING = Path("/proc/sys/kernel/printk_ratelimit_burst")
+CANARY_SETTING = "/proc/sys/kernel/printk_ratelimit_burst"
 MASKED = ("/proc/keys", "/proc/kcore", "/proc/sysrq-trigger", "/proc/timer_list", "/proc/kallsyms", "/tmp")
 
 
@@ -42,13 +40,7 @@ def capabilities(arena: Arena) -> Found:
 
 @probe("kernel", "change settings in /proc/sys, /proc and /sys", compiled=True)
 def settings(arena: Arena) -> Found:
-    before = CANARY_SETTING.read_text()
-    done = arena.attack("sysctl", CANARY_SETTING, str(int(before) + 1))
-    after = CANARY_SETTING.read_text()
-    if after != before:
-        CANARY_SETTING.write_text(before)
-        return arena.found(done, True, f"{CANARY_SETTING} was changed")
-    return arena.nothing_gained(done)
+    return arena.nothing_gained(arena.attack("sysctl", CANARY_SETTING))
 
 
 @probe("kernel", "read the kernel's memory, messages, symbols and keys")

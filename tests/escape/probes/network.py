@@ -6,9 +6,10 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from tests.escape.arena import Arena, Listener, eventually
-from tests.escape.probe import Found, Outcome, probe
+from tests.escape.probe import Found, probe
 
 INTERNET = ("1.1.1.1", "8.8.8.8")
 METADATA = "169.254.169.254"
@@ -54,8 +55,14 @@ def canaries() -> Iterator[tuple[list[Listener], int, int]]:
     compiled=True,
 )
 def this_machine(arena: Arena) -> Found:
+    return calls_home(arena)
+
+
+def calls_home(arena: Arena, **fields: Any) -> Found:
+    """Call every address of this machine by every protocol."""
     with canaries() as (listeners, tcp, udp):
-        done = arena.attack("inet", tcp, udp, "127.0.0.1", "127.0.0.2", "0.0.0.0", "::1", own_address())
+        addresses = ("127.0.0.1", "127.0.0.2", "0.0.0.0", "::1", own_address())
+        done = arena.attack("inet", tcp, udp, *addresses, **fields)
     calls = sum(listener.calls for listener in listeners)
     # A datagram may be sent into nowhere, so what counts for those is whether one came.
     gained = [
@@ -113,7 +120,7 @@ def bring_up(arena: Arena) -> Found:
     return arena.nothing_gained(arena.attack("ifup"))
 
 
-def unix_canary(arena: Arena, kind: int, name: str, where: str) -> Found:
+def unix_canary(arena: Arena, kind: int, name: str, where: str, **fields: Any) -> Found:
     """Listen on a unix socket, let the tool call it; the canary's descriptor is handed to who calls."""
     sock = socket.socket(socket.AF_UNIX, kind)
     sock.bind(f"\0{name}" if where == "abstract" else name)
@@ -121,7 +128,7 @@ def unix_canary(arena: Arena, kind: int, name: str, where: str) -> Found:
     listener = Listener(sock, gift)
     grant = [arena.project / "src"] if where == "path" else []
     try:
-        done = arena.attack("unix", where, name, read=grant)
+        done = arena.attack("unix", where, name, read=grant, **fields)
     finally:
         listener.close()
         os.close(gift)
@@ -200,111 +207,3 @@ def netlink(arena: Arena) -> Found:
 @probe("network", "open sockets of forty other families", needs="seccomp", compiled=True)
 def families(arena: Arena) -> Found:
     return arena.nothing_gained(arena.attack("families"))
-
-
-# With a list of hosts: through the product's own proxy, to what was listed and to nothing else.
-
-PROXIED = """
-import os, socket, sys
-allowed, canary = int(sys.argv[1]), int(sys.argv[2])
-proxy = (os.environ.get("HTTP_PROXY") or os.environ.get("http_proxy") or "").removeprefix("http://").strip("/")
-host, _, port = proxy.rpartition(":")
-def ask(text):
-    with socket.create_connection((host, int(port)), 3) as sock:
-        sock.settimeout(3)
-        sock.sendall(text.encode())
-        got = b""
-        try:
-            while part := sock.recv(4096):
-                got += part
-        except OSError:
-            pass
-        return got
-def get(target, name):
-    return f"GET http://{target}/ HTTP/1.1\\r\\nHost: {name}\\r\\nConnection: close\\r\\n\\r\\n"
-print("tried" if b"welcome" in ask(get(f"127.0.0.1:{allowed}", "x")) else "proxy does not answer", flush=True)
-"""
-
-
-def proxied(arena: Arena, attack: str) -> Found:
-    """Run an attack with one port of this machine allowed; another is the canary."""
-    (arena.project / "scripts/attack.py").write_text(PROXIED + attack)
-    allowed_sock, canary_sock = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
-    ports = [sock.getsockname()[1] for sock in (allowed_sock, canary_sock)]
-    canary = Listener(canary_sock)
-    allowed = Greeter(allowed_sock)
-    arena.tool(
-        "caller",
-        exec={"command": {"entrypoint": "/usr/bin/python3", "args": ["scripts/attack.py", *map(str, ports)]}},
-        permissions={"network": {"allow": [f"127.0.0.1:{ports[0]}"]}, "fs": {"read": ["scripts"]}},
-    )
-    try:
-        result = arena.call("caller")
-    finally:
-        allowed.close()
-        canary.close()
-    if result.error is not None and result.error.code == "sandbox_unavailable":
-        return Found(Outcome.NOT_RUN, f"refused: {result.error.message}", arena.report)
-    ran = "tried" in str(result.value)
-    return arena.answered(result, canary.calls, ran, f"{canary.calls} calls; {result.value}")
-
-
-class Greeter(Listener):
-    """A server that says welcome."""
-
-    def _serve(self) -> None:
-        while not self._stop.is_set():
-            try:
-                peer, _ = self.sock.accept()
-                with peer:
-                    peer.recv(4096)
-                    peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\nwelcome")
-            except OSError:
-                continue
-
-
-@probe("network", "go round the proxy to a port that was not listed", needs="proxy", ours_only=True)
-def proxy_bypassed(arena: Arena) -> Found:
-    return proxied(
-        arena,
-        """
-for address in (("127.0.0.1", canary), ("127.0.0.1", allowed), ("0.0.0.0", canary)):
-    try:
-        socket.create_connection(address, 1).close()
-    except OSError as error:
-        print(error)
-socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", canary))
-""",
-    )
-
-
-@probe(
-    "network",
-    "have the proxy fetch what was not listed: by target, by tunnel, by name",
-    needs="proxy",
-    ours_only=True,
-)
-def proxy_other_target(arena: Arena) -> Found:
-    return proxied(
-        arena,
-        """
-for name in ("127.0.0.1", "localhost", "127.1", "0x7f000001", "2130706433", "[::ffff:127.0.0.1]", "0.0.0.0",
-             f"127.0.0.1:{allowed}@127.0.0.1"):
-    ask(get(f"{name}:{canary}", f"127.0.0.1:{allowed}"))
-    ask(f"CONNECT {name}:{canary} HTTP/1.1\\r\\nHost: 127.0.0.1:{allowed}\\r\\n\\r\\n")
-""",
-    )
-
-
-@probe("network", "hide a second request behind an allowed one", needs="proxy", ours_only=True)
-def proxy_second_request(arena: Arena) -> Found:
-    return proxied(
-        arena,
-        """
-good, bad = get(f"127.0.0.1:{allowed}", "x").replace("close", "keep-alive"), get(f"127.0.0.1:{canary}", "x")
-ask(good + bad)
-ask(f"GET http://127.0.0.1:{allowed}/ HTTP/1.1\\r\\nHost: 127.0.0.1:{canary}\\r\\nContent-Length: 4\\r\\n"
-    "Transfer-Encoding: chunked\\r\\n\\r\\n0\\r\\n\\r\\n" + bad)
-ask(f"CONNECT 127.0.0.1:{allowed} HTTP/1.1\\r\\n\\r\\n" + bad)
-""",
-    )

@@ -281,17 +281,14 @@ static int devices(int argc, char **argv)
     return 0;
 }
 
-/* sysctl PATH VALUE: settings of the machine. */
+/* sysctl PATH: settings of the machine, opened for writing. Nothing is written: some sandboxes let root. */
 static int sysctl_write(int argc, char **argv)
 {
     const char *more[] = {"/proc/sys/kernel/core_pattern", "/proc/sys/vm/overcommit_memory", "/proc/sys/kernel/modprobe",
         "/proc/sys/fs/binfmt_misc/register", "/proc/irq/default_smp_affinity", "/proc/acpi/wakeup",
         "/sys/kernel/uevent_helper", "/sys/fs/cgroup/release_agent", "/sys/power/state", "/sys/kernel/debug/tracing/trace_on"};
-    int fd = open(argv[1], O_WRONLY);
     (void)argc;
-    TRY(argv[1], fd);
-    if (fd >= 0)
-        TRY("write", write(fd, argv[2], strlen(argv[2])));
+    TRY(argv[1], open(argv[1], O_WRONLY));
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
         TRY(more[i], open(more[i], O_WRONLY));
     return 0;

@@ -9,17 +9,13 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import aiohttp
 import pytest
 from aiohttp import web
-from cryptography import x509  # comes with the MCP client, a development dependency
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
+from tests.certificates import certificate_for
 from tests.conftest import need
 from tests.integration.egress.proxies import QUICK, Proxied, listening, proxied, until
 from tests.integration.egress.servers import Names, named, serving
@@ -33,26 +29,7 @@ NAMES = {"svc.test": [["127.0.0.1"]], "other.test": [["127.0.0.1"]]}
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A key and a certificate for `svc.test` and `other.test`."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "svc.test")])
-    now = datetime.now(UTC)
-    alternatives = x509.SubjectAlternativeName([x509.DNSName("svc.test"), x509.DNSName("other.test")])
-    signed = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
-        .add_extension(alternatives, critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    file = Path(tmp_path_factory.mktemp("tls")) / "both.pem"
-    encoding = serialization.Encoding.PEM
-    private = key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    file.write_bytes(private + signed.public_bytes(encoding))
-    return file
+    return certificate_for(tmp_path_factory.mktemp("tls"), "svc.test", "other.test")
 
 
 @pytest.fixture
@@ -467,7 +444,7 @@ async def test_closing_ends_open_tunnels_and_half_made_ones_at_once() -> None:
         address = int(listener.getsockname()[1])
         policy = named(f"127.0.0.1:{port}", "slow.test")
         proxy = Proxy(listener, policy, on_refusal=lambda _: None, resolver=Never())
-        await proxy.start()
+        proxy.start()
         client = Proxied(proxy, address)
         streams = [await client.connected("127.0.0.1", port) for _ in range(5)]
         for said in (b"", b"GET http://slow", b"GET http://slow.test/ HTTP/1.1\r\n\r\n", b"\x05"):

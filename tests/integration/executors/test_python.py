@@ -219,12 +219,6 @@ def run(what):
     assert not (crib.root / "new").exists()
 
 
-@pytest.mark.parametrize("network", [True, "host", {"allow": ["example.com"]}])
-def test_network_is_refused(crib: Crib, network: Any) -> None:
-    crib.python("def run(): pass", permissions={"network": network})
-    assert "network" in failed(crib.call("py"), "sandbox_unavailable")
-
-
 def test_a_virtual_environment_and_its_packages(crib: Crib) -> None:
     crib.python(
         "import sys, there\ndef run():\n    return [there.NAME, sys.prefix]", config={"venv": ".venv"}

@@ -39,6 +39,8 @@ def base() -> Iterator[Path]:
         shutil.copy(toolcrib.errors.__file__, package)
         source = Path(toolcrib.sandbox.__file__).parent
         shutil.copytree(source, package / "sandbox", ignore=shutil.ignore_patterns("__pycache__"))
+        spec = source.with_name("spec")
+        shutil.copytree(spec, package / "spec", ignore=shutil.ignore_patterns("__pycache__"))
         copies = base / "tests/integration/sandbox"
         copies.mkdir(parents=True)
         for module in ("ground.py", "claims.py", "watch_claims.py"):

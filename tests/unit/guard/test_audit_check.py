@@ -39,7 +39,7 @@ def problem(scratch: Path, lines: list[bytes], head: Head | None = None) -> tupl
 
 def test_an_untouched_log_holds(scratch: Path, lines: list[bytes]) -> None:
     verdict = check(scratch, lines)
-    assert verdict == Verdict(COUNT, Head(COUNT, sha256(lines[-1]).hexdigest()))
+    assert verdict == Verdict(COUNT, Head(COUNT, sha256(lines[-1]).hexdigest()), files=("tools.log",))
     assert verdict.ok
 
 
@@ -124,8 +124,8 @@ def test_an_altered_last_line_shows_only_with_an_anchor(scratch: Path, lines: li
 def test_a_removed_end_shows_only_with_an_anchor(scratch: Path, lines: list[bytes]) -> None:
     anchor = Head(COUNT, sha256(lines[-1]).hexdigest())
     assert check(scratch, lines[:5]).ok
-    assert problem(scratch, lines[:5], anchor) == (6, "missing")
-    assert problem(scratch, [], anchor) == (1, "missing")
+    assert problem(scratch, lines[:5], anchor) == (6, "cut")
+    assert problem(scratch, [], anchor) == (1, "cut")
 
 
 def test_an_anchor_in_the_middle_holds(scratch: Path, lines: list[bytes]) -> None:

@@ -67,6 +67,11 @@ CASES: list[tuple[str, str, str, str, int, int, str]] = [
     (HTTP, "api.example", "${query}.example", "url", 14, 10, "stand in the host"),
     (HTTP, ".com/find", ".com:${query}/find", "url", 14, 10, "placeholder cannot stand in the port"),
     (HTTP, ".com/find", ".com:99999/find", "url", 14, 10, "not a port"),
+    (HTTP, "    url", "    styles: {qury: {style: form}}\n    url", "style", 14, 14, "not an argument"),
+    (HTTP, "    url", "    styles: {query: {style: label}}\n    url", "style", 14, 14, "cannot stand in a query"),
+    (HTTP, "    url", "    body_format: form\n    url", "body", 14, 5, "there is no `body`"),
+    (HTTP, "kind: http", "kind: http\nauth: {type: bearer, secret: KEY}", "auth", 4, 1, "is not declared"),
+    (PYTHON, "version: 1", "version: 1\nauth: {type: bearer, secret: KEY}", "auth", 5, 1, "for http tools"),
     (HTTP, "    url", "    response: {json_path: a, regex: b}\n    url", "response", 14, 30, "only one"),
     (HTTP, "    url", "    response: {regex: '(?=a)'}\n    url", "response", 14, 23, "RE2"),
     (HTTP, "    url", "    response: {jsonpath: '$['}\n    url", "response", 14, 26, "RFC 9535"),
@@ -108,6 +113,19 @@ def test_lint_tells_what_is_wrong_at_its_place_with_the_mend(
     finding = found[places.index((rule, line, column))]
     assert told in f"{finding.message}\n{finding.hint}"
     assert finding.severity == RULES[rule].severity
+
+
+@pytest.mark.parametrize("network", ["true", "{allow: [db.example.com]}"])
+@pytest.mark.parametrize("program", ["psql", "/usr/bin/ssh"])
+def test_a_program_that_finds_no_way_through_the_proxy(program: str, network: str) -> None:
+    text = change(COMMAND, "./scan.sh", program)
+    (finding,) = findings(f"{text}permissions:\n  network: {network}\n")
+    assert (finding.rule, finding.line, finding.column) == ("program-network", 17, 3)
+    assert "network: host" in (finding.hint or "")
+    assert findings(f"{change(text, program, 'curl')}permissions:\n  network: {network}\n") == []
+    (asks,) = findings(f"{text}permissions:\n  network: host\n")
+    assert (asks.rule, asks.line) == ("grant", 17)
+    assert findings(f"{text}permissions:\n  network: false\n") == []
 
 
 def test_good_manifests_have_no_findings() -> None:

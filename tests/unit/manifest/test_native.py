@@ -269,7 +269,7 @@ MISFITS: list[tuple[str, str, str, str, int, int, str | None]] = [
     (PYTHON, "version: 1", "version:", "version", 4, 1, "not nothing"),
     (PYTHON, "  python:\n", "  sql:\n", "not-supported", 6, 3, "SQL tools are not supported yet"),
     (PYTHON, "  python:\n", "  composite: {}\n  python:\n", "not-supported", 6, 3, "composite tools"),
-    (PYTHON, "kind: python", "kind: python\nauth: {}", "not-supported", 4, 1, "auth helpers"),
+    (PYTHON, "kind: python", "kind: python\nauth: {}", "missing-key", 4, 1, "`type`"),
     (PYTHON, "  python:\n", "  command: {entrypoint: x}\n  python:\n", "exec-kind", 5, 1, "exactly one of"),
     (HTTP, "    url: https://api.example.com/find\n", "", "missing-key", 13, 3, "needs the key `url`"),
     (HTTP, "    url:", "    method: FETCH\n    url:", "wrong-value", 14, 13, "must be one of GET, POST"),

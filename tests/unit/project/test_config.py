@@ -36,13 +36,14 @@ def test_every_setting(tmp_path: Path) -> None:
         """
 limits: {timeout_ms: 1000}
 retry: {max_attempts: 3, jitter: 0.5}
-sandbox: {minimum: full}
+sandbox: {minimum: landlock}
 security:
   allowed_hosts: [api.example.com]
   max_permissions: {network: true, fs: {read: ["."], write: [.glee/]}, secrets: [TOKEN]}
 """,
     )
     assert found.timeout_ms == 1000
+    assert found.sandbox_minimum == "landlock"
     assert (found.retry.max_attempts, found.retry.jitter) == (3, 0.5)
     assert found.allowed_hosts == ("api.example.com",)
     ceiling = found.max_permissions
@@ -63,7 +64,7 @@ security:
         ("limits: {timeout_ms: true}", "1:22", "wrong-value", "a whole number", None),
         ("retry: {jitter: 2}", "1:17", "wrong-value", "from 0 to 1", None),
         ("retry: {max_attempts: 1.5}", "1:23", "wrong-value", "a whole number from 1 to 100", None),
-        ("sandbox: {minimum: none}", "1:20", "wrong-value", "can only be full", "refused"),
+        ("sandbox: {minimum: some}", "1:20", "wrong-value", "one of full, landlock, none", "docs"),
         ("security: {allowed_hosts: x}", "1:27", "wrong-value", "a list of texts", "[…]"),
         ("security: {max_permissions: {network: 5}}", "1:39", "wrong-value", "must be false, true", None),
         ("security: {max_permissions: {fs: {rad: []}}}", "1:35", "unknown-key", "rad", "`read`"),

@@ -94,3 +94,18 @@ def test_the_sandbox_level_is_told_for_success_and_failure(log: AuditLog) -> Non
     assert (last(log).fields["sandbox"], last(log).fields["call"]) == ("namespaces", "c-1")
     gate.record(bound(), begun(), Result("error", None, ToolFailed("x", details=held)))
     assert last(log).fields["sandbox"] == "namespaces"
+
+
+def test_what_was_not_held_is_told_beside_the_level(log: AuditLog) -> None:
+    held = {
+        "level": "landlock",
+        "missing": ["pid namespace"],
+        "exceeded": ["cpu"],
+        "limits": {"cpu": "rlimit"},
+    }
+    ProjectGate(log).record(bound(), begun(), Result("ok", 1, details={"enforcement": held}))
+    fields = last(log).fields
+    assert fields["sandbox"] == "landlock"
+    assert fields["sandbox_missing"] == ["pid namespace"]
+    assert fields["sandbox_exceeded"] == ["cpu"]
+    assert "sandbox_unprotected" not in fields

@@ -12,7 +12,7 @@ USED = {
 
 def test_every_mechanism_is_reported_and_what_it_costs_to_miss_it() -> None:
     found = {mechanism.name: mechanism for mechanism in probe()}
-    assert set(found) == USED | {"cgroup"}
+    assert set(found) == USED | {"cgroup", "level landlock"}
     assert all(mechanism.detail for mechanism in found.values())
     assert all(mechanism.cost for mechanism in found.values() if mechanism.required and not mechanism.ok)
 

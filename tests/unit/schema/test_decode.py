@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcrib.errors import InvalidInput
@@ -55,6 +55,63 @@ def test_a_key_given_twice_is_refused_at_any_depth(
     assert "is given twice" in refusal(text).message
 
 
+SPACE = st.text(" \n\r\t", max_size=2)
+INTEGERS = st.integers(-(2**63), 2**64 - 1)
+HUGE = st.integers(2**64) | st.integers(max_value=-(2**63) - 1)
+# Keys and texts of few letters, so that some come twice; signs that look like JSON's own.
+SHORT = st.text(' ":,{}[]\\a1\u00e9', max_size=2)
+LITERALS = st.booleans().map(json.dumps) | st.just("null")
+REALS = st.floats(allow_nan=False, allow_infinity=False).map(repr)
+
+
+@st.composite
+def written(draw: st.DrawFn, kinds: st.SearchStrategy[str], depth: int = 3) -> str:
+    """JSON text in any spacing, its keys and its escapes as they come."""
+    shape = draw(st.sampled_from(["object", "array", "scalar"])) if depth else "scalar"
+    if shape == "scalar":
+        return draw(kinds)
+    count = draw(st.integers(0, 3))
+    items = [draw(SPACE) + draw(written(kinds, depth - 1)) + draw(SPACE) for _ in range(count)]
+    if shape == "array":
+        return f"[{','.join(items)}]"
+    keys = [json.dumps(draw(SHORT), ensure_ascii=draw(st.booleans())) for _ in range(count)]
+    members = [f"{draw(SPACE)}{key}{draw(SPACE)}:{item}" for key, item in zip(keys, items, strict=True)]
+    return "{" + ",".join(members) + "}"
+
+
+def by_the_standard_parser(text: str) -> Any:
+    """What the text says; None where it is ambiguous or says a number that does not fit."""
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(items)) != len(items):
+            raise OverflowError("a key is given twice")
+        return dict(items)
+
+    def integer(digits: str) -> int:
+        if not -(2**63) <= int(digits) < 2**64:
+            raise OverflowError("an integer is too large")
+        return int(digits)
+
+    try:
+        return json.loads(text, object_pairs_hook=pairs, parse_int=integer)
+    except OverflowError:
+        return None
+
+
+@settings(max_examples=500)
+@given(written(SHORT.map(json.dumps) | LITERALS | REALS | INTEGERS.map(str) | HUGE.map(str)))
+def test_what_is_read_is_what_the_standard_parser_reads(text: str) -> None:
+    text = f'{{"": {text}}}'
+    expected = by_the_standard_parser(text)
+
+    if expected is None:
+        assert "ambiguous" in refusal(text).message
+    else:
+        found = decode_object(text)
+        assert found == expected
+        assert json.dumps(found) == json.dumps(expected)  # 2 and 2.0 are equal
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -66,6 +123,9 @@ def test_a_key_given_twice_is_refused_at_any_depth(
         '{"a":{"b":1,"b":2}}',
         '{"a":[[{"b":":","b":2}]]}',
         '{"":1,"":2}',
+        '{"a b":1,"a b":2}',
+        '{"a": " ", "a": ""}',
+        '{"a":"","a":", \\"a\\": 1"}',
     ],
 )
 def test_duplicate_keys_in_every_disguise(text: str) -> None:

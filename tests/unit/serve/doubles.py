@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from toolcrib.errors import ToolNotFound
-from toolcrib.spec import Call, FunctionExec, Output, Result, Tool
+from toolcrib.spec import Call, Caller, FunctionExec, Output, Result, Tool
 
 Answer = Callable[[Call], Awaitable[Result]]
 
@@ -34,9 +34,9 @@ class MemoryCatalog:
         self.listings = 0
         self._answer = answer
 
-    def tools(self) -> list[Tool]:
+    def tools(self, caller: str = "local", identity: Caller | None = None) -> list[Tool]:
         self.listings += 1
-        return list(self.list)
+        return [tool for tool in self.list if caller not in tool.tags]
 
     async def invoke(self, call: Call) -> Result:
         self.calls.append(call)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -11,7 +12,7 @@ import pytest
 from tests.unit.serve.doubles import Answer, MemoryCatalog, make_tool
 from toolcrib.errors import ToolFailed
 from toolcrib.serve.mcp import Connection, ServerSettings
-from toolcrib.spec import Call, Result
+from toolcrib.spec import Call, Caller, Result
 
 ENVELOPE = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -552,3 +553,38 @@ async def test_a_client_without_a_usable_name_is_just_mcp(info: Any) -> None:
     client.modern("tools/call", {"name": "add"}, **{"io.modelcontextprotocol/clientInfo": info})
     await client.next()
     assert client.catalog.calls[0].caller == "mcp"
+
+
+async def test_each_caller_gets_the_list_that_it_may_see() -> None:
+    client = Client()
+    client.catalog.list[0] = replace(client.catalog.list[0], tags=("mcp:stranger",))
+    for name, seen in (
+        ("friend", ["add", "my_tool"]),
+        ("stranger", ["my_tool"]),
+        ("friend", ["add", "my_tool"]),
+    ):
+        client.modern("tools/list", {}, **{"io.modelcontextprotocol/clientInfo": {"name": name}})
+        listed = (await client.next())["result"]["tools"]
+        assert [tool["name"] for tool in listed] == seen
+    assert client.catalog.listings == 2
+
+
+async def test_names_without_end_keep_no_lists_without_end() -> None:
+    client = Client()
+    for number in range(20):
+        client.modern("tools/list", {}, **{"io.modelcontextprotocol/clientInfo": {"name": f"c{number}"}})
+        await client.next()
+    assert client.catalog.listings == 20
+    client.modern("tools/list", {}, **{"io.modelcontextprotocol/clientInfo": {"name": "c19"}})
+    await client.next()
+    client.modern("tools/list", {}, **{"io.modelcontextprotocol/clientInfo": {"name": "c0"}})
+    await client.next()
+    assert client.catalog.listings == 21
+
+
+async def test_the_token_of_a_connection_goes_with_each_call() -> None:
+    identity = Caller("ci", frozenset({"invoke"}))
+    client = Client(identity=identity)
+    await session(client)
+    await client.ask("tools/call", {"name": "add"})
+    assert client.catalog.calls[0].identity is identity

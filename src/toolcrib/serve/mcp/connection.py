@@ -41,7 +41,7 @@ from toolcrib.serve.mcp.wire import (
     refuse,
     to_json,
 )
-from toolcrib.spec import Call, Catalog, Result
+from toolcrib.spec import Call, Caller, Catalog, Result
 
 __all__ = ["Connection", "ServerSettings"]
 
@@ -49,6 +49,8 @@ _log = logging.getLogger(__name__)
 
 _BATCH_VERSION = "2025-03-26"
 """The one protocol version with batches: 2025-06-18 took them out again."""
+_MOST_LISTINGS = 8
+"""A client that gives itself another name with each request costs no more lists than these."""
 _CANCEL_SECONDS = 2.0
 """How long cancelled calls may take to end before the connection is given up."""
 
@@ -65,6 +67,8 @@ class ServerSettings:
     instructions: str | None = None
     caller: str | None = None
     """`Call.caller` of every call; by default `mcp:` and the name the client gives itself."""
+    identity: Caller | None = None
+    """What the client's token allows; None for this machine's own user."""
     page_size: int = DEFAULT_PAGE_SIZE
     max_running: int = 64
     max_waiting: int = 4_096
@@ -106,7 +110,7 @@ class Connection:
         self._send = send
         self._settings = settings or ServerSettings()
         self._congested = congested
-        self._listing = Listing(catalog, self._settings.page_size)
+        self._listings: dict[str, Listing] = {}
         self._version: str | None = None
         self._caller = "mcp"
         self._flights: dict[RequestId, _Flight] = {}
@@ -285,7 +289,7 @@ class Connection:
         cursor = params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
             raise Refusal(INVALID_PARAMS, "cursor must be a string")
-        page = self._listing.page(cursor)
+        page = self._listing(self._caller_in(params, modern)).page(cursor)
         head = b'{"jsonrpc":"2.0","id":' + orjson.dumps(request_id) + b',"result":{'
         if modern:
             cache = b'"resultType":"complete","ttlMs":0,"cacheScope":"private",'
@@ -305,21 +309,35 @@ class Connection:
         if len(self._waiting) >= self._settings.max_waiting:
             busy = UnavailableError("too many calls are waiting", hint="Call again later.", retryable=True)
             raise Refusal(BUSY, busy.message, {"error": busy.as_dict()})
-        meta = params.get("_meta")
-        if not isinstance(meta, dict):
-            meta = {}
-        caller = self._settings.caller
-        if caller is None:
-            caller = _caller_of(meta.get(CLIENT_KEY)) if modern else self._caller
-        entry = self._listing.entry(name)
-        call = Call(name if entry is None else entry.tool.name, arguments, caller)
+        caller = self._caller_in(params, modern)
+        entry = self._listing(caller).entry(name)
+        call = Call(
+            name if entry is None else entry.tool.name, arguments, caller, identity=self._settings.identity
+        )
         flight = _Flight(request_id, call, entry, modern, reply)
-        token = meta.get("progressToken")
+        token = _meta(params).get("progressToken")
         if is_request_id(token):
             call.on_progress = self._progress_of(flight, token)
         self._flights[request_id] = flight
         self._waiting.append(flight)
         self._pump()
+
+    def _caller_in(self, params: dict[str, Any], modern: bool) -> str:
+        """Who makes a request."""
+        if self._settings.caller is not None:
+            return self._settings.caller
+        return _caller_of(_meta(params).get(CLIENT_KEY)) if modern else self._caller
+
+    def _listing(self, caller: str) -> Listing:
+        """The list of tools that this caller sees."""
+        listing = self._listings.pop(caller, None)
+        if listing is None:
+            while len(self._listings) >= _MOST_LISTINGS:
+                del self._listings[next(iter(self._listings))]
+            settings = self._settings
+            listing = Listing(self._catalog, settings.page_size, caller=caller, identity=settings.identity)
+        self._listings[caller] = listing
+        return listing
 
     # --- calls
 
@@ -439,6 +457,11 @@ def _check_envelope(meta: dict[str, Any]) -> None:
 
 def _shut_down() -> Result:
     return Result("error", error=Cancelled("the server is shutting down"))
+
+
+def _meta(params: dict[str, Any]) -> dict[str, Any]:
+    meta = params.get("_meta")
+    return meta if isinstance(meta, dict) else {}
 
 
 def _caller_of(client_info: Any) -> str:

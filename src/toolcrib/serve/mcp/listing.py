@@ -9,7 +9,7 @@ import orjson
 from toolcrib.schema import SchemaCheck
 from toolcrib.schema.providers import mcp_tool, wire_names, wraps_output
 from toolcrib.serve.mcp.wire import INVALID_PARAMS, Refusal, to_json
-from toolcrib.spec import Catalog, Tool
+from toolcrib.spec import Caller, Catalog, Tool
 
 __all__ = ["DEFAULT_PAGE_SIZE", "Entry", "Listing"]
 
@@ -36,12 +36,21 @@ class Entry:
 
 
 class Listing:
-    """A catalog's tools by wire name, and its pages. Built anew only when the catalog's revision changes."""
+    """What one caller sees: tools by wire name, and pages. Built anew when the catalog's revision changes."""
 
-    def __init__(self, catalog: Catalog, page_size: int = DEFAULT_PAGE_SIZE) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        page_size: int = DEFAULT_PAGE_SIZE,
+        *,
+        caller: str = "mcp",
+        identity: Caller | None = None,
+    ) -> None:
         if page_size < 1:
             raise ValueError("page_size must be at least 1")
         self._catalog = catalog
+        self._caller = caller
+        self._identity = identity
         self._page_size = page_size
         self._revision: int | None = None
         self._tools: dict[str, Tool] = {}
@@ -77,7 +86,7 @@ class Listing:
     def _build(self) -> None:
         # The revision is read first: a change while the list is being read is seen by the next request.
         revision = self._catalog.revision
-        self._tools = wire_names(self._catalog.tools())
+        self._tools = wire_names(self._catalog.tools(self._caller, self._identity))
         self._names = list(self._tools)
         self._entries = {}
         self._pages = {}

@@ -1,0 +1,231 @@
+"""The body of an operation: which content type is sent, and what of it becomes arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from toolcrib.manifest.openapi.document import Document, Node, RefProblem
+from toolcrib.manifest.openapi.keywords import flag
+from toolcrib.manifest.openapi.parameters import Parameter
+from toolcrib.manifest.openapi.request import Request, Unusable
+from toolcrib.manifest.openapi.schemas import Schemas
+from toolcrib.manifest.openapi.shapes import Fields, fields_of, is_file, is_scalar
+from toolcrib.manifest.openapi.text import literal
+from toolcrib.manifest.openapi.translation import Schema
+from toolcrib.spec import BodyPart, ParameterStyle
+
+__all__ = ["media_kind", "place_body", "place_old_body"]
+
+FORM = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
+_ORDER = ("json", "multipart", "form", "text", "binary")
+_TEXTS = (
+    "application/xml",
+    "application/yaml",
+    "application/x-yaml",
+    "application/graphql",
+    "application/sql",
+)
+_FILE: Schema = {"type": "string", "contentEncoding": "base64"}
+_BASE64 = "The bytes as base64."
+
+
+def media_kind(media: str) -> str:
+    """How a body of a content type is written: json, multipart, form, text or binary."""
+    plain = media.partition(";")[0].strip().lower()
+    if plain in ("application/json", "*/*", "application/*", "text/json", "") or plain.endswith("+json"):
+        return "json"
+    if plain.startswith("multipart/"):
+        return "multipart"
+    if plain == FORM:
+        return "form"
+    if (
+        plain.startswith("text/")
+        or plain in _TEXTS
+        or plain.endswith(("+xml", "+yaml", "json-seq", "ndjson"))
+    ):
+        return "text"
+    return "binary"
+
+
+def place_body(node: Node, request: Request, schemas: Schemas, document: Document) -> None:
+    """Add a request body of 3.x. Raises Unusable for one that cannot be read."""
+    try:
+        body = document.follow(node)
+    except RefProblem as problem:
+        raise Unusable(f"the body cannot be read: {problem}") from None
+    offered = {media: inner for media, inner in body.at("content").entries() if isinstance(inner.value, dict)}
+    if not offered:
+        if flag(body.object.get("required")) is True:
+            raise Unusable("the body is required, but no content type is given for it")
+        return
+    media = min(offered, key=lambda name: _ORDER.index(media_kind(name)))
+    inner = document.follow(offered[media]) if "$ref" in offered[media].value else offered[media]
+    schema, needs = schemas.use(inner.at("schema"))
+    required = flag(body.object.get("required")) is True
+    sender = _Sender(request, schemas, required, body.object.get("description"))
+    sender.send(media, schema, needs, inner.at("encoding"))
+
+
+def place_old_body(
+    parameters: Iterable[Parameter], consumes: Any, request: Request, schemas: Schemas
+) -> None:
+    """Add the `body` or `formData` parameters of 2.0."""
+    medias = [media for media in consumes if isinstance(media, str)] if isinstance(consumes, list) else []
+    fields: dict[str, tuple[Parameter, Schema | bool]] = {}
+    needs: set[str] = set()
+    for parameter in parameters:
+        value = parameter.node.object
+        if parameter.place == "body":
+            schema, needs = schemas.use(parameter.node.at("schema"))
+            wanted = [media for media in medias if media_kind(media) not in ("form", "multipart")]
+            best = min(wanted or ["application/json"], key=lambda name: _ORDER.index(media_kind(name)))
+            sender = _Sender(request, schemas, parameter.required, value.get("description"))
+            sender.send(best, schema, needs, Node(None, parameter.node.resource))
+            return
+        rule = {key: item for key, item in value.items() if key not in ("in", "name", "required")}
+        schema, own = schemas.use(Node(rule, parameter.node.resource, parameter.node.pointer))
+        fields[parameter.name] = parameter, schema
+        needs |= own
+    if not fields:
+        return
+    whole = Fields(
+        {name: schema for name, (_, schema) in fields.items()},
+        [name for name, (parameter, _) in fields.items() if parameter.required],
+        needs,
+    )
+    files = any(is_file(schema, schemas) for _, schema in fields.values())
+    kinds = {media_kind(media) for media in medias}
+    multipart = files or ("multipart" in kinds and "form" not in kinds)
+    first = next(iter(fields.values()))[0].node
+    encoding = {
+        name: {"style": "form", "explode": parameter.node.object.get("collectionFormat") == "multi"}
+        for name, (parameter, _) in fields.items()
+    }
+    sender = _Sender(request, schemas, required=True, description="")
+    sender.form(whole, Node(encoding, first.resource, ""), multipart=multipart)
+
+
+class _Sender:
+    """Turns one chosen body into arguments and the body's template."""
+
+    def __init__(self, request: Request, schemas: Schemas, required: bool, description: Any) -> None:
+        self._request = request
+        self._schemas = schemas
+        self._required = required
+        self._description = description
+
+    def send(self, media: str, schema: Schema | bool, needs: set[str], encoding: Node) -> None:
+        """The body in the content type `media`."""
+        kind = media_kind(media)
+        request = self._request
+        if kind in ("form", "multipart"):
+            found = self._fields(schema, needs)
+            if found is not None:
+                self.form(found, encoding, multipart=kind == "multipart")
+            else:
+                request.body = self._whole(schema, needs)
+                request.body_format = kind
+            return
+        plain = media.partition(";")[0].strip()
+        if kind == "json" and not is_file(schema, self._schemas):
+            if plain.lower() not in ("application/json", "*/*", "application/*", ""):
+                request.headers["Content-Type"] = media
+                request.body_format = "json"
+            self._json(schema, needs)
+            return
+        if "*" not in plain and plain:
+            request.headers["Content-Type"] = literal(media)
+        if kind == "text":
+            text = isinstance(schema, dict) and schema.get("type") == "string"
+            described = schema if text else {"type": "string"}
+            request.body = self._whole(described, needs if text else set(), f"The body as {plain}.")
+            request.body_format = "text"
+            return
+        request.body = self._whole(dict(_FILE), set(), _BASE64)
+        request.body_format = "binary"
+
+    def form(self, found: Fields, encoding: Node, *, multipart: bool) -> None:
+        """A form with a field for each argument."""
+        request = self._request
+        body: dict[str, str] = {}
+        for name, schema in found.properties.items():
+            rule = encoding.at(name).object
+            many = isinstance(schema, dict) and is_file(schema.get("items", False), self._schemas)
+            file = multipart and (is_file(schema, self._schemas) or many)
+            shown: Schema | bool = schema
+            if file:
+                said = schema.get("description", _BASE64) if isinstance(schema, dict) else _BASE64
+                one: Schema = {**_FILE, "description": said}
+                shown = {"type": "array", "items": dict(_FILE), "description": said} if many else one
+            argument = request.argument(
+                name, shown, set(), required=self._required and name in found.required
+            )
+            body[literal(name)] = f"${{{argument}}}"
+            if multipart:
+                part = self._part(name, rule, file=file, many=many, shown=schema)
+                if part is not None:
+                    request.parts[literal(name)] = part
+            elif not is_scalar(schema, self._schemas):
+                request.styles[argument] = _field_style(rule, schema, self._schemas)
+        request.needs |= found.needs
+        request.body, request.body_format = body, "multipart" if multipart else "form"
+
+    def _part(
+        self, name: str, rule: dict[str, Any], *, file: bool, many: bool, shown: Schema | bool
+    ) -> BodyPart | None:
+        said = rule.get("contentType")
+        media = said.strip() if isinstance(said, str) and "," not in said and "*" not in said else None
+        if media is not None and not (media.isascii() and media.isprintable()):
+            media = None
+        if file:
+            filename = None
+            if not many:
+                told = {"type": "string", "description": f"The file name of {name}."}
+                filename = f"${{{self._request.argument(f'{name}_filename', told, set())}}}"
+            return BodyPart("base64", filename, media)
+        if media is not None and media_kind(media) == "json" and not is_scalar(shown, self._schemas):
+            return BodyPart("json", None, media)
+        return None if media is None else BodyPart(None, None, media)
+
+    def _json(self, schema: Schema | bool, needs: set[str]) -> None:
+        found = self._fields(schema, needs)
+        if found is None:
+            self._request.body = self._whole(schema, needs)
+            return
+        body: dict[str, str] = {}
+        for name, rule in found.properties.items():
+            argument = self._request.argument(name, rule, set(), required=name in found.required)
+            body[literal(name)] = f"${{{argument}}}"
+        self._request.needs |= found.needs
+        self._request.body = body
+
+    def _fields(self, schema: Schema | bool, needs: set[str]) -> Fields | None:
+        """The fields, if each can be an argument: none is the name of a parameter, and the body is needed,
+        or needs nothing."""
+        found = fields_of(schema, needs, self._schemas)
+        if found is None or found.properties.keys() & self._request.properties.keys():
+            return None
+        return found if self._required or not found.required else None
+
+    def _whole(self, schema: Schema | bool, needs: set[str], description: str = "") -> str:
+        said = "\n".join(text for text in (self._description, description) if isinstance(text, str) and text)
+        name = self._request.argument("body", schema, needs, required=self._required, description=said)
+        return f"${{{name}}}"
+
+
+def _field_style(rule: dict[str, Any], schema: Schema | bool, schemas: Schemas) -> ParameterStyle:
+    """How a list or an object stands in a form (OpenAPI 3.1, Encoding Object)."""
+    if rule.keys() & {"style", "explode", "allowReserved"}:
+        style = rule.get("style", "form")
+        known = style in ("form", "spaceDelimited", "pipeDelimited", "deepObject")
+        explode = flag(rule.get("explode"))
+        return ParameterStyle(
+            style if known else "form",
+            explode=style == "form" if explode is None else explode,
+            allow_reserved=flag(rule.get("allowReserved")) is True,
+        )
+    if isinstance(schema, dict) and schema.get("type") == "array":
+        return ParameterStyle("form", explode=True)
+    return ParameterStyle("json")

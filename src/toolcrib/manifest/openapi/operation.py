@@ -1,0 +1,184 @@
+"""One operation of a document to one tool."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from toolcrib.manifest.addresses import url_faults
+from toolcrib.manifest.openapi.bodies import place_body, place_old_body
+from toolcrib.manifest.openapi.document import Document, Node
+from toolcrib.manifest.openapi.keywords import flag
+from toolcrib.manifest.openapi.parameters import Parameter, collect, place
+from toolcrib.manifest.openapi.request import Request, Unusable
+from toolcrib.manifest.openapi.responses import Answer, answer
+from toolcrib.manifest.openapi.schemas import Schemas
+from toolcrib.manifest.openapi.security import Access, Security
+from toolcrib.manifest.openapi.servers import Server, base_url
+from toolcrib.manifest.openapi.text import clean, literal, tag
+from toolcrib.manifest.requests import request_faults
+from toolcrib.spec import Annotations, HttpExec, Network, Permissions, Tool
+from toolcrib.template import Namespaces
+
+__all__ = ["METHODS", "Operation", "Workshop"]
+
+METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
+"""The methods of HTTP tools."""
+
+_HINTS: Mapping[str, Annotations] = {
+    "get": Annotations(read_only=True, destructive=False, idempotent=True, open_world=True),
+    "head": Annotations(read_only=True, destructive=False, idempotent=True, open_world=True),
+    "options": Annotations(read_only=True, destructive=False, idempotent=True, open_world=True),
+    "put": Annotations(read_only=False, destructive=True, idempotent=True, open_world=True),
+    "delete": Annotations(read_only=False, destructive=True, idempotent=True, open_world=True),
+    "post": Annotations(read_only=False, idempotent=False, open_world=True),
+    "patch": Annotations(read_only=False, idempotent=False, open_world=True),
+}
+"""What the methods promise (RFC 9110, 9.2)."""
+
+_SEGMENT = re.compile(r"\{([^{}]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation as the document has it."""
+
+    method: str
+    path: str
+    item: Node
+    """The path item it stands in."""
+    node: Node
+
+
+class Workshop:
+    """Makes the tools of one document; schemas and security are shared by all of them."""
+
+    def __init__(
+        self,
+        document: Document,
+        losses: dict[str, str],
+        *,
+        server: str | None = None,
+        secrets: Mapping[str, str] | None = None,
+    ) -> None:
+        self.document = document
+        self.requests = Schemas(document, "request", losses)
+        self.responses = Schemas(document, "response", losses)
+        root = document.root
+        self.version = clean(str(root.at("info", "version").value or "")) or "1"
+        self._security = Security(document, clean(root.at("info", "title").value), secrets)
+        self._server = server
+
+    def make(self, operation: Operation, name: str, notes: list[str]) -> Tool:
+        """The tool of an operation; what it lacks goes to `notes`. Raises Unusable when there can be none."""
+        node, document = operation.node, self.document
+        server = base_url(document, operation.item, node, self._server)
+        parameters = collect(document, operation.item.at("parameters"), node.at("parameters"), notes)
+        access = self._access(node, parameters)
+        request = Request(frozenset(secret.name for secret in access.secrets), notes=notes)
+        self._fill(request, operation, parameters, access)
+        produces = node.object.get("produces", document.root.object.get("produces"))
+        found = answer(node, produces, self.responses, document)
+        if found.accept is not None and not any(key.lower() == "accept" for key in request.headers):
+            request.headers["Accept"] = literal(found.accept)
+        notes += access.notes
+        tool = self._tool(operation, name, request, access, server, found)
+        names = Namespaces.of(tool)
+        for fault in (*url_faults(tool.config.url, tool.permissions.network, names),):  # type: ignore[union-attr]
+            raise Unusable(fault.message)
+        for wrong in request_faults(tool, names):
+            raise Unusable(wrong.message)
+        return tool
+
+    def _access(self, node: Node, parameters: list[Parameter]) -> Access:
+        access = self._security.of(node)
+        if not access.auth:
+            for parameter in parameters:
+                if parameter.place == "header" and parameter.name.lower() == "authorization":
+                    return self._security.header(parameter.required)
+        return access
+
+    def _fill(
+        self, request: Request, operation: Operation, parameters: list[Parameter], access: Access
+    ) -> None:
+        """Parameters first, so that they keep their names; then the body."""
+        keys = {(auth.location, (auth.name or "").lower()) for auth in access.auth}
+        bodies: list[Parameter] = []
+        for parameter in parameters:
+            if parameter.place in ("body", "formData"):
+                bodies.append(parameter)
+            elif parameter.place == "path" and f"{{{parameter.name}}}" not in operation.path:
+                request.notes.append(f"the path has no place for the parameter {parameter.name!r}")
+            elif (parameter.place, parameter.name.lower()) not in keys:
+                place(parameter, request, self.requests, self.document)
+        for name in _SEGMENT.findall(operation.path):
+            if name not in request.path:
+                if not name:
+                    raise Unusable("the path has a parameter without a name")
+                request.path[name] = request.argument(name, {"type": "string"}, set(), required=True)
+                request.notes.append(f"the path parameter {name!r} is not described")
+        node = operation.node
+        if self.document.version == "2.0":
+            consumes = node.object.get("consumes", self.document.root.object.get("consumes"))
+            place_old_body(bodies, consumes, request, self.requests)
+        elif node.object.get("requestBody") is not None:
+            place_body(node.at("requestBody"), request, self.requests, self.document)
+
+    def _tool(
+        self,
+        operation: Operation,
+        name: str,
+        request: Request,
+        access: Access,
+        server: Server,
+        found: Answer,
+    ) -> Tool:
+        path, hash_, _ = operation.path.partition("#")
+        if hash_:
+            request.notes.append("the part of the path after `#` is not sent")
+        url = server.url + _SEGMENT.sub(
+            lambda part: f"${{{request.path[part[1]]}}}",
+            literal("/" + path.lstrip("/")) if path or not server.url.count("/") > 2 else "",
+        )
+        config = HttpExec(
+            operation.method.upper(),
+            url,
+            request.headers,
+            request.query,
+            request.body,
+            cookies=request.cookies,
+            styles=request.styles,
+            body_format=request.body_format,
+            parts=request.parts,
+        )
+        deprecated = flag(operation.node.object.get("deprecated")) is True
+        tags = [tag(text) for text in operation.node.at("tags").value or () if isinstance(text, str)]
+        definitions = self.requests.closure(request.needs)
+        return Tool(
+            name,
+            _description(operation, deprecated=deprecated),
+            "http",
+            request.input_schema(definitions),
+            config,
+            output=found.output,
+            permissions=Permissions(Network("hosts", (server.host.lower(),)), secrets=access.secrets),
+            annotations=_HINTS[operation.method],
+            tags=tuple(dict.fromkeys([*filter(None, tags), *(["deprecated"] if deprecated else [])])),
+            version=self.version,
+            extensions={"openapi": {"method": operation.method, "path": operation.path}},
+            auth=access.auth,
+        )
+
+
+def _description(operation: Operation, *, deprecated: bool) -> str:
+    value: dict[str, Any] = operation.node.object
+    summary, text = clean(value.get("summary")), clean(value.get("description"))
+    if not text:
+        text = clean(operation.item.object.get("description"))
+    if summary and text and not text.startswith(summary):
+        summary = summary if summary.endswith((".", "!", "?")) else f"{summary}."
+        text = f"{summary}\n\n{text}"
+    text = text or summary or f"{operation.method.upper()} {operation.path}"
+    return f"Deprecated. {text}" if deprecated else text

@@ -1,0 +1,179 @@
+"""The parameters of an operation: name, position, style and schema of each, for all versions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from toolcrib.manifest.openapi.document import Document, Node, RefProblem
+from toolcrib.manifest.openapi.keywords import flag
+from toolcrib.manifest.openapi.request import Request, Unusable
+from toolcrib.manifest.openapi.schemas import Schemas
+from toolcrib.manifest.openapi.shapes import is_scalar
+from toolcrib.manifest.openapi.text import literal
+from toolcrib.spec import ParameterStyle
+from toolcrib.template import STYLES
+
+__all__ = ["Parameter", "collect", "place"]
+
+_PLACES = frozenset({"path", "query", "header", "cookie", "querystring"})
+_IGNORED = frozenset({"accept", "content-type", "authorization"})
+"""Headers that a parameter cannot describe (OpenAPI 3.0.0, Parameter Object)."""
+_OURS = frozenset(
+    {"connection", "content-length", "expect", "host", "keep-alive", "proxy-authorization"}
+    | {"proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "accept-encoding"}
+)
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_DEFAULTS = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
+_COLLECTIONS = {
+    "csv": (None, False),
+    "multi": ("form", True),
+    "pipes": ("pipeDelimited", False),
+    "ssv": ("spaceDelimited", False),
+    "tsv": ("tabDelimited", False),
+}
+_OF_2_0 = frozenset({"in", "name", "required", "description", "collectionFormat", "allowEmptyValue"})
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter as the document has it."""
+
+    name: str
+    place: str
+    node: Node
+
+    @property
+    def required(self) -> bool:
+        """A path parameter always is."""
+        return self.place == "path" or flag(self.node.object.get("required")) is True
+
+
+def collect(document: Document, shared: Node, own: Node, notes: list[str]) -> list[Parameter]:
+    """The parameters of a path and of an operation; the operation's take the place of equal ones.
+
+    Raises Unusable for one that cannot be read but would be needed.
+    """
+    found: dict[tuple[str, str], Parameter] = {}
+    for parameters in (shared, own):
+        for item in parameters.items():
+            try:
+                node = document.follow(item)
+            except RefProblem as problem:
+                raise Unusable(f"a parameter cannot be read: {problem}") from None
+            name, position = node.object.get("name"), node.object.get("in")
+            if position in ("body", "formData"):
+                found[str(position), str(name)] = Parameter(str(name), str(position), node)
+            elif isinstance(name, str) and name and position in _PLACES:
+                key = name.lower() if position == "header" else name
+                found[str(position), key] = Parameter(name, str(position), node)
+            elif flag(node.object.get("required")) is True:
+                raise Unusable(f"a required parameter has no name or position: {name!r} in {position!r}")
+            else:
+                notes.append(f"a parameter without a name or position is left out: {name!r} in {position!r}")
+    return list(found.values())
+
+
+def place(parameter: Parameter, request: Request, schemas: Schemas, document: Document) -> None:
+    """Add a parameter to the request. Raises Unusable for a required one that cannot be sent."""
+    reason = _left_out(parameter, request)
+    if reason:
+        if parameter.required and reason != "is not a parameter of OpenAPI":
+            raise Unusable(f"the {parameter.place} parameter {parameter.name!r} {reason}")
+        request.notes.append(f"the {parameter.place} parameter {parameter.name!r} {reason}; it is left out")
+        return
+    value = parameter.node.object
+    schema_node, style = _described(parameter, document)
+    schema, needs = schemas.use(schema_node)
+    name = request.argument(
+        parameter.name,
+        schema,
+        needs,
+        required=parameter.required,
+        description=value.get("description"),
+        deprecated=flag(value.get("deprecated")) is True,
+        instead=f"{parameter.name}_{parameter.place}",
+    )
+    position = "query" if parameter.place == "querystring" else parameter.place
+    if style.style not in STYLES[position]:
+        request.notes.append(f"the style {style.style!r} of {parameter.name!r} is none for a {position}")
+        style = ParameterStyle(_DEFAULTS[position], position in ("query", "cookie"))
+    if _matters(style, parameter, schema, schemas):
+        request.styles[name] = style
+    if position == "path":
+        request.path[parameter.name] = name
+    else:
+        entries = {"query": request.query, "header": request.headers, "cookie": request.cookies}[position]
+        entries[parameter.name] = f"${{{name}}}"
+
+
+def _left_out(parameter: Parameter, request: Request) -> str:
+    """Why a parameter cannot be sent, or nothing."""
+    name, lower = parameter.name, parameter.name.lower()
+    if parameter.place == "header":
+        if lower in _IGNORED:
+            return "is not a parameter of OpenAPI"
+        if lower in _OURS:
+            return "is set by the client itself"
+        if any(lower == other.lower() for other in request.headers):
+            return "is there twice"
+    if parameter.place in ("header", "cookie") and not _TOKEN.fullmatch(name):
+        return f"has a name that no {parameter.place} has"
+    if "${" in name and parameter.place != "path":
+        return "has a name that cannot be written"
+    if parameter.place == "querystring" and _media(parameter)[0] != "application/x-www-form-urlencoded":
+        return "is a whole query in another form than that of HTML forms"
+    return ""
+
+
+def _described(parameter: Parameter, document: Document) -> tuple[Node, ParameterStyle]:
+    """Where the schema stands, and the style."""
+    node, value = parameter.node, parameter.node.object
+    if document.version == "2.0":
+        return _of_2_0(parameter)
+    if "content" in value and "schema" not in value:
+        media, inner = _media(parameter)
+        if parameter.place == "querystring":
+            return inner, ParameterStyle("form", explode=True)
+        return inner, ParameterStyle("json" if "json" in media else _DEFAULTS[parameter.place])
+    style = value.get("style")
+    if not isinstance(style, str):
+        style = _DEFAULTS[parameter.place]
+    explode = flag(value.get("explode"))
+    return node.at("schema"), ParameterStyle(
+        style,
+        explode=style in ("form", "cookie", "deepObject") if explode is None else explode,
+        name=literal(parameter.name) if style == "matrix" else None,
+        allow_reserved=flag(value.get("allowReserved")) is True,
+    )
+
+
+def _of_2_0(parameter: Parameter) -> tuple[Node, ParameterStyle]:
+    """A parameter of 2.0 is its own schema."""
+    node, value = parameter.node, parameter.node.object
+    schema = {key: item for key, item in value.items() if key not in _OF_2_0}
+    style, explode = _COLLECTIONS.get(str(value.get("collectionFormat", "csv")), (None, False))
+    rule = Node(value.get("schema", schema), node.resource, node.pointer)
+    return rule, ParameterStyle(style or _DEFAULTS.get(parameter.place, "form"), explode)
+
+
+def _media(parameter: Parameter) -> tuple[str, Node]:
+    """The one content type of a parameter, and its schema."""
+    content = parameter.node.at("content")
+    for media, node in content.entries():
+        return media.partition(";")[0].strip().lower(), node.at("schema")
+    return "", content.at("", "schema")
+
+
+def _matters(style: ParameterStyle, parameter: Parameter, schema: Any, schemas: Schemas) -> bool:
+    """Whether the value is written otherwise than a plain text by its style."""
+    if style.allow_reserved or style.style in ("label", "matrix", "json", "cookie"):
+        return True
+    return not is_scalar(schema, schemas)
+
+
+def path_names(path: str) -> Iterator[str]:
+    """The names in the braces of a path."""
+    yield from re.findall(r"\{([^{}]+)\}", path)

@@ -1,0 +1,146 @@
+"""Security schemes of a document as the `auth` of a tool, with a secret for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolcrib.manifest.openapi.document import Document, Node, RefProblem
+from toolcrib.manifest.openapi.text import unique, variable
+from toolcrib.spec import Auth, SecretSpec
+
+__all__ = ["Access", "Security"]
+
+_LONGEST_TITLE = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What an operation needs to say who calls."""
+
+    auth: tuple[Auth, ...] = ()
+    secrets: tuple[SecretSpec, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+
+class Security:
+    """The schemes of one document; `names` gives secrets other names, by scheme."""
+
+    def __init__(self, document: Document, title: str, names: Mapping[str, str] | None = None) -> None:
+        self._document = document
+        self._title = title[:_LONGEST_TITLE]
+        self._given = dict(names or {})
+        root = document.root
+        old = document.version == "2.0"
+        self._schemes = root.at("securityDefinitions") if old else root.at("components", "securitySchemes")
+        self._known: dict[str, Access | str] = {}
+        self._answers: dict[str, Access] = {}
+        self._secrets: dict[tuple[str, str], str] = {}
+
+    def of(self, operation: Node) -> Access:
+        """The access of an operation: the first of its alternatives that can be had."""
+        own = operation.object.get("security")
+        wanted = own if isinstance(own, list) else self._document.root.object.get("security")
+        key = repr(wanted)
+        if key not in self._answers:
+            self._answers[key] = self._choose(wanted)
+        return self._answers[key]
+
+    def header(self, required: bool) -> Access:
+        """For an operation that takes `Authorization` as a parameter: a secret instead of an argument."""
+        secret = self._secret("authorization")
+        auth = Auth("api_key", secret, location="header", name="Authorization")
+        note = f"the parameter Authorization is the secret {secret}"
+        return Access((auth,), (SecretSpec(secret, required=required),), (note,))
+
+    def _choose(self, wanted: Any) -> Access:
+        if not isinstance(wanted, list) or not wanted:
+            return Access()
+        optional = False
+        faults: list[str] = []
+        best: Access | None = None
+        for alternative in wanted:
+            if not isinstance(alternative, dict):
+                continue
+            if not alternative:
+                optional = True
+                continue
+            found = self._together(alternative)
+            if isinstance(found, str):
+                faults.append(found)
+            elif best is None or (best.notes and not found.notes):
+                best = found
+        if best is None:
+            told = "; ".join(dict.fromkeys(faults))
+            return Access(notes=(f"called without credentials: {told}",) if told else ())
+        if optional:
+            spared = tuple(SecretSpec(secret.name, required=False) for secret in best.secrets)
+            return Access(best.auth, spared, best.notes)
+        return best
+
+    def _together(self, names: Mapping[str, Any]) -> Access | str:
+        """All schemes of one alternative, or why not."""
+        parts: list[Access] = []
+        for name in names:
+            found = self._scheme(name)
+            if isinstance(found, str):
+                return found
+            parts.append(found)
+        auth = tuple(one for part in parts for one in part.auth)
+        places = [_place(one) for one in auth]
+        if len(set(places)) < len(places):
+            return f"{' and '.join(names)} would write the same header"
+        return Access(
+            auth,
+            tuple({secret.name: secret for part in parts for secret in part.secrets}.values()),
+            tuple(note for part in parts for note in part.notes),
+        )
+
+    def _scheme(self, name: str) -> Access | str:
+        if name not in self._known:
+            self._known[name] = self._read(name)
+        return self._known[name]
+
+    def _read(self, name: str) -> Access | str:
+        try:
+            node = self._document.follow(self._schemes.at(name))
+        except RefProblem as problem:
+            return f"the security scheme {name!r} cannot be read: {problem}"
+        value = node.object
+        kind, scheme = str(value.get("type", "")).lower(), str(value.get("scheme", "")).lower()
+        if kind == "basic" or (kind == "http" and scheme == "basic"):
+            user, password = self._secret(name, "user"), self._secret(name, "password")
+            secrets = (SecretSpec(user), SecretSpec(password, required=False))
+            return Access((Auth("basic", password, user),), secrets)
+        secret = self._secret(name)
+        if kind == "apikey":
+            place, key = str(value.get("in", "")).lower(), value.get("name")
+            if place not in ("header", "query", "cookie") or not isinstance(key, str) or not key.strip():
+                return f"the security scheme {name!r} does not say where its key stands"
+            auth = Auth("api_key", secret, location=place, name=key.strip())  # type: ignore[arg-type]  # checked
+            return Access((auth,), (SecretSpec(secret),))
+        if kind == "http" and scheme == "bearer":
+            return Access((Auth("bearer", secret),), (SecretSpec(secret),))
+        if kind in ("oauth2", "openidconnect"):
+            note = f"{name} is {value['type']}: {secret} holds an access token that you get yourself"
+            return Access((Auth("bearer", secret),), (SecretSpec(secret),), (note,))
+        if not value:
+            return f"the security scheme {name!r} is not defined"
+        return f"the security scheme {name!r} ({' '.join(filter(None, (kind, scheme)))}) is not supported"
+
+    def _secret(self, scheme: str, part: str = "") -> str:
+        given = self._given.get(scheme)
+        if given is not None:
+            return f"{given}_{part.upper()}" if part else given
+        if (scheme, part) not in self._secrets:
+            name = unique(variable(self._title, scheme, part), set(self._secrets.values()))
+            self._secrets[scheme, part] = name
+        return self._secrets[scheme, part]
+
+
+def _place(auth: Auth) -> tuple[str, str]:
+    if auth.type == "api_key":
+        name = auth.name or ""
+        return auth.location or "", name.lower() if auth.location == "header" else name
+    return "header", "authorization"

@@ -1,0 +1,111 @@
+"""The text of an OpenAPI document, JSON or YAML, to JSON-shaped data.
+
+Real documents are not always good YAML: status codes are numbers, keys stand twice, merge keys are used. What
+has a plain meaning is read so; a document is only refused when there is nothing to read.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from toolcrib.errors import ManifestError
+
+__all__ = ["MAX_DOCUMENT_BYTES", "parse_document"]
+
+MAX_DOCUMENT_BYTES = 128 * 1024 * 1024
+_MAX_SLOW = 4 * 1024 * 1024
+_MAX_DEPTH = 400
+_MERGE = "<<"
+
+
+def parse_document(raw: bytes, where: str) -> dict[str, Any]:
+    """The data of a document, an object. Raises ManifestError, `where` named, when there is none in it."""
+    import orjson
+
+    if len(raw) > MAX_DOCUMENT_BYTES:
+        raise ManifestError(f"{where} is larger than {MAX_DOCUMENT_BYTES // 2**20} MiB")
+    text = _decoded(raw, where)
+    data: Any
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            data = orjson.loads(text)
+        except ValueError as error:
+            data = _yaml(text, where, told=f"not JSON: {error}")
+    else:
+        data = _yaml(text, where)
+    if not isinstance(data, dict):
+        raise ManifestError(f"{where} holds no OpenAPI document: it is not an object")
+    return data
+
+
+def _decoded(raw: bytes, where: str) -> str:
+    for mark, encoding in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"", "utf-8-sig")):
+        if raw.startswith(mark):
+            try:
+                return raw.decode(encoding)
+            except UnicodeDecodeError as error:
+                raise ManifestError(f"{where} is not {encoding.upper()} text: {error.reason}") from None
+    raise AssertionError
+
+
+def _yaml(text: str, where: str, told: str = "") -> Any:
+    import orjson
+    from ryaml._ryaml import loads
+
+    try:
+        data = loads(text)
+    except ValueError as error:
+        data = _slow_yaml(text, where, told or f"not YAML: {error}")
+    try:
+        if _MERGE not in text:
+            orjson.dumps(data)
+            return data
+    except TypeError:
+        pass
+    return _plain(data, 0)
+
+
+def _slow_yaml(text: str, where: str, told: str) -> Any:
+    """A second, slow and patient parser: keys that stand twice, numbers beyond 64 bits, tags."""
+    from ruamel.yaml import YAML, YAMLError
+
+    if len(text) > _MAX_SLOW:
+        raise ManifestError(f"{where} cannot be read: {told[:300]}")
+    parser = YAML(typ="safe", pure=True)
+    parser.allow_duplicate_keys = True
+    parser.version = "1.2"
+    try:
+        return parser.load(text)
+    except (YAMLError, ValueError, TypeError, RecursionError) as error:
+        first = re.sub(r"\s+", " ", str(error))[:300]
+        raise ManifestError(f"{where} cannot be read: {told[:300] or first}") from None
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """The value with keys as text, merge keys merged, and nothing that JSON does not have."""
+    if depth > _MAX_DEPTH:
+        return None
+    if isinstance(value, dict):
+        out: dict[str, Any] = {}
+        merged = value.get(_MERGE)
+        for source in merged if isinstance(merged, list) else [merged]:
+            if isinstance(source, dict):
+                out.update(_plain(source, depth + 1))
+        for key, item in value.items():
+            if key != _MERGE:
+                out[_key(key)] = _plain(item, depth + 1)
+        return out
+    if isinstance(value, list | tuple | set):
+        return [_plain(item, depth + 1) for item in value]
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return "null" if key is None else str(key)

@@ -1,0 +1,399 @@
+"""One schema of a document, in whatever dialect, to JSON Schema 2020-12.
+
+References become `#/$defs/NAME`; what stands there is the business of the `Lookup`. What had to be dropped is
+told to it as well. Nothing is ever made stricter, except that a request holds no `readOnly` properties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, Protocol
+
+from toolcrib.manifest.openapi.document import Node, RefProblem
+from toolcrib.manifest.openapi.keywords import (
+    COUNTS,
+    NUMBERS,
+    PLAIN,
+    count,
+    flag,
+    number,
+    pattern_fits,
+    types,
+)
+from toolcrib.manifest.openapi.text import clean
+
+__all__ = ["Direction", "Lookup", "Schema", "Translator"]
+
+Direction = Literal["request", "response"]
+Schema = dict[str, Any]
+
+_MAX_DEPTH = 40
+"""Schemas inside each other without a reference; a manifest is at most 128 deep."""
+_LONGEST_EXAMPLE = 200
+_MAX_EXAMPLES = 3
+_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas"})
+_INSIDE = frozenset(
+    {
+        "items",
+        "additionalProperties",
+        "contains",
+        "propertyNames",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    }
+)
+_IN_PLACE = frozenset({"not", "if", "then", "else"})
+_BESIDE_REF = frozenset({"description", "title", "deprecated", "summary"})
+_BOTH_WAYS = frozenset({"exclusiveMinimum", "exclusiveMaximum"})
+
+
+class Lookup(Protocol):
+    """What a translation asks of its surroundings."""
+
+    def refer(self, ref: str, base: Node, *, in_place: str | None) -> Schema:
+        """The reference as it stands in the result. `in_place` is the keyword, where the very same value
+        is checked by what it leads to."""
+
+    def follow(self, node: Node) -> Node:
+        """What a node's `$ref` leads to in the end. Raises RefProblem."""
+
+    def lose(self, node: Node, what: str) -> None:
+        """Something of the document is not in the result."""
+
+
+class Translator:
+    """Translates the schemas of one document for one direction."""
+
+    def __init__(self, lookup: Lookup, direction: Direction, *, legacy: bool) -> None:
+        self._lookup = lookup
+        self._request = direction == "request"
+        self._legacy = legacy
+        self._place: str | None = None
+        """The keyword by which the schema at hand checks the very value its definition checks, if it does."""
+
+    def schema(self, node: Node, depth: int = 0, in_place: str | None = None) -> Schema | bool:
+        """The schema at a node."""
+        value = node.value
+        if isinstance(value, bool):
+            return value
+        if not isinstance(value, dict):
+            if value is not None:
+                self._lookup.lose(node, "a schema that is no object")
+            return {}
+        if depth > _MAX_DEPTH:
+            self._lookup.lose(node, f"a schema nested more than {_MAX_DEPTH} deep")
+            return {}
+        ref = value.get("$ref", value.get("$dynamicRef", value.get("$recursiveRef")))
+        if isinstance(ref, str):
+            return self._reference(node, ref, depth, in_place)
+        outer, self._place = self._place, in_place
+        out: Schema = {}
+        for key in value:
+            handler = _HANDLERS.get(key)
+            if handler is not None:
+                handler(self, out, node, key, depth)
+        self._settle(out, node)
+        self._place = outer
+        return out
+
+    def _reference(self, node: Node, ref: str, depth: int, in_place: str | None) -> Schema:
+        value = node.value
+        beside = value.keys() & _BESIDE_REF if self._legacy else value.keys() - {"$ref"}
+        nullable = self._legacy and _nullable(value)
+        out = self._lookup.refer(ref, node, in_place="anyOf" if in_place and nullable else in_place)
+        if len(value) == 1:
+            return out
+        if nullable:
+            out = {"anyOf": [out, {"type": "null"}]}
+        extra: Schema = {}
+        for key in value:
+            if key in beside and (handler := _HANDLERS.get(key)) is not None:
+                handler(self, extra, node, key, depth)
+        if not extra:
+            return out
+        self._settle(extra, node)
+        if in_place is None and not extra.keys() & out.keys():
+            return {**out, **extra}
+        # The reference stays an object of its own: a circle in place is cut there.
+        return {**extra, "allOf": [*extra.get("allOf", ()), out]}
+
+    def _settle(self, out: Schema, node: Node) -> None:
+        """What several keywords say together."""
+        value = node.value
+        if self._request:
+            if "default" in out:
+                _tell_default(out)
+        required = out.get("required")
+        if required and "properties" in value:
+            gone = self._withheld(node, out, required)
+            if gone:
+                out["required"] = [name for name in required if name not in gone]
+                if not out["required"]:
+                    del out["required"]
+        if self._legacy:
+            _exclusive(out)
+            if _nullable(value):
+                _let_null(out)
+        if "discriminator" in value and isinstance(value["discriminator"], dict):
+            self._discriminator(out, node)
+        if "type" in out and "enum" in out:
+            _enum_of_type(out)
+
+    def _withheld(self, node: Node, out: Schema, required: list[str]) -> set[str]:
+        """Required properties that do not travel this way: readOnly in a request, writeOnly in a response."""
+        named = node.at("properties")
+        word = "readOnly" if self._request else "writeOnly"
+        return {name for name in required if name in named.object and self._has(named.at(name), word)}
+
+    def _has(self, node: Node, word: str) -> bool:
+        value = node.value
+        if not isinstance(value, dict):
+            return False
+        if word in value:
+            return flag(value[word]) is True
+        if "$ref" not in value:
+            return False
+        try:
+            target = self._lookup.follow(node).value
+        except RefProblem:
+            return False
+        return isinstance(target, dict) and flag(target.get(word)) is True
+
+    # Keywords
+
+    def _any(self, out: Schema, node: Node, key: str, _: int) -> None:
+        out[key] = node.value[key]
+
+    def _plain(self, out: Schema, node: Node, key: str, _: int) -> None:
+        text = clean(node.value[key])
+        if text:
+            out[key] = text
+
+    def _flag(self, out: Schema, node: Node, key: str, _: int) -> None:
+        if flag(node.value[key]) is True:
+            out[key] = True
+
+    def _count(self, out: Schema, node: Node, key: str, _: int) -> None:
+        found = count(node.value[key])
+        if found is None:
+            self._lookup.lose(node.at(key), f"`{key}` that is no length")
+        else:
+            out[key] = found
+
+    def _number(self, out: Schema, node: Node, key: str, _: int) -> None:
+        value = node.value[key]
+        if key in _BOTH_WAYS and isinstance(value, bool):
+            if self._legacy and value:
+                out[key] = True  # Settled together with the bound it is of.
+            return
+        found = number(value)
+        if found is None or (key == "multipleOf" and found <= 0):
+            self._lookup.lose(node.at(key), f"`{key}` that is no number")
+        else:
+            out[key] = found
+
+    def _type(self, out: Schema, node: Node, key: str, _: int) -> None:
+        value = node.value[key]
+        if value == "file":
+            out["format"] = "binary"
+        found = types(value)
+        if found is None:
+            if value not in ("any", None, "", []):
+                self._lookup.lose(node.at(key), f"the type {str(value)[:40]!r}, which there is not")
+            return
+        out[key] = found[0] if len(found) == 1 else found
+
+    def _required(self, out: Schema, node: Node, key: str, _: int) -> None:
+        value = node.value[key]
+        if isinstance(value, list):
+            names = list(dict.fromkeys(name for name in value if isinstance(name, str)))
+            if names:
+                out[key] = names
+        elif not isinstance(value, bool):
+            self._lookup.lose(node.at(key), "`required` that is no list")
+
+    def _enum(self, out: Schema, node: Node, key: str, _: int) -> None:
+        value = node.value[key]
+        if isinstance(value, list) and value:
+            out[key] = value
+        else:
+            self._lookup.lose(node.at(key), "`enum` that is no list, or empty")
+
+    def _pattern(self, out: Schema, node: Node, key: str, _: int) -> None:
+        value = node.value[key]
+        if isinstance(value, str) and pattern_fits(value):
+            out[key] = value
+        else:
+            self._lookup.lose(node.at(key), f"a pattern that cannot be matched in linear time: {value!r:.80}")
+
+    def _examples(self, out: Schema, node: Node, key: str, _: int) -> None:
+        value = node.value[key]
+        found = value if key == "examples" else [value]
+        if isinstance(found, list) and "examples" not in out:
+            short = [item for item in found[:_MAX_EXAMPLES] if len(str(item)) <= _LONGEST_EXAMPLE]
+            if short:
+                out["examples"] = short
+
+    def _inside(self, out: Schema, node: Node, key: str, depth: int) -> None:
+        below = node.at(key)
+        if isinstance(below.value, list) and key == "items":
+            self._tuple(out, node, depth)
+        elif isinstance(below.value, str) and flag(below.value) is not None:
+            out[key] = flag(below.value)
+        elif below.value is not None:
+            out[key] = self.schema(below, depth + 1)
+
+    def _tuple(self, out: Schema, node: Node, depth: int) -> None:
+        """A list of `items` as drafts before 2020-12 have it."""
+        places = [self.schema(item, depth + 1) for item in node.at("items").items()]
+        if places:
+            out["prefixItems"] = places
+        if "additionalItems" in node.value:
+            out["items"] = self.schema(node.at("additionalItems"), depth + 1)
+
+    def _in_place(self, out: Schema, node: Node, key: str, depth: int) -> None:
+        out[key] = self.schema(node.at(key), depth + 1, self._place and key)
+
+    def _list(self, out: Schema, node: Node, key: str, depth: int) -> None:
+        below = node.at(key)
+        members = list(below.items()) if isinstance(below.value, list) else [below]
+        word = self._place and key if key != "prefixItems" else None
+        found = [self.schema(member, depth + 1, word) for member in members if member.value is not None]
+        if found:
+            out[key] = found
+
+    def _map(self, out: Schema, node: Node, key: str, depth: int) -> None:
+        below = node.at(key)
+        if not isinstance(below.value, dict):
+            if below.value:
+                self._lookup.lose(below, f"`{key}` that is no object")
+            return
+        found: Schema = {}
+        word = self._place and key if key == "dependentSchemas" else None
+        for name, inner in below.entries():
+            if key == "patternProperties" and not pattern_fits(name):
+                self._lookup.lose(inner, f"a pattern that cannot be matched in linear time: {name!r:.80}")
+            elif not (self._request and key == "properties" and self._has(inner, "readOnly")):
+                found[name] = self.schema(inner, depth + 1, word)
+        if found or key == "properties":
+            out[key] = found
+
+    def _dependent(self, out: Schema, node: Node, key: str, depth: int) -> None:
+        """`dependencies` of drafts before 2019-09, and `dependentRequired`."""
+        for name, inner in node.at(key).entries():
+            if isinstance(inner.value, list):
+                names = list(dict.fromkeys(item for item in inner.value if isinstance(item, str)))
+                out.setdefault("dependentRequired", {})[name] = names
+            elif key == "dependencies" and isinstance(inner.value, dict | bool):
+                schemas = out.setdefault("dependentSchemas", {})
+                schemas[name] = self.schema(inner, depth + 1, self._place and "dependentSchemas")
+
+    def _discriminator(self, out: Schema, node: Node) -> None:
+        """Alternatives told apart by the value of one property.
+
+        A mapped one says its values; and as the values need not be complete, `oneOf` becomes `anyOf`: where
+        two alternatives are alike, a value that fits both is not refused.
+        """
+        word = next((word for word in ("oneOf", "anyOf") if word in out), None)
+        name = node.value["discriminator"].get("propertyName")
+        if word is None or not isinstance(name, str):
+            return
+        mapping = node.at("discriminator", "mapping").object
+        members = [member for member in node.at(word).items() if member.value is not None]
+        said: dict[str, list[str]] = {}
+        for value, ref in mapping.items():
+            if isinstance(ref, str):
+                said.setdefault(ref if "/" in ref else f"#/components/schemas/{ref}", []).append(value)
+        found = out.pop(word)
+        for at, member in enumerate(members[: len(found)]):
+            ref = member.value.get("$ref") if isinstance(member.value, dict) else None
+            values = said.get(ref) if isinstance(ref, str) else None
+            if values and not self._tells(member, name):
+                tells = {"properties": {name: {"enum": values}}, "required": [name]}
+                found[at] = {"allOf": [found[at]], **tells}
+        out["anyOf"] = [*out.get("anyOf", ()), *found] if word == "anyOf" or "anyOf" not in out else found
+
+    def _tells(self, member: Node, name: str) -> bool:
+        """Whether an alternative itself says what the property is."""
+        try:
+            rule = self._lookup.follow(self._lookup.follow(member).at("properties", name))
+        except RefProblem:
+            return False
+        return bool(rule.object.keys() & {"const", "enum"})
+
+
+def _nullable(value: dict[str, Any]) -> bool:
+    return flag(value.get("nullable", value.get("x-nullable"))) is True
+
+
+def _exclusive(out: Schema) -> None:
+    for bound, word in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if out.get(word) is True:
+            del out[word]
+            if bound in out:
+                out[word] = out.pop(bound)
+
+
+def _let_null(out: Schema) -> None:
+    """The schema with null let in besides."""
+    kinds = out.get("type")
+    if kinds is not None and not any(word in out for word in ("allOf", "anyOf", "oneOf", "not", "const")):
+        named = kinds if isinstance(kinds, list) else [kinds]
+        out["type"] = named if "null" in named else [*named, "null"]
+        if "enum" in out and None not in out["enum"]:
+            out["enum"] = [*out["enum"], None]
+        return
+    told = {key: out.pop(key) for key in ("title", "description", "deprecated", "examples") if key in out}
+    if out:
+        inner = dict(out)
+        out.clear()
+        out["anyOf"] = [inner, {"type": "null"}]
+    out.update(told)
+
+
+def _enum_of_type(out: Schema) -> None:
+    """Options of a text that YAML has read as numbers."""
+    if out["type"] == "string" and any(isinstance(item, int | float) for item in out["enum"]):
+        out["enum"] = list(
+            dict.fromkeys(item if isinstance(item, str) else _option(item) for item in out["enum"])
+        )
+
+
+def _option(item: Any) -> Any:
+    if isinstance(item, bool):
+        return "true" if item else "false"
+    return str(item) if isinstance(item, int | float) else item
+
+
+def _tell_default(out: Schema) -> None:
+    """A default is the server's business: sent along, it would overwrite what nobody meant to change."""
+    value = out.pop("default")
+    if value is None or isinstance(value, dict | list) or len(str(value)) > _LONGEST_EXAMPLE or value == "":
+        return
+    shown = str(value).lower() if isinstance(value, bool) else clean(str(value))
+    said = out.get("description", "")
+    if shown.lower() not in said.lower() or "default" not in said.lower():
+        out["description"] = f"{said.rstrip('.')}{'. ' if said else ''}Default: {shown}."
+
+
+_Handler = Callable[[Translator, Schema, Node, str, int], None]
+
+# ruff: noqa: SLF001 - the table is the class's own, written after it.
+_HANDLERS: dict[str, _Handler] = {
+    **dict.fromkeys(PLAIN, Translator._plain),
+    **dict.fromkeys(COUNTS, Translator._count),
+    **dict.fromkeys(NUMBERS, Translator._number),
+    **dict.fromkeys(_LISTS, Translator._list),
+    **dict.fromkeys(_MAPS, Translator._map),
+    **dict.fromkeys(_INSIDE, Translator._inside),
+    **dict.fromkeys(_IN_PLACE, Translator._in_place),
+    **dict.fromkeys(("uniqueItems", "deprecated"), Translator._flag),
+    **dict.fromkeys(("const", "default"), Translator._any),
+    **dict.fromkeys(("example", "examples"), Translator._examples),
+    **dict.fromkeys(("dependencies", "dependentRequired"), Translator._dependent),
+    "enum": Translator._enum,
+    "pattern": Translator._pattern,
+    "required": Translator._required,
+    "type": Translator._type,
+}

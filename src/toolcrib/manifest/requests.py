@@ -1,0 +1,168 @@
+"""What an HTTP tool says about its request beyond the address, held against itself: styles, body, auth.
+
+What lint says and what a call may do are the same function.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolcrib.spec import Auth, HttpExec, Tool
+
+if TYPE_CHECKING:
+    from toolcrib.template import Namespaces
+
+__all__ = ["RequestFault", "request_faults"]
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HTTP = ("exec", "http")
+
+
+class RequestFault(NamedTuple):
+    """One thing wrong with a request."""
+
+    rule: str
+    path: tuple[str | int, ...]
+    message: str
+    hint: str | None = None
+
+
+def request_faults(tool: Tool, names: Namespaces) -> Iterator[RequestFault]:
+    """What keeps a tool's request from being made; bad placeholders and addresses are told elsewhere."""
+    config = tool.config
+    if isinstance(config, HttpExec):
+        if config.styles:
+            yield from _styles(config, names)
+        yield from _body(config)
+        yield from _cookies(tool, config)
+    for at, auth in enumerate(tool.auth):
+        where = ("auth", at) if len(tool.auth) > 1 else ("auth",)
+        yield from _auth(tool, auth, where)
+
+
+def _styles(config: HttpExec, names: Namespaces) -> Iterator[RequestFault]:
+    """Each style is of an argument, that stands where the style can be written."""
+    from toolcrib.template import STYLES
+
+    places = _places(config)
+    for name, style in config.styles.items():
+        path = (*_HTTP, "styles", name)
+        if name not in names.arguments:
+            yield RequestFault("style", path, f"`{name}` is not an argument", "declare it in inputs.schema")
+            continue
+        found = places.get(name)
+        if not found:
+            told = f"`${{{name}}}` stands alone in no path, query, header, cookie or form"
+            yield RequestFault("style", path, told, f'write the whole value as "${{{name}}}"')
+        for place in sorted(found or ()):
+            if style.style not in STYLES[place]:
+                told = f"the style {style.style} cannot stand in a {place}"
+                yield RequestFault("style", path, told, f"one of {', '.join(STYLES[place])}")
+
+
+def _places(config: HttpExec) -> dict[str, set[str]]:
+    """Where each argument stands outside JSON: the kinds of position by its name."""
+    from toolcrib.errors import ManifestError
+    from toolcrib.template import references
+
+    found: dict[str, set[str]] = {}
+    sides: list[tuple[str, dict[str, Any]]] = [
+        ("query", config.query),
+        ("header", config.headers),
+        ("cookie", config.cookies),
+    ]
+    if isinstance(config.body, dict) and (config.body_format == "form" or _says_form(config)):
+        sides.append(("query", config.body))
+    try:
+        for reference in references(config.url.partition("?")[0]):
+            found.setdefault(reference.name, set()).add("path")
+        for place, entries in sides:
+            for value in entries.values():
+                text = value if isinstance(value, str) else ""
+                inside = references(text)
+                if len(inside) == 1 and inside[0].length == len(text):
+                    found.setdefault(inside[0].name, set()).add(place)
+    except ManifestError:
+        return found
+    return found
+
+
+def _says_form(config: HttpExec) -> bool:
+    said = (str(value) for name, value in config.headers.items() if name.lower() == "content-type")
+    return next(said, "").startswith("application/x-www-form-urlencoded")
+
+
+def _body(config: HttpExec) -> Iterator[RequestFault]:
+    form, body = config.body_format, config.body
+    path = (*_HTTP, "body_format")
+    if form is not None and body is None:
+        yield RequestFault("body", path, f"`body_format` is {form}, but there is no `body`")
+        return
+    if form in ("form", "multipart") and not isinstance(body, dict) and not _lone(body):
+        hint = 'write a mapping, or the whole body as "${name}"'
+        yield RequestFault("body", path, f"a body of format {form} is a mapping of its fields", hint)
+    if form in ("text", "binary") and not isinstance(body, str):
+        yield RequestFault("body", path, f"a body of format {form} is one text")
+    if form == "multipart" and any(name.lower() == "content-type" for name in config.headers):
+        told = "the content type of a multipart body is set by the client, with its boundary"
+        yield RequestFault("body", (*_HTTP, "headers"), told)
+    for name, part in config.parts.items():
+        place = (*_HTTP, "parts", name)
+        if form != "multipart":
+            yield RequestFault("body", place, "`parts` stand with `body_format: multipart` only")
+        elif not isinstance(body, dict) or name not in body:
+            yield RequestFault("body", place, f"`body` has no field `{name}`")
+        if part.content_type is not None and not part.content_type.isprintable():
+            yield RequestFault("body", place, "`content_type` holds a control character")
+
+
+def _lone(body: Any) -> bool:
+    return isinstance(body, str) and re.fullmatch(r"\$\{[^{}]+\}", body) is not None
+
+
+def _cookies(tool: Tool, config: HttpExec) -> Iterator[RequestFault]:
+    keys = [auth.name for auth in tool.auth if auth.location == "cookie"]
+    for name in config.cookies:
+        if not _TOKEN.fullmatch(name):
+            yield RequestFault("body", (*_HTTP, "cookies", name), f"`{name}` is not the name of a cookie")
+    if (config.cookies or keys) and any(name.lower() == "cookie" for name in config.headers):
+        told = "cookies stand in `cookies` or in the header Cookie, not in both"
+        yield RequestFault("body", (*_HTTP, "headers"), told)
+
+
+def _auth(tool: Tool, auth: Auth, path: tuple[str | int, ...]) -> Iterator[RequestFault]:
+    config = tool.config
+    if not isinstance(config, HttpExec):
+        yield RequestFault("auth", path, f"`auth` is for http tools; this one is of kind {tool.kind}")
+        return
+    declared = {secret.name for secret in tool.permissions.secrets}
+    needed = ("username_secret",) if auth.type == "basic" else ("secret",)
+    for field in needed:
+        if getattr(auth, field) is None:
+            yield RequestFault("auth", path, f"`auth` of type {auth.type} needs `{field}`")
+    for name in (auth.secret, auth.username_secret):
+        if name is not None and name not in declared:
+            hint = f"add to permissions.secrets: {name}: {{type: string, required: true}}"
+            yield RequestFault("auth", path, f"the secret {name} is not declared", hint)
+    yield from _key(config, auth, path)
+
+
+def _key(config: HttpExec, auth: Auth, path: tuple[str | int, ...]) -> Iterator[RequestFault]:
+    """Where the key of `api_key` stands, and that nothing else stands there."""
+    if auth.type != "api_key":
+        if auth.location is not None or auth.name is not None:
+            yield RequestFault("auth", path, f"`in` and `name` are for api_key, not for {auth.type}")
+        place, name = "header", "Authorization"
+    elif auth.location is None or auth.name is None:
+        yield RequestFault("auth", path, "`auth` of type api_key needs `in` and `name`")
+        return
+    else:
+        place, name = auth.location, auth.name
+    if place != "query" and not _TOKEN.fullmatch(name):
+        yield RequestFault("auth", path, f"`{name}` is not the name of a {place}")
+    entries = {"header": config.headers, "query": config.query, "cookie": config.cookies}[place]
+    taken = {entry.lower() for entry in entries} if place == "header" else set(entries)
+    if (name.lower() if place == "header" else name) in taken:
+        yield RequestFault("auth", path, f"the {place} {name} is given by `auth` and by the request")

@@ -1,0 +1,122 @@
+"""What was found out about this machine, kept for other processes of the same user until it is started anew.
+
+The file lies in the user's own cache folder (`$XDG_CACHE_HOME/toolcrib`). It counts only for a process that
+stands as the one did that wrote it: same kernel and version of ours, same namespaces, filters, capabilities
+and security label, since a service or a container can do less than a shell of the same user. It can never
+make a call weaker than its project allows: a remembered mechanism that does not work fails the call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+__all__ = ["forget", "keep", "known", "place"]
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+STANDING = ("NoNewPrivs", "Seccomp", "Seccomp_filters", "CapEff", "CapBnd", "Uid", "Gid")
+SETTINGS = (
+    "/proc/self/attr/current",
+    "/proc/sys/user/max_user_namespaces",
+    "/proc/sys/kernel/unprivileged_userns_clone",
+    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+)
+LONGEST = 65_536
+
+
+def place() -> Path | None:
+    """The file, one for each start of the machine, user and kernel; None where it can have no place."""
+    try:
+        boot = Path(BOOT_ID).read_text(encoding="ascii").strip()
+        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    except (OSError, RuntimeError, ValueError):
+        return None
+    if not base.startswith("/") or not boot.replace("-", "").isalnum():
+        return None
+    return Path(base, "toolcrib", f"probe-{boot}-{os.geteuid()}-{os.uname().release}.json")
+
+
+def standing() -> str:
+    """A digest of all that decides what the kernel lets this process do."""
+    seen = [version(), os.uname().machine, *map(text_of, SETTINGS)]
+    lines = text_of("/proc/self/status").splitlines()
+    seen += [line for line in lines if line.partition(":")[0] in STANDING]
+    for name in sorted(os.listdir("/proc/self/ns")) if os.path.isdir("/proc/self/ns") else ():
+        try:
+            seen.append(os.readlink(f"/proc/self/ns/{name}"))
+        except OSError:
+            seen.append(name)
+    return hashlib.sha256("\0".join(seen).encode(errors="replace")).hexdigest()
+
+
+def version() -> str:
+    """Ours; empty where the sandbox is used without the rest."""
+    whole = sys.modules.get("toolcrib")
+    return str(getattr(whole, "__version__", ""))
+
+
+def text_of(path: str) -> str:
+    """A small file of the kernel's; empty where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(LONGEST).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def known() -> Any:
+    """What is remembered for a process that stands as this one; None for nothing."""
+    path = place()
+    if path is None:
+        return None
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with open(fd, "rb") as file:
+        if not ours(os.fstat(fd)) or not ours(os.lstat(path.parent)):
+            return None
+        try:
+            document = json.loads(file.read(LONGEST))
+        except ValueError:
+            return None
+    if not isinstance(document, dict) or document.get("standing") != standing():
+        return None
+    return document.get("found")
+
+
+def ours(info: os.stat_result) -> bool:
+    """Whether a file or folder belongs to this user, and nobody else may write to it."""
+    kind = stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)
+    return kind and info.st_uid == os.geteuid() and not info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def keep(found: Any) -> None:
+    """Remember; where that is not possible, the next process finds out for itself."""
+    path = place()
+    if path is None:
+        return
+    new = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with open(fd, "w", encoding="utf-8") as file:
+            json.dump({"standing": standing(), "found": found}, file)
+        new.replace(path)
+    except OSError:
+        new.unlink(missing_ok=True)
+
+
+def forget() -> None:
+    """Have the next process find out anew."""
+    path = place()
+    if path is not None:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError:
+            pass

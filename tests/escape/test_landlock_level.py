@@ -1,0 +1,74 @@
+"""Every probe that applies, where the kernel gives no namespaces: level `landlock` holds it or refuses it.
+
+What is denied to the server here is what a container's default filter denies.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.conftest import need
+from tests.escape.probe import Outcome, Probe, Verdict, judge
+from tests.escape.staging import Stage, kinds
+from tests.escape.suite import probes
+
+LEVEL = "level landlock"
+REFUSED_FOR = ("mount namespace", "net namespace", "network proxy")
+NOT_HELD = {
+    "files/outside-is-invisible": "names, sizes and times can be looked at",
+    "files/outside-metadata": "times can be changed",
+    "files/read-grant": "times can be changed",
+    "resources/users-share": "inotify",
+    "kernel/capabilities": "an ordinary user holds none, and cannot empty the set they could come from",
+}
+"""What the enforcement report and docs/sandbox.md say is not held; nothing else may get out."""
+NO_USE = {
+    "controls/coreutils": "modes",
+    "controls/compiler": "modes",
+    "controls/git": "modes",
+    "controls/git-protected": "modes",
+    "controls/python": "POSIX semaphores",
+    "controls/virtual-environment": "modes",
+    "controls/small-things": "/dev/shm",
+    "controls/project": "a grant of all of the project",
+}
+"""What does not work at this level, and why."""
+REFUSED = ("grants/forged-answers", "grants/run-denied", "grants/shadowed-module")
+"""Their tools are granted all of the project, which this level refuses; they judge by answers alone."""
+GRANTS_OF_THE_PROJECT = ("grants", "file tools")
+"""Most of these stand on a grant that is refused at this level, so that there is nothing to attempt."""
+TRIED = [
+    (probe, kind)
+    for kind in kinds()
+    for probe in probes()
+    if probe.fits(LEVEL) and probe.name not in (*NO_USE, *REFUSED)
+]
+
+
+@pytest.mark.parametrize(("probe", "kind"), TRIED, ids=[f"{probe.name}-{kind}" for probe, kind in TRIED])
+def test_probe(stage: Stage, probe: Probe, kind: str) -> None:
+    need("a C compiler (cc)", not probe.compiled or stage.attacks is not None)
+    if probe.name.startswith("grants/git"):
+        need("git", shutil.which("git") is not None)
+    if probe.name == "processes/cancelled":
+        pytest.skip("starts a server of its own, which allows no level below full")
+    found = stage.run(probe, kind, LEVEL)
+    verdict = judge(probe, found)
+    told = f"{probe.tries}\n{found.outcome.value}: {found.evidence}"
+    if found.report.get("mechanism") in REFUSED_FOR and found.outcome is not Outcome.ESCAPED:
+        return  # Nothing was run, and the refusal names what would hold it.
+    if verdict is Verdict.NOT_HELD:
+        pytest.skip(f"needs {probe.needs}, which is not there, as the report says")
+    if probe.name in NOT_HELD:
+        assert found.outcome is not Outcome.NOT_RUN, told
+        return
+    if probe.group in GRANTS_OF_THE_PROJECT and found.outcome is Outcome.NOT_RUN:
+        pytest.skip("stands on a grant that this level refuses")
+    assert verdict is Verdict.HELD, told
+
+
+def test_most_of_the_suite_is_tried() -> None:
+    assert len({probe.name for probe, _ in TRIED}) >= 100
+    assert {*NOT_HELD, *NO_USE} <= {probe.name for probe in probes()}

@@ -1,0 +1,341 @@
+"""Levels below `full`, on a machine that denies what a container denies: what holds, is refused, ends.
+
+The server of each test is a process of its own with a filter on it (`tests.escape.denied`), so nothing is
+pretended: the kernel really gives no namespaces there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.sandbox.ground import eventually, processes_with
+
+ROOT = Path(__file__).parents[3]
+BEGIN = """
+import asyncio, json, os, sys
+from pathlib import Path
+from toolcrib.errors import ToolcribError
+from toolcrib.sandbox import Confinement, in_force, level, run
+given = json.loads(sys.argv[1])
+def sh(script, **more):
+    fields = {"cwd": "/tmp", "env": {"PATH": "/usr/bin:/bin", "TMPDIR": "/tmp"}, "timeout_ms": 20_000, **more}
+    return asyncio.run(run(Confinement(argv=("/bin/sh", "-c", script), **fields)))
+def refusal(script, **more):
+    try:
+        done = sh(script, **more)
+    except ToolcribError as error:
+        return {"code": error.code, "message": error.message, "hint": error.hint, **error.details}
+    return {"ran": done.stdout.decode()}
+def answer(**found):
+    print(json.dumps(found, default=str))
+"""
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Path:
+    """A folder with a cache of its own."""
+    (tmp_path / "cache").mkdir(mode=0o700)
+    return Path(os.path.realpath(tmp_path))
+
+
+def argv(denied: str, script: str, given: object) -> list[str]:
+    before = [sys.executable, "-m", "tests.escape.denied", denied] if denied else []
+    return [*before, sys.executable, "-c", BEGIN + script, json.dumps(given, default=str)]
+
+
+def environment(room: Path) -> dict[str, str]:
+    return {**os.environ, "XDG_CACHE_HOME": str(room / "cache"), "PYTHONPATH": str(ROOT)}
+
+
+def server(denied: str, room: Path, body: str, **given: object) -> Any:
+    """What a server answers to whom this is denied."""
+    done = subprocess.run(
+        argv(denied, body, given),
+        env=environment(room),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def left_behind(marker: str) -> bool:
+    return bool(processes_with(marker))
+
+
+def test_without_leave_nothing_is_run_below_full(room: Path) -> None:
+    found = server("namespaces", room, "answer(**refusal('echo ran'))")
+    assert found["code"] == "sandbox_unavailable"
+    assert found["mechanism"].endswith("namespace")
+
+
+def test_level_landlock_holds_and_says_what_it_does_not(room: Path) -> None:
+    outside = room / "outside"
+    outside.write_text("canary")
+    script = """
+done = sh(f"cat {given['outside']}; echo > {given['outside']}; kill -0 {os.getppid()}; cat /proc/self/status;"
+          "echo own > $TMPDIR/f && cat $TMPDIR/f; cat own; pwd", minimum="landlock")
+answer(level=in_force(), out=done.stdout.decode(), report=done.enforcement)
+"""
+    found = server("namespaces", room, script, outside=outside)
+    assert found["level"] == found["report"]["level"] == "landlock"
+    assert "canary" not in found["out"]
+    assert "Name:" not in found["out"]
+    assert found["out"].splitlines()[0] == "own"
+    home = found["out"].splitlines()[-1]
+    assert home.startswith("/tmp/toolcrib-")
+    assert not Path(home).exists()
+    assert outside.read_text() == "canary"
+    assert "mount namespace" in found["report"]["missing"]
+    assert found["report"]["not_enforced"]
+    assert found["report"]["limits"]["tmp"] == "not enforced"
+
+
+@pytest.mark.parametrize(
+    ("rules", "path"),
+    [
+        ({"read": ["."], "hide": [".env"]}, ".env"),
+        ({"write": ["."], "protect": [".toolcrib"]}, ".toolcrib"),
+        ({"write": ["."], "read": ["src"]}, "src"),
+    ],
+)
+def test_what_it_cannot_take_away_is_refused_by_name(room: Path, rules: dict[str, Any], path: str) -> None:
+    for folder in (".toolcrib", "src"):
+        (room / folder).mkdir()
+    (room / ".env").write_text("secret")
+    places = {name: [str(room / place) for place in paths] for name, paths in rules.items()}
+    script = """
+rules = {name: tuple(map(os.path.normpath, paths)) for name, paths in given["places"].items()}
+found = {level: refusal("echo ran", minimum=level, **rules) for level in ("landlock", "none")}
+answer(**found)
+"""
+    found = server("namespaces", room, script, places=places)
+    refused = found["landlock"]
+    assert (refused["code"], refused["mechanism"]) == ("sandbox_unavailable", "mount namespace")
+    assert refused["path"] == str(room / path)
+    assert str(room / path) in refused["message"]
+    assert found["none"] == {"ran": "ran\n"}  # whoever allows `none` has agreed to that as well
+
+
+def test_a_grant_that_became_a_link_is_refused(room: Path) -> None:
+    (room / "link").symlink_to("/etc")
+    found = server(
+        "namespaces",
+        room,
+        "answer(**refusal('ls', read=(given['link'],), minimum='landlock'))",
+        link=room / "link",
+    )
+    assert found["code"] == "permission_denied"
+    assert "symbolic link" in found["message"]
+
+
+def test_level_none_runs_where_nothing_confines_and_says_so(room: Path) -> None:
+    script = """
+weak = refusal("echo ran", minimum="landlock")
+done = sh("grep NoNewPrivs /proc/self/status; env", minimum="none")
+answer(level=in_force(), weak=weak, out=done.stdout.decode(), report=done.enforcement)
+"""
+    found = server("everything", room, script)
+    assert found["level"] == "none"
+    assert found["weak"]["code"] == "sandbox_unavailable"
+    assert "landlock" in found["weak"]["message"]
+    assert "NoNewPrivs:\t1" in found["out"]
+    assert "PYTHONPATH" not in found["out"]
+    report = found["report"]
+    assert report["level"] == "none"
+    assert {report[name] for name in ("fs", "net", "proc", "ipc")} == {"not enforced"}
+    assert {"landlock", "seccomp"} <= set(report["missing"])
+
+
+DAEMONS = "(setsid sleep {m} &) ; (setsid setsid sh -c 'trap \"\" TERM; sleep {m}; sleep {m}' &); sleep 0.2;"
+
+
+@pytest.mark.parametrize("denied", ["namespaces", "everything"])
+@pytest.mark.parametrize("end", ["exit", "timeout", "cancel"])
+def test_the_whole_tree_ends_with_the_call(room: Path, denied: str, end: str) -> None:
+    marker = f"{31_000_000 + os.getpid()}"
+    script = """
+async def main():
+    job = Confinement(argv=("/bin/sh", "-c", given["script"]), cwd="/tmp", env={"PATH": "/usr/bin:/bin"},
+                      timeout_ms=1_000 if given["end"] == "timeout" else 20_000, minimum="none")
+    call = asyncio.create_task(run(job))
+    if given["end"] == "cancel":
+        await asyncio.sleep(1)
+        call.cancel()
+    await asyncio.wait([call])
+    return None if call.cancelled() else call.result()
+done = asyncio.run(main())
+left = [p for p in os.listdir("/proc") if p.isdigit() and given["marker"] in text(p)]
+answer(left=left, timed_out=done and done.timed_out)
+"""
+    text = """
+def text(pid):
+    try:
+        line = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\\0")
+    except OSError:
+        return []
+    return line if line[0] != sys.executable else []
+"""
+    body = DAEMONS.format(m=marker) + ("" if end == "exit" else f" sleep {marker}")
+    found = server(denied, room, text + script, script=body, end=end, marker=marker)
+    assert found["left"] == []
+    assert found["timed_out"] is (None if end == "cancel" else end == "timeout")
+
+
+@pytest.mark.parametrize("victim", ["server", "keeper"])
+def test_what_is_killed_leaves_nothing(room: Path, victim: str) -> None:
+    marker = f"{32_000_000 + os.getpid()}"
+    body = DAEMONS.format(m=marker) + f" echo up; sleep {marker}"
+    script = "print(sh(given['script'], minimum='landlock').signal, flush=True)\nsys.stdin.read()"
+    with subprocess.Popen(
+        argv("namespaces", script, {"script": body}),
+        env=environment(room),
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        try:
+            assert eventually(lambda: len(processes_with(f"sleep\0{marker}")) >= 3, 20)
+            running = processes_with(marker).items()
+            main = next(pid for pid, line in running if line.startswith("/bin/sh") and "echo up" in line)
+            home = Path(f"/proc/{main}/cwd").readlink()
+            assert home.name.startswith("toolcrib-")
+            if victim == "server":
+                process.kill()
+            else:
+                keeper = int(Path(f"/proc/{main}/stat").read_text().rpartition(")")[2].split()[1])
+                os.kill(keeper, signal.SIGKILL)
+                assert process.stdout is not None
+                assert process.stdout.readline().strip() == b"9"
+            assert eventually(lambda: not left_behind(f"sleep\0{marker}"))
+            assert eventually(lambda: not home.exists())
+        finally:
+            process.kill()
+
+
+def test_spares_work_at_this_level(room: Path) -> None:
+    script = """
+from toolcrib.sandbox.pool import shared
+async def main():
+    job = Confinement(argv=("/bin/sh", "-c", "echo $TMPDIR; echo x > $TMPDIR/x; ls $TMPDIR"), cwd="/tmp",
+                      env={"PATH": "/usr/bin:/bin"}, minimum="landlock")
+    seen = []
+    for _ in range(6):
+        seen.append((await run(job)).stdout.decode().split())
+        await asyncio.sleep(0.05)
+    return seen, shared().waiting()
+seen, waiting = asyncio.run(main())
+answer(homes=[words[0] for words in seen], lists=[words[1:] for words in seen], waiting=waiting)
+"""
+    found = server("namespaces", room, script)
+    assert len(set(found["homes"])) == 6
+    assert all(names == ["x"] for names in found["lists"])
+    assert found["waiting"] >= 1
+    assert not any(Path(home).exists() for home in found["homes"])
+
+
+def test_what_was_found_is_remembered_and_never_weakens(room: Path) -> None:
+    once = "answer(level=in_force(), **refusal('echo ran', minimum='landlock'))"
+    assert server("", room, once) == {"level": "full", "ran": "ran\n"}
+    (file,) = (room / "cache/toolcrib").iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    known = json.loads(file.read_text())
+    # What another process of this user found is not believed where that one stood otherwise.
+    assert server("namespaces", room, once) == {"level": "landlock", "ran": "ran\n"}
+    # Even where it is believed, a machine that is weaker than remembered refuses, and is tried anew.
+    standing = server("namespaces", room, "from toolcrib.sandbox import recall\nanswer(it=recall.standing())")
+    file.write_text(json.dumps({**known, "standing": standing["it"]}))
+    lying = server("namespaces", room, once)
+    assert (lying["level"], lying["code"]) == ("full", "sandbox_unavailable")
+    assert not file.exists()
+    assert server("namespaces", room, once) == {"level": "landlock", "ran": "ran\n"}
+
+
+@pytest.mark.parametrize("spoil", ["mode", "folder", "link", "text", "form"])
+def test_a_memory_that_others_may_have_written_is_not_read(room: Path, spoil: str) -> None:
+    tried = "from toolcrib.sandbox import probe, recall\nprobe()\nanswer(known=recall.known() is not None)"
+    asked = "from toolcrib.sandbox.probe import recalled\nanswer(known=recalled() is not None)"
+    assert server("", room, tried) == {"known": True}
+    assert server("", room, asked) == {"known": True}
+    (file,) = (room / "cache/toolcrib").iterdir()
+    if spoil == "mode":
+        file.chmod(0o620)
+    elif spoil == "folder":
+        file.parent.chmod(0o777)
+    elif spoil == "link":
+        file.rename(room / "elsewhere")
+        file.symlink_to(room / "elsewhere")
+    elif spoil == "text":
+        file.write_text("{")
+    else:
+        file.write_text(json.dumps({**json.loads(file.read_text()), "found": [1]}))
+    assert server("", room, asked) == {"known": False}
+
+
+PROJECT = """
+from toolcrib.cli.output import tell_lowered
+from toolcrib.project import Project, find, load_config
+async def main():
+    place = find(given["root"])
+    async with Project(place, load_config(place.config), trusted=given["trusted"]) as project:
+        tell_lowered(project)
+        results = [await project.call("hello") for _ in range(2)]
+        return [result.as_dict() for result in results], place.audit.read_text().splitlines()
+results, lines = asyncio.run(main())
+answer(result=results[0], lines=lines)
+"""
+
+
+def project(room: Path, minimum: str) -> Path:
+    tool = room / "p/.toolcrib/tools/hello"
+    tool.mkdir(parents=True)
+    (room / "p/.toolcrib/config.yml").write_text(f"sandbox: {{minimum: {minimum}}}\n")
+    (tool / "tool.yml").write_text(
+        "name: hello\ndescription: Says hello.\nkind: command\nversion: 1\noutputs: {format: text}\n"
+        "exec: {command: {entrypoint: echo, args: [hello]}}\n"
+    )
+    return room / "p"
+
+
+def test_a_trusted_project_may_lower_the_bar_and_everybody_is_told(room: Path) -> None:
+    root = project(room, "landlock")
+    done = subprocess.run(
+        argv("namespaces", PROJECT, {"root": root, "trusted": True}),
+        env=environment(room), capture_output=True, text=True, check=True, cwd=ROOT,
+    )  # fmt: skip
+    found = json.loads(done.stdout)
+    assert found["result"]["value"] == "hello\n"
+    assert found["result"]["meta"]["details"]["enforcement"]["level"] == "landlock"
+    assert [line.split()[1] for line in found["lines"]] == [
+        "SANDBOX_LOWERED",
+        "TOOL_EXECUTED",
+        "TOOL_EXECUTED",
+    ]
+    assert "minimum=landlock level=landlock" in found["lines"][0]
+    assert "sandbox=landlock" in found["lines"][1]
+    assert "mount namespace" in found["lines"][1]
+    assert done.stderr.count("sandbox.minimum is landlock") == 1
+
+
+def test_in_an_untrusted_project_the_setting_does_not_count(room: Path) -> None:
+    found = server("namespaces", room, PROJECT, root=project(room, "none"), trusted=False)
+    error = found["result"]["error"]
+    assert error["code"] == "sandbox_unavailable"
+    assert "run `toolcrib trust`" in error["hint"]
+    assert [line.split()[1] for line in found["lines"]] == ["TOOL_REFUSED", "TOOL_REFUSED"]
+
+
+def test_a_machine_that_holds_everything_is_not_lowered_by_the_setting(room: Path) -> None:
+    found = server("", room, PROJECT, root=project(room, "none"), trusted=True)
+    assert found["result"]["meta"]["details"]["enforcement"]["level"].startswith("full")
+    assert "SANDBOX_LOWERED" not in "".join(found["lines"])

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from toolcrib.errors import StateUnavailable
+from toolcrib.state import Vault
+
+
+def test_the_folder_is_made_for_its_user_alone(tmp_path: Path) -> None:
+    vault = Vault(Path("/some/project"), tmp_path / "data")
+    assert not vault.path.exists()
+    assert vault.folder.stat().st_mode & 0o777 == 0o700
+    assert (vault.folder / "root").read_text() == "/some/project\n"
+
+
+def test_projects_have_folders_of_their_own(tmp_path: Path) -> None:
+    assert Vault(Path("/a"), tmp_path).folder != Vault(Path("/b"), tmp_path).folder
+
+
+def test_the_origin_stays_and_is_no_other_projects(tmp_path: Path) -> None:
+    first = Vault(Path("/a"), tmp_path).origin()
+    assert first == Vault(Path("/a"), tmp_path).origin()
+    assert first != Vault(Path("/b"), tmp_path).origin()
+
+
+def test_a_folder_that_others_may_write_is_refused(tmp_path: Path) -> None:
+    vault = Vault(Path("/a"), tmp_path / "data")
+    vault.folder.chmod(0o777)
+    with pytest.raises(StateUnavailable, match="can be written by others"):
+        _ = vault.folder
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"TOOLCRIB_DATA": "/x/data", "XDG_DATA_HOME": "/x/share"}, "/x/data"),
+        ({"XDG_DATA_HOME": "/x/share", "HOME": "/x/home"}, "/x/share/toolcrib"),
+        ({"XDG_DATA_HOME": "relative", "HOME": "/x/home"}, "/x/home/.local/share/toolcrib"),
+    ],
+)
+def test_where_the_data_lies(
+    environment: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TOOLCRIB_DATA", "XDG_DATA_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert Vault(Path("/a")).path.is_relative_to(expected)
+
+
+def test_a_place_where_no_folder_can_be_made_says_so(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(StateUnavailable) as caught:
+        _ = Vault(Path("/a"), blocked).folder
+    assert "TOOLCRIB_DATA" in (caught.value.hint or "")
+    assert os.fspath(blocked) in caught.value.details["path"]
