@@ -41,6 +41,7 @@ from toolcrib.toolset import BoundTool, Toolset
 if TYPE_CHECKING:
     from toolcrib.egress import Egress
     from toolcrib.executors import Workspace
+    from toolcrib.executors.observation import Observation
 
 __all__ = ["Project"]
 
@@ -227,10 +228,16 @@ class Project:
 
     # -- binding ---------------------------------------------------------------------------------
 
-    def _bind(self, tool: Tool) -> BoundTool:
+    def watch(self, tool: Tool, seen: Observation) -> None:
+        """From now on run the tool of this name as `tool` says, and tell `seen` all it uses."""
+        self.toolset.remove(tool.name)
+        bound = self._unchecked[tool.name] = self._bind(tool, seen)
+        self.toolset.add(bound)
+
+    def _bind(self, tool: Tool, seen: Observation | None = None) -> BoundTool:
         return BoundTool(
             tool,
-            lambda: self._executor(tool),
+            lambda: self._executor(tool, seen),
             timeout_ms=self.config.timeout_ms,
             retry=self.retry(tool),
         )
@@ -242,17 +249,17 @@ class Project:
         )
         return self.config.retry if repeatable else Retry()
 
-    def _executor(self, tool: Tool) -> Executor:
+    def _executor(self, tool: Tool, seen: Observation | None) -> Executor:
         self._check(tool.name)  # In case the call came by the toolset itself.
         if (error := self._explain(tool.name)) is not None:
             raise error
         make = _EXECUTORS.get(tool.kind)
         if make is None:
             raise ToolUnavailable(f"{tool.name}: no executor for kind {tool.kind!r}")
-        return make(self, tool)
+        return make(self, tool, seen)
 
-    def workspace(self) -> Workspace:
-        """The project as its tools see it."""
+    def workspace(self, seen: Observation | None = None) -> Workspace:
+        """The project as its tools see it; `seen` is told what they use."""
         if self._workspace is None:
             from toolcrib.executors import Workspace
 
@@ -267,7 +274,7 @@ class Project:
                 advice=self.minimum.advice,
                 secret=hidden_paths(sources, root),
             )
-        return self._workspace
+        return self._workspace if seen is None else replace(self._workspace, watch=seen)
 
     def lowered(self) -> str:
         """What is weaker than usual here, in a line; empty where nothing is. It is recorded the first time.
@@ -324,32 +331,33 @@ def _policy(config: Config) -> Policy | None:
     return None if not rules.rules and rules.default == "allow" else Policy(rules)
 
 
-def _http(project: Project, tool: Tool) -> Executor:
+def _http(project: Project, tool: Tool, seen: Observation | None) -> Executor:
     from toolcrib.executors import HttpExecutor
 
     hosts, retry = project.config.allowed_hosts, project.retry(tool)
-    return HttpExecutor(tool, project.egress(), allowed_hosts=hosts, retry=retry)
+    tell = None if seen is None else seen.record_host
+    return HttpExecutor(tool, project.egress(), allowed_hosts=hosts, retry=retry, tell=tell)
 
 
-def _command(project: Project, tool: Tool) -> Executor:
+def _command(project: Project, tool: Tool, seen: Observation | None) -> Executor:
     from toolcrib.executors import CommandExecutor
 
-    return CommandExecutor(tool, project.workspace())
+    return CommandExecutor(tool, project.workspace(seen))
 
 
-def _python(project: Project, tool: Tool) -> Executor:
+def _python(project: Project, tool: Tool, seen: Observation | None) -> Executor:
     from toolcrib.executors import PythonExecutor
 
-    return PythonExecutor(tool, project.workspace())
+    return PythonExecutor(tool, project.workspace(seen))
 
 
-def _file(project: Project, tool: Tool) -> Executor:
+def _file(project: Project, tool: Tool, seen: Observation | None) -> Executor:
     from toolcrib.executors import FileExecutor
 
-    return FileExecutor(tool, project.workspace())
+    return FileExecutor(tool, project.workspace(seen))
 
 
-_EXECUTORS: dict[str, Callable[[Project, Tool], Executor]] = {
+_EXECUTORS: dict[str, Callable[[Project, Tool, Observation | None], Executor]] = {
     "command": _command,
     "file": _file,
     "http": _http,

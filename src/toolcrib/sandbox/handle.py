@@ -73,6 +73,7 @@ class Sandbox:
         "release",
         "slot",
         "spare",
+        "watch",
     )
 
     def __init__(
@@ -93,6 +94,8 @@ class Sandbox:
         """Whether it has no namespaces, and so a keeper instead of a pid 1."""
         self.pidfd = -1
         """Of its pid 1 or keeper, as soon as that is there."""
+        self.watch = -1
+        """Where a watched command's calls are told; whoever takes it over sets -1 here."""
         self.listener: socket.socket | None = None
         """What listens on its loopback, where its network leads through a proxy, until somebody takes it."""
         self.found: Stamps | None = None
@@ -114,6 +117,8 @@ class Sandbox:
                 self.pidfd = fds[0]
             elif self.listener is None and data == b"listener" and len(fds) == 1:
                 self.listener = socket.socket(fileno=fds[0])
+            elif self.watch < 0 and data == b"watch" and len(fds) == 1:
+                self.watch = fds[0]
             else:
                 for fd in fds:
                     os.close(fd)
@@ -122,7 +127,7 @@ class Sandbox:
             return False
         if data.startswith(b"ready ") and self.found is None:
             self.found = marshal.loads(data[6:])  # noqa: S302 - from our own code before any other ran there
-        elif data not in (b"pid", b"listener") and len(self.messages) < MOST_MESSAGES:
+        elif data not in (b"pid", b"listener", b"watch") and len(self.messages) < MOST_MESSAGES:
             self.messages.append(data.decode("utf-8", "surrogateescape"))
         return True
 
@@ -157,6 +162,9 @@ class Sandbox:
         if self.listener is not None:
             self.listener.close()
             self.listener = None
+        if self.watch >= 0:
+            os.close(self.watch)
+            self.watch = -1
         if self.pidfd >= 0:
             os.close(self.pidfd)
             self.pidfd = -1
