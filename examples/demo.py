@@ -29,6 +29,8 @@ from toolcrib.guard import verify
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent
 DEMO = REPOSITORY / "build" / "demo"
+DATA = REPOSITORY / "build" / "demo-data"
+"""What its user keeps outside of the project; made anew with it, else the anchor would miss the old log."""
 TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
 SKIPPED = shutil.ignore_patterns(
     ".git", ".toolcrib", ".venv", "build", "dist", "node_modules", "__pycache__", ".*_cache", ".hypothesis"
@@ -84,6 +86,7 @@ def search_server() -> Iterator[int]:
 def make_project(port: int) -> Path:
     """A copy of this repository, made a project, with two tools more than `init --examples` gives."""
     shutil.rmtree(DEMO, ignore_errors=True)
+    shutil.rmtree(DATA, ignore_errors=True)
     shutil.copytree(REPOSITORY, DEMO, ignore=SKIPPED, symlinks=True)
     subprocess.run([TOOLCRIB, "init", str(DEMO), "--examples"], check=True, stderr=subprocess.DEVNULL)
     tools = DEMO / ".toolcrib" / "tools"
@@ -124,7 +127,8 @@ async def show(client: Client, step: str, name: str, arguments: dict[str, Any]) 
 
 async def agent(root: Path, port: int) -> None:
     """What an agent does through its MCP client."""
-    environment = {**os.environ, "BRAVE_API_KEY": "demo-key-4711", "DEMO_PRIVATE": "not for tools"}
+    secrets = {"BRAVE_API_KEY": "demo-key-4711", "DEMO_PRIVATE": "not for tools"}
+    environment = {**os.environ, **secrets, "TOOLCRIB_DATA": str(DATA)}
     server = StdioServerParameters(
         command=TOOLCRIB, args=["serve", "--stdio", "--root", str(root)], env=environment
     )
