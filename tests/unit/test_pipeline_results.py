@@ -23,7 +23,7 @@ from toolcrib.errors import (
     ToolFailed,
 )
 from toolcrib.pipeline import Bound
-from toolcrib.spec import Outcome
+from toolcrib.spec import Call, Caller, Outcome, Tool
 from toolcrib.testing import FakeClock
 
 

@@ -14,6 +14,7 @@ from toolcrib.errors import ManifestError, ToolUnavailable
 from toolcrib.guard import ANCHOR, AuditLog, Digests, Policy, Trust
 from toolcrib.manifest import Diagnostic, check_tool, load_tools
 from toolcrib.project.checkpoint import Checkpoint
+from toolcrib.project.client_desk import ClientDesk
 from toolcrib.project.config import Config, load_config
 from toolcrib.project.config_secrets import helper_programs, hidden_paths, open_sources
 from toolcrib.project.desk import Desk
@@ -203,6 +204,11 @@ class Project:
             self._gate.redact,
             self_approval=self.config.policy.self_approval,
         )
+
+    @property
+    def client_desk(self) -> ClientDesk | None:
+        """Asks the users of calling clients, where the settings allow that."""
+        return ClientDesk(self.desk) if "elicitation" in self.config.approvals.channels else None
 
     def digest_of(self, tool: Tool) -> str:
         """What a tool is now: its manifest, the files beside it, what it runs."""

@@ -541,6 +541,18 @@ def test_nobody_decides_on_calls_of_their_own(
         assert caught.type is error
 
 
+def test_a_person_does_not_decide_on_calls_of_their_own_token(desk: Approvals) -> None:
+    asked = waits(desk, token="t1")
+    with pytest.raises(DeniedError, match="acts for ada"):
+        may_decide(asked, None, person="ada")
+    may_decide(asked, None, person="ben")
+    may_decide(asked, None, person="ada", self_approval=True)
+
+
+def test_a_person_decides_on_calls_that_were_made_without_a_token(desk: Approvals) -> None:
+    may_decide(waits(desk), None, person="ada")
+
+
 def test_self_approval_lets_the_owner_decide_but_never_the_asking_token(desk: Approvals) -> None:
     asked = waits(desk, token="t1")
     may_decide(asked, token(owner="ada"), self_approval=True)
