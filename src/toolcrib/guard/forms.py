@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-__all__ = ["Form", "clues_of", "forms_of"]
+__all__ = ["Form", "clues_of", "forms_of", "shortest_of"]
 
 _START = 4
 """Atoms that the quick look for a beginning is made of."""
@@ -131,6 +131,12 @@ def clues_of(value: str) -> Iterator[str]:
     digits = _bytes(value).hex()
     yield digits
     yield digits.upper()
+
+
+def shortest_of(value: str) -> int:
+    """The least number of characters that any form of the value has."""
+    cores = (core for core, _ in _base64_cores(value))
+    return min(map(len, (value, *_lines_of(value), *cores)))
 
 
 def _lines_of(value: str) -> list[str]:

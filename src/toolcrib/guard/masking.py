@@ -6,9 +6,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from toolcrib.guard.forms import Form, clues_of, forms_of
+from toolcrib.guard.forms import Form, clues_of, forms_of, shortest_of
 
 __all__ = ["MASK", "MIN_LENGTH", "Redactor"]
+
+_PLAIN: frozenset[type] = frozenset({int, float, bool, type(None)})
+"""What holds no secret, unless one is a number."""
 
 MASK = "***"
 """Stands for a value without a name, and where a name would give something away."""
@@ -35,10 +38,12 @@ class Redactor:
         "_always",
         "_clues",
         "_forms",
+        "_harmless",
         "_masks",
         "_numbers",
         "_parts",
         "_pattern",
+        "_shortest",
         "_whole",
         "unprotected",
     )
@@ -61,7 +66,10 @@ class Redactor:
         self._parts = long
         self._clues = [clue for clue in dict.fromkeys(clues) if clue]
         self._always = "" in clues
+        # No form of a value is shorter than the value, its shortest line, or its base64.
+        self._shortest = 1 if short else min(map(shortest_of, long), default=1)
         self._numbers = any(_numeric(value) for value in long)
+        self._harmless = frozenset[type]() if self._numbers else _PLAIN
         self._pattern: re.Pattern[str] | None = None
         self._forms: list[list[Form]] | None = None
         self.unprotected = tuple(sorted({name or MASK for value, name in secrets if len(value) < MIN_LENGTH}))
@@ -126,6 +134,9 @@ class Redactor:
         return self._masks[match.lastindex - 1]
 
     def _redact(self, value: Any) -> Any:
+        kind = value.__class__
+        if kind in self._harmless or (kind is str and len(value) < self._shortest):
+            return value  # The most common values, without a closer look.
         if isinstance(value, str):
             return self.redact_text(value)
         if isinstance(value, dict):
@@ -146,15 +157,25 @@ class Redactor:
         return value
 
     def _redact_mapping(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        harmless, shortest = self._harmless, self._shortest
+        for key, item in value.items():
+            if (key.__class__ is not str or len(key) >= shortest) and self._redact(key) is not key:
+                return self._rebuilt(value)
+            kind = item.__class__
+            if kind in harmless or (kind is str and len(item) < shortest):
+                continue
+            if self._redact(item) is not item:
+                return self._rebuilt(value)
+        return value
+
+    def _rebuilt(self, value: dict[Any, Any]) -> dict[Any, Any]:
         out: dict[Any, Any] = {}
-        changed = False
         for key, item in value.items():
             new_key, new_item = self._redact(key), self._redact(item)
-            changed = changed or new_key is not key or new_item is not item
             while new_key in out:  # Two keys that a mask has made equal.
                 new_key = f"{new_key}*"
             out[new_key] = new_item
-        return out if changed else value
+        return out
 
     def suspect(self, text: str) -> bool:
         """Whether the pattern is worth trying: a cheap look for what every form of a value contains."""
