@@ -147,9 +147,7 @@ class Checkpoint:
     def _refusal(bound: Bound, approval: Approval) -> ApprovalRequired:
         error = needs_approval(bound, approval.reason)
         error.details.update(_waits(approval))
-        error.hint = (
-            f"A person decides: toolcrib approvals show {approval.id}. Then make the same call again."
-        )
+        error.hint = f"{error.hint}; or agree to this call: toolcrib approvals approve {approval.id}"
         if approval.status in ("expired", "void"):
             why = "nobody decided in time" if approval.status == "expired" else "the tool changed meanwhile"
             error.message = f"{approval.tool} was not approved: {why}"
