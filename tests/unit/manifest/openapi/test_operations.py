@@ -300,6 +300,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
     "login": {"type": "http", "scheme": "basic"},
     "oauth": {"type": "oauth2", "flows": {}},
     "digest": {"type": "http", "scheme": "digest"},
+    "odd": {"type": "apiKey", "in": "header", "name": "My Key"},
 }
 HEADER_KEY = Auth("api_key", "SHOP_KEY", None, "header", "X-Key")
 
@@ -326,7 +327,9 @@ HEADER_KEY = Auth("api_key", "SHOP_KEY", None, "header", "X-Key")
             ),
             False,
         ),
+        ([{"oauth": [], "token": []}], (Auth("bearer", "SHOP_OAUTH"),), False),
         ([{"digest": []}], (), False),
+        ([{"odd": []}], (), False),
         ([], (), False),
     ],
 )
