@@ -42,7 +42,7 @@ def parse_document(raw: bytes, where: str) -> dict[str, Any]:
 
 
 def yaml_text(data: Any) -> str:
-    """JSON-shaped data as YAML that can be seen whole: where a text has hidden characters, as escaped JSON."""
+    """JSON-shaped data as YAML; as escaped JSON, which is YAML too, where a text has hidden characters."""
     import json
 
     from ryaml._ryaml import dumps
