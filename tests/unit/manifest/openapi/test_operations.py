@@ -300,6 +300,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
     "login": {"type": "http", "scheme": "basic"},
     "oauth": {"type": "oauth2", "flows": {}},
     "digest": {"type": "http", "scheme": "digest"},
+    "odd": {"type": "apiKey", "in": "header", "name": "My Key"},
 }
 HEADER_KEY = Auth("api_key", "SHOP_KEY", None, "header", "X-Key")
 
@@ -326,7 +327,9 @@ HEADER_KEY = Auth("api_key", "SHOP_KEY", None, "header", "X-Key")
             ),
             False,
         ),
+        ([{"oauth": [], "token": []}], (Auth("bearer", "SHOP_OAUTH"),), False),
         ([{"digest": []}], (), False),
+        ([{"odd": []}], (), False),
         ([], (), False),
     ],
 )
@@ -395,6 +398,7 @@ def test_names_are_legal_and_unique() -> None:
 
 SKIPPED: list[tuple[dict[str, Any], str]] = [
     ({"method": "trace"}, "no method TRACE"),
+    ({"method": "query"}, "no method QUERY"),
     ({"parameters": [{"$ref": "#/components/parameters/No"}]}, "leads to nothing"),
     ({"parameters": [{"in": "query", "required": True}]}, "has no name or position"),
     ({"parameters": [parameter("a b", "header", required=True)]}, "a name that no header has"),
@@ -419,6 +423,16 @@ def test_a_bad_operation_is_skipped_and_the_others_are_not(operation: dict[str, 
     assert "leads to nothing" in no.reason
     assert odd.reason == "the operation is no object"
     assert found.as_json()["skipped"] == 3
+
+
+def test_methods_of_3_2_stand_apart() -> None:
+    more = {"additionalOperations": {"LINK": {}, "PUT": {"operationId": "put"}}}
+    found = imported(a_document("3.2.0", paths={"/x": more}))
+    assert [(made.method, made.reason) for made in found.operations] == [
+        ("LINK", "HTTP tools have no method LINK"),
+        ("PUT", ""),
+    ]
+    assert http(found.tools[0]).method == "PUT"
 
 
 def test_what_is_left_out_is_noted() -> None:
