@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -59,7 +60,7 @@ class User:
         self.asked: list[str] = []
         self.answer = answer
 
-    async def __call__(self, _: Any, params: mcp_types.ElicitRequestParams) -> mcp_types.ElicitResult:
+    async def __call__(self, context: Any, params: mcp_types.ElicitRequestParams) -> mcp_types.ElicitResult:
         self.asked.append(params.message)
         return mcp_types.ElicitResult(**self.answer)
 
@@ -123,7 +124,8 @@ async def test_a_person_at_a_terminal_decides_and_the_agent_calls_again(crib: Cr
         refused = await client.call_tool("count", CALL)
         approval = (refused.structured_content or {})["error"]["details"]["approval"]
         command = [sys.executable, "-m", "toolcrib", "approvals", "approve", approval, "--yes"]
-        subprocess.run([*command, "--root", str(crib.root)], check=True, capture_output=True)
+        person = await asyncio.create_subprocess_exec(*command, "--root", str(crib.root))
+        assert await person.wait() == 0
         assert code(await client.call_tool("count", CALL)) is None
         assert code(await client.call_tool("count", CALL)) == "approval_required"
 
