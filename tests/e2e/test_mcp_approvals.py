@@ -15,7 +15,7 @@ from mcp import StdioServerParameters
 from mcp.client import Client
 
 from tests.crib import Crib
-from toolcrib.guard import Tokens, Trust
+from toolcrib.guard import Tokens
 from toolcrib.state import Vault
 
 Mode = Literal["legacy", "2026-07-28"]
@@ -34,13 +34,6 @@ def crib(tmp_path: Path) -> Crib:
     made.shell("count", permissions=permissions, **ASKS)
     made.shell("free")
     return made
-
-
-def trust(crib: Crib, config: str) -> None:
-    from toolcrib.project.config import load_config
-
-    path = crib.write(".toolcrib/config.yml", config)
-    Trust(Vault(crib.root)).accept(load_config(path).digest, "ann")
 
 
 def server(crib: Crib, **more: str) -> StdioServerParameters:
@@ -70,7 +63,8 @@ CALL = {"c": "echo x >> count; wc -l < count"}
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_the_clients_user_agrees_where_the_project_allows_it(crib: Crib, mode: Mode) -> None:
-    trust(crib, CHANNEL)
+    crib.write(".toolcrib/config.yml", CHANNEL)
+    crib.trust()
     user = User(action="accept", content={"approve": True})
     async with Client(server(crib), mode=mode, elicitation_callback=user) as client:
         for count in ("1", "2"):
@@ -98,7 +92,8 @@ async def test_the_clients_user_agrees_where_the_project_allows_it(crib: Crib, m
 async def test_anything_but_a_yes_runs_nothing(
     crib: Crib, mode: Mode, answer: dict[str, Any], expected: str
 ) -> None:
-    trust(crib, CHANNEL)
+    crib.write(".toolcrib/config.yml", CHANNEL)
+    crib.trust()
     async with Client(server(crib), mode=mode, elicitation_callback=User(**answer)) as client:
         try:
             assert code(await client.call_tool("count", CALL)) == expected

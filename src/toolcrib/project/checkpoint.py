@@ -33,7 +33,6 @@ class Question:
 class Held:
     """What one call waits for and holds, from its admission until it is recorded."""
 
-    secrets: Mapping[str, str]
     question: Question | None = None
     rated: bool = False
     permit: Permit | None = None
@@ -79,7 +78,6 @@ class Checkpoint:
             return waiting
         if held.rated:
             held.lease = self._turn(tool)
-        ctx.secrets = held.secrets
         return None
 
     def leave(self, ctx: Context, result: Result, *, ran: bool) -> None:

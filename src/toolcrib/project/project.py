@@ -70,6 +70,7 @@ class Project:
         """The weakest level of the sandbox that counts here."""
         self.waiting = [] if trusted else config.weakening()
         """The settings that count only once a person has trusted the project."""
+        self._hidden = hidden_paths(config.secret_sources, place.root)
         self.config = config = config if trusted else config.narrowed()
         self.vault = vault = vault or Vault(place.root)
         """What the user keeps about this project, outside of it."""
@@ -278,7 +279,7 @@ class Project:
                 allowed_hosts=self.config.allowed_hosts,
                 minimum=self.minimum.level,
                 advice=self.minimum.advice,
-                secret=hidden_paths(sources, root),
+                secret=self._hidden,
             )
         return self._workspace if seen is None else replace(self._workspace, watch=seen)
 
@@ -328,6 +329,7 @@ class Project:
                 await self._egress.aclose()
         finally:
             self._store.close()
+            self._gate.close()
             self.audit.close()
 
 
