@@ -17,6 +17,7 @@ PARTS = {
     "registration": "benchmarks.registration",
     "manifests": "benchmarks.manifests",
     "mcp": "benchmarks.mcp_stdio",
+    "guard": "benchmarks.guard",
     "sandbox": "benchmarks.sandbox",
 }
 
