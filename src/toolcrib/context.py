@@ -7,7 +7,6 @@ and its sisters, which read the call in force in this task or thread.
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 
 from toolcrib.errors import TimedOut
 from toolcrib.spec import Call
+from toolcrib.spec.identifier import new_id
 
 __all__ = [
     "Context",
@@ -31,20 +31,10 @@ __all__ = [
     "get_variables",
     "heard_on_loop",
     "must_get_variable",
-    "new_id",
 ]
 
 T = TypeVar("T")
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
-
-
-def new_id() -> str:
-    """A UUIDv7 (RFC 9562): 48 bits of milliseconds, then random."""
-    raw = bytearray(int(time.time() * 1000).to_bytes(6, "big") + os.urandom(10))
-    raw[6] = raw[6] & 0x0F | 0x70
-    raw[8] = raw[8] & 0x3F | 0x80
-    text = raw.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 class Context(Call):

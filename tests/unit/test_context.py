@@ -21,7 +21,7 @@ from toolcrib import (
     get_variables,
     must_get_variable,
 )
-from toolcrib.context import new_id
+from toolcrib.spec.identifier import new_id
 
 VARIABLES = {"story": "s-1", "pages": 7, "ratio": 2, "draft": True, "tags": ["a"], "none": None}
 

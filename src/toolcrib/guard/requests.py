@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from toolcrib.errors import RateLimited
 from toolcrib.guard.approval import Approval, Ask, Status
-from toolcrib.state import Database, Transaction, new_id
+from toolcrib.spec.identifier import new_id
+from toolcrib.state import Database, Transaction
 
 __all__ = ["Requests", "Standing"]
 

@@ -2,7 +2,6 @@
 
 from toolcrib.state.database import Database, Transaction
 from toolcrib.state.holder import boot_id, is_alive, me, uptime
-from toolcrib.state.identifier import new_id
 from toolcrib.state.tables import PROJECT, VAULT_GRANTS
 from toolcrib.state.user import user_name
 from toolcrib.state.vault import Vault
@@ -18,7 +17,6 @@ __all__ = [
     "boot_id",
     "is_alive",
     "me",
-    "new_id",
     "uptime",
     "user_name",
 ]

@@ -7,7 +7,8 @@ import subprocess
 import sys
 from typing import Any
 
-from toolcrib.state import boot_id, is_alive, me, new_id, uptime
+from toolcrib.spec.identifier import new_id
+from toolcrib.state import boot_id, is_alive, me, uptime
 
 
 def test_this_process_lives() -> None:
