@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from toolcrib.errors import PermissionDenied, UsageError
@@ -128,12 +129,13 @@ def plan(job: Confinement) -> Plan:
     return Plan((*base, *mounts, *empty), tuple(dict.fromkeys(links)), unprotected)
 
 
-def ancestors(path: str) -> list[str]:
+@lru_cache(maxsize=4_096)
+def ancestors(path: str) -> tuple[str, ...]:
     """The folders above an absolute path, from `/` down."""
     parts = path.split("/")[1:]
     if path == "/":
-        return []
-    return ["/", *("/" + "/".join(parts[:n]) for n in range(1, len(parts)))]
+        return ()
+    return ("/", *("/" + "/".join(parts[:n]) for n in range(1, len(parts))))
 
 
 def inside(path: str, folders: Iterable[str]) -> bool:
