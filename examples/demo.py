@@ -29,6 +29,8 @@ from toolcrib.guard import verify
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent
 DEMO = REPOSITORY / "build" / "demo"
+DATA = REPOSITORY / "build" / "demo-data"
+"""What a user keeps about projects; the demo's own, so that each run begins from nothing."""
 TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
 SKIPPED = shutil.ignore_patterns(
     ".git", ".toolcrib", ".venv", "build", "dist", "node_modules", "__pycache__", ".*_cache", ".hypothesis"
@@ -83,7 +85,9 @@ def search_server() -> Iterator[int]:
 
 def make_project(port: int) -> Path:
     """A copy of this repository, made a project, with two tools more than `init --examples` gives."""
-    shutil.rmtree(DEMO, ignore_errors=True)
+    for folder in (DEMO, DATA):
+        shutil.rmtree(folder, ignore_errors=True)
+    os.environ["TOOLCRIB_DATA"] = str(DATA)
     shutil.copytree(REPOSITORY, DEMO, ignore=SKIPPED, symlinks=True)
     subprocess.run([TOOLCRIB, "init", str(DEMO), "--examples"], check=True, stderr=subprocess.DEVNULL)
     tools = DEMO / ".toolcrib" / "tools"
@@ -100,6 +104,9 @@ def make_project(port: int) -> Path:
     (tools / "web_search_local" / "tool.yml").write_text(local)
     shutil.copytree(HERE / "demo_tools" / "nosy", tools / "nosy")
     subprocess.run([TOOLCRIB, "lint", "--root", str(DEMO)], check=True, stderr=subprocess.DEVNULL)
+    # A person looks at a tool that reaches beyond the project before an agent may call it.
+    review = [TOOLCRIB, "review", "web_search_local", "--yes", "--root", str(DEMO)]
+    subprocess.run(review, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return DEMO
 
 

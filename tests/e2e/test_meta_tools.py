@@ -14,7 +14,7 @@ from mcp import StdioServerParameters
 from mcp.client import Client
 
 from tests.crib import Crib
-from tests.e2e.test_cli import Done
+from tests.e2e.test_cli import Done, on_terminal
 from tests.e2e.test_cli import cli as plain
 from toolcrib import Project
 from toolcrib.guard import Tokens
@@ -218,6 +218,18 @@ def test_review_shows_asks_and_records(crib: Crib, data: str) -> None:
     assert cli(crib, "review", "nope").code == 3
     assert cli(crib, "review", "far", "--all").code == 2
     assert crib.last().fields["scope"] == "review"
+
+
+@pytest.mark.parametrize(("answer", "status"), [("y\r", "reviewed"), ("n\r", "new"), ("\r", "new")])
+def test_review_asks_at_a_terminal(crib: Crib, data: str, answer: str, status: str) -> None:
+    far(crib, description="Does \u202e far")
+    with on_terminal(crib, "review", env={"TOOLCRIB_DATA": data}) as screen:
+        shown = screen.read_until("Count far as reviewed? [y/N]")
+        screen.type(answer)
+        assert screen.end() == 0
+    assert "\u202e" not in shown
+    project = crib.open()
+    assert project.first_use.sheet(project.get("far")).standing.status == status
 
 
 def test_run_shows_a_tool_at_its_first_use_and_counts_an_approval_as_a_review(crib: Crib, data: str) -> None:

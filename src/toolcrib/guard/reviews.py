@@ -156,6 +156,7 @@ class Reviews:
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
+        self._creators = (-1, {})
         if self._opened is not None:
             self._opened.close()
 
@@ -178,4 +179,6 @@ def _escaped(char: str) -> str:
 
 
 def _lines(raw: bytes) -> list[str]:
-    return [shown(line) for line in raw.decode(errors="backslashreplace").split("\n")]
+    """The lines of a manifest; not by `splitlines`, to which characters that nobody sees are line ends."""
+    lines = raw.decode(errors="backslashreplace").split("\n")
+    return [shown(line) for line in (lines[:-1] if lines[-1] == "" else lines)]

@@ -13,10 +13,11 @@ import secrets
 import shutil
 import time
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fcntl import LOCK_EX, LOCK_NB, flock
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import (
@@ -81,6 +82,7 @@ def create_tool(project: Project, name: str, definition: Mapping[str, Any], crea
 def draft(project: Project, name: str, definition: Mapping[str, Any], creator: str) -> Draft:
     """Check a definition, and write nothing. Raises as `create_tool` does."""
     _check_name(name)
+    _check_room(project, _names(project.place.tools))  # before the work; `publish` looks again, alone
     creator = shown(creator).replace("\n", " ").strip()[:100] or "unknown"
     manifest = _manifest(name, definition, creator)
     path = str(project.place.tools / name / FILE_NAME)
@@ -236,6 +238,10 @@ def _check_free(project: Project, folder: int, name: str) -> None:
             hint="Give another name. What is there can only be changed by a person.",
             details={"taken": told},
         )
+    _check_room(project, there)
+
+
+def _check_room(project: Project, there: Iterable[str]) -> None:
     most = project.config.created_tools
     made = len(project.first_use.reviews.creators().keys() & set(there))
     if made >= most:
@@ -244,6 +250,13 @@ def _check_free(project: Project, folder: int, name: str) -> None:
             hint="A person can remove some, or raise limits.created_tools.",
             details={"limit": most},
         )
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except OSError:  # `publish` tells what is wrong with it.
+        return []
 
 
 def _folded(name: str) -> str:

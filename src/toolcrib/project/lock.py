@@ -49,8 +49,7 @@ class Drift:
     """Names of the parts that are other, came or are gone; or what is wrong as a whole."""
 
     def __str__(self) -> str:
-        more = len(self.changed) - _SHOWN
-        return f"{self.tool}: {', '.join(self.changed[:_SHOWN])}" + (f" and {more} more" if more > 0 else "")
+        return f"{self.tool}: {_told(self.changed)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +167,7 @@ class Pins:
             changed = _changed(pinned.parts, self.pin(tool).parts)
         if changed:
             raise LockDrift(
-                f"{tool.name} is not what {FILE} pins: {Drift(tool.name, changed)}",
+                f"{tool.name} is not what {FILE} pins: {_told(changed)}",
                 hint="See what changed: toolcrib lock --check. If it is meant, pin it anew: toolcrib lock",
                 details={"changed": list(changed)},
             )
@@ -207,6 +206,11 @@ def _of(name: str, then: Mapping[str, str], now: Mapping[str, str]) -> tuple[str
 
 def _changed(then: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in {*then, *now} if then.get(name) != now.get(name)))
+
+
+def _told(changed: tuple[str, ...]) -> str:
+    more = len(changed) - _SHOWN
+    return ", ".join(changed[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _texts(data: Any) -> dict[str, str]:
