@@ -88,6 +88,7 @@ def _part(name: str, python: Path | None, *, quick: bool) -> list[dict[str, Any]
         command = [str(python or sys.executable), "-m", "benchmarks.part", name, str(output), str(work)]
         command += ["--quick"] * quick + ["--peers"] * (python is not None)
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+        environment["TOOLCRIB_DATA"] = str(Path(folder, "data"))
         process = subprocess.Popen(
             command,
             cwd=ROOT,

@@ -14,6 +14,7 @@ from typing import Any
 from benchmarks.confined import Run, cold, confined, first, job_of, warm, without_groups
 from benchmarks.connections import connections, way_out
 from benchmarks.everything_on import MODULE, open_project
+from benchmarks.isolation import isolation
 from benchmarks.memory import memory
 from benchmarks.ordinary_user import as_ordinary_user
 from benchmarks.reading import reading
@@ -38,7 +39,7 @@ Cases = Mapping[str, Callable[[], Sampler]]
 
 
 def measure(setting: Setting) -> list[Table]:
-    """Commands, Python functions, first calls, files, connections, memory."""
+    """Commands, Python functions, first calls, files, connections, registered functions, memory."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     function = _tool(setting.folder / "python", "counting", {"n": 1})
@@ -49,6 +50,7 @@ def measure(setting: Setting) -> list[Table]:
         _first(setting, loop, function, in_venv),
         reading(setting),
         connections(setting, loop),
+        isolation(setting, loop),
         memory(loop, confined(TRUE), in_venv),
     ]
 

@@ -30,7 +30,7 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent
 DEMO = REPOSITORY / "build" / "demo"
 DATA = REPOSITORY / "build" / "demo-data"
-"""What a user keeps about projects; the demo's own, so that each run begins from nothing."""
+"""What its user keeps outside of the project; made anew with it, else the anchor would miss the old log."""
 TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
 SKIPPED = shutil.ignore_patterns(
     ".git", ".toolcrib", ".venv", "build", "dist", "node_modules", "__pycache__", ".*_cache", ".hypothesis"
@@ -85,9 +85,8 @@ def search_server() -> Iterator[int]:
 
 def make_project(port: int) -> Path:
     """A copy of this repository, made a project, with two tools more than `init --examples` gives."""
-    for folder in (DEMO, DATA):
-        shutil.rmtree(folder, ignore_errors=True)
-    os.environ["TOOLCRIB_DATA"] = str(DATA)
+    shutil.rmtree(DEMO, ignore_errors=True)
+    shutil.rmtree(DATA, ignore_errors=True)
     shutil.copytree(REPOSITORY, DEMO, ignore=SKIPPED, symlinks=True)
     subprocess.run([TOOLCRIB, "init", str(DEMO), "--examples"], check=True, stderr=subprocess.DEVNULL)
     tools = DEMO / ".toolcrib" / "tools"
@@ -106,7 +105,8 @@ def make_project(port: int) -> Path:
     subprocess.run([TOOLCRIB, "lint", "--root", str(DEMO)], check=True, stderr=subprocess.DEVNULL)
     # A person looks at a tool that reaches beyond the project before an agent may call it.
     review = [TOOLCRIB, "review", "web_search_local", "--yes", "--root", str(DEMO)]
-    subprocess.run(review, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    environment = {**os.environ, "TOOLCRIB_DATA": str(DATA)}
+    subprocess.run(review, check=True, env=environment, capture_output=True)
     return DEMO
 
 
@@ -131,7 +131,8 @@ async def show(client: Client, step: str, name: str, arguments: dict[str, Any]) 
 
 async def agent(root: Path, port: int) -> None:
     """What an agent does through its MCP client."""
-    environment = {**os.environ, "BRAVE_API_KEY": "demo-key-4711", "DEMO_PRIVATE": "not for tools"}
+    secrets = {"BRAVE_API_KEY": "demo-key-4711", "DEMO_PRIVATE": "not for tools"}
+    environment = {**os.environ, **secrets, "TOOLCRIB_DATA": str(DATA)}
     server = StdioServerParameters(
         command=TOOLCRIB, args=["serve", "--stdio", "--root", str(root)], env=environment
     )

@@ -82,10 +82,11 @@ def told(command: click.Command, context: click.Context, heading: str) -> Iterat
     yield f"{context.command_path} {' '.join(command.collect_usage_pieces(context))}"
     yield "```"
     yield ""
-    for paragraph in (command.help or "").split("\n\n"):
-        yield " ".join(paragraph.split())
+    paragraphs = [" ".join(paragraph.split()) for paragraph in (command.help or "").split("\n\n")]
+    yield "\n\n".join(paragraphs)
+    if options := list(options_of(command, context)):
         yield ""
-    yield from options_of(command, context)
+        yield from options
     if isinstance(command, click.Group):
         for name, one in sorted(command.commands.items()):
             yield from told(one, click.Context(one, info_name=name, parent=context), f"{heading}#")

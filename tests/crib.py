@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib import Project, Result
-from toolcrib.guard import EnvironmentSecrets
+from toolcrib.guard import EnvironmentSecrets, Trust
 from toolcrib.guard.audit_line import Entry, parse
+from toolcrib.project.config import load_config
+from toolcrib.state import Vault
 
 SH = {"c": {"type": "string"}}
 
@@ -70,6 +72,10 @@ class Crib:
     def open(self) -> Project:
         """The project, with the secrets set here."""
         return Project.open(self.root, secrets=EnvironmentSecrets(self.secrets))
+
+    def trust(self) -> None:
+        """What a person says by `toolcrib trust`."""
+        Trust(Vault(self.root)).accept(load_config(self.home / "config.yml").digest, "ann")
 
     def call(self, tool: str, arguments: Any = None, **options: Any) -> Result:
         """One call in a project opened for it."""

@@ -34,7 +34,7 @@ from toolcrib.errors import (
 )
 from toolcrib.middleware import Handler, Middleware
 from toolcrib.schema import to_json
-from toolcrib.spec import Call, CallContext, Clock, Executor, Outcome, Result, Retry, Tool
+from toolcrib.spec import Call, CallContext, Caller, Clock, Executor, Outcome, Result, Retry, Tool
 from toolcrib.spec.naming import nearest
 
 __all__ = ["Bound", "Gate", "Pipeline", "SystemClock", "needs_approval"]
@@ -73,6 +73,9 @@ class Bound(Protocol):
 
 class Gate(Protocol):
     """What a project adds around each call. A bare toolset has none."""
+
+    def visible(self, tool: Tool, caller: str, identity: Caller | None) -> bool:
+        """Whether this caller may know of the tool."""
 
     def authorise(self, bound: Bound, ctx: Context) -> None:
         """Refuse, with a ToolcribError, a call that this caller may not make whatever the arguments."""
@@ -162,7 +165,7 @@ class Pipeline:
         try:
             bound = self._bound.get(ctx.tool)
             if bound is None:
-                raise self.unknown(ctx.tool)
+                raise self.unknown(ctx.tool, ctx)
             ctx.bound = bound
             if self._must_wait(bound, ctx):
                 assert self._gate is not None
@@ -233,12 +236,14 @@ class Pipeline:
             return Result("error", None, error, duration_ms=result.duration_ms, call_id=result.call_id)
         return result
 
-    def unknown(self, name: str) -> ToolcribError:
-        """Why there is no such tool: its manifest is wrong, or the name is."""
+    def unknown(self, name: str, ctx: Context | None = None) -> ToolcribError:
+        """Why there is no such tool: its manifest is wrong, or the name is. Hidden names are not told."""
         error = self._missing(name) if self._missing is not None else None
         if error is not None:
             return error
         close = nearest(name, self._bound)
+        if close and ctx is not None and self._gate is not None:
+            close = close if self._gate.visible(self._bound[close].tool, ctx.caller, ctx.identity) else None
         return ToolNotFound(
             f"there is no tool named {name!r}",
             hint=f"Did you mean {close}?" if close else "List the tools to see what there is.",

@@ -14,6 +14,7 @@ VALUE = "s3cr3t-value"
 def keyed(crib: Crib) -> Crib:
     """Two tools: one needs A and B, the other takes B or C if there."""
     crib.write(".toolcrib/config.yml", "secrets: {sources: [{env: {}}, {env_file: {path: .env}}]}\n")
+    crib.trust()
     crib.write(".env", f"A={VALUE}\n")
     config = {
         "method": "GET",

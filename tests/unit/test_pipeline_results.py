@@ -23,7 +23,7 @@ from toolcrib.errors import (
     ToolFailed,
 )
 from toolcrib.pipeline import Bound
-from toolcrib.spec import Outcome
+from toolcrib.spec import Call, Caller, Outcome, Tool
 from toolcrib.testing import FakeClock
 
 
@@ -200,6 +200,9 @@ class Recorder:
         self.waits = False
         self.broken = False
 
+    def visible(self, tool: Tool, caller: str, identity: Caller | None) -> bool:
+        return caller != "mcp:stranger"
+
     def authorise(self, bound: Bound, ctx: Context) -> None:
         if self.bars is not None:
             raise self.bars
@@ -282,6 +285,14 @@ async def test_a_call_that_is_not_allowed_at_all_is_refused_before_its_arguments
 
     assert error_of(await tools.call("leak", {"fail": 1})).code == "denied"
     assert gate.log == [("record", "leak", "leak", "error", "denied")]
+
+
+async def test_a_name_that_a_caller_may_not_know_is_not_suggested() -> None:
+    tools, _ = guarded()
+    for caller, told in (("cli", "leak"), ("mcp:stranger", None)):
+        error = error_of(await tools.invoke(Call("leek", {}, caller)))
+        assert error.details.get("nearest") == told
+        assert ("leak" in str(error.hint)) is (told is not None)
 
 
 async def test_a_call_may_have_to_wait_for_the_gate() -> None:

@@ -232,6 +232,8 @@ def _lines(sheet: Sheet) -> Iterable[str]:
     yield f"  tool:      {_line(document['tool'])} of {_line(document['bundle'])}"
     yield f"  digest:    {document['tool_digest']}"
     yield f"  reason:    {_line(document['reason'])}"
+    if document["rule"]:
+        yield f"  rule:      {_line(document['rule'])}"
     yield f"  asked by:  {_line(_asker(document))} at {document['asked_at']}"
     touches = document["touches"] if sheet.tool is None else may_touch(sheet.tool)
     for line in touches:

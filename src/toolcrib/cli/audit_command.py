@@ -60,6 +60,8 @@ def verify_command(root: str | None, as_json: bool) -> int:
         problem = verdict.problem
         say(printable(f"{path.parent / problem.file}:{problem.line}: {problem.kind}: {problem.message}"))
         note("The lines before it hold; from it on the log proves nothing.")
+        if problem.kind in ("cut", "gap"):
+            note(printable(f"If the log was removed on purpose: move its files away and remove {anchor}"))
     else:
         _tell(verdict)
     return 0 if verdict.ok else 1

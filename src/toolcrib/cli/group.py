@@ -30,6 +30,7 @@ COMMANDS = {
     "secrets": "Show which secrets the tools need, and whether they are there.",
     "serve": "Serve the project's tools over MCP.",
     "show": "Show one tool: arguments, permissions, examples.",
+    "trace": "Run one tool watched, and print the smallest permissions that the run needed.",
     "token": "Make, list and revoke callers' tokens.",
     "trust": "Let settings count that weaken a guard.",
 }

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolcrib.project.first_use import ReviewSheet
     from toolcrib.spec import Call, Result, Tool
 
-__all__ = ["command"]
+__all__ = ["command", "result_of"]
 
 _QUIET_S = 0.3
 """A call shorter than this shows no progress."""
@@ -77,7 +77,7 @@ def command(
     project = Project.open(root)
     tell_lowered(project)
     try:
-        result = _result(project, call, approve=approve, ask=not as_json)
+        result = result_of(project, call, approve=approve, ask=not as_json)
     except (KeyboardInterrupt, asyncio.CancelledError):
         note("interrupted: the tool was stopped")
         return 130
@@ -110,7 +110,7 @@ def _tell_pending(result: Result) -> int:
     return 5
 
 
-def _result(project: Project, call: Call, *, approve: bool, ask: bool) -> Result:
+def result_of(project: Project, call: Call, *, approve: bool, ask: bool) -> Result:
     """Find the tool, have a person agree where one must, and make the call: every refusal is recorded."""
     from toolcrib.cli.approval import approver
     from toolcrib.cli.show_command import find_tool

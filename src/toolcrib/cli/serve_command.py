@@ -39,4 +39,6 @@ async def _serve(root: str | None) -> int:
         for diagnostic in project.diagnostics:
             if diagnostic.is_error:
                 note(diagnostic.render())
-        return await serve_stdio(Served(project), version=__version__, identity=identity)
+        return await serve_stdio(
+            Served(project), version=__version__, identity=identity, asker=project.client_desk
+        )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from toolcrib.egress.address import address_kind
@@ -69,6 +69,8 @@ class HostPolicy:
     rules: tuple[HostRule, ...] = ()
     ceiling: tuple[HostRule, ...] | None = None
     """A further list that must match too, such as the project's; it names nothing outright."""
+    tell: Callable[[str, int, bool], None] | None = field(default=None, compare=False)
+    """Told host and port of each destination that is checked, and whether it may be reached."""
 
     @classmethod
     def of(
@@ -97,6 +99,17 @@ class HostPolicy:
 
     def check(self, destination: Destination) -> bool:
         """Raise HostNotAllowed unless it may be reached; returns whether the host is named outright."""
+        if self.tell is None:
+            return self._named(destination)
+        may = False
+        try:
+            named = self._named(destination)
+            may = True
+        finally:
+            self.tell(destination.host, destination.port, may)
+        return named
+
+    def _named(self, destination: Destination) -> bool:
         matching = [rule for rule in self.rules if rule.matches(destination)]
         if not matching:
             raise self._refusal(destination, "is not a host this tool may reach", _HINT)

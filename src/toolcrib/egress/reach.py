@@ -20,8 +20,8 @@ _HINT = "name it in permissions.network.allow"
 class PublicHosts(HostPolicy):
     """Any host at a public address, on any port: what `network: true` gives a program."""
 
-    def check(self, destination: Destination) -> bool:
-        """As `HostPolicy.check`; no host is named outright, so only public addresses are connected to."""
+    def _named(self, destination: Destination) -> bool:
+        """No host is named outright, so only public addresses are connected to."""
         where = {"host": destination.host, "port": destination.port}
         if self.ceiling is not None and not any(rule.matches(destination) for rule in self.ceiling):
             raise HostNotAllowed(

@@ -59,12 +59,22 @@ class CommandExecutor:
             output_limit=tool.limits.output_bytes or MAX_OUTPUT,
             **network.job,
         )
-        done = await run(job)
+        try:
+            done = await run(job)
+        except ToolUnavailable as error:
+            from toolcrib.executors.denials import of_exec
+
+            raise of_exec(self._workspace, tool, job, error) or error from None
         warnings: list[str] = []
         with network.explained():
             if done.timed_out:
                 raise timed_out(ctx, done)
             log_streams(ctx, done, "stderr")
+            if done.exit_code not in config.exit_codes_ok:
+                from toolcrib.executors.denials import of_command
+
+                if (denied := of_command(self._workspace, tool, job, done)) is not None:
+                    raise denied
             refuse_exit(tool.name, done, config.exit_codes_ok)
             value = value_of(tool.name, done, config.stdout_format or tool.output.format, warnings)
         return Outcome(value, (*warnings, *network.warnings), facts(done))

@@ -38,6 +38,8 @@ class FileExecutor:
         """One read or write, in a thread."""
         values = Values.of(self._tool, call, ctx)
         path = self._place(str(Path(self._workspace.root, render_path(self._path, values))))
+        if self._workspace.watch is not None:
+            self._workspace.watch.touch(self._workspace, self._tool, self._config.action, path)
         if self._config.action == "read":
             outcome: Outcome = await run_in_thread(lambda: self._read(path))
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
@@ -48,8 +49,9 @@ class HttpExecutor:
     `egress` is shared by all tools of a project. `allowed_hosts` is the project's list, if it has one, and
     binds beside the tool's own permission. `retry` is how often the call path attempts a call of a tool that
     says nothing itself (default: once): with `error_mode: empty` only the last failure is empty. `environ`
-    (default: the process environment) is where `permissions.env` names are read. Raises ManifestError with
-    `details["path"]` for what cannot be bound.
+    (default: the process environment) is where `permissions.env` names are read. `tell` is told host and port
+    of each request, and whether it may be reached. Raises ManifestError with `details["path"]` for what
+    cannot be bound.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class HttpExecutor:
         allowed_hosts: Iterable[str] | None = None,
         retry: Retry | None = None,
         environ: Mapping[str, str] | None = None,
+        tell: Callable[[str, int, bool], None] | None = None,
     ) -> None:
         config = tool.config
         if not isinstance(config, HttpExec):
@@ -73,7 +76,7 @@ class HttpExecutor:
         with placed("url"):
             self._url = bind_url(config.url, tool.permissions.network, names)
             hosts = None if allowed_hosts is None else tuple(allowed_hosts)
-            self._policy = bind_policy(self._url, tool.permissions.network, hosts)
+            self._policy = replace(bind_policy(self._url, tool.permissions.network, hosts), tell=tell)
         with placed("query"):
             self._query = parse_query({**config.query, **query}, names)
         self._headers = bind_headers({**config.headers, **headers}, names)

@@ -22,6 +22,7 @@ from toolcrib.template import (
     Template,
     TextTemplate,
     Values,
+    escape,
     literal_text,
     parse_text,
     styled_cookies,
@@ -201,7 +202,7 @@ def bind_auth(tool: Tool) -> tuple[dict[str, str], dict[str, str], dict[str, str
         elif auth.type == "bearer":
             headers["Authorization"] = f"Bearer ${{secret:{auth.secret}}}"
         elif auth.location is not None and auth.name is not None:
-            places[auth.location][auth.name.replace("${", "$${")] = f"${{secret:{auth.secret}}}"
+            places[auth.location][escape(auth.name)] = f"${{secret:{auth.secret}}}"
     return headers, places["query"], places["cookie"], tuple(basic)
 
 

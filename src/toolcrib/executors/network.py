@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import (
@@ -39,14 +40,20 @@ class CallNetwork:
     """The network permission of a tool at work in one call.
 
     `allowed_hosts` is the project's list, if it has one, and binds beside the tool's own. `resolver` turns
-    names into addresses (default: the machine's own).
+    names into addresses (default: the machine's own). `tell` is told host and port of each destination, and
+    whether it may be reached.
 
     Raises PermissionDenied where the project's list cannot be held, ManifestError for an entry that is no
     host.
     """
 
     def __init__(
-        self, tool: Tool, *, allowed_hosts: tuple[str, ...] | None = None, resolver: Resolver | None = None
+        self,
+        tool: Tool,
+        *,
+        allowed_hosts: tuple[str, ...] | None = None,
+        resolver: Resolver | None = None,
+        tell: Callable[[str, int, bool], None] | None = None,
     ) -> None:
         self._tool = tool
         self._refused: list[Refusal] = []
@@ -67,7 +74,7 @@ class CallNetwork:
         from toolcrib.egress import Proxy, program_policy
 
         try:
-            policy = program_policy(network, allowed_hosts=allowed_hosts)
+            policy = replace(program_policy(network, allowed_hosts=allowed_hosts), tell=tell)
         except ValueError as error:
             raise ManifestError(f"permissions.network of {tool.name}: {error}") from None
 

@@ -14,7 +14,7 @@ from toolcrib.executors.answers import raise_told
 from toolcrib.executors.command import declared_environment
 from toolcrib.executors.output import MAX_OUTPUT, ending, facts, log_streams, timed_out
 from toolcrib.executors.workspace import Workspace, links_on, within
-from toolcrib.sandbox import Completed, Script, run
+from toolcrib.sandbox import Completed, Confinement, Script, run
 from toolcrib.spec import Call, CallContext, Outcome, PythonExec, Tool
 from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
 
@@ -69,7 +69,7 @@ class PythonExecutor:
             if done.timed_out:
                 raise timed_out(ctx, done)
             log_streams(ctx, done, "stdout", "stderr")
-            value = _value(tool.name, done)
+            value = self._value(job, done)
         return Outcome(value, network.warnings, facts(done))
 
     def _script(self, python: str) -> Script | None:
@@ -99,31 +99,39 @@ class PythonExecutor:
             "kwargs": {name: item for name, item in kwargs.items() if item is not MISSING},
             "path": [*path, own] if own is not None else path,
             "returns": config.returns,
+            "trace": workspace.watch is not None,
         }
         return json.dumps(job).encode()
 
+    def _value(self, job: Confinement, done: Completed) -> Any:
+        name = self._tool.name
+        if done.result_total > len(done.result):
+            raise ToolFailed(
+                f"{name} returned {done.result_total} bytes, more than the {len(done.result)} allowed",
+                hint="Return less, or raise limits.output_bytes in the manifest.",
+                details=facts(done),
+            )
+        try:
+            answer = json.loads(done.result.decode())
+            if self._workspace.watch is not None:
+                self._workspace.watch.tell(answer.get("trace"))
+            if "value" in answer:
+                value: Any = answer["value"]
+                return value
+            kind, message, signal, delay = (answer[key] for key in ("error", "message", "signal", "delay"))
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+            # No answer, or none that our own child gives: the tool's code has ended the interpreter.
+            raise CommandFailed(
+                f"{name} did not return: its interpreter {ending(done)}",
+                hint="The tool's own code has ended it: a crash, os._exit, too much memory.",
+                details=facts(done),
+            ) from None
+        if signal is None:
+            from toolcrib.executors.denials import of_python
 
-def _value(name: str, done: Completed) -> Any:
-    if done.result_total > len(done.result):
-        raise ToolFailed(
-            f"{name} returned {done.result_total} bytes, more than the {len(done.result)} allowed",
-            hint="Return less, or raise limits.output_bytes in the manifest.",
-            details=facts(done),
-        )
-    try:
-        answer = json.loads(done.result.decode())
-        if "value" in answer:
-            value: Any = answer["value"]
-            return value
-        kind, message, signal, delay = (answer[key] for key in ("error", "message", "signal", "delay"))
-    except (KeyError, RecursionError, TypeError, ValueError):
-        # No answer, or none that our own child gives: the tool's code has ended the interpreter.
-        raise CommandFailed(
-            f"{name} did not return: its interpreter {ending(done)}",
-            hint="The tool's own code has ended it: a crash, os._exit, too much memory.",
-            details=facts(done),
-        ) from None
-    return raise_told(str(kind), str(message), signal, delay, facts(done))
+            if (denied := of_python(self._workspace, self._tool, job, done, answer)) is not None:
+                raise denied
+        return raise_told(str(kind), str(message), signal, delay, facts(done))
 
 
 def interpreter(workspace: Workspace, venv: str | None, name: str) -> tuple[str, tuple[str, ...]]:

@@ -1,17 +1,24 @@
 """Runs inside the sandbox: imports a tool's module, calls its function, answers on descriptor 3.
 
 Standard library only: it runs in whatever interpreter the tool's `venv` has. Standard input is the job as
-JSON: module, function, args, kwargs, path (folders put first on sys.path), returns (`json` or `text`).
+JSON: module, function, args, kwargs, path (folders put first on sys.path), returns (`json` or `text`), trace
+(whether to tell which hosts and variables were asked for).
 """
 
 import inspect
 import json
 import os
+import re
 import sys
 import traceback
 from importlib import import_module
 
 SIGNALS = ("RetryableError", "ToolCancel", "ToolDiscard", "ToolSnooze")
+LOOKUPS = ("socket.getaddrinfo", "socket.gethostbyname")
+# Lines of source that change something: of a file that is not there the kernel says the same to all.
+ENTRIES = r"\b(mkdir|makedirs|rename|replace|unlink|remove|rmdir|rmtree|symlink|link)\("
+WRITES = r"""\b(write_text|write_bytes|touch|chmod|utime)\(|,\s*(mode\s*=\s*)?['"][rbt+]*[wax+][rbt+]*['"]"""
+READS = r"""\b(read_text|read_bytes|listdir|scandir|iterdir|stat)\(|,\s*['"]rb?t?['"]"""
 
 
 def call(job: dict) -> object:  # type: ignore[type-arg]  # runs on any Python 3
@@ -53,22 +60,110 @@ def failure(error: BaseException) -> bytes:
         "message": message,
         "signal": next((name for name in names if name in SIGNALS), None),
         "delay": getattr(error, "delay", 0),
+        "cause": cause(error),
     }
     return json.dumps(told, default=str, ensure_ascii=False).encode(errors="replace")
+
+
+def cause(error: BaseException) -> "dict | None":  # type: ignore[type-arg]
+    """What the system refused, where it is that: which path and what for, which host, or which module."""
+    for one in chain(error):
+        if isinstance(one, ModuleNotFoundError) and one.name:
+            return {"module": one.name}
+        if not isinstance(one, OSError) or one.errno is None:
+            continue
+        places = traceback.extract_tb(one.__traceback__)
+        if one.filename is None and any(place.filename.endswith("/socket.py") for place in places):
+            return {"errno": one.errno, "network": True, "host": host_of(one)}
+        if isinstance(one.filename, (str, bytes, os.PathLike)):
+            told = {"errno": one.errno, "filename": os.fsdecode(one.filename), "access": access(places)}
+            if isinstance(one.filename2, (str, bytes, os.PathLike)):
+                told["filename2"] = os.fsdecode(one.filename2)
+            return told
+    return None
+
+
+def chain(error: BaseException) -> "list[BaseException]":
+    """The exception and those it was raised from."""
+    found: list[BaseException] = []
+    waiting: list[object] = [error]
+    while waiting and len(found) < 10:
+        one = waiting.pop(0)
+        if not isinstance(one, BaseException) or any(one is other for other in found):
+            continue
+        found.append(one)
+        context = None if one.__suppress_context__ else one.__context__
+        waiting += [one.__cause__, getattr(one, "reason", None), context]
+    return found
+
+
+def access(places: "traceback.StackSummary") -> str:
+    """What the lines of source were about to do, the innermost that says so first."""
+    for place in reversed(places[-6:]):
+        for kind, pattern in (("entry", ENTRIES), ("write", WRITES), ("read", READS)):
+            if re.search(pattern, place.line or ""):
+                return kind
+    return "read"
+
+
+def host_of(error: BaseException) -> "str | None":
+    """The host that the functions of `socket` were called with."""
+    step = error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code.co_name in ("create_connection", "getaddrinfo"):
+            known = step.tb_frame.f_locals
+            address = known.get("address")
+            host = address[0] if isinstance(address, tuple) and address else known.get("host")
+            if isinstance(host, str) and host:
+                return host
+        step = step.tb_next
+    return None
+
+
+def observe() -> "dict":  # type: ignore[type-arg]
+    """Begin to note the hosts that are looked up, and the variables that are read through `os.environ`.
+
+    This helps whoever reads the trace, and holds nothing: code that wants to can go round it.
+    """
+    hosts: dict = {}  # type: ignore[type-arg]
+    names: dict = {}  # type: ignore[type-arg]
+
+    def hear(event: str, args: tuple) -> None:  # type: ignore[type-arg]
+        if event in LOOKUPS and args[0]:
+            port = args[1] if len(args) > 1 and isinstance(args[1], int) else None
+            host = args[0].decode(errors="replace") if isinstance(args[0], bytes) else str(args[0])
+            hosts[(host, port)] = None
+
+    sys.addaudithook(hear)
+
+    class Environ(type(os.environ)):  # type: ignore[misc]
+        def __getitem__(self, key: str) -> str:
+            if isinstance(key, str):
+                names[key] = None
+            return super().__getitem__(key)  # type: ignore[no-any-return]
+
+    os.environ.__class__ = Environ
+    return {"hosts": hosts, "variables": names}
 
 
 def main() -> None:
     """Answer with {"value": …} or {"error": …, "message": …}; the traceback goes to standard error."""
     ours = os.getpid()
     os.set_inheritable(3, False)
+    seen = None
     try:
-        told = answer(json.loads(sys.stdin.buffer.read()))
+        job = json.loads(sys.stdin.buffer.read())
+        seen = observe() if job.get("trace") else None
+        told = answer(job)
     except BaseException as error:  # SystemExit too: the caller must be told
         told = failure(error)
         place = error.__traceback__
         while place is not None and place.tb_frame.f_code.co_filename == __file__:
             place = place.tb_next
         traceback.print_exception(error.with_traceback(place))
+    if seen is not None:
+        lists = {name: [*found] for name, found in seen.items()}
+        told = told[:-1] + b', "trace": ' + json.dumps(lists).encode() + b"}"
     if os.getpid() == ours:  # A forked child of the tool may come this way as well.
         with os.fdopen(3, "wb") as answers:
             answers.write(told)

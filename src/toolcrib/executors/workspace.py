@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from toolcrib.errors import PermissionDenied, ToolUnavailable
 from toolcrib.executors.network import CallNetwork
@@ -16,7 +16,7 @@ from toolcrib.spec import CallContext, Level, Tool
 if TYPE_CHECKING:
     from toolcrib.egress import Resolver
 
-__all__ = ["Grants", "Workspace", "base_environment"]
+__all__ = ["Grants", "Observer", "Workspace", "base_environment", "within"]
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 KERNEL = ("/proc", "/sys", "/dev")
@@ -51,6 +51,25 @@ def within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
+class Observer(Protocol):
+    """Who is told what a tool uses."""
+
+    def over(self, workspace: Workspace, tool: Tool, job: Confinement) -> Confinement:
+        """The same job, watched."""
+
+    def touch(self, workspace: Workspace, tool: Tool, access: Literal["read", "write"], path: str) -> None:
+        """Note a file that Toolcrib itself opens for a tool."""
+
+    def tell(self, told: Any) -> None:
+        """Take in what a Python tool's own interpreter noticed."""
+
+    def denied(self, path: str, access: Literal["read", "write"]) -> None:
+        """Note a path that the tool's own failure says it was kept from."""
+
+    def record_host(self, host: str, port: int | None, granted: bool) -> None:
+        """Note a host that the tool asked for, and whether it was let there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Workspace:
     """A project as its tools see it. `root` and `home` (`.toolcrib` or `.glee`) are real paths."""
@@ -71,6 +90,8 @@ class Workspace:
     """Further files and folders that hold secrets, as absolute paths. No tool may see them."""
     data: str = ""
     """The user's data folder, where decisions about projects are kept: no tool may see it or make it."""
+    watch: Observer | None = None
+    """Who is told what the tools use, if anybody."""
 
     @property
     def scratch(self) -> str:
@@ -215,7 +236,8 @@ class Workspace:
             PermissionDenied: the project's list of hosts cannot be held with it.
             ManifestError: an entry of the list is no host.
         """
-        return CallNetwork(tool, allowed_hosts=self.allowed_hosts, resolver=self.resolver)
+        tell = None if self.watch is None else self.watch.record_host
+        return CallNetwork(tool, allowed_hosts=self.allowed_hosts, resolver=self.resolver, tell=tell)
 
     def confine(
         self, tool: Tool, argv: tuple[str, ...], cwd: str, env: dict[str, str], ctx: CallContext, **more: Any
@@ -247,7 +269,8 @@ class Workspace:
             minimum=self.minimum,
             advice=self.advice,
         )
-        return replace(job, **bounds(tool), **more)
+        job = replace(job, **bounds(tool), **more)
+        return job if self.watch is None else self.watch.over(self, tool, job)
 
 
 def bounds(tool: Tool) -> dict[str, Any]:

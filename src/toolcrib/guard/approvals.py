@@ -253,13 +253,21 @@ class Approvals:
             self.sweep()
 
 
-def may_decide(approval: Approval, decider: Caller | None, *, self_approval: bool = False) -> None:
-    """Refuse who may not decide on this approval. None is a person at this machine, who may.
+def may_decide(
+    approval: Approval, decider: Caller | None, *, person: str = "", self_approval: bool = False
+) -> None:
+    """Refuse who may not decide on this approval. None is a `person` at this machine.
 
     Raises InvalidToken for a token without the right, DeniedError for one that would decide on its own call
-    or on its owner's. A token that names no owner could be anybody's, so it may not, unless `self_approval`.
+    or on its owner's, and for a person who owns the token that the call was made with. A token that names no
+    owner could be anybody's, so it may not. With `self_approval` an owner may.
     """
     if decider is None:
+        if approval.token is not None and person == approval.owner and not self_approval:
+            raise DeniedError(
+                f"the token {approval.token!r} acts for {person}, who cannot decide on its calls as well",
+                hint="Another person has to decide, or the project has to allow it: policy.self_approval.",
+            )
         return
     if not decider.may("approve") or not decider.covers(approval.tool):
         raise InvalidToken(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 import re
 import time
@@ -20,6 +19,7 @@ __all__ = [
     "find_tail",
     "first_number",
     "holds",
+    "lines_backwards",
     "lock_file",
     "look_at",
     "newest_rotated",
@@ -105,17 +105,16 @@ def lock_file(fd: int, operation: int, timeout: float) -> None:
             return
 
 
-def newest_rotated(name: str) -> Tail:
-    """Where the newest rotated file ends: what an empty log goes on from."""
+def newest_rotated(name: str) -> Tail | None:
+    """Where the newest rotated file ends: what an empty log goes on from. None as of `look_at`."""
     files = rotated_files(Path(name))
     if not files:
         return Tail(Head())
     fd = os.open(files[-1][2], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        tail = look_at(fd, os.fstat(fd).st_size)
+        return look_at(fd, os.fstat(fd).st_size)
     finally:
         os.close(fd)
-    return tail if tail is not None else Tail(Head())
 
 
 def first_number(fd: int) -> int:
@@ -134,19 +133,42 @@ def holds(name: str, head: Head) -> bool:
 
 
 def _contains(path: Path, head: Head) -> bool:
-    with path.open("rb") as file:
-        if not os.fstat(file.fileno()).st_size:
-            return False
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            mark, end = b" seq=%d prev=" % head.seq, len(data)
-            while (found := data.rfind(mark, 0, end)) >= 0:
-                start, stop = data.rfind(b"\n", 0, found) + 1, data.find(b"\n", found) + 1
-                if sha256(data[start : stop or len(data)]).hexdigest() == head.hash:
-                    return True
-                end = found
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        for raw in lines_backwards(fd, os.fstat(fd).st_size):
+            number = _number(raw)
+            if number is not None and int(number[1]) <= head.seq:
+                same = sha256(raw + b"\n").hexdigest() == head.hash
+                if same or int(number[1]) < head.seq:
+                    return same
+    finally:
+        os.close(fd)
     return False
 
 
+def lines_backwards(fd: int, size: int) -> Iterator[bytes]:
+    """The lines in the first `size` bytes of a file, the last one first, without their newlines.
+
+    Of a line that is far too long for an audit line only the beginning is given.
+    """
+    rest, position = b"", size
+    while position > 0:
+        length = min(_BLOCK, position)
+        position -= length
+        first, *lines = (os.pread(fd, length, position) + rest).split(b"\n")
+        for raw in reversed(lines):
+            if raw:
+                yield raw
+        rest = first if len(first) <= _MAX_TAIL else first[:512]
+    if rest:
+        yield rest
+
+
+_BLOCK = 256 * 1024
+_number = re.compile(rb"\[[^\n]* seq=([1-9][0-9]{0,17}) prev=[0-9a-f]{64}\Z").match
 _TAIL_WINDOW = 8_192
 _MAX_TAIL = 4 * 1024 * 1024
 """Bytes searched backwards for the last whole line before the file is taken to be something else."""

@@ -10,14 +10,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from toolcrib.guard.audit_files import open_files
+from toolcrib.guard.audit_files import lines_backwards, open_files
 from toolcrib.guard.audit_line import Entry, encode_fields, parse
 
 __all__ = ["AuditReader", "Line", "Query"]
 
-_BLOCK = 256 * 1024
-_LONGEST = 4 * 1024 * 1024
-"""A line longer than this is no audit line; only its beginning is kept."""
 _SHOWN = 512
 
 
@@ -55,6 +52,8 @@ class Query:
             written = encode_fields({key: value})
             if written == f" {key}={value}":  # A plain word is written in one way only.
                 marks.append(written.encode())
+        if self.text is not None and self.text.isascii() and json.dumps(self.text) == f'"{self.text}"':
+            marks.append(self.text.encode())
         return marks
 
     def fits(self, line: Line) -> bool:
@@ -124,11 +123,11 @@ class AuditReader:
 
     def _backwards(self, parts: list[Path]) -> Iterator[tuple[str, bytes]]:
         if self._file is not None:
-            for raw in _lines_backwards(self._file.fileno(), self._position):
+            for raw in lines_backwards(self._file.fileno(), self._position):
                 yield self._path.name, raw
         for part in reversed(parts):
             with part.open("rb") as file:
-                for raw in _lines_backwards(file.fileno(), os.fstat(file.fileno()).st_size):
+                for raw in lines_backwards(file.fileno(), os.fstat(file.fileno()).st_size):
                     yield part.name, raw
 
     def _forwards(self) -> Iterator[tuple[str, bytes]]:
@@ -167,21 +166,6 @@ class AuditReader:
         except FileNotFoundError:
             return False
         return self._file is None or not os.path.samestat(found, os.fstat(self._file.fileno()))
-
-
-def _lines_backwards(fd: int, size: int) -> Iterator[bytes]:
-    """The lines in the first `size` bytes of a file, the last one first, without their newlines."""
-    rest, position = b"", size
-    while position > 0:
-        length = min(_BLOCK, position)
-        position -= length
-        first, *lines = (os.pread(fd, length, position) + rest).split(b"\n")
-        for raw in reversed(lines):
-            if raw:
-                yield raw
-        rest = first if len(first) <= _LONGEST else first[:_SHOWN]
-    if rest:
-        yield rest
 
 
 def _read(name: str, raw: bytes) -> Line:

@@ -7,6 +7,7 @@ paths of what it was granted. What a person approved is bound to it.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import stat
 import time
@@ -18,7 +19,6 @@ from typing import NamedTuple
 
 from toolcrib.errors import ConflictError, ToolUnavailable
 from toolcrib.guard.digest_parts import entrypoint_files, lock_files, module_files
-from toolcrib.schema import to_json_text
 from toolcrib.spec import CommandExec, FunctionExec, PythonExec, Tool
 
 __all__ = ["Digests", "ToolDigest", "tool_digest"]
@@ -80,13 +80,13 @@ class Digests:
         parts = dict(self._parts(tool))
         whole = hashlib.sha256()
         for name, value in sorted(parts.items()):
-            whole.update(to_json_text([name, value]) + b"\n")
+            whole.update(json.dumps([name, value]).encode() + b"\n")
         return ToolDigest(whole.hexdigest(), parts)
 
     def _parts(self, tool: Tool) -> Iterator[tuple[str, str]]:
         budget = _Budget(tool.name)
         if tool.source is None:
-            yield "definition", _sha(to_json_text(_definition(tool)))
+            yield "definition", _sha(_definition(tool))
         else:
             yield "manifest", hashlib.sha256(tool.source.raw).hexdigest()
             yield from self._beside(tool, budget)
@@ -220,16 +220,19 @@ def _special(path: str, found: os.stat_result) -> str:
     return f"special {stat.S_IFMT(found.st_mode):o} {found.st_rdev}"
 
 
-def _definition(tool: Tool) -> dict[str, object]:
+def _definition(tool: Tool) -> bytes:
     """A tool without a manifest: what it is called, takes, and calls."""
+    from toolcrib.schema import to_json_text
+
     config = tool.config
-    return {
+    definition = {
         "name": tool.name,
         "kind": tool.kind,
         "schema": tool.input_schema,
         "reference": config.reference if isinstance(config, FunctionExec) else repr(config),
         "permissions": tool.permissions.as_json(),
     }
+    return to_json_text(definition)
 
 
 def _stale(name: str, manifest: Path) -> ConflictError:

@@ -23,7 +23,7 @@ where the masks stand would give the value away."""
 class Redactor:
     """Masks secret values, plain or in a common encoding, in texts, bytes and JSON values.
 
-    `values` maps names to values (`***NAME***` takes their place) or holds the values alone (`***`). Empty
+    `values` maps names to a value or several (`***NAME***` takes their place) or holds them alone. Empty
     values are ignored. Build one for a set of secrets and keep it: where nothing is to be masked it is cheap.
 
     Masked are: the value itself; each longer line of a value of several lines; base64 (standard, URL-safe, at
@@ -48,8 +48,8 @@ class Redactor:
     unprotected: tuple[str, ...]
     """Names of values too short to be found inside a text (`***` for one without a name)."""
 
-    def __init__(self, values: Iterable[str] | Mapping[str, str]) -> None:
-        named = values.items() if isinstance(values, Mapping) else (("", value) for value in values)
+    def __init__(self, values: Iterable[str] | Mapping[str, str | tuple[str, ...]]) -> None:
+        named = _named(values) if isinstance(values, Mapping) else [("", value) for value in values]
         # A value is also known without the blanks or the newline that it was read with. The longest comes
         # first: where one value contains another, the whole of it is masked.
         pairs = {(form, name) for name, value in named for form in (value, value.strip()) if form}
@@ -191,6 +191,11 @@ class Redactor:
             return False
         joined = text.replace("\n", "").replace("\r", "")  # Line breaks within base64 or hexadecimal.
         return any(clue in joined for clue in self._clues)
+
+
+def _named(values: Mapping[str, str | tuple[str, ...]]) -> list[tuple[str, str]]:
+    several = ((name, (one,) if isinstance(one, str) else one) for name, one in values.items())
+    return [(name, value) for name, ones in several for value in ones]
 
 
 def _mask(name: str, values: list[str]) -> str:

@@ -22,8 +22,8 @@ _BUSY_S = 1.0
 class Rates:
     """The limits of one project's tools. `clock` gives seconds since the machine started.
 
-    What is counted is void after a restart of the machine anyway, so `state` need not be durable:
-    each limited call writes twice.
+    What is counted is void after a restart of the machine anyway, so `state` need not be durable: each
+    limited call writes twice.
     """
 
     def __init__(self, state: Database, clock: Callable[[], float] = uptime) -> None:

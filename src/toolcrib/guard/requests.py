@@ -200,6 +200,14 @@ class Requests:
 
 
 def _approval(row: tuple[Any, ...]) -> Approval:
-    touches = tuple(map(str, json.loads(row[11])))
-    values: list[Any] = [*row[:4], bytes(row[4]), *row[5:11], touches, *row[12:]]
+    arguments = row[4] if isinstance(row[4], bytes) else str(row[4]).encode()
+    values: list[Any] = [*row[:4], arguments, *row[5:11], _touches(row[11]), *row[12:]]
     return Approval(*values)
+
+
+def _touches(text: str) -> tuple[str, ...]:
+    """One row that holds nonsense hides no other."""
+    try:
+        return tuple(map(str, json.loads(text)))
+    except (TypeError, ValueError):
+        return ("(cannot be read)",)

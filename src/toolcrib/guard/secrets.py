@@ -44,7 +44,8 @@ def resolve(permissions: Permissions, source: SecretSource) -> dict[str, str]:
         raise SecretMissing(
             what.format(", ".join(missing)),
             hint="Set it in the environment that Toolcrib runs in, and start it again: "
-            + " ".join(f"export {shlex.quote(name)}=…" for name in missing),
+            + " ".join(f"export {shlex.quote(name)}=…" for name in missing)
+            + " (`toolcrib secrets check` shows which are there)",
             details={"missing": missing},
         )
     return found

@@ -1,4 +1,6 @@
-"""Reads manifests: bytes from disk, YAML to JSON-shaped data. Besides `positions` alone in knowing YAML.
+"""Reads manifests: bytes from disk, YAML to JSON-shaped data.
+
+Only this, `positions` and `openapi.syntax` know YAML.
 
 The YAML here is the part of YAML 1.2 that JSON can hold. What the parser would silently take in another
 sense (tags, merge keys, keys that are not text, line breaks nobody sees) is refused; so is what costs

@@ -36,7 +36,6 @@ class Question:
 class Held:
     """What one call waits for and holds, from its admission until it is recorded."""
 
-    secrets: Mapping[str, str]
     question: Question | None = None
     rated: bool = False
     then: Question | None = None
@@ -84,7 +83,6 @@ class Checkpoint:
                 return waiting
         if held.rated:
             held.lease = self._turn(tool)
-        ctx.secrets = held.secrets
         return None
 
     def leave(self, ctx: Context, result: Result, *, ran: bool) -> None:
@@ -152,9 +150,7 @@ class Checkpoint:
     def _refusal(bound: Bound, approval: Approval) -> ApprovalRequired:
         error = needs_approval(bound, approval.reason)
         error.details.update(_waits(approval))
-        error.hint = (
-            f"A person decides: toolcrib approvals show {approval.id}. Then make the same call again."
-        )
+        error.hint = f"{error.hint}; or agree to this call: toolcrib approvals approve {approval.id}"
         if approval.status in ("expired", "void"):
             why = "nobody decided in time" if approval.status == "expired" else "the tool changed meanwhile"
             error.message = f"{approval.tool} was not approved: {why}"

@@ -102,7 +102,7 @@ class Desk:
         not.
         """
         approval = self.approvals.find(id)
-        may_decide(approval, decider, self_approval=self._self_approval)
+        may_decide(approval, decider, person=by, self_approval=self._self_approval)
         tool = self._tool(approval)
         if approval.status == "pending" and not self._same(approval, tool):
             self.void(approval.id)
@@ -136,7 +136,7 @@ class Desk:
     ) -> Sheet:
         """Refuse; the caller is told `note`. Raises as `Approvals.deny` does, and DeniedError."""
         approval = self.approvals.find(id)
-        may_decide(approval, decider, self_approval=self._self_approval)
+        may_decide(approval, decider, person=by, self_approval=self._self_approval)
         done = self.approvals.deny(id, by, note, seal=seal)
         self._write("TOOL_DENIED", done, approver=by, channel=channel, note=note)
         return self._sheet(done, None)

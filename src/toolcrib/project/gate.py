@@ -14,7 +14,15 @@ from toolcrib.errors import (
     ToolcribError,
     UnavailableError,
 )
-from toolcrib.guard import AuditLog, EnvironmentSecrets, Policy, Redactor, require_scope, resolve
+from toolcrib.guard import (
+    AuditLog,
+    EnvironmentSecrets,
+    MaskingFilter,
+    Policy,
+    Redactor,
+    require_scope,
+    resolve,
+)
 from toolcrib.pipeline import Bound, needs_approval
 from toolcrib.project.checkpoint import Checkpoint, Held, Question
 from toolcrib.project.first_use import FirstUse
@@ -23,6 +31,8 @@ from toolcrib.spec import Call, Caller, Result, SecretSource, Tool
 
 __all__ = ["ProjectGate"]
 
+_REMEMBERED = 4
+"""Values of one secret that are masked: what it is, and what it was."""
 _NO_SECRETS: Mapping[str, str] = {}
 _NOT_HELD = ("missing", "unprotected", "exceeded")
 """What the enforcement report says beyond the level, written down where there is something to say."""
@@ -49,8 +59,9 @@ class ProjectGate:
         self._checkpoint = checkpoint
         self._first_use = first_use
         self._pins = pins
-        self._known: dict[str, str] = {}
+        self._known: dict[str, tuple[str, ...]] = {}
         self._redactor: Redactor | None = None
+        self._logs = MaskingFilter(self.redact)
 
     def know(self, tools: Iterable[Tool]) -> None:
         """Mask the secrets that these tools declare from now on, whoever's output they turn up in."""
@@ -64,9 +75,25 @@ class ProjectGate:
                     self._learn({secret.name: value})
 
     def _learn(self, secrets: Mapping[str, str]) -> None:
-        if any(self._known.get(name) != value for name, value in secrets.items()):
-            self._known.update(secrets)
+        new = {name: value for name, value in secrets.items() if value not in self._known.get(name, ())}
+        if new:
+            for name, value in new.items():
+                # What it was before may still turn up.
+                self._known[name] = (value, *self._known.get(name, ()))[:_REMEMBERED]
             self._redactor = Redactor(self._known)
+            self._logs.install()
+
+    def close(self) -> None:
+        """Leave the loggers as they were."""
+        self._logs.remove()
+
+    def _secrets(self, bound: Bound) -> Mapping[str, str]:
+        permissions = bound.tool.permissions
+        if not permissions.secrets:
+            return _NO_SECRETS
+        secrets = resolve(permissions, self._source)
+        self._learn(secrets)
+        return secrets
 
     def visible(self, tool: Tool, caller: str, identity: Caller | None) -> bool:
         """Whether this caller may see the tool."""
@@ -91,11 +118,6 @@ class ProjectGate:
             self._pins.require(bound.tool)
         question = self.question(bound, ctx)
         first = self._unseen(bound, ctx)
-        permissions = bound.tool.permissions
-        secrets = _NO_SECRETS
-        if permissions.secrets:
-            secrets = resolve(permissions, self._source)
-            self._learn(secrets)
         if (question is not None or first is not None) and ctx.approved_by is not None:
             self._audit.record("TOOL_APPROVED", name=bound.name, approver=ctx.approved_by, caller=ctx.caller)
             question = first = None
@@ -104,11 +126,13 @@ class ProjectGate:
         if checkpoint is None:
             if first is not None:
                 raise needs_approval(bound, first.reason)
-            return secrets
+            return self._secrets(bound)
         rated = checkpoint.rated(bound.tool)
-        if first is None and not rated and ctx.idempotency_key is None:
-            return secrets
-        ctx.held = Held(secrets, first, rated, then=then)
+        if first is None:
+            secrets = self._secrets(bound)
+            if not rated and ctx.idempotency_key is None:
+                return secrets
+        ctx.held = Held(first, rated, then=then)
         return None
 
     def question(self, bound: Bound, ctx: Context) -> Question | None:
@@ -138,14 +162,11 @@ class ProjectGate:
         """Wait for a person, for the call's turn, for the first call with its key."""
         assert self._checkpoint is not None
         early = await self._checkpoint.enter(bound, ctx)
-        if (
-            early is None
-            and ctx.held.permit is not None
-            and ctx.held.permit.edited
-            and self._policy is not None
-        ):
-            assert isinstance(ctx.arguments, Mapping)
-            self._policy.judge(bound.tool, ctx.caller, ctx.arguments)
+        permit = ctx.held.permit
+        if early is None:
+            if permit is not None and permit.edited:
+                self.question(bound, ctx)  # What a person has put in must not be denied either.
+            ctx.secrets = self._secrets(bound)
         return early
 
     def record(self, bound: Bound | None, ctx: Context, result: Result) -> None:
@@ -171,6 +192,8 @@ class ProjectGate:
             fields["status"] = "refused" if refused else "error"
             event = "TOOL_REFUSED" if refused else event
             fields["code"], details = error.code, error.details
+            if refused and isinstance(mechanism := details.get("mechanism"), str):
+                fields["mechanism"] = mechanism
         fields["caller"] = ctx.caller
         fields["ms"] = round(result.duration_ms, 3)
         if ctx.call_id is not None:

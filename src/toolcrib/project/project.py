@@ -14,6 +14,7 @@ from toolcrib.errors import ManifestError, ToolUnavailable
 from toolcrib.guard import ANCHOR, Approval, AuditLog, Digests, Grant, Policy, Reviews, ToolDigest, Trust
 from toolcrib.manifest import Diagnostic, check_tool, load_tools
 from toolcrib.project.checkpoint import Checkpoint
+from toolcrib.project.client_desk import ClientDesk
 from toolcrib.project.config import Config, load_config
 from toolcrib.project.config_secrets import helper_programs, hidden_paths, open_sources
 from toolcrib.project.desk import Desk
@@ -43,6 +44,7 @@ from toolcrib.toolset import BoundTool, Toolset
 if TYPE_CHECKING:
     from toolcrib.egress import Egress
     from toolcrib.executors import Workspace
+    from toolcrib.executors.observation import Observation
 
 __all__ = ["Project"]
 
@@ -70,6 +72,7 @@ class Project:
         """The weakest level of the sandbox that counts here."""
         self.waiting = [] if trusted else config.weakening()
         """The settings that count only once a person has trusted the project."""
+        self._hidden = hidden_paths(config.secret_sources, place.root)
         self.config = config = config if trusted else config.narrowed()
         self.vault = vault = vault or Vault(place.root)
         """What the user keeps about this project, outside of it."""
@@ -216,6 +219,11 @@ class Project:
             revoked=self._revoked,
         )
 
+    @property
+    def client_desk(self) -> ClientDesk | None:
+        """Asks the users of calling clients, where the settings allow that."""
+        return ClientDesk(self.desk) if "elicitation" in self.config.approvals.channels else None
+
     def fingerprint(self, tool: Tool) -> ToolDigest:
         """What a tool is now, part by part: its manifest, the files beside it, what it runs."""
         if self._digests is None:
@@ -260,10 +268,16 @@ class Project:
 
     # -- binding ---------------------------------------------------------------------------------
 
-    def _bind(self, tool: Tool) -> BoundTool:
+    def watch(self, tool: Tool, seen: Observation) -> None:
+        """From now on run the tool of this name as `tool` says, and tell `seen` all it uses."""
+        self.toolset.remove(tool.name)
+        bound = self._unchecked[tool.name] = self._bind(tool, seen)
+        self.toolset.add(bound)
+
+    def _bind(self, tool: Tool, seen: Observation | None = None) -> BoundTool:
         return BoundTool(
             tool,
-            lambda: self._executor(tool),
+            lambda: self._executor(tool, seen),
             timeout_ms=self.config.timeout_ms,
             retry=self.retry(tool),
         )
@@ -286,17 +300,17 @@ class Project:
         )
         return self.config.retry if repeatable else Retry()
 
-    def _executor(self, tool: Tool) -> Executor:
+    def _executor(self, tool: Tool, seen: Observation | None) -> Executor:
         self._check(tool.name)  # In case the call came by the toolset itself.
         if (error := self._explain(tool.name)) is not None:
             raise error
         make = _EXECUTORS.get(tool.kind)
         if make is None:
             raise ToolUnavailable(f"{tool.name}: no executor for kind {tool.kind!r}")
-        return make(self, tool)
+        return make(self, tool, seen)
 
-    def workspace(self) -> Workspace:
-        """The project as its tools see it."""
+    def workspace(self, seen: Observation | None = None) -> Workspace:
+        """The project as its tools see it; `seen` is told what they use."""
         if self._workspace is None:
             from toolcrib.executors import Workspace
 
@@ -309,10 +323,10 @@ class Project:
                 allowed_hosts=self.config.allowed_hosts,
                 minimum=self.minimum.level,
                 advice=self.minimum.advice,
-                secret=hidden_paths(sources, root),
+                secret=self._hidden,
                 data=os.path.realpath(self.vault.data),
             )
-        return self._workspace
+        return self._workspace if seen is None else replace(self._workspace, watch=seen)
 
     def lowered(self) -> str:
         """What is weaker than usual here, in a line; empty where nothing is. It is recorded the first time.
@@ -361,6 +375,7 @@ class Project:
         finally:
             self._store.close()
             self.first_use.reviews.close()
+            self._gate.close()
             self.audit.close()
 
 
@@ -370,32 +385,33 @@ def _policy(config: Config) -> Policy | None:
     return None if not rules.rules and rules.default == "allow" else Policy(rules)
 
 
-def _http(project: Project, tool: Tool) -> Executor:
+def _http(project: Project, tool: Tool, seen: Observation | None) -> Executor:
     from toolcrib.executors import HttpExecutor
 
     hosts, retry = project.config.allowed_hosts, project.retry(tool)
-    return HttpExecutor(tool, project.egress(), allowed_hosts=hosts, retry=retry)
+    tell = None if seen is None else seen.record_host
+    return HttpExecutor(tool, project.egress(), allowed_hosts=hosts, retry=retry, tell=tell)
 
 
-def _command(project: Project, tool: Tool) -> Executor:
+def _command(project: Project, tool: Tool, seen: Observation | None) -> Executor:
     from toolcrib.executors import CommandExecutor
 
-    return CommandExecutor(tool, project.workspace())
+    return CommandExecutor(tool, project.workspace(seen))
 
 
-def _python(project: Project, tool: Tool) -> Executor:
+def _python(project: Project, tool: Tool, seen: Observation | None) -> Executor:
     from toolcrib.executors import PythonExecutor
 
-    return PythonExecutor(tool, project.workspace())
+    return PythonExecutor(tool, project.workspace(seen))
 
 
-def _file(project: Project, tool: Tool) -> Executor:
+def _file(project: Project, tool: Tool, seen: Observation | None) -> Executor:
     from toolcrib.executors import FileExecutor
 
-    return FileExecutor(tool, project.workspace())
+    return FileExecutor(tool, project.workspace(seen))
 
 
-_EXECUTORS: dict[str, Callable[[Project, Tool], Executor]] = {
+_EXECUTORS: dict[str, Callable[[Project, Tool, Observation | None], Executor]] = {
     "command": _command,
     "file": _file,
     "http": _http,

@@ -33,8 +33,9 @@ class Store:
 
     @cached_property
     def rates(self) -> Rates:
-        """How often tools were called."""
-        return Rates(self.state)
+        """How often tools were called. What a power cut takes of it no longer counts."""
+        path, origin = self._place.state, self._vault.origin()
+        return Rates(self._opened(Database(path, PROJECT, origin=origin, durable=False)))
 
     @cached_property
     def recorded(self) -> RecordedCalls:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from toolcrib.errors import SandboxUnavailable
-from toolcrib.sandbox import recall
 from toolcrib.sandbox.job import Completed, Confinement, Warmth
 
 __all__ = ["configure", "run"]
@@ -23,13 +22,14 @@ async def run(job: Confinement) -> Completed:
         UsageError: a path is not absolute and normal, or a limit is out of range.
     """
     from toolcrib.sandbox.levels import chosen
+    from toolcrib.sandbox.probe import forget
     from toolcrib.sandbox.runner import execute  # brings asyncio
 
     try:
         return await execute(job, await chosen(job))
     except SandboxUnavailable as error:
         if job.minimum != "full" and "level" not in error.details:
-            recall.forget()  # The machine is not as it was remembered.
+            forget()
         if job.advice:
             error.hint = f"{error.hint}; {job.advice}" if error.hint else job.advice
         raise

@@ -16,7 +16,7 @@ import os
 import resource
 import time
 
-from toolcrib.sandbox import landlock, network, seccomp
+from toolcrib.sandbox import landlock, network, seccomp, waiting
 from toolcrib.sandbox.kernel import (
     PR_SET_DUMPABLE,
     PR_SET_PDEATHSIG,
@@ -110,6 +110,10 @@ def run_init(job: dict[str, Any], control: int, launcher: int, groups: list[int]
         guarded(control, lambda: run_command(job, control, found))
     _signal.signal(SIGTERM, lambda *_: os.kill(pid, SIGTERM))
     close_other((control,))
+    try:
+        waiting.hold(job["waiting"])
+    except OSError as error:
+        raise Failure("seccomp", error.errno or 0) from None
     reap(pid, control)
 
 
@@ -240,6 +244,8 @@ def run_command(job: dict[str, Any], control: int, found: list[tuple[int, int] |
         seccomp.install(job["filter"])  # Last: it forbids most of the above.
     except OSError as error:
         raise Failure("seccomp", error.errno or 0) from None
+    if job["watch"]:
+        let_be_watched(job["watch"], control)
     offer(job, control, found)
 
 
@@ -284,6 +290,17 @@ def offer(
         call_main = zygote.call_main
         zygote.prepare(warm)
         go(control, 0, lambda _, env: call_main(warm, change(env)))
+
+
+def let_be_watched(code: bytes, control: int) -> None:
+    """Have the server told of each watched call from now on, and let it read which paths they name."""
+    prctl("dumpable", PR_SET_DUMPABLE, 1)  # Nothing secret has come here yet.
+    try:
+        listener = seccomp.listen(code)
+    except OSError as error:
+        raise Failure("watch", error.errno or 0) from None
+    send(control, b"watch", (listener,))
+    os.close(listener)
 
 
 def reset_signals() -> None:

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 from toolcrib.errors import PermissionDenied, UsageError
 from toolcrib.sandbox.job import Confinement
 
-__all__ = ["Mount", "Plan", "plan", "real_path"]
+__all__ = ["BASE", "BASE_ETC", "PRIVATE", "RESERVED", "Mount", "Plan", "nameable", "plan", "real_path"]
 
 BASE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 """Programs and libraries; where one is a symbolic link (merged /usr), the link is shown."""

@@ -10,6 +10,7 @@ import select
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -29,9 +30,11 @@ for name, places in ("toolcrib", []), ("toolcrib.sandbox", [sys.argv[1]]):
     sys.modules[name] = module = type(sys)(name)
     module.__path__ = places
 from toolcrib.sandbox.launcher import main
-main(sys.argv[2] == "python")
+main(sys.argv[2], sys.argv[3:])
 """
 FLAGS = ("-I", "-S", "-X", "utf8")
+FUNCTIONS = "functions"
+"""The name of the launcher for functions of the server's own."""
 MOST_MESSAGES = 64
 """Of a sandbox; what else comes is not from us."""
 
@@ -70,6 +73,7 @@ class Sandbox:
         "release",
         "slot",
         "spare",
+        "watch",
     )
 
     def __init__(
@@ -90,6 +94,8 @@ class Sandbox:
         """Whether it has no namespaces, and so a keeper instead of a pid 1."""
         self.pidfd = -1
         """Of its pid 1 or keeper, as soon as that is there."""
+        self.watch = -1
+        """Where a watched command's calls are told; whoever takes it over sets -1 here."""
         self.listener: socket.socket | None = None
         """What listens on its loopback, where its network leads through a proxy, until somebody takes it."""
         self.found: Stamps | None = None
@@ -111,6 +117,8 @@ class Sandbox:
                 self.pidfd = fds[0]
             elif self.listener is None and data == b"listener" and len(fds) == 1:
                 self.listener = socket.socket(fileno=fds[0])
+            elif self.watch < 0 and data == b"watch" and len(fds) == 1:
+                self.watch = fds[0]
             else:
                 for fd in fds:
                     os.close(fd)
@@ -119,7 +127,7 @@ class Sandbox:
             return False
         if data.startswith(b"ready ") and self.found is None:
             self.found = marshal.loads(data[6:])  # noqa: S302 - from our own code before any other ran there
-        elif data not in (b"pid", b"listener") and len(self.messages) < MOST_MESSAGES:
+        elif data not in (b"pid", b"listener", b"watch") and len(self.messages) < MOST_MESSAGES:
             self.messages.append(data.decode("utf-8", "surrogateescape"))
         return True
 
@@ -154,6 +162,9 @@ class Sandbox:
         if self.listener is not None:
             self.listener.close()
             self.listener = None
+        if self.watch >= 0:
+            os.close(self.watch)
+            self.watch = -1
         if self.pidfd >= 0:
             os.close(self.pidfd)
             self.pidfd = -1
@@ -165,9 +176,9 @@ class Sandbox:
 class Launcher:
     """One launcher process. It is used before it is up: its orders wait in the socket."""
 
-    def __init__(self, interpreter: str, python: bool) -> None:
+    def __init__(self, interpreter: str, name: str) -> None:
         self.interpreter = interpreter
-        self.python = python
+        self.kind = FUNCTIONS if name == FUNCTIONS else "python" if name else "commands"
         self.used = time.monotonic()
         self.living = 0
         """Sandboxes it has made that have not been closed."""
@@ -181,17 +192,16 @@ class Launcher:
 
         Where that fails, the socket is closed, which is what a dead launcher looks like.
         """
-        # An interpreter built with a shared library may not start without this one.
-        keep = ("LD_LIBRARY_PATH",)
         if self.socket.fileno() < 0:  # Not wanted any more.
             return
+        path = [entry for entry in sys.path if entry.startswith("/")] if self.kind == FUNCTIONS else []
         try:
             self.process = subprocess.Popen(
-                [self.interpreter, *FLAGS, "-c", START, HERE, "python" if self.python else "-"],
+                [self.interpreter, *flags(self.kind), "-c", START, HERE, self.kind, *path],
                 stdin=self._other.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=self._other.fileno(),
-                env={name: os.environ[name] for name in keep if name in os.environ},
+                env=environment(self.kind),
                 cwd="/",
                 start_new_session=True,
             )
@@ -259,6 +269,24 @@ class Launcher:
         self._other.close()
         if self.process is not None:
             self.process.returncode = 0
+
+
+def flags(kind: str) -> list[str]:
+    """The interpreter's options: functions of the server's own run as the server does."""
+    if kind != FUNCTIONS:
+        return list(FLAGS)
+    ours: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001
+    return ["-S", "-P", *ours]
+
+
+def environment(kind: str) -> dict[str, str]:
+    """The variables a launcher starts with. Who may read its memory may read them, so there is no secret."""
+    # An interpreter built with a shared library may not start without this one.
+    names = {"LD_LIBRARY_PATH"}
+    if kind == FUNCTIONS:  # what the interpreter itself goes by
+        own = (name for name in os.environ if name.startswith(("PYTHON", "LC_")))
+        names |= {"LANG", *own} - {"PYTHONSTARTUP"}
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def receive(sock: socket.socket) -> tuple[bytes, list[tuple[int, int, bytes]]]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from socket import socket
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from toolcrib.spec import Level
+
+if TYPE_CHECKING:
+    from toolcrib.sandbox.watch import Seen
 
 __all__ = ["Completed", "Confinement", "NetworkAccess", "Outlet", "Script", "Warmth"]
 
@@ -104,6 +107,9 @@ class Confinement:
     """What to tell whoever is refused because the level is too low."""
     script: Script | None = None
     """Where `argv` starts a Python script of ours: how to have it run without starting an interpreter."""
+    watch: Callable[[Seen], None] | None = None
+    """Told, on the event loop, each path and network address that the command is about to use, while it
+    waits; must not fail. Such a command is slower, and never runs in what was made ready before."""
 
 
 @dataclass(frozen=True, slots=True)

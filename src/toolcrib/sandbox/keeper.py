@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Stamps = list[tuple[int, int] | None]
 
-__all__ = ["adopt_orphans", "end_children", "private_folder", "remove_folder", "run_keeper"]
+__all__ = ["adopt_orphans", "end_children", "private_folder", "remove_folder", "run_keeper", "run_kept"]
 
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 END = 10
@@ -40,13 +40,9 @@ HOME_PREFIX = "toolcrib-"
 
 
 def run_keeper(
-    job: dict[str, Any],
-    control: int,
-    launcher: int,
-    groups: list[int],
-    confine: Callable[[dict[str, Any], int], Stamps],
+    job: dict[str, Any], control: int, launcher: int, groups: list[int], body: Callable[[], None]
 ) -> None:
-    """Start the command and keep its tree; `confine` is what its process does to itself before it waits.
+    """Start the command, whose process runs `body`, and keep its tree.
 
     Arguments:
         launcher: a pidfd of the launcher.
@@ -65,16 +61,13 @@ def run_keeper(
         end()
     proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     close_other((control, launcher, proc, *groups))
-    try:
-        for group in groups:
-            os.write(group, b"0")
-    except OSError as error:
-        raise Failure("cgroup", error.errno or 0) from None
-    os.umask(0o022)
-    leave_keyring()
+    make_folder(job["home"])
+    if job["level"] != "function":
+        os.umask(0o022)
+        leave_keyring()
     pid = os.fork()
     if pid == 0:
-        guarded(control, lambda: run_kept(job, control, proc, confine))
+        guarded(control, lambda: begin(control, proc, groups, body))
     _signal.signal(SIGTERM, lambda *_: os.kill(pid, SIGTERM))
     close_other((control,))
     while True:
@@ -89,15 +82,26 @@ def adopt_orphans() -> None:
     prctl("subreaper", PR_SET_CHILD_SUBREAPER, 1)
 
 
-def run_kept(
-    job: dict[str, Any], control: int, proc: int, confine: Callable[[dict[str, Any], int], Stamps]
-) -> None:
-    """Confine this process as far as the level does, wait for the word, become the command."""
+def begin(control: int, proc: int, groups: list[int], body: Callable[[], None]) -> None:
+    """What every process kept does first.
+
+    Only it joins the cgroup: the keeper must outlive what is killed there, to take the folder away.
+    """
+    try:
+        for group in groups:
+            os.write(group, b"0")
+    except OSError as error:
+        raise Failure("cgroup", error.errno or 0) from None
     # A session of its own: no group in it is anybody else's, so that a group can be killed as a whole.
     os.setsid()
     prctl("parent death signal", PR_SET_PDEATHSIG, SIGKILL)
     write_if_allowed(proc, "self/oom_score_adj", "1000")
     close_other((control,))
+    body()
+
+
+def run_kept(job: dict[str, Any], control: int, confine: Callable[[dict[str, Any], int], Stamps]) -> None:
+    """Confine this process as far as the level does, wait for the word, become the command."""
     settle(job)
     offer(job, control, confine(job, control), moved(job["home"]))
 
@@ -176,18 +180,18 @@ def parent(pid: int) -> int:
 
 
 def private_folder() -> str:
-    """Make an empty folder that only this user can enter."""
+    """A name for an empty folder that only this user can enter; the keeper makes it, and takes it away."""
     base = "/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else "/var/tmp"  # noqa: S108 - only for its parent
-    for _ in range(100):
-        path = f"{base}/{HOME_PREFIX}{os.urandom(8).hex()}"
+    return f"{os.path.realpath(base)}/{HOME_PREFIX}{os.urandom(8).hex()}"
+
+
+def make_folder(path: str) -> None:
+    """Make it; nobody else can have made it before."""
+    if path:
         try:
             os.mkdir(path, 0o700)
-        except FileExistsError:
-            continue
         except OSError as error:
-            raise Failure("private folder", error.errno or 0, base) from None
-        return os.path.realpath(path)
-    raise Failure("private folder", 17, base)
+            raise Failure("private folder", error.errno or 0, path) from None
 
 
 def remove_folder(path: str) -> None:

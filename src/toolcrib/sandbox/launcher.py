@@ -32,7 +32,7 @@ import marshal
 import os
 import select
 
-from toolcrib.sandbox import network
+from toolcrib.sandbox import keeper, network, zygote
 from toolcrib.sandbox.confined import NEWCGROUP, NEWUSER, SIGKILL, run_init
 from toolcrib.sandbox.kernel import (
     PR_SET_DUMPABLE,
@@ -53,6 +53,7 @@ from toolcrib.sandbox.kernel import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 __all__ = ["main"]
@@ -74,8 +75,14 @@ FIRST_FD = 10
 """Descriptors below are the command's."""
 
 
-def main(python: bool) -> None:
-    """Serve until the server is gone. `python`: also calls functions, so it loads what they use."""
+def main(kind: str, path: list[str]) -> None:
+    """Serve until the server is gone.
+
+    Arguments:
+        kind: `commands`; or `python`, which also calls functions of confined modules, so it loads what they
+            use; or `functions`, which calls the server's own and keeps its user's groups.
+        path: the server's `sys.path`, for functions.
+    """
     server = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
     try:
         prctl("parent death signal", PR_SET_PDEATHSIG, SIGKILL)
@@ -83,14 +90,15 @@ def main(python: bool) -> None:
             return
         _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
         close_other((server,))
-        leave_groups()
+        if kind != "functions":
+            leave_groups()
         # No process of the same user reads what is in memory.
         prctl("dumpable", PR_SET_DUMPABLE, 0)
         null = os.open("/dev/null", os.O_RDWR)
         for fd in (0, 1, 2):
             os.dup2(null, fd)
         os.close(null)
-        Launcher(server, python).serve()
+        Launcher(server, kind, path).serve()
     except Exception as error:
         report(server, repr(error))
     finally:
@@ -108,7 +116,8 @@ def leave_groups() -> None:
 class Launcher:
     """The sandboxes that live, and what is still to be loaded."""
 
-    def __init__(self, server: int, python: bool) -> None:
+    def __init__(self, server: int, kind: str, path: list[str]) -> None:
+        self.path = path
         self.server = server
         self.me = os.pidfd_open(os.getpid())
         self.privileged = os.geteuid() == 0
@@ -120,10 +129,13 @@ class Launcher:
         self.poll.register(server, select.POLLIN)
         self.to_load: list[str] = []
         gc.disable()
-        if python:
-            from toolcrib.sandbox import zygote
-
+        if kind != "commands":
             self.to_load = [*reversed(zygote.PRELOADED), "site"]
+        if kind == "functions":
+            from toolcrib.sandbox import function
+
+            self.function = function
+            self.to_load = [*reversed(function.PRELOADED), *self.to_load]
 
     def serve(self) -> None:
         """Fork what is asked for and reap what ends; load a module whenever there is nothing to do."""
@@ -139,9 +151,12 @@ class Launcher:
 
     def load_one(self) -> None:
         """Load the next module ahead of need; what fails here will fail in the tool that wants it."""
+        name = self.to_load.pop()
         try:
-            importlib.import_module(self.to_load.pop())
-        except ImportError:
+            if name == "toolcrib":
+                zygote.know_ourselves(self.path)
+            importlib.import_module(name)
+        except Exception:  # noqa: S110 - also what a user's own module of that name may raise
             pass
         if not self.to_load:
             gc.collect()
@@ -170,8 +185,6 @@ class Launcher:
     def make(self, job: dict[str, Any], control: int, groups: list[int]) -> None:
         """Fork pid 1 of a new sandbox into its namespaces."""
         if job["warm"]:
-            from toolcrib.sandbox import zygote
-
             zygote.load(job["warm"]["script"])
         if job["level"] != "full":
             self.make_kept(job, control, groups)
@@ -193,22 +206,29 @@ class Launcher:
 
     def make_kept(self, job: dict[str, Any], control: int, groups: list[int]) -> None:
         """Fork the keeper of a tree without namespaces."""
-        from toolcrib.sandbox import keeper
-
-        confine = importlib.import_module(f"toolcrib.sandbox.{KEPT[job['level']]}").confine
+        body, home = self.body(job, control), ""
         if not self.homes:
             keeper.adopt_orphans()  # those of a keeper that was killed
-        home = job["home"] = keeper.private_folder()
+        if job["level"] != "function":
+            home = keeper.private_folder()
+        job["home"] = home
         if job["cwd"] in PRIVATE:
             job["cwd"] = home
         # Until the keeper knows what to do about it.
         _signal.pthread_sigmask(_signal.SIG_BLOCK, (keeper.END,))
         pid = os.fork()
         if pid == 0:
-            guarded(control, lambda: keeper.run_keeper(job, control, self.me, groups, confine))
+            guarded(control, lambda: keeper.run_keeper(job, control, self.me, groups, body))
         _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
         self.homes[pid] = home
         self.tell(pid, control, keeper.END)
+
+    def body(self, job: dict[str, Any], control: int) -> Callable[[], None]:
+        """What the process of a level does."""
+        if job["level"] == "function":
+            return lambda: self.function.run_function(job, control)
+        confine = importlib.import_module(f"toolcrib.sandbox.{KEPT[job['level']]}").confine
+        return lambda: keeper.run_kept(job, control, confine)
 
     def tell(self, pid: int, control: int, end: int) -> None:
         """Give the server a hold on a sandbox; `end` is the signal that ends it."""
@@ -228,8 +248,6 @@ class Launcher:
         os.close(pidfd)
         home = self.homes.pop(pid, None)
         if home is not None and status != 0:
-            from toolcrib.sandbox import keeper
-
             keeper.end_children(spare=set(self.children.values()))
             keeper.remove_folder(home)
 

@@ -27,7 +27,8 @@ async def chosen(job: Confinement) -> Level:
     """
     if job.minimum == "full":
         return "full"
-    available = await asyncio.to_thread(in_force)
+    known = in_force.cache_info().currsize > 0
+    available = in_force() if known else await asyncio.to_thread(in_force)
     if available == "full":
         return "full"
     refusal = None

@@ -40,6 +40,8 @@ class Use:
     count: int = 0
     wanted: int = 1
     last: float = 0.0
+    prepare: Callable[[Sandbox], None] | None = None
+    """What is done to a sandbox as soon as it is ordered."""
     spares: list[Sandbox] = field(default_factory=list)
 
 
@@ -57,7 +59,14 @@ class Pool:
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def take(self, key: Key, program: str, job: dict[str, Any], now: Stamps) -> Sandbox:
+    def take(
+        self,
+        key: Key,
+        program: str,
+        job: dict[str, Any],
+        now: Stamps,
+        prepare: Callable[[Sandbox], None] | None = None,
+    ) -> Sandbox:
         """A sandbox for one call.
 
         Where it is a spare that is not ready yet, the caller still has to compare what it has bound.
@@ -65,6 +74,7 @@ class Pool:
         Arguments:
             program: the interpreter of the launcher.
             now: what the paths of the job name now; a spare that has bound anything else is ended.
+            prepare: what is done to a sandbox as soon as it is ordered.
 
         Raises:
             BlockingIOError: too many orders wait.
@@ -72,6 +82,7 @@ class Pool:
         """
         with self._lock:
             use = self._note(key, job)
+            use.prepare = prepare
             while use.spares:
                 spare = use.spares.pop(0)
                 while spare.receive():
@@ -83,7 +94,7 @@ class Pool:
                 spare.close()
             if use.count > 2 and use.wanted < self.warmth.spares_each and self._running:
                 use.wanted += 1
-            sandbox = self._make(self._launcher(key[0], program), job)
+            sandbox = self._make(self._launcher(key[0], program), use)
             self._running += 1
             return sandbox
 
@@ -172,14 +183,21 @@ class Pool:
         use.last = now
         return use
 
-    def _make(self, launcher: Launcher, job: dict[str, Any]) -> Sandbox:
-        slot = group_for(job["memory_bytes"], job["processes"])
+    def _make(self, launcher: Launcher, use: Use) -> Sandbox:
+        job = use.job
+        stated = job["memory_bytes"] or job["processes"]
+        # The server's own functions are held to what is stated, and to nothing else.
+        free = job["level"] == "function" and not stated
+        slot = None if free else group_for(job["memory_bytes"], job["processes"])
         try:
-            return launcher.make(job, slot, self._release)
+            sandbox = launcher.make(job, slot, self._release)
         except BaseException:
             if slot is not None:
                 self._release(slot)
             raise
+        if use.prepare is not None:
+            use.prepare(sandbox)
+        return sandbox
 
     def _release(self, slot: Slot) -> None:
         pool, _ = groups()
@@ -193,7 +211,7 @@ class Pool:
             self._drop(name)
             launcher = None
         if launcher is None:
-            launcher = self._launchers[name] = Launcher(program, python=bool(name))
+            launcher = self._launchers[name] = Launcher(program, name)
             self._make_room()
             self._tasks.put(launcher.start)
             if self._thread is None:
@@ -241,7 +259,7 @@ class Pool:
                         return
                     oldest.spares.pop(0).close()
                 try:
-                    spare = self._make(launcher, use.job)
+                    spare = self._make(launcher, use)
                 except OSError:
                     return
                 spare.spare = True

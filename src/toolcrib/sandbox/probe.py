@@ -19,7 +19,7 @@ from toolcrib.sandbox import recall
 from toolcrib.sandbox.failures import ANY_NAMESPACE, HINTS, why
 from toolcrib.spec import Level
 
-__all__ = ["Mechanism", "in_force", "level", "probe", "require"]
+__all__ = ["Mechanism", "forget", "in_force", "level", "probe", "require"]
 
 MACHINES = ("aarch64", "x86_64")
 NO_SANDBOX = "command and Python tools are refused"
@@ -163,6 +163,7 @@ def level_of(mechanisms: Iterable[Mechanism]) -> Level:
     return "landlock" if any(one.ok and one.name == LOWER_LEVEL for one in found) else "none"
 
 
+@cache
 def in_force() -> Level:
     """The best level of this machine, as it was found since it was started; tried now where it was not.
 
@@ -171,6 +172,13 @@ def in_force() -> Level:
     """
     known = recalled()
     return level_of(probe() if known is None else known)
+
+
+def forget() -> None:
+    """Have it tried anew, here and in other processes: the machine is not as it was remembered."""
+    recall.forget()
+    in_force.cache_clear()
+    probe.cache_clear()
 
 
 def level() -> Mapping[str, Any]:

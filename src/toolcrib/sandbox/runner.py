@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from toolcrib.errors import InvalidInput, UnavailableError, UsageError, Violation
+from toolcrib.errors import InvalidInput, ToolcribError, UnavailableError, UsageError, Violation
 from toolcrib.sandbox.enforcement import report, told_limits
 from toolcrib.sandbox.failures import explain, unavailable
 from toolcrib.sandbox.grants import Plan, plan
@@ -24,6 +24,7 @@ from toolcrib.sandbox.job import Completed, Confinement, NetworkAccess, Outlet
 from toolcrib.sandbox.network import filter_arguments, proxy_variables
 from toolcrib.sandbox.pool import Key, Pool, shared
 from toolcrib.sandbox.streams import Drain
+from toolcrib.sandbox.watch import Watcher
 from toolcrib.spec import Level
 
 __all__ = ["execute"]
@@ -54,6 +55,8 @@ async def execute(job: Confinement, level: Level) -> Completed:
     check(job)
     if sys.platform != "linux" or not sys.executable:
         raise unavailable("launcher", "a Python interpreter on Linux is needed")
+    if job.watch is not None and level != "full":
+        raise unavailable("watch", "commands are watched at the level full only")
     told_limits(job)
     async with turns():
         return await tried(job, level)
@@ -71,7 +74,7 @@ def turns() -> asyncio.Semaphore:
 
 async def tried(job: Confinement, level: Level) -> Completed:
     """Run a job, again if it never started through no fault of its own."""
-    if job.script is not None and job.script.interpreter in shared().unfit:
+    if job.script is not None and (job.watch is not None or job.script.interpreter in shared().unfit):
         job = replace(job, script=None)
     for _ in range(TRIES):
         try:
@@ -175,6 +178,9 @@ class Run:
         self.sandbox: Sandbox | None = None
         self.outlet: Outlet | None = None
         self.watched = -1
+        self.watcher: Watcher | None = None
+        self.blind: ToolcribError | None = None
+        """Why a command that was to be watched could not be."""
 
     async def start(self) -> None:
         """Take a sandbox, and begin to read and to count time."""
@@ -264,6 +270,7 @@ class Run:
             drain.close()
         self._close_theirs()
         self._unwatch()
+        self._stop_watching()
         if self.sandbox is not None:
             self.pool.give_back(self.key, self.sandbox)
             self.sandbox = None
@@ -299,6 +306,8 @@ class Run:
 
     def _status(self) -> int:
         """The command's wait status; SIGKILL's where the end of everything left none."""
+        if self.blind is not None:
+            raise self.blind
         messages = self.sandbox.messages if self.sandbox is not None else []
         for message in messages:
             if message.startswith("fail "):
@@ -334,6 +343,8 @@ class Run:
         assert sandbox is not None
         while sandbox.receive():
             pass
+        if sandbox.watch >= 0:
+            self._begin_watching(sandbox)
         told = any(message.startswith(("exit ", "fail ")) for message in sandbox.messages)
         if told or (sandbox.gone and sandbox.pidfd < 0):
             self._end()
@@ -378,6 +389,28 @@ class Run:
             raise
         self.outlet.start()
         return proxy_variables(self.job.env, port)
+
+    def _begin_watching(self, sandbox: Sandbox) -> None:
+        assert self.job.watch is not None
+        self.watcher = Watcher(sandbox.watch, self.job.watch, sockets=not asked(self.job))
+        sandbox.watch = -1
+        self.loop.add_reader(self.watcher.listener, self._serve)
+
+    def _serve(self) -> None:
+        """Let one watched call go on; when it cannot be read, nothing goes on any more."""
+        assert self.watcher is not None
+        try:
+            if self.watcher.serve():
+                return
+        except Exception as error:
+            self.blind = unavailable("watch", f"the command's calls cannot be read: {error}")
+            self._kill()
+        self._stop_watching()
+
+    def _stop_watching(self) -> None:
+        if self.watcher is not None and self.watcher.listener >= 0:
+            self.loop.remove_reader(self.watcher.listener)
+            self.watcher.close()
 
     def _watch(self, fd: int, action: Callable[[], None]) -> None:
         self.watched = fd
@@ -433,17 +466,29 @@ def describe(job: Confinement, mounts: Plan, level: Level) -> dict[str, Any]:
         "processes": job.processes,
         "level": level,
         "network": job.network,
-        "filter": system_calls(job.network) if level == "full" else level_filter(job.network),
+        "waiting": waiting_calls(),
+        "filter": system_calls(job.network, asked=asked(job))
+        if level == "full"
+        else level_filter(job.network),
+        "watch": b"" if job.watch is None else watched_calls(),
         "warm": None if script is None else {"script": script.path, "executable": script.executable},
     }
 
 
 @cache
-def system_calls(network: NetworkAccess) -> bytes:
+def system_calls(network: NetworkAccess, *, asked: bool = False) -> bytes:
     """The filter that every command with this network gets; built once."""
     from toolcrib.sandbox import seccomp
 
-    return seccomp.program(os.uname().machine, **filter_arguments(network))
+    return seccomp.program(os.uname().machine, **filter_arguments(network), asked=asked)
+
+
+@cache
+def waiting_calls() -> bytes:
+    """The filter of every pid 1."""
+    from toolcrib.sandbox import waiting
+
+    return waiting.program(os.uname().machine)
 
 
 @cache
@@ -454,12 +499,27 @@ def level_filter(network: str) -> bytes:
     return seccomp.program(os.uname().machine, inet=False, host=network == "host", private=False)
 
 
+def asked(job: Confinement) -> bool:
+    """Whether the watcher is to refuse internet sockets, so that it sees who wanted one."""
+    return job.watch is not None and job.network == "none"
+
+
+@cache
+def watched_calls() -> bytes:
+    """The filter that has the kernel tell of calls; built once."""
+    from toolcrib.sandbox import watched
+
+    return watched.program(os.uname().machine)
+
+
 def key_of(order: dict[str, Any], job: Confinement) -> Key:
     """What two calls must have in common for one to use a spare made for the other."""
     script = job.script
     launcher = ("", "", "") if script is None else (script.interpreter, script.executable, script.path)
+    # What is watched shares with nothing.
+    own = () if job.watch is None else (object(),)
     same = ("cwd", "limits", "links", "mounts", "tmp_size", "memory_bytes", "processes", "level", "network")
-    return (*launcher, *(order[name] for name in same))
+    return (*launcher, *(order[name] for name in same), *own)
 
 
 async def uncancelled(future: asyncio.Future[None]) -> None:

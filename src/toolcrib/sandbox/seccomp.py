@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     # An instruction, a jump with the labels for true and false (None: the next), or a label.
     Item = tuple[str, int, str | None, str | None]
 
-__all__ = ["install", "program"]
+__all__ = ["install", "listen", "program"]
 
 # sys/socket.h, linux/in.h, linux/netlink.h: the same on both architectures.
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
@@ -50,6 +50,8 @@ TERMINAL_REQUESTS = (0x5412, 0x541C, 0x541D, 0x5423)
 PERSONALITIES = (0, 0x0008, 0x0020000, 0x0020008, 0x0040000, 0xFFFFFFFF)
 # linux/prctl.h, linux/seccomp.h
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
+SET_MODE_FILTER, FLAG_NEW_LISTENER, FLAG_WAIT_KILLABLE = 1, 8, 32
+SYS_SECCOMP = {"x86_64": 317, "aarch64": 277}
 RET_ALLOW, RET_ERRNO, RET_KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
 # seccomp_data, little-endian: the number, the architecture, low half of the first argument.
 DATA_NUMBER, DATA_ARCH, DATA_ARGUMENT = 0, 4, 16
@@ -149,7 +151,7 @@ def shared() -> dict[str, tuple[Refusal, ...]]:
     }
 
 
-def sockets(*, inet: bool, host: bool, private: bool) -> tuple[Refusal, ...]:
+def sockets(*, inet: bool, host: bool, private: bool, asked: bool = False) -> tuple[Refusal, ...]:
     """What socket(2) is refused; never raw, packet, vsock, alg or any protocol but the common ones.
 
     Without a network there is none at all. Unix sockets come only with the host's: the filter cannot see whom
@@ -170,6 +172,8 @@ def sockets(*, inet: bool, host: bool, private: bool) -> tuple[Refusal, ...]:
             refuse(errno.EPERM, internet, other_than(1, SOCK_STREAM, SOCK_DGRAM, mask=SOCK_TYPE_MASK)),
             refuse(errno.EPROTONOSUPPORT, internet, other_than(2, *protocols)),
         ]
+    elif asked:
+        families += [AF_INET, AF_INET6]
     else:
         found += [refuse(errno.EACCES, among(0, AF_INET, AF_INET6))]
     if AF_UNIX in families:
@@ -182,7 +186,7 @@ def sockets(*, inet: bool, host: bool, private: bool) -> tuple[Refusal, ...]:
 # From rules to instructions.
 
 
-def program(arch: str, *, inet: bool, host: bool = False, private: bool = True) -> bytes:
+def program(arch: str, *, inet: bool, host: bool = False, private: bool = True, asked: bool = False) -> bytes:
     """Build the filter for a machine (`os.uname().machine`).
 
     Arguments:
@@ -191,6 +195,8 @@ def program(arch: str, *, inet: bool, host: bool = False, private: bool = True) 
         private: the process has ipc, pid and network namespaces and a mount tree of its own. Where it
             has not, it gets no sockets with names (pairs stay), no System V or POSIX message objects,
             and no say over the priorities and limits of other processes.
+        asked: internet sockets are left to the watcher's filter, which has them refused when nobody
+            answers: a refusal here would come first, and the watcher would not see that one was wanted.
 
     Raises:
         ValueError: there is no table for this architecture.
@@ -199,7 +205,7 @@ def program(arch: str, *, inet: bool, host: bool = False, private: bool = True) 
 
     numbers = syscalls.numbers(arch)
     rules = dict(checked())
-    rules["socket"] = sockets(inet=inet, host=host, private=private)
+    rules["socket"] = sockets(inet=inet, host=host, private=private, asked=asked)
     if not host:  # a datagram socket of a pair can still send to a path name
         rules["socketpair"] += (refuse(errno.EACCES, among(1, SOCK_DGRAM, mask=SOCK_TYPE_MASK)),)
     always = list(ALWAYS)
@@ -378,3 +384,26 @@ def install(code: bytes) -> None:
     if libc.prctl(PR_SET_SECCOMP, mode, ctypes.byref(whole), unused, unused) < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), "seccomp")
+
+
+def listen(code: bytes) -> int:
+    """The same for a filter that asks: the descriptor by which it does, for whoever answers.
+
+    Raises:
+        OSError: the kernel refuses it; EBUSY where another filter asks already.
+    """
+    whole = Program(len(code) // 8, code)
+    libc = ctypes.CDLL(None, use_errno=True)
+    number = SYS_SECCOMP.get(os.uname().machine)
+    if number is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), "seccomp")
+    # A call that was told is not begun anew at each signal (Linux 5.19): a program that signals itself all
+    # the time would never get on.
+    for flags in (FLAG_NEW_LISTENER | FLAG_WAIT_KILLABLE, FLAG_NEW_LISTENER):
+        words = (ctypes.c_long(number), ctypes.c_ulong(SET_MODE_FILTER), ctypes.c_ulong(flags))
+        fd = int(libc.syscall(*words, ctypes.byref(whole)))
+        if fd >= 0:
+            return fd
+        if ctypes.get_errno() != errno.EINVAL:
+            break
+    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "seccomp")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 
 __all__ = ["Drain"]
 
@@ -17,7 +18,9 @@ class Drain:
     Past the limit the pipe is emptied by splice(2) into /dev/null, without copying a byte.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, limit: int) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, fd: int, limit: int, heard: Callable[[], None] | None = None
+    ) -> None:
         self.kept = bytearray()
         self.total = 0
         self.ended: asyncio.Future[None] = loop.create_future()
@@ -25,6 +28,7 @@ class Drain:
         self._fd = fd
         self._limit = limit
         self._void = -1
+        self._heard = heard
         os.set_blocking(fd, False)
         loop.add_reader(fd, self._read)
 
@@ -44,6 +48,15 @@ class Drain:
         self.total += count
         if count == 0:
             self.close()
+        elif self._heard is not None:
+            self._heard()
+
+    def read_rest(self) -> None:
+        """Take in what is there now."""
+        before = -1
+        while self._fd >= 0 and self.total != before:
+            before = self.total
+            self._read()
 
     def _discard(self) -> int:
         if self._void < 0:

@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-__all__ = ["PRELOADED", "call_main", "load", "prepare"]
+__all__ = [
+    "PRELOADED",
+    "call_main",
+    "finish",
+    "forget_ourselves",
+    "know_ourselves",
+    "load",
+    "prepare",
+    "run_main",
+    "whole_package",
+]
 
 PRELOADED = (
     "json", "re", "traceback", "inspect", "datetime", "pathlib", "typing", "dataclasses", "collections.abc",
@@ -45,16 +55,37 @@ def load(path: str) -> None:
     scripts[path] = module
 
 
-def prepare(warm: dict[str, Any]) -> None:
-    """In the confined child: be the interpreter `executable` names, and know its packages."""
+def prepare(warm: dict[str, Any], forget: bool = True) -> ModuleType:
+    """In the child: be the interpreter that `executable` names, and know its packages; gives the script."""
     load(warm["script"])
-    for name in ours:
-        # Kept alive by what runs here; a tool that has modules of these names gets its own.
-        del sys.modules[name]
+    if forget:
+        forget_ourselves()
     sys.executable = warm["executable"]
     sys.argv = [warm["script"]]
     sys.orig_argv = [sys.executable, "-I", "-X", "utf8", warm["script"]]
     find_packages()
+    return scripts[warm["script"]]
+
+
+def know_ourselves(path: list[str]) -> None:
+    """Let our whole package be imported, as the modules of the server's functions do, not the launcher alone.
+
+    Arguments:
+        path: the server's `sys.path`.
+    """
+    forget_ourselves()
+    sys.path[:] = path
+
+
+def whole_package() -> bool:
+    """Whether `toolcrib` is known as what it is."""
+    return getattr(sys.modules.get("toolcrib"), "__file__", None) is not None
+
+
+def forget_ourselves() -> None:
+    """Our modules are kept alive by what runs here; who imports any of these names gets his own."""
+    for name in ours:
+        sys.modules.pop(name, None)
 
 
 def find_packages() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import pwd
-import secrets
 import stat
 from pathlib import Path
 
@@ -68,7 +67,7 @@ class Vault:
         except FileExistsError:
             return path.read_text().strip()
         with os.fdopen(descriptor, "w") as file:
-            file.write(name := secrets.token_hex(16))
+            file.write(name := os.urandom(16).hex())
         return name
 
 

@@ -30,7 +30,16 @@ from toolcrib.template.tree import (
     TextTemplate,
 )
 
-__all__ = ["CONTEXT_NAMES", "Namespaces", "TemplateProblem", "parse", "parse_text", "problems", "references"]
+__all__ = [
+    "CONTEXT_NAMES",
+    "Namespaces",
+    "TemplateProblem",
+    "escape",
+    "parse",
+    "parse_text",
+    "problems",
+    "references",
+]
 
 CONTEXT_NAMES = frozenset({"version", "slug", "name", "run_id", "session_id"})
 """Names known in every template without being declared."""
@@ -77,6 +86,15 @@ class Namespaces:
             secrets=frozenset(secret.name for secret in tool.permissions.secrets),
             env=frozenset(tool.permissions.env),
         )
+
+
+def escape(text: str, *, before_placeholder: bool = False) -> str:
+    """A plain text as a template in which nothing is a placeholder.
+
+    `before_placeholder` says that one follows directly.
+    """
+    end = r"(?:\{|$)" if before_placeholder else r"\{"
+    return re.sub(rf"\$+(?={end})", lambda found: found.group() * 2, text)
 
 
 def references(text: str) -> list[Reference]:

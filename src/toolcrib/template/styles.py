@@ -35,8 +35,9 @@ STYLES: dict[str, tuple[str, ...]] = {
 Pairs = list[tuple[str, str]]
 
 _DELIMITERS = {"form": ",", "spaceDelimited": " ", "pipeDelimited": "|", "tabDelimited": "\t"}
-_RESERVED = ":/?@!$'()*;[]"
-_RESERVED_PATH = ":@!$&'()*;="
+_RESERVED = ":/?@!$'()*[]"
+_RESERVED_PATH = ":@!$'()*"
+"""Without the signs that part entries, items, keys or parameters in any style."""
 _MAX_DEPTH = 20
 
 _Part = tuple[str | None, str]

@@ -96,3 +96,36 @@ def start_and_die(pids: str) -> None:
         os._exit(0)
     Path(pids).write_text(f"{os.getpid()} {child}\n")
     os._exit(5)
+
+
+SEEN: list[str] = []
+AT_IMPORT = os.environ.get("ISOLATED_TEST", "")
+
+
+def surroundings(word: str) -> dict[str, Any]:
+    """What the function finds: its environment, at import and now, its folders, and what calls have left."""
+    SEEN.append(word)
+    return {
+        "env": os.environ.get("ISOLATED_TEST", ""),
+        "at_import": AT_IMPORT,
+        "cwd": str(Path.cwd()),
+        "path": sys.path[-1],
+        "seen": SEEN,
+        "prefix": sys.prefix,
+        "parent": os.getppid(),
+    }
+
+
+def hog(mebibytes: int) -> int:
+    """Hold so much memory, in a child of this process as well."""
+    held = bytearray(mebibytes << 20)
+    held[::4096] = b"x" * len(held[::4096])
+    return len(held)
+
+
+def pools() -> list[int]:
+    """Processes of its own."""
+    import multiprocessing
+
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        return pool.map(abs, [-1, -2])

@@ -116,6 +116,9 @@ async def test_reserved_characters_that_cannot_end_a_value_may_stay(http_server:
     assert (
         await sent(http_server, made, a="a/b:c?d&e=f#g+h%")
     ).raw_path == "/?q=a/b:c?d%26e%3Df%23g%2Bh%25&z=1"
+    matrix = tool(http_server.port, "/${a}", styles={"a": ParameterStyle("matrix", True, None, True)})
+    path = (await sent(http_server, matrix, a={"k": "v;b=2/.."})).raw_path
+    assert path == "/;k=v%3Bb%3D2%2F.."
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,13 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import need
 from tests.integration.executors import isolated_tools
 from toolcrib import Result, Retry, Toolset
-from toolcrib.errors import DefinitionError
+from toolcrib.errors import DefinitionError, ToolFailed
+from toolcrib.executors.isolated import run_in_process
+from toolcrib.sandbox.enforcement import groups
+from toolcrib.sandbox.pool import shared
 
 ROOT = Path(__file__).parents[3]
 ONCE = Retry(max_attempts=1)
@@ -23,7 +27,8 @@ ONCE = Retry(max_attempts=1)
 
 def toolset(**options: Any) -> Toolset:
     tools = Toolset(retry=ONCE)
-    for name in ("where", "where_async", "end", "give", "fail", "snooze_once", "hang", "start_and_die"):
+    names = ("where", "where_async", "end", "give", "fail", "snooze_once", "hang", "start_and_die")
+    for name in (*names, "surroundings", "pools"):
         tools.register(name, getattr(isolated_tools, name), isolation="process", **options)
     return tools
 
@@ -247,6 +252,119 @@ def test_what_is_printed_is_not_lost(tmp_path: Path) -> None:
         printed, _ = process.communicate()
 
     assert printed == b"hello"
+
+
+def environment_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/environ").read_text()
+
+
+async def spare_ready() -> bool:
+    deadline = time.monotonic() + 20
+    while not shared().waiting():
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(0.01)
+    return True
+
+
+async def test_spares_are_used_once_and_find_what_the_server_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ISOLATED_TEST", "secret-5c1e")
+    monkeypatch.setattr(sys, "path", [*sys.path, "/nowhere"])
+    tools = toolset()
+    found = []
+    for number in range(4):
+        found.append(await tools.execute("surroundings", {"word": f"call {number}"}))
+        assert number == 0 or await spare_ready()
+
+    assert [one["seen"] for one in found] == [[f"call {number}"] for number in range(4)]
+    for one in found:
+        assert one["env"] == one["at_import"] == "secret-5c1e"
+        assert (one["cwd"], one["path"]) == (str(tmp_path), "/nowhere")
+        assert one["prefix"] == sys.prefix
+    assert "secret-5c1e" not in environment_of(shared().pids()["functions"])
+
+
+async def test_a_changed_environment_is_never_that_of_a_spare(monkeypatch: pytest.MonkeyPatch) -> None:
+    tools = toolset()
+    for word in ("one", "one", "two", "three"):
+        monkeypatch.setenv("ISOLATED_TEST", word)
+        found = await tools.execute("surroundings", {"word": ""})
+        assert (found["env"], found["at_import"]) == (word, word)
+
+
+async def test_it_may_have_processes_of_its_own() -> None:
+    assert await toolset().execute("pools", {}) == [1, 2]
+
+
+async def test_memory_and_processes_are_held_where_they_are_stated() -> None:
+    need("a control group that can be divided", groups()[0] is not None)
+    with pytest.raises(ToolFailed, match="used up its memory"):
+        await run_in_process(isolated_tools.hog, {"mebibytes": 300}, memory_bytes=100 << 20)
+    assert await run_in_process(isolated_tools.hog, {"mebibytes": 20}, memory_bytes=100 << 20) == 20 << 20
+    assert await run_in_process(isolated_tools.hog, {"mebibytes": 300}) == 300 << 20
+
+
+SCRIPTED = """
+import asyncio, sys
+from toolcrib import Toolset
+
+print("imported as", __name__, flush=True)
+tools = Toolset()
+
+@tools.tool("double", isolation="process")
+def double(n: int) -> int:
+    return n * FACTOR
+
+FACTOR = 2
+{guard}
+async def main():
+    print([await tools.execute("double", {{"n": n}}) for n in (1, 2, 3)])
+{indent}asyncio.run(main())
+"""
+
+
+def test_functions_of_a_script_work(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPTED.format(guard="", indent="if __name__ == '__main__': "))
+    done = subprocess.run([sys.executable, "script.py"], capture_output=True, check=False, cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == b"imported as __main__"
+    assert b"imported as __mp_main__" in done.stdout
+    assert done.stdout.splitlines()[-1] == b"[2, 4, 6]"
+
+
+def test_functions_of_a_module_run_by_name_work(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/tools.py").write_text(
+        SCRIPTED.format(guard="", indent="if __name__ == '__main__': ")
+    )
+    argv = [sys.executable, "-m", "package.tools"]
+    done = subprocess.run(argv, capture_output=True, check=False, cwd=tmp_path)
+
+    assert done.stdout.splitlines()[-1] == b"[2, 4, 6]", done.stderr
+
+
+def test_a_script_without_a_guard_is_told_so_and_does_not_call_itself(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPTED.format(guard="", indent=""))
+    argv = [sys.executable, "script.py"]
+    done = subprocess.run(argv, capture_output=True, check=False, cwd=tmp_path, timeout=50)
+
+    assert done.returncode == 1
+    assert b'if __name__ == "__main__"' in done.stderr
+
+
+def test_a_script_that_cannot_be_imported_again_is_told_as_the_error_of_the_call(tmp_path: Path) -> None:
+    body = SCRIPTED.format(guard="", indent="if __name__ == '__main__': ")
+    (tmp_path / "script.py").write_text(f"assert __name__ == '__main__', 'only once'\n{body}")
+    argv = [sys.executable, "script.py"]
+    done = subprocess.run(argv, capture_output=True, check=False, cwd=tmp_path, timeout=50)
+
+    assert done.returncode == 1
+    assert b"AssertionError: only once" in done.stderr
 
 
 def shadowed(n: int) -> int:

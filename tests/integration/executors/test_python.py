@@ -209,12 +209,13 @@ def run(what):
         ("socket", "PermissionError"),
         ("local", "PermissionError"),
     ):
-        assert told in failed(crib.call("py", {"what": what}), "tool_failed")
+        assert told in failed(crib.call("py", {"what": what}), "permission_denied")
+        assert crib.last().event == "TOOL_EXECUTED"
     assert set(crib.call("py", {"what": "env"}).unwrap()) <= {"PATH", "HOME", "LANG", "TMPDIR", "LC_CTYPE"}
     reading: Any = {"permissions": {"fs": {"read": ["."]}}}
     crib.python(source, properties={"what": {"type": "string"}}, config=config, **reading)
     assert crib.call("py", {"what": "read"}).value == "content"
-    failed(crib.call("py", {"what": "write"}), "tool_failed")
+    failed(crib.call("py", {"what": "write"}), "permission_denied")
     assert not (crib.root / "new").exists()
 
 

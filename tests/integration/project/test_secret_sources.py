@@ -26,6 +26,7 @@ secrets:
 def kept(crib: Crib) -> Crib:
     """A project with three sources inside of it, and a shell that may read and write all of it."""
     crib.write(".toolcrib/config.yml", SOURCES)
+    crib.trust()
     crib.write("conf/keys.env", f"FROM_FILE={VALUE}-1\n")
     crib.write("mounted/FROM_FOLDER", f"{VALUE}-2\n")
     crib.write("bin/helper", f'#!/bin/sh\n[ "$1" = FROM_COMMAND ] && echo {VALUE}-3; true\n', 0o755)

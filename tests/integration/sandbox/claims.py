@@ -32,11 +32,12 @@ from tests.integration.sandbox.ground import (
     said,
     shell,
 )
+from tests.integration.sandbox.watch_claims import WATCHING
 from toolcrib.errors import PermissionDenied, SandboxUnavailable, ToolcribError, ToolUnavailable
 from toolcrib.sandbox import Completed, Confinement, run
 
 Claim = Callable[[Ground], None]
-CLAIMS: list[Claim] = []
+CLAIMS: list[Claim] = [*WATCHING]
 
 
 def claim(function: Claim) -> Claim:

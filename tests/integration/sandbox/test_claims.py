@@ -43,7 +43,7 @@ def base() -> Iterator[Path]:
         shutil.copytree(spec, package / "spec", ignore=shutil.ignore_patterns("__pycache__"))
         copies = base / "tests/integration/sandbox"
         copies.mkdir(parents=True)
-        for module in ("ground.py", "claims.py"):
+        for module in ("ground.py", "claims.py", "watch_claims.py"):
             shutil.copy(Path(__file__).with_name(module), copies)
         (base / "room").mkdir()
         os.chown(base / "room", NOBODY, NOBODY)
@@ -99,3 +99,34 @@ def test_a_setuid_program_gives_nothing(ground: Ground) -> None:
     program.chmod(0o6755)
     done = shell(ground, "./id -u && ./id -ru", read=(str(ground.project),))
     assert done.stdout == b"0\n0\n", said(done)
+
+
+UNREADABLE = """
+import asyncio, sys
+sys.path[:0] = sys.argv[1:2]
+from toolcrib.sandbox import Confinement, run
+from toolcrib.errors import ToolcribError
+seen = []
+program = sys.argv[2]
+job = Confinement(argv=(program, "/etc/passwd"), cwd="/tmp", read=(program,), watch=seen.append)
+try:
+    print(asyncio.run(run(job)).exit_code, seen[-1])
+except ToolcribError as error:
+    print(error.code, error.message)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a program that its user may not read")
+def test_a_watched_program_that_may_not_be_looked_into_is_ended(base: Path) -> None:
+    python = interpreter()
+    need("a Python that an ordinary user may run", python is not None)
+    assert python is not None
+    program = base / "closed"
+    shutil.copy("/bin/cat", program)
+    program.chmod(0o755)
+    readable = as_nobody(python, "-c", UNREADABLE, str(base), str(program))
+    assert readable.stdout.startswith("0 "), readable
+    program.chmod(0o711)
+    closed = as_nobody(python, "-c", UNREADABLE, str(base), str(program))
+    assert closed.stdout.startswith("sandbox_unavailable"), closed
+    assert "Permission denied" in closed.stdout

@@ -327,6 +327,22 @@ def test_a_trusted_project_may_lower_the_bar_and_everybody_is_told(room: Path) -
     assert done.stderr.count("sandbox.minimum is landlock") == 1
 
 
+def test_python_tools_run_at_this_level_too(room: Path) -> None:
+    root = project(room, "landlock")
+    tool = root / ".toolcrib/tools/hello"
+    (tool / "tool.yml").write_text(
+        "name: hello\ndescription: Looks.\nkind: python\nversion: 1\noutputs: {format: json}\n"
+        "exec: {python: {module: look, function: look}}\n"
+    )
+    (tool / "look.py").write_text(
+        "import os, tempfile\ndef look():\n    try:\n        os.listdir('.toolcrib')\n"
+        "    except PermissionError:\n        return tempfile.mkdtemp()\n"
+    )
+    found = server("namespaces", room, PROJECT, root=root, trusted=True)
+    assert found["result"]["value"].startswith("/tmp/toolcrib-")
+    assert not Path(found["result"]["value"]).parent.exists()
+
+
 def test_in_an_untrusted_project_the_setting_does_not_count(room: Path) -> None:
     found = server("namespaces", room, PROJECT, root=project(room, "none"), trusted=False)
     error = found["result"]["error"]

@@ -15,6 +15,9 @@ class Doorman:
     def __init__(self, held: Policy) -> None:
         self.held = held
 
+    def visible(self, tool: Any, caller: str, identity: Any) -> bool:
+        return self.held.visible(tool, caller, identity)
+
     def authorise(self, bound: Any, call: Call) -> None:
         self.held.admit(bound.tool, call.caller, call.identity)
 

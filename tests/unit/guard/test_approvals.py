@@ -407,6 +407,16 @@ def test_a_changed_row_changes_nothing_of_what_runs(desk: Approvals, tmp_path: P
     waits(desk, 1000000)
 
 
+def test_a_row_full_of_nonsense_hides_no_other(desk: Approvals, tmp_path: Path) -> None:
+    spoilt, whole = waits(desk, 1), waits(desk, 2)
+    with state(tmp_path).write() as tx:
+        tx.run("UPDATE approvals SET arguments = ?, touches = ? WHERE id = ?", "\x00 no JSON", "{", spoilt.id)
+    found = {one.id: one.as_dict() for one in desk.list()}
+    assert found.keys() == {spoilt.id, whole.id}
+    assert found[spoilt.id]["arguments"] == "\x00 no JSON"
+    assert found[spoilt.id]["touches"] == ["(cannot be read)"]
+
+
 def test_an_earlier_copy_of_the_project_brings_no_yes_back(tmp_path: Path) -> None:
     first = Database(tmp_path / "state.db", state(tmp_path)._migrations)
     desk = Approvals(first, vault(tmp_path))
@@ -529,6 +539,18 @@ def test_nobody_decides_on_calls_of_their_own(
         with pytest.raises(error) as caught:
             decide()
         assert caught.type is error
+
+
+def test_a_person_does_not_decide_on_calls_of_their_own_token(desk: Approvals) -> None:
+    asked = waits(desk, token="t1")
+    with pytest.raises(DeniedError, match="acts for ada"):
+        may_decide(asked, None, person="ada")
+    may_decide(asked, None, person="ben")
+    may_decide(asked, None, person="ada", self_approval=True)
+
+
+def test_a_person_decides_on_calls_that_were_made_without_a_token(desk: Approvals) -> None:
+    may_decide(waits(desk), None, person="ada")
 
 
 def test_self_approval_lets_the_owner_decide_but_never_the_asking_token(desk: Approvals) -> None:

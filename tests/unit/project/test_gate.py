@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from toolcrib import Context, Result
-from toolcrib.errors import HostNotAllowed, InvalidInput, SecretMissing, TimedOut, ToolcribError, ToolFailed
+from toolcrib.errors import (
+    HostNotAllowed,
+    InvalidInput,
+    SandboxUnavailable,
+    SecretMissing,
+    TimedOut,
+    ToolcribError,
+    ToolFailed,
+)
 from toolcrib.guard import AuditLog, EnvironmentSecrets
 from toolcrib.guard.audit_line import Entry, parse
 from toolcrib.project.gate import ProjectGate
@@ -109,3 +117,10 @@ def test_what_was_not_held_is_told_beside_the_level(log: AuditLog) -> None:
     assert fields["sandbox_missing"] == ["pid namespace"]
     assert fields["sandbox_exceeded"] == ["cpu"]
     assert "sandbox_unprotected" not in fields
+
+
+def test_a_refusal_names_the_mechanism_that_is_missing(log: AuditLog) -> None:
+    error = SandboxUnavailable("x", details={"mechanism": "pid namespace", "reason": "y"})
+    ProjectGate(log).record(bound(), begun(), Result("error", None, error))
+    assert last(log).event == "TOOL_REFUSED"
+    assert last(log).fields["mechanism"] == "pid namespace"

@@ -11,9 +11,9 @@ from toolcrib.manifest.openapi.parameters import Parameter
 from toolcrib.manifest.openapi.request import Request, Unusable
 from toolcrib.manifest.openapi.schemas import Schemas
 from toolcrib.manifest.openapi.shapes import Fields, fields_of, is_file, is_scalar
-from toolcrib.manifest.openapi.text import literal
 from toolcrib.manifest.openapi.translation import Schema
 from toolcrib.spec import BodyPart, ParameterStyle
+from toolcrib.template import escape
 
 __all__ = ["media_kind", "place_body", "place_old_body"]
 
@@ -136,7 +136,7 @@ class _Sender:
             self._json(schema, needs)
             return
         if "*" not in plain and plain:
-            request.headers["Content-Type"] = literal(media)
+            request.headers["Content-Type"] = escape(media)
         if kind == "text":
             text = isinstance(schema, dict) and schema.get("type") == "string"
             described = schema if text else {"type": "string"}
@@ -151,6 +151,11 @@ class _Sender:
         request = self._request
         body: dict[str, str] = {}
         for name, schema in found.properties.items():
+            if "${" in name:
+                if self._required and name in found.required:
+                    raise Unusable(f"the form's field {name!r} has a name that cannot be written")
+                request.notes.append(f"the form's field {name!r} has a name that cannot be written")
+                continue
             rule = encoding.at(name).object
             many = isinstance(schema, dict) and is_file(schema.get("items", False), self._schemas)
             file = multipart and (is_file(schema, self._schemas) or many)
@@ -162,11 +167,11 @@ class _Sender:
             argument = request.argument(
                 name, shown, set(), required=self._required and name in found.required
             )
-            body[literal(name)] = f"${{{argument}}}"
+            body[name] = f"${{{argument}}}"
             if multipart:
                 part = self._part(name, rule, file=file, many=many, shown=schema)
                 if part is not None:
-                    request.parts[literal(name)] = part
+                    request.parts[name] = part
             elif not is_scalar(schema, self._schemas):
                 request.styles[argument] = _field_style(rule, schema)
         request.needs |= found.needs
@@ -197,7 +202,7 @@ class _Sender:
         body: dict[str, str] = {}
         for name, rule in found.properties.items():
             argument = self._request.argument(name, rule, set(), required=name in found.required)
-            body[literal(name)] = f"${{{argument}}}"
+            body[escape(name)] = f"${{{argument}}}"
         self._request.needs |= found.needs
         self._request.body = body
 

@@ -17,10 +17,10 @@ from toolcrib.manifest.openapi.responses import Answer, answer
 from toolcrib.manifest.openapi.schemas import Schemas
 from toolcrib.manifest.openapi.security import Access, Security
 from toolcrib.manifest.openapi.servers import Server, base_url
-from toolcrib.manifest.openapi.text import clean, literal, tag
+from toolcrib.manifest.openapi.text import clean, tag
 from toolcrib.manifest.requests import request_faults
 from toolcrib.spec import Annotations, HttpExec, Network, Permissions, Tool
-from toolcrib.template import Namespaces
+from toolcrib.template import Namespaces, escape
 
 __all__ = ["METHODS", "Operation", "Workshop"]
 
@@ -82,7 +82,7 @@ class Workshop:
         produces = node.object.get("produces", document.root.object.get("produces"))
         found = answer(node, produces, self.responses, document)
         if found.accept is not None and not any(key.lower() == "accept" for key in request.headers):
-            request.headers["Accept"] = literal(found.accept)
+            request.headers["Accept"] = escape(found.accept)
         notes += access.notes
         tool = self._tool(operation, name, request, access, server, found)
         names = Namespaces.of(tool)
@@ -138,10 +138,7 @@ class Workshop:
         path, hash_, _ = operation.path.partition("#")
         if hash_:
             request.notes.append("the part of the path after `#` is not sent")
-        url = server.url + _SEGMENT.sub(
-            lambda part: f"${{{request.path[part[1]]}}}",
-            literal("/" + path.lstrip("/")) if path or not server.url.count("/") > 2 else "",
-        )
+        url = escape(server.url) + _template("/" + path.lstrip("/"), request.path)
         config = HttpExec(
             operation.method.upper(),
             url,
@@ -170,6 +167,17 @@ class Workshop:
             extensions={"openapi": {"method": operation.method, "path": operation.path}},
             auth=access.auth,
         )
+
+
+def _template(path: str, arguments: Mapping[str, str]) -> str:
+    """The path as a template: `{id}` is the argument, all else is itself."""
+    pieces = _SEGMENT.split(path)
+    texts, names = pieces[::2], pieces[1::2]
+    out = [
+        f"{escape(text, before_placeholder=True)}${{{arguments[name]}}}"
+        for text, name in zip(texts, names, strict=False)
+    ]
+    return "".join(out) + escape(texts[-1])
 
 
 def _description(operation: Operation, *, deprecated: bool) -> str:

@@ -12,7 +12,6 @@ from toolcrib.manifest.openapi.keywords import flag
 from toolcrib.manifest.openapi.request import Request, Unusable
 from toolcrib.manifest.openapi.schemas import Schemas
 from toolcrib.manifest.openapi.shapes import is_scalar
-from toolcrib.manifest.openapi.text import literal
 from toolcrib.spec import ParameterStyle
 from toolcrib.template import STYLES
 
@@ -146,7 +145,7 @@ def _described(parameter: Parameter, document: Document) -> tuple[Node, Paramete
     return node.at("schema"), ParameterStyle(
         style,
         explode=style in ("form", "cookie", "deepObject") if explode is None else explode,
-        name=literal(parameter.name) if style == "matrix" else None,
+        name=parameter.name if style == "matrix" else None,
         allow_reserved=flag(value.get("allowReserved")) is True,
     )
 

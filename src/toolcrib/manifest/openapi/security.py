@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from toolcrib.spec import Auth, SecretSpec
 __all__ = ["Access", "Security"]
 
 _LONGEST_TITLE = 24
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +89,7 @@ class Security:
             if isinstance(found, str):
                 return found
             parts.append(found)
-        auth = tuple(one for part in parts for one in part.auth)
-        places = [_place(one) for one in auth]
-        if len(set(places)) < len(places):
-            return f"{' and '.join(names)} would write the same header"
-        return Access(
-            auth,
-            tuple({secret.name: secret for part in parts for secret in part.secrets}.values()),
-            tuple(note for part in parts for note in part.notes),
-        )
+        return _joined(parts)
 
     def _scheme(self, name: str) -> Access | str:
         if name not in self._known:
@@ -118,6 +112,8 @@ class Security:
             place, key = str(value.get("in", "")).lower(), value.get("name")
             if place not in ("header", "query", "cookie") or not isinstance(key, str) or not key.strip():
                 return f"the security scheme {name!r} does not say where its key stands"
+            if place != "query" and not _TOKEN.fullmatch(key.strip()):
+                return f"the security scheme {name!r} has a key that no {place} can hold"
             auth = Auth("api_key", secret, location=place, name=key.strip())  # type: ignore[arg-type]  # checked
             return Access((auth,), (SecretSpec(secret),))
         if kind == "http" and scheme == "bearer":
@@ -137,6 +133,24 @@ class Security:
             name = unique(variable(self._title, scheme, part), set(self._secrets.values()))
             self._secrets[scheme, part] = name
         return self._secrets[scheme, part]
+
+
+def _joined(parts: list[Access]) -> Access:
+    """Several schemes as one; of those that write the same place only the first can."""
+    auth: dict[tuple[str, str], Auth] = {}
+    secrets: dict[str, SecretSpec] = {}
+    notes: list[str] = []
+    for part in parts:
+        notes += part.notes
+        for one in part.auth:
+            first = auth.setdefault(_place(one), one)
+            names = {one.secret, one.username_secret}
+            if first is one:
+                secrets.update({secret.name: secret for secret in part.secrets if secret.name in names})
+            elif first != one:
+                where, name = _place(one)
+                notes.append(f"the {where} {name} can hold {first.secret} or {one.secret}; the first is sent")
+    return Access(tuple(auth.values()), tuple(secrets.values()), tuple(dict.fromkeys(notes)))
 
 
 def _place(auth: Auth) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Container
 from typing import Any
 
-__all__ = ["argument_name", "clean", "literal", "tag", "tool_name", "unique", "variable"]
+__all__ = ["argument_name", "clean", "tag", "tool_name", "unique", "variable"]
 
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff]"
@@ -25,11 +25,6 @@ def clean(value: Any) -> str:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     text = _UNSEEN.sub("", text)
     return text.encode(errors="ignore").decode().strip()
-
-
-def literal(text: str) -> str:
-    """Text of a document inside a template: a `${` in it is none."""
-    return text.replace("${", "$${")
 
 
 def tool_name(wished: str, prefix: str = "") -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from toolcrib.errors import Cancelled, InvalidOutput, ToolcribError, ToolNotFound, UnavailableError
+from toolcrib.serve.mcp.elicitation import ASKED, Asker, Questions, answer_in, is_offered, request, waits_for
 from toolcrib.serve.mcp.listing import DEFAULT_PAGE_SIZE, Entry, Listing
 from toolcrib.serve.mcp.results import call_result
 from toolcrib.serve.mcp.wire import (
@@ -70,6 +71,8 @@ class ServerSettings:
     identity: Caller | None = None
     """What the client's token allows; None for this machine's own user."""
     page_size: int = DEFAULT_PAGE_SIZE
+    asker: Asker | None = None
+    """Asks the client's user about calls that need approval, where the project allows that."""
     max_running: int = 64
     max_waiting: int = 4_096
     """Calls that may wait for one of `max_running` to end; more are refused at once."""
@@ -84,6 +87,8 @@ class _Flight:
     entry: Entry | None
     modern: bool
     reply: Reply
+    may_ask: bool = False
+    """Whether the client's user can be asked to approve the call."""
     task: asyncio.Task[None] | None = None
     started: bool = False
     """Its task has come to run: one cancelled before that would end without ever settling its flight."""
@@ -111,6 +116,8 @@ class Connection:
         self._settings = settings or ServerSettings()
         self._congested = congested
         self._listings: dict[str, Listing] = {}
+        self._questions = Questions(send)
+        self._offers_forms = False
         self._version: str | None = None
         self._caller = "mcp"
         self._flights: dict[RequestId, _Flight] = {}
@@ -197,7 +204,8 @@ class Connection:
             method = message.get("method")
             if message.get("jsonrpc") != "2.0" or not isinstance(method, str):
                 if method is None and ("result" in message or "error" in message):
-                    return reply(None)  # an answer, though this server asks nothing
+                    self._questions.receive(message)
+                    return reply(None)
                 raise Refusal(INVALID_REQUEST, 'a message needs "jsonrpc": "2.0" and a "method"')
             params = message.get("params")
             if params is None:
@@ -263,6 +271,7 @@ class Connection:
             raise Refusal(INVALID_PARAMS, "initialize needs protocolVersion, a string")
         self._version = wanted if wanted in SESSION_VERSIONS else LATEST_SESSION_VERSION
         self._caller = _caller_of(params.get("clientInfo"))
+        self._offers_forms = is_offered(params.get("capabilities"))
         result: dict[str, Any] = {
             "protocolVersion": self._version,
             "capabilities": {"tools": {}},
@@ -315,12 +324,25 @@ class Connection:
             name if entry is None else entry.tool.name, arguments, caller, identity=self._settings.identity
         )
         flight = _Flight(request_id, call, entry, modern, reply)
+        if self._settings.asker is not None:
+            offered = is_offered(_meta(params).get(CAPABILITIES_KEY))
+            flight.may_ask = offered if modern else self._offers_forms
+            self._take_answer(self._settings.asker, params, caller)
         token = _meta(params).get("progressToken")
         if is_request_id(token):
             call.on_progress = self._progress_of(flight, token)
         self._flights[request_id] = flight
         self._waiting.append(flight)
         self._pump()
+
+    @staticmethod
+    def _take_answer(asker: Asker, params: dict[str, Any], caller: str) -> None:
+        """What the client's user said to the question that a call was answered with before."""
+        approval, answers = params.get("requestState"), params.get("inputResponses")
+        if isinstance(approval, str) and isinstance(answers, dict):
+            answer = answer_in(answers.get(ASKED))
+            if answer is not None:
+                asker.decide(approval, caller, answer)
 
     def _caller_in(self, params: dict[str, Any], modern: bool) -> str:
         """Who makes a request."""
@@ -360,6 +382,8 @@ class Connection:
         try:
             if not flight.cancelled:
                 result = await self._catalog.invoke(flight.call)
+                if flight.may_ask and not flight.modern:
+                    result = await self._asked(flight, result)
         except asyncio.CancelledError:
             result = None if flight.cancelled else _shut_down()
         except BaseException as error:
@@ -369,6 +393,18 @@ class Connection:
         self._running -= 1
         self._settle(flight, result)
         self._pump()
+
+    async def _asked(self, flight: _Flight, result: Result) -> Result:
+        """Where the call waits for approval, ask the client's user, and make it again once they agreed."""
+        asker, approval = self._settings.asker, waits_for(result)
+        question = None if asker is None or approval is None else asker.question(approval)
+        if asker is None or approval is None or question is None:
+            return result
+        answer = await self._questions.ask(question)
+        if answer is None:
+            return result
+        asker.decide(approval, flight.call.caller, answer)
+        return await self._catalog.invoke(flight.call)
 
     def _settle(self, flight: _Flight, result: Result | None) -> None:
         """The call is over: answer it, unless the client has cancelled it."""
@@ -383,12 +419,27 @@ class Connection:
             # MCP: failing to find the tool is an error of the protocol, not of a tool.
             message = f"{error.message} {error.hint}" if error.hint else error.message
             return refuse(flight.request_id, Refusal(INVALID_PARAMS, message, {"error": error.as_dict()}))
+        if flight.may_ask and flight.modern and (asks := self._input_required(result)) is not None:
+            asks["_meta"] = {SERVER_KEY: self._server_info}
+            return answer(flight.request_id, asks)
         try:
             return self._encode(flight, call_result(result, flight.entry))
         except Exception as broken:
             misfit = InvalidOutput(f"the tool's output cannot be written as JSON: {str(broken)[:200]}")
             failed = Result("error", error=misfit, duration_ms=result.duration_ms, call_id=result.call_id)
             return self._encode(flight, call_result(failed))
+
+    def _input_required(self, result: Result) -> dict[str, Any] | None:
+        """The question to the client's user that stands for a result; None where there is none to ask."""
+        asker, approval = self._settings.asker, waits_for(result)
+        question = None if asker is None or approval is None else asker.question(approval)
+        if question is None:
+            return None
+        return {
+            "resultType": "input_required",
+            "inputRequests": {ASKED: request(question)},
+            "requestState": approval,
+        }
 
     def _encode(self, flight: _Flight, result: dict[str, Any]) -> bytes:
         if flight.modern:

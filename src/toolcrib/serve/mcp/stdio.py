@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from typing import Any, NoReturn
 
 from toolcrib.serve.mcp.connection import Connection, ServerSettings
+from toolcrib.serve.mcp.elicitation import Asker
 from toolcrib.serve.mcp.listing import DEFAULT_PAGE_SIZE
 from toolcrib.serve.mcp.pipes import LineReader, LineWriter
 from toolcrib.spec import Caller, Catalog
@@ -35,6 +36,7 @@ async def serve_stdio(
     page_size: int = DEFAULT_PAGE_SIZE,
     caller: str | None = None,
     identity: Caller | None = None,
+    asker: Asker | None = None,
     max_running: int = 64,
     max_line: int = MAX_LINE,
     grace: float = 1.0,
@@ -49,6 +51,7 @@ async def serve_stdio(
         page_size: tools in one page of `tools/list`.
         caller: `Call.caller` of every call; by default `mcp:` and the client's own name, or `token:` and the
             token's.
+        asker: asks the client's user about calls that need approval, where the project allows that.
         identity: what the client's token allows; None for this machine's own user.
         max_running: calls that run at once; more wait.
         max_line: bytes of the longest message taken; a longer one is refused.
@@ -61,6 +64,7 @@ async def serve_stdio(
         instructions=instructions,
         caller=caller if caller or identity is None else f"token:{identity.name}",
         identity=identity,
+        asker=asker,
         page_size=page_size,
         max_running=max_running,
     )

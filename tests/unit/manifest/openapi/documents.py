@@ -57,13 +57,14 @@ def hold(tool: Tool) -> None:
 
 
 def references(schema: Any) -> list[str]:
+    """Every reference; what stands in an enum or an example is data."""
     found: list[str] = []
     waiting = [schema]
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
             found += [item for key, item in value.items() if key == "$ref" and isinstance(item, str)]
-            waiting += value.values()
+            waiting += [item for key, item in value.items() if key not in ("const", "enum", "examples")]
         elif isinstance(value, list):
             waiting += value
     return found

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.manifest.openapi.documents import SERVER, a_document, body, http, imported, one, tool_of
 from toolcrib.errors import ManifestError
 from toolcrib.spec import Annotations, Auth, BodyPart, Network, ParameterStyle, SecretSpec
+from toolcrib.template import Namespaces, Reference, parse_text
 
 LIST = {"type": "array", "items": {"type": "string"}}
 OBJECT = {"type": "object"}
@@ -292,13 +293,14 @@ def test_without_a_server_every_operation_says_so(servers: list[Any]) -> None:
     assert "--server URL" in made.reason
 
 
-SCHEMES = {
+SCHEMES: dict[str, dict[str, Any]] = {
     "key": {"type": "apiKey", "in": "header", "name": "X-Key"},
     "query": {"type": "apiKey", "in": "query", "name": "key"},
     "token": {"type": "http", "scheme": "Bearer"},
     "login": {"type": "http", "scheme": "basic"},
     "oauth": {"type": "oauth2", "flows": {}},
     "digest": {"type": "http", "scheme": "digest"},
+    "odd": {"type": "apiKey", "in": "header", "name": "My Key"},
 }
 HEADER_KEY = Auth("api_key", "SHOP_KEY", None, "header", "X-Key")
 
@@ -325,7 +327,9 @@ HEADER_KEY = Auth("api_key", "SHOP_KEY", None, "header", "X-Key")
             ),
             False,
         ),
+        ([{"oauth": [], "token": []}], (Auth("bearer", "SHOP_OAUTH"),), False),
         ([{"digest": []}], (), False),
+        ([{"odd": []}], (), False),
         ([], (), False),
     ],
 )
@@ -394,6 +398,7 @@ def test_names_are_legal_and_unique() -> None:
 
 SKIPPED: list[tuple[dict[str, Any], str]] = [
     ({"method": "trace"}, "no method TRACE"),
+    ({"method": "query"}, "no method QUERY"),
     ({"parameters": [{"$ref": "#/components/parameters/No"}]}, "leads to nothing"),
     ({"parameters": [{"in": "query", "required": True}]}, "has no name or position"),
     ({"parameters": [parameter("a b", "header", required=True)]}, "a name that no header has"),
@@ -420,6 +425,16 @@ def test_a_bad_operation_is_skipped_and_the_others_are_not(operation: dict[str, 
     assert found.as_json()["skipped"] == 3
 
 
+def test_methods_of_3_2_stand_apart() -> None:
+    more = {"additionalOperations": {"LINK": {}, "PUT": {"operationId": "put"}}}
+    found = imported(a_document("3.2.0", paths={"/x": more}))
+    assert [(made.method, made.reason) for made in found.operations] == [
+        ("LINK", "HTTP tools have no method LINK"),
+        ("PUT", ""),
+    ]
+    assert http(found.tools[0]).method == "PUT"
+
+
 def test_what_is_left_out_is_noted() -> None:
     operation = {"parameters": [parameter("Host", "header"), parameter("gone", "path"), {"in": "query"}]}
     found = imported(one(operation, path="/x/{undescribed}#frag", webhooks={"w": {}}))
@@ -431,14 +446,29 @@ def test_what_is_left_out_is_noted() -> None:
     assert "1 webhooks" in found.notes[0]
 
 
-def test_a_document_cannot_reach_secrets_or_other_templates() -> None:
+@pytest.mark.parametrize("text", ["${secret:SHOP_KEY}", "$${secret:SHOP_KEY}", "$$${SHOP_KEY}", "${v}", "$"])
+def test_no_text_of_a_document_is_a_placeholder(text: str) -> None:
     operation = {
-        "security": [{"token": []}],
-        "parameters": [parameter("SHOP_TOKEN", "query"), parameter("v", "query")],
-        "description": "${SHOP_TOKEN}",
+        "method": "get",
+        "parameters": [parameter("v", "path"), parameter("SHOP_KEY", "query")],
+        "responses": {"200": {"description": text, "content": {f"application/json;{text}": {"schema": {}}}}},
     }
-    document = one(operation, path="/${SHOP_TOKEN}/${name}", components={"securitySchemes": SCHEMES})
-    document["servers"] = [{"url": f"{SERVER}/${{secret:SHOP_TOKEN}}"}]
-    found = imported(document)
-    assert all("${secret" not in str(http(tool).url).replace("$${", "") for tool in found.tools)
-    assert all("SHOP_TOKEN" not in tool.input_schema["properties"] for tool in found.tools)
+    document = one(
+        operation,
+        "2.0",
+        path=f"/{text.replace('}', '')}{{v}}",
+        basePath=f"/{text}",
+        security=[{"key": []}],
+        securityDefinitions={"key": {**SCHEMES["key"], "in": "query", "name": text}},
+        produces=[f"application/json;{text}"],
+    )
+    tool = tool_of(document)
+    names = Namespaces.of(tool)
+    for template in (http(tool).url, *http(tool).headers.values()):
+        found = [part for part in parse_text(template, names).parts if isinstance(part, Reference)]
+        assert [part.name for part in found] == (["v"] if template == http(tool).url else [])
+    written = "".join(
+        "@" if isinstance(part, Reference) else part.text for part in parse_text(http(tool).url, names).parts
+    )
+    assert written == f"https://api.example.com/{text}/{text.replace('}', '')}@"
+    assert "SHOP_KEY" not in tool.input_schema["properties"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.manifest.openapi.documents import body, hold, imported, one, tool_of
@@ -198,6 +198,7 @@ ANYTHING = st.recursive(
 )  # fmt: skip
 
 
+@settings(max_examples=40)
 @given(
     st.dictionaries(WORDS, ANYTHING, max_size=5),
     ANYTHING,

@@ -1,0 +1,100 @@
+"""Runs in the process of a registered function: imports it ahead of the call, calls it, answers with JSON.
+
+Loaded by the launcher, so it takes nothing but the standard library until it knows `sys.path`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import sys
+from typing import Any
+
+SIGNALS = ("RetryableError", "ToolCancel", "ToolDiscard", "ToolSnooze")
+given: tuple[int, int] = (-1, -1)
+"""Where the call is read from, and where the answer goes."""
+trouble: BaseException | None = None
+
+
+def prepare(needs: dict[str, Any]) -> None:
+    """Be what the server is: environment, search path, working folder, main script; import the function.
+
+    The main script is run under the name `__mp_main__`, as `multiprocessing` does.
+    """
+    global trouble
+    from multiprocessing import process, spawn
+
+    os.environ.clear()
+    os.environ.update(needs["env"])
+    if "time" in sys.modules:
+        sys.modules["time"].tzset()
+    current: Any = process.current_process()
+    current._inheriting = True  # noqa: SLF001 - what keeps a script without a guard from calling itself
+    try:
+        spawn.prepare(needs["like"])
+        importlib.import_module("toolcrib.schema.jsonable")
+        if needs["module"] not in sys.modules:
+            importlib.import_module(needs["module"])
+    except BaseException as error:
+        trouble = error
+    finally:
+        del current._inheriting  # noqa: SLF001
+
+
+def main() -> None:
+    """Call, and answer with a line of JSON."""
+    source, target = given
+    with os.fdopen(source, "rb") as file:
+        call = file.read()
+    try:
+        if trouble is not None:
+            raise trouble
+        function, arguments = pickle.loads(call)  # noqa: S301 - from the server
+        answer = value_of(function, arguments)
+    except BaseException as error:
+        answer = failure(error)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, OSError, ValueError):
+            pass
+    with os.fdopen(target, "wb") as answers:
+        answers.write(answer + b"\n")
+
+
+def value_of(function: Any, arguments: dict[str, Any]) -> bytes:
+    """Call the function; a coroutine is run to its end."""
+    from toolcrib.schema.jsonable import to_json_text
+
+    value = function(**arguments)
+    if hasattr(value, "__await__"):
+        import asyncio
+
+        if asyncio.iscoroutine(value):
+            value = asyncio.run(value)
+    try:
+        return b'{"value":' + to_json_text(value) + b"}"
+    except TypeError as error:
+        raise RuntimeError(f"the tool returned a {type(value).__name__} that is not JSON: {error}") from None
+
+
+def failure(error: BaseException) -> bytes:
+    """An exception by its name and message."""
+    import json
+
+    name = type(error).__name__
+    try:
+        message = str(error).encode(errors="replace").decode()
+    except Exception:
+        message = ""
+    names = [kind.__name__ for kind in type(error).__mro__]
+    if isinstance(error, SystemExit):
+        message = f"the tool called sys.exit({error.code!r})"
+    told = {
+        "name": "RuntimeError" if name in ("SystemExit", "ToolFailed") else name,
+        "message": message,
+        "signal": next((known for known in names if known in SIGNALS), None),
+        "delay": getattr(error, "delay", 0.0),
+    }
+    return json.dumps(told, default=str).encode()

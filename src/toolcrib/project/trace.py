@@ -1,0 +1,99 @@
+"""Have one tool of a project watched while it is called, on the project's one call path."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field, replace
+
+from toolcrib.errors import TimedOut, ToolFailed, UsageError
+from toolcrib.executors.block import Block, Line
+from toolcrib.executors.observation import Observation
+from toolcrib.project.project import Project
+from toolcrib.spec import Network, Result, Tool
+
+__all__ = ["Allowed", "Trace"]
+
+_FLAGS = {
+    "fs.read": "--allow-read",
+    "fs.write": "--allow-write",
+    "network": "--allow-host",
+    "env": "--allow-env",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What is granted for one run on top of the manifest: paths from the project root, hosts, variables."""
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+
+    def to(self, tool: Tool) -> Tool:
+        """The tool with these permissions besides its own."""
+        own = tool.permissions
+        network = own.network
+        if self.hosts:
+            if network.mode in ("any", "host") and tool.kind != "http":
+                raise UsageError(f"{tool.name} may reach every host already; --allow-host would take away")
+            network = Network("hosts", (*network.allow, *(host.lower() for host in self.hosts)))
+        return replace(
+            tool,
+            permissions=replace(
+                own,
+                network=network,
+                read=tuple(dict.fromkeys((*own.read, *self.read))),
+                write=tuple(dict.fromkeys((*own.write, *self.write))),
+                env=tuple(dict.fromkeys((*own.env, *self.env))),
+            ),
+        )
+
+
+@dataclass(slots=True)
+class Trace:
+    """One tool under observation. Call it as ever by `Project.invoke`, then ask for the `block`."""
+
+    tool: Tool
+    """With what was allowed for this run."""
+    seen: Observation = field(default_factory=Observation)
+
+    @classmethod
+    def begin(cls, project: Project, name: str, allowed: Allowed) -> Trace:
+        """Watch a tool from now on. The manifest stays as it is.
+
+        Raises:
+            UsageError: a registered function runs in this process, where nothing is watched.
+            ToolcribError: there is no such tool, or its manifest is wrong.
+        """
+        tool = project.get(name)
+        if tool.kind not in ("command", "python", "http", "file"):
+            raise UsageError(
+                f"{name} is a registered function: it runs in this process, where nothing is watched",
+                hint="Make it a tool of kind python, which runs confined.",
+            )
+        trace = cls(allowed.to(tool))
+        project.watch(trace.tool, trace.seen)
+        return trace
+
+    @property
+    def block(self) -> Block:
+        """The smallest permissions for what has been seen."""
+        return Block.of(self.tool, self.seen)
+
+    def ran(self, result: Result) -> bool:
+        """Whether the tool itself ran, so that something could be seen."""
+        error = result.error
+        if error is None or isinstance(error, (ToolFailed, TimedOut)) or "enforcement" in error.details:
+            return True
+        return self.tool.kind in ("http", "file") and bool(self.seen.hosts or self.seen.reach)
+
+    def text(self) -> str:
+        """The block as YAML, each line with its reason, and below it what it leaves out."""
+        secrets = self.tool.permissions.secrets
+        return self.block.text({one.name: {"type": one.type, "required": one.required} for one in secrets})
+
+    def flag(self, line: Line) -> str:
+        """How what was not granted may be allowed for another run."""
+        value = "HOST" if line.value.endswith("[HOST]") else line.value
+        return f"{_FLAGS[line.permission]} {shlex.quote(value)}  ({line.why})"

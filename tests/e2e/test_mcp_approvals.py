@@ -1,0 +1,143 @@
+"""Approval and callers over MCP: a real server of a project, the official client on both wires."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import mcp_types
+import pytest
+from mcp import StdioServerParameters
+from mcp.client import Client
+
+from tests.crib import Crib
+from toolcrib.guard import Tokens
+from toolcrib.state import Vault
+
+Mode = Literal["legacy", "2026-07-28"]
+MODES: list[Mode] = ["legacy", "2026-07-28"]
+ASKS = {"approval": {"required": True, "reason": "it \x1b[31mwrites"}}
+CHANNEL = "approvals: {channels: [cli, elicitation]}\n"
+
+pytestmark = pytest.mark.usefixtures("kernel")
+
+
+@pytest.fixture
+def crib(tmp_path: Path) -> Crib:
+    made = Crib(tmp_path / "project")
+    made.write("count", "")
+    permissions = {"fs": {"read": ["."], "write": ["count"]}}
+    made.shell("count", permissions=permissions, **ASKS)
+    made.shell("free")
+    return made
+
+
+def server(crib: Crib, **more: str) -> StdioServerParameters:
+    env = {**os.environ, **more}
+    arguments = ["-m", "toolcrib", "serve", "--stdio", "--root", str(crib.root)]
+    return StdioServerParameters(command=sys.executable, args=arguments, env=env)
+
+
+def code(result: mcp_types.CallToolResult) -> Any:
+    return None if not result.is_error else (result.structured_content or {})["error"]["code"]
+
+
+class User:
+    """The person behind the client."""
+
+    def __init__(self, **answer: Any) -> None:
+        self.asked: list[str] = []
+        self.answer = answer
+
+    async def __call__(self, context: Any, params: mcp_types.ElicitRequestParams) -> mcp_types.ElicitResult:
+        self.asked.append(params.message)
+        return mcp_types.ElicitResult(**self.answer)
+
+
+CALL = {"c": "echo x >> count; wc -l < count"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_the_clients_user_agrees_where_the_project_allows_it(crib: Crib, mode: Mode) -> None:
+    crib.write(".toolcrib/config.yml", CHANNEL)
+    crib.trust()
+    user = User(action="accept", content={"approve": True})
+    async with Client(server(crib), mode=mode, elicitation_callback=user) as client:
+        for count in ("1", "2"):
+            result = await client.call_tool("count", CALL)
+            assert code(result) is None
+            assert count in str(result.content)
+    assert len(user.asked) == 2, "a yes is for one call"
+    assert "echo x >> count" in user.asked[0]
+    assert "write count" in user.asked[0]
+    assert "\x1b" not in user.asked[0]
+    approved = [entry for entry in crib.audit() if entry.event == "TOOL_APPROVED"]
+    assert {entry.fields["channel"] for entry in approved} == {"elicitation"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ({"action": "accept", "content": {"approve": False, "reason": "not now"}}, "approval_denied"),
+        ({"action": "decline"}, "approval_denied"),
+        ({"action": "cancel"}, "approval_required"),
+        ({"action": "accept", "content": {"approve": "yes"}}, "approval_required"),
+    ],
+)
+async def test_anything_but_a_yes_runs_nothing(
+    crib: Crib, mode: Mode, answer: dict[str, Any], expected: str
+) -> None:
+    crib.write(".toolcrib/config.yml", CHANNEL)
+    crib.trust()
+    async with Client(server(crib), mode=mode, elicitation_callback=User(**answer)) as client:
+        try:
+            assert code(await client.call_tool("count", CALL)) == expected
+        except RuntimeError:  # 2026-07-28: asked again and again, the client gives up
+            assert expected == "approval_required"
+    assert (crib.root / "count").read_text() == ""
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("config", ["", CHANNEL])
+async def test_no_client_is_asked_unless_a_trusted_project_says_so(
+    crib: Crib, mode: Mode, config: str
+) -> None:
+    crib.write(".toolcrib/config.yml", config)
+    user = User(action="accept", content={"approve": True})
+    async with Client(server(crib), mode=mode, elicitation_callback=user) as client:
+        assert code(await client.call_tool("count", CALL)) == "approval_required"
+    assert user.asked == []
+
+
+async def test_a_person_at_a_terminal_decides_and_the_agent_calls_again(crib: Crib) -> None:
+    async with Client(server(crib)) as client:
+        refused = await client.call_tool("count", CALL)
+        approval = (refused.structured_content or {})["error"]["details"]["approval"]
+        command = [sys.executable, "-m", "toolcrib", "approvals", "approve", approval, "--yes"]
+        person = await asyncio.create_subprocess_exec(*command, "--root", str(crib.root))
+        assert await person.wait() == 0
+        assert code(await client.call_tool("count", CALL)) is None
+        assert code(await client.call_tool("count", CALL)) == "approval_required"
+
+
+async def test_a_token_narrows_what_a_client_sees_and_calls(crib: Crib) -> None:
+    secret = Tokens(Vault(crib.root)).create("ci", ["invoke"], ("free",), owner="ann")
+    async with Client(server(crib, TOOLCRIB_TOKEN=secret)) as client:
+        listed = await client.list_tools()
+        assert [tool.name for tool in listed.tools] == ["free"]
+        assert code(await client.call_tool("free", {"c": "echo $TOOLCRIB_TOKEN"})) is None
+        assert code(await client.call_tool("count", CALL)) == "invalid_token"
+    assert crib.last().fields["caller"] == "token:ci"
+
+
+def test_a_wrong_token_serves_nothing(crib: Crib) -> None:
+    command = [sys.executable, "-m", "toolcrib", "serve", "--stdio", "--root", str(crib.root)]
+    env = {**os.environ, "TOOLCRIB_TOKEN": "tcr_wrong"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, input="", check=False)
+    assert (done.returncode, done.stdout) == (5, "")
+    assert "error[invalid_token]" in done.stderr

@@ -1,0 +1,54 @@
+"""A limit that ended a command is named; and pid 1 is held as well as what it waits for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.sandbox.ground import Ground, said, shell
+
+
+@pytest.mark.parametrize(
+    ("script", "limits", "name", "number"),
+    [
+        ("while :; do :; done", {"cpu_s": 1}, "cpu", 24),
+        ("exec dd if=/dev/zero of=/tmp/file bs=65536 count=100", {"file_size": 1 << 20}, "file_size", 25),
+    ],
+)
+def test_the_limit_that_ended_a_command_is_named(
+    ground: Ground, script: str, limits: dict[str, int], name: str, number: int
+) -> None:
+    done = shell(ground, script, **limits)
+    assert (done.signal, done.timed_out) == (number, False), said(done)
+    assert done.enforcement["exceeded"] == [name]
+
+
+def test_who_ignores_the_warning_is_ended_a_second_later(ground: Ground) -> None:
+    done = shell(ground, "trap '' XCPU; while :; do :; done", cpu_s=1)
+    assert (done.signal, done.timed_out) == (9, False), said(done)
+
+
+def test_a_failure_of_the_commands_own_exceeds_nothing(ground: Ground) -> None:
+    assert "exceeded" not in shell(ground, "exit 24").enforcement
+    assert "exceeded" not in shell(ground, "kill -9 $$").enforcement
+
+
+def test_pid_one_has_a_filter_and_no_new_rights(ground: Ground) -> None:
+    # It puts them on while the command starts.
+    done = shell(
+        ground,
+        "n=0; until grep -q 'Seccomp:.2' /proc/1/status; do n=$((n+1)); [ $n -gt 200 ] && break; sleep 0.01; "
+        "done; cat /proc/1/status",
+    )
+    told = dict(line.split(":\t", 1) for line in said(done).splitlines() if ":\t" in line)
+    assert told["Seccomp"] == "2", said(done)
+    assert told["NoNewPrivs"] == "1"
+    assert {told[name].strip("0") for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")} == {""}
+
+
+def test_what_is_left_is_still_ended_by_pid_one(ground: Ground, tmp_path: Path) -> None:
+    for _ in range(3):
+        done = shell(ground, "sleep 60 & setsid sleep 60 & sleep 0.05; exit 7")
+        assert (done.exit_code, done.timed_out) == (7, False)
+        assert done.duration_ms < 15_000

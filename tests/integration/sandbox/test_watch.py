@@ -1,0 +1,102 @@
+"""A watched command's life: started, stopped, killed; what is not in `claims`, which both users try."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import need
+from tests.integration.sandbox.ground import Ground, eventually, processes_with, python, said, shell
+from toolcrib.sandbox import Confinement, run
+from toolcrib.sandbox.pool import shared
+from toolcrib.sandbox.watch import Seen
+
+
+def test_a_compiler_is_there_for_the_static_program() -> None:
+    need("gcc", shutil.which("gcc") is not None)
+
+
+def listeners() -> int:
+    """Descriptors of this process that watched commands tell of their calls by."""
+    found = 0
+    for fd in Path("/proc/self/fd").iterdir():
+        try:
+            found += "seccomp" in str(fd.readlink())
+        except OSError:
+            continue
+    return found
+
+
+def test_nothing_is_left_open_and_no_spare_is_used(ground: Ground) -> None:
+    seen: list[Seen] = []
+    for _ in range(4):
+        shell(ground, "true")
+    ready = shared().waiting()
+    watched = Confinement(argv=("/bin/sh", "-c", "true"), cwd="/tmp", watch=seen.append)
+    before = listeners()
+    for _ in range(3):
+        assert asyncio.run(run(watched)).exit_code == 0
+    assert shared().waiting() >= ready
+    assert listeners() == before == 0
+    assert [one.path for one in seen].count("/bin/sh") == 3
+
+
+def test_a_time_limit_ends_a_watched_command(ground: Ground) -> None:
+    seen: list[Seen] = []
+    began = time.monotonic()
+    script = "trap '' TERM; while :; do test -e /usr/no-such-canary-watched; done"
+    done = shell(ground, script, timeout_ms=700, watch=seen.append)
+    assert done.timed_out
+    assert time.monotonic() - began < 10
+    assert "/usr/no-such-canary-watched" in {one.path for one in seen}
+    assert eventually(lambda: not processes_with("no-such-canary-watched"))
+
+
+async def test_a_cancelled_watched_command_is_gone(ground: Ground) -> None:
+    begun = asyncio.Event()
+    script = "while :; do test -e /usr/canary-cancelled; done"
+    job = Confinement(
+        argv=("/bin/sh", "-c", script),
+        cwd="/tmp",
+        watch=lambda one: begun.set() if "canary-cancelled" in one.path else None,
+    )
+    task = asyncio.create_task(run(job))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not processes_with("canary-cancelled")
+
+
+def test_paths_that_are_no_text_do_no_harm(ground: Ground) -> None:
+    seen: list[Seen] = []
+    name = os.fsdecode(b"bad-\xff\n\x1b[31m")
+    script = f"cat '{name}'; cat {'d/' * 3000}x; cat ''; true"
+    done = shell(ground, script, watch=seen.append)
+    assert done.exit_code == 0
+    assert f"/tmp/{name}" in {one.path for one in seen}
+
+
+def test_a_program_that_takes_signals_gets_on_and_is_seen() -> None:
+    code = (
+        "import signal, os\n"
+        "def look(path):\n"
+        "    while True:\n"
+        "        try: os.stat(path)\n"
+        "        except InterruptedError: continue\n"
+        "        except FileNotFoundError: return\n"
+        "signal.signal(signal.SIGALRM, lambda *_: None)\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)\n"
+        "for n in range(300): look(f'/usr/n{n}')\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0, 0)\n"
+        "print('done')\n"
+    )
+    seen: list[Seen] = []
+    done = python(code, watch=seen.append)
+    assert done.stdout == b"done\n", said(done)
+    assert {f"/usr/n{n}" for n in range(300)} <= {one.path for one in seen}

@@ -1,0 +1,232 @@
+"""What is made of a tool's own failure: real files, made-up output."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib.errors import PermissionDenied
+from toolcrib.executors.denials import of_command, of_python
+from toolcrib.executors.workspace import Workspace
+from toolcrib.sandbox import Completed, Confinement
+from toolcrib.spec import CommandExec, Network, Permissions, Source, Tool
+
+MANIFEST = b"""\
+name: t
+description: T.
+kind: command
+version: 1
+exec:
+  command: {entrypoint: sh}
+permissions:
+  fs:
+    read:
+      - data
+    write: []
+"""
+
+
+class Ground:
+    """A project with a tool that may read `data`."""
+
+    def __init__(self, root: Path, manifest: bytes = MANIFEST, **permissions: Any) -> None:
+        self.root = Path(os.path.realpath(root))
+        for folder in (".toolcrib/tools/t", "data", "conf"):
+            (self.root / folder).mkdir(parents=True)
+        for name in ("data/in", "conf/x", "file", ".env", "helper.py"):
+            (self.root / name).write_text(name)
+        source = Source("native", str(self.root / ".toolcrib/tools/t/tool.yml"), manifest, "")
+        given = Permissions(**{"read": ("data",), **permissions})
+        self.tool = Tool("t", "T.", "command", {}, CommandExec("sh"), permissions=given, source=source)
+        self.workspace = Workspace(str(self.root), str(self.root / ".toolcrib"))
+        grants = self.workspace.grants(self.tool)
+        self.job = Confinement(
+            ("sh",),
+            str(self.root),
+            {},
+            grants.read,
+            grants.write,
+            grants.protect,
+            grants.scratch,
+            grants.hide,
+        )
+
+    def command(self, stderr: str, exit_code: int = 1) -> PermissionDenied | None:
+        return of_command(self.workspace, self.tool, self.job, completed(stderr, exit_code))
+
+    def python(self, **cause: Any) -> PermissionDenied | None:
+        answer = {"error": "OSError", "message": "why", "cause": cause}
+        return of_python(self.workspace, self.tool, self.job, completed("", 0), answer)
+
+
+def completed(stderr: str, exit_code: int) -> Completed:
+    text = stderr.encode()
+    return Completed(exit_code, None, b"", text, 0, len(text), False, 1.0, {"level": "full"})
+
+
+def told(error: PermissionDenied | None) -> tuple[Any, Any, Any]:
+    """Access, what a grant would name, and the line of the manifest."""
+    assert error is not None
+    details = error.details
+    return details["access"], (details["grant"] or {}).get("value"), details.get("line")
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    return Ground(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "expected"),
+    [
+        ("cat: file: No such file or directory", ("read", "file", 9)),
+        ("cat: conf/x: No such file or directory", ("read", "conf/x", 9)),
+        ("sh: 1: cannot open file: No such file", ("read", "file", 9)),
+        ("sh: 1: cannot create data/new: Read-only file system", ("write", "data", 11)),
+        ("sh: 1: cannot create data/in: Read-only file system", ("write", "data/in", 11)),
+        ("sh: 1: cannot create conf/new: Directory nonexistent", ("write", "conf", 11)),
+        ("rm: cannot remove 'data/in': Read-only file system", ("write", "data", 11)),
+        ("touch: cannot touch 'new': Read-only file system", ("write", ".", 11)),
+        (
+            "mkdir: cannot create directory \u2018conf/new\u2019: No such file or directory",
+            ("write", "conf", 11),
+        ),
+        ("ls: cannot access 'conf': No such file or directory", ("read", "conf", 9)),
+        ("grep: file: No such file or directory\nand then some", ("read", "file", 9)),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'file'", ("read", "file", 9)),
+        ("Error: ENOENT: no such file or directory, open 'file'", ("read", "file", 9)),
+        ("open conf/x: no such file or directory", ("read", "conf/x", 9)),
+        ("sh: 1: conf/x: not found", ("read", "conf/x", 9)),
+        ("sh: 1: file: not found", None),
+        ("GET /api/users: 404 Not Found", None),
+        ("cat: gone: No such file or directory", None),
+        ("cat: data/gone: No such file or directory", None),
+        ("cat: data/in: Permission denied", None),
+        ("sh: 1: cannot create gone/new: Directory nonexistent", None),
+        ("cat: /usr/gone: No such file or directory", None),
+        ("cat: /tmp/gone: No such file or directory", None),
+        ("cat: /proc/1/environ: Permission denied", None),
+        ("file: something else", None),
+        ("No such file or directory", None),
+        ("", None),
+    ],
+)
+def test_what_a_command_wrote(ground: Ground, stderr: str, expected: Any) -> None:
+    error = ground.command(stderr)
+    if expected is None:
+        assert error is None, error
+        return
+    assert told(error) == expected
+    assert error is not None
+    assert stderr.strip() in error.message, "the tool's own error is kept"
+    assert error.hint is not None
+    assert f".toolcrib/tools/t/tool.yml:{expected[2]}" in error.hint
+    assert error.details["enforcement"] == {"level": "full"}
+
+
+def test_outside_of_the_project_nothing_is_said_of_what_exists(ground: Ground) -> None:
+    there, gone = "/etc/shadow", "/etc/absent"
+    errors = [ground.command(f"cat: {path}: No such file or directory") for path in (there, gone)]
+    said = [error.message.replace(there, gone) for error in errors if error is not None]
+    assert len(said) == 2
+    assert said[0] == said[1]
+    for folder in ("/opt/absent", "/var"):
+        error = ground.python(errno=errno.ENOENT, filename=f"{folder}/new", access="write")
+        assert told(error)[1] == f"{folder}/new"
+
+
+def test_what_no_grant_opens_is_told_so(ground: Ground) -> None:
+    (ground.root / ".git").mkdir()
+    for error in (
+        ground.command("cat: .env: Permission denied"),
+        ground.python(errno=errno.EROFS, filename=".toolcrib/config.yml", access="write"),
+        ground.python(errno=errno.EROFS, filename=".git/config", access="write"),
+    ):
+        assert error is not None
+        assert error.details["grant"] is None
+        assert error.hint is not None
+        assert error.hint.startswith("No grant opens it")
+
+
+@pytest.mark.parametrize(
+    ("cause", "expected"),
+    [
+        ({"errno": errno.ENOENT, "filename": "file", "access": "read"}, ("read", "file", 9)),
+        ({"errno": errno.ENOENT, "filename": "conf/new", "access": "write"}, ("write", "conf", 11)),
+        ({"errno": errno.EROFS, "filename": "data/in", "access": "read"}, ("write", "data/in", 11)),
+        ({"errno": errno.EROFS, "filename": "data/in", "access": "entry"}, ("write", "data", 11)),
+        (
+            {"errno": errno.EROFS, "filename": "/tmp/x", "filename2": "data/b", "access": "entry"},
+            ("write", "data", 11),
+        ),
+        ({"module": "helper"}, ("read", "helper.py", 9)),
+        ({"module": "conf.x"}, None),
+        ({"module": "numpy"}, None),
+        ({"errno": errno.ENOENT, "filename": "gone", "access": "read"}, None),
+        ({"errno": errno.ENOENT, "filename": ".toolcrib/state.db", "access": "read"}, None),
+        ({"errno": errno.EISDIR, "filename": "file", "access": "read"}, None),
+        ({"errno": errno.EACCES, "filename": "data/in", "access": "read"}, None),
+        ({"errno": "2", "filename": "file"}, None),
+        ({"errno": 2, "filename": ["file"]}, None),
+        ({"errno": 2, "filename": "a\0b", "access": {}}, None),
+        ({"errno": 2, "filename": "\ud800", "access": "write"}, None),
+        ({"errno": 2, "filename": "n" * 5_000, "access": "write"}, ("write", ".", 11)),
+        ({"module": "m" * 5_000}, None),
+        ({"module": "a\0b"}, None),
+        ({}, None),
+    ],
+)  # fmt: skip
+def test_what_a_python_tool_raised(ground: Ground, cause: Any, expected: Any) -> None:
+    error = ground.python(**cause)
+    assert (None if error is None else told(error)) == expected
+
+
+def test_the_network_is_named_with_its_host(ground: Ground) -> None:
+    error = ground.python(errno=-3, network=True, host="api.example.com")
+    assert error is not None
+    assert error.details["host"] == "api.example.com"
+    assert error.details["grant"]["value"] == {"allow": ["api.example.com"]}
+    assert error.hint is not None
+    assert "network: {allow: [api.example.com]}" in error.hint
+    assert "tool.yml:7" in error.hint
+    curl = ground.command("curl: (6) Could not resolve host: example.com", 6)
+    assert curl is not None
+    assert curl.details["host"] == "example.com"
+    unknown = ground.python(errno=13, network=True, host=None)
+    assert unknown is not None
+    assert "the network" in unknown.message
+
+
+def test_a_network_that_is_granted_is_not_what_was_lacking(tmp_path: Path) -> None:
+    ground = Ground(tmp_path, network=Network("hosts", ("example.com",)))
+    assert ground.command("curl: (6) Could not resolve host: example.com", 6) is None
+    assert ground.python(errno=-3, network=True, host="example.com") is None
+
+
+@pytest.mark.parametrize(
+    ("manifest", "line"),
+    [
+        (b"name: t\nkind: command\n", None),
+        (b"name: t\npermissions:\n  network: false\n", 2),
+        (b"name: t\npermissions: {fs: {}}\n", 2),
+        (b"name: t\n\npermissions:\n\n  fs:\n    write: []\n", 5),
+        (b"\xff", None),
+    ],
+)
+def test_the_nearest_line_of_the_manifest(tmp_path: Path, manifest: bytes, line: int | None) -> None:
+    error = Ground(tmp_path, manifest).command("cat: file: No such file or directory")
+    assert told(error)[2] == line
+    assert error is not None
+    assert ".toolcrib/tools/t/tool.yml" in (error.hint or "")
+
+
+@pytest.mark.parametrize(
+    "stderr",
+    ["(" * 20_000, "a: " * 9_000 + "No such file or directory", "'" * 30_000, "\x00\xff: Permission denied"],
+)
+def test_output_of_any_kind_is_looked_through_quickly(ground: Ground, stderr: str) -> None:
+    assert ground.command(stderr) is None
