@@ -103,6 +103,10 @@ def make_project(port: int) -> Path:
     (tools / "web_search_local" / "tool.yml").write_text(local)
     shutil.copytree(HERE / "demo_tools" / "nosy", tools / "nosy")
     subprocess.run([TOOLCRIB, "lint", "--root", str(DEMO)], check=True, stderr=subprocess.DEVNULL)
+    # A person looks at a tool that reaches beyond the project before an agent may call it.
+    review = [TOOLCRIB, "review", "web_search_local", "--yes", "--root", str(DEMO)]
+    environment = {**os.environ, "TOOLCRIB_DATA": str(DATA)}
+    subprocess.run(review, check=True, env=environment, capture_output=True)
     return DEMO
 
 

@@ -17,6 +17,7 @@
     │   ├── NotTrusted            not_trusted
     │   ├── InvalidToken          invalid_token
     │   ├── PermissionDenied      permission_denied
+    │   ├── LockDrift             lock_drift
     │   └── HostNotAllowed        host_not_allowed
     ├── RateLimited               rate_limited
     ├── ConflictError             conflict
@@ -61,6 +62,7 @@ __all__ = [
     "InvalidInput",
     "InvalidOutput",
     "InvalidToken",
+    "LockDrift",
     "ManifestError",
     "NotFoundError",
     "NotTrusted",
@@ -265,6 +267,12 @@ class HostNotAllowed(DeniedError):
     """The tool may not reach this host."""
 
     code = "host_not_allowed"
+
+
+class LockDrift(DeniedError):
+    """The tool is not what the project's lock pins."""
+
+    code = "lock_drift"
 
 
 class RateLimited(ToolcribError):

@@ -27,5 +27,5 @@ def test_the_demo_shows_each_step_and_twice_in_a_row() -> None:
         assert "$.query is required" in said
         assert said.count("stopped (") == 3
         assert "GOT THROUGH" not in said
-        assert "the log is whole: 6 lines" in said
+        assert "the log is whole: 7 lines" in said
         assert '"mcpServers"' in said

@@ -16,14 +16,15 @@ __all__ = ["command"]
 def command(folder: str, examples: bool, as_json: bool) -> None:
     """Make FOLDER (default: here) a project. What is there already is left as it is."""
     from toolcrib.errors import StateUnavailable
-    from toolcrib.project.starter import make, trust
+    from toolcrib.project.starter import make, review, trust
     from toolcrib.state import user_name
 
     made = make(folder, examples=examples)
     try:
         trust(made, user_name())
+        review(made, user_name())
     except StateUnavailable as error:  # what `init` writes works without; the person is told
-        note(f"the new settings could not be marked as trusted: {printable(error.message)}")
+        note(f"what is new could not be marked as trusted and reviewed: {printable(error.message)}")
     if as_json:
         write_json({"root": str(made.root), "created": [str(path) for path in made.created]})
         return

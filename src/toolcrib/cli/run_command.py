@@ -24,7 +24,8 @@ from toolcrib.cli.output import (
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
-    from toolcrib.spec import Call, Result
+    from toolcrib.project.first_use import ReviewSheet
+    from toolcrib.spec import Call, Result, Tool
 
 __all__ = ["command", "result_of"]
 
@@ -114,6 +115,7 @@ def result_of(project: Project, call: Call, *, approve: bool, ask: bool) -> Resu
     from toolcrib.cli.approval import approver
     from toolcrib.cli.show_command import find_tool
     from toolcrib.errors import ApprovalRequired, NotFoundError, ToolcribError, UsageError
+    from toolcrib.state import user_name
 
     refusal: ToolcribError | None = None
     try:
@@ -126,15 +128,40 @@ def result_of(project: Project, call: Call, *, approve: bool, ask: bool) -> Resu
             call.tool = call.tool.rpartition("/")[2].partition("@")[0]
     else:
         call.tool = tool.name
+        sheet = _unseen(project, tool)
         if call.wait == "raise":  # else somebody else is to decide
             try:
                 call.approved_by = approver(project, call, approve=approve, ask=ask)
             except ApprovalRequired as error:
                 refusal = error
+            if sheet is not None and (approve or call.approved_by is not None):
+                project.review(tool, user_name(), sheet.digest)
     result = asyncio.run(_run(project, call))
     if refusal is not None and result.error is not None and result.error.code == refusal.code:
         result.error = refusal
     return result
+
+
+def _unseen(project: Project, tool: Tool) -> ReviewSheet | None:
+    """Show a tool that reaches beyond the project and that nobody has reviewed; None for any other."""
+    from toolcrib.cli.review_command import lines_of
+    from toolcrib.errors import ToolcribError
+
+    if tool.source is None or project.config.review == "off":
+        return None
+    try:
+        creator, beyond = project.first_use.creator(tool), project.first_use.beyond(tool)
+        if creator is None and not beyond:
+            return None
+        sheet = project.first_use.sheet(tool)
+    except ToolcribError:  # The call itself tells what is wrong.
+        return None
+    if sheet.standing.status == "reviewed":
+        return None
+    for line in lines_of(sheet):
+        note(line)
+    note(printable(f"note: to count it as reviewed: toolcrib review {tool.name}"))
+    return sheet
 
 
 async def _run(project: Project, call: Call) -> Result:

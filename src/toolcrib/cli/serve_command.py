@@ -29,7 +29,7 @@ def command(root: str | None, stdio: bool) -> None:
 async def _serve(root: str | None) -> int:
     from toolcrib import __version__
     from toolcrib.guard import Tokens
-    from toolcrib.project import Project
+    from toolcrib.project import Project, Served
     from toolcrib.serve import serve_stdio
 
     token = os.environ.pop("TOOLCRIB_TOKEN", None)
@@ -39,4 +39,6 @@ async def _serve(root: str | None) -> int:
         for diagnostic in project.diagnostics:
             if diagnostic.is_error:
                 note(diagnostic.render())
-        return await serve_stdio(project, version=__version__, identity=identity, asker=project.client_desk)
+        return await serve_stdio(
+            Served(project), version=__version__, identity=identity, asker=project.client_desk
+        )

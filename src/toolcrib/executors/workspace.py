@@ -24,6 +24,7 @@ KERNEL = ("/proc", "/sys", "/dev")
 HOMES = (".toolcrib", ".glee")
 SECRET_FILES = (".env",)
 STATE = "state.db"
+LOCK = "toolcrib.lock"
 GIT_SETTINGS = ("config", "config.worktree", "commondir", "hooks", "modules", "worktrees")
 MAX_LINKS = 40
 
@@ -87,6 +88,8 @@ class Workspace:
     """What to tell whoever is refused because of that."""
     secret: tuple[str, ...] = ()
     """Further files and folders that hold secrets, as absolute paths. No tool may see them."""
+    data: str = ""
+    """The user's data folder, where decisions about projects are kept: no tool may see it or make it."""
     watch: Observer | None = None
     """Who is told what the tools use, if anybody."""
 
@@ -116,6 +119,7 @@ class Workspace:
         permissions = tool.permissions
         read = tuple(self._granted(tool, "read", path) for path in permissions.read)
         write = tuple(self._granted(tool, "write", path) for path in permissions.write)
+        self._close_data(write)
         own = self.folder(tool)
         home = tuple(f"{self.home}/{STATE}{suffix}" for suffix in ("", "-wal", "-shm", "-journal"))
         return Grants(
@@ -127,6 +131,7 @@ class Workspace:
             hide=(
                 *(f"{self.root}/{name}" for name in SECRET_FILES),
                 *self.secret,
+                *((self.data,) if self.data else ()),
                 *home,
                 f"{self.home}/audit",
             ),
@@ -149,13 +154,28 @@ class Workspace:
             )
         named = git.is_dir() and any(within(grant, str(git)) for grant in write)
         inside = [*HOMES, *((f".git/{name}" for name in GIT_SETTINGS) if named else (".git",))]
-        paths = [*(f"{self.root}/{name}" for name in inside), self.home, *self.programs]
+        lock = f"{self.root}/{LOCK}"
+        locked = (lock,) if os.path.lexists(lock) else ()
+        paths = [*(f"{self.root}/{name}" for name in inside), self.home, *self.programs, *locked]
         return tuple(dict.fromkeys([*paths, own] if own is not None else paths))
 
     def inside(self, path: str) -> bool:
         """Whether a path of a manifest stays in the project, links followed, if it is written as in it."""
         lexical = os.path.normpath(Path(self.root, path))
         return not within(lexical, self.root) or within(self.resolve(path), self.root)
+
+    def _close_data(self, write: tuple[str, ...]) -> None:
+        """See that the user's data folder is there where a tool could make it: only what is can be hidden."""
+        if not self.data or not any(within(self.data, grant) for grant in write):
+            return
+        try:
+            Path(self.data).mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise PermissionDenied(
+                f"{self.data} could be made by a tool, and decides what tools may do: {error.strerror}",
+                hint="Make it yourself, or name another folder for the user's data in TOOLCRIB_DATA.",
+                details={"path": self.data},
+            ) from None
 
     def _scratch(self, write: tuple[str, ...]) -> tuple[str, ...]:
         if any(within(self.scratch, grant) for grant in write):
@@ -187,6 +207,12 @@ class Workspace:
             raise PermissionDenied(
                 f"{tool.name} is granted fs.{access} of {written!r}, which no tool may have",
                 hint=f"Name the folders that are needed under {where}.",
+                details=details,
+            )
+        if self.data and within(path, self.data):
+            raise PermissionDenied(
+                f"{tool.name} is granted fs.{access} of {written!r}, where decisions about tools are kept",
+                hint=f"No tool may see {self.data}; take it out of {where}.",
                 details=details,
             )
         if not self.inside(written):

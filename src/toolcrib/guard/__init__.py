@@ -7,6 +7,7 @@ from toolcrib.guard.audit_anchor import ANCHOR
 from toolcrib.guard.audit_check import Problem, Verdict, verify
 from toolcrib.guard.audit_line import Entry, Head, parse
 from toolcrib.guard.audit_search import AuditReader, Line, Query
+from toolcrib.guard.ceiling import excess, opened
 from toolcrib.guard.condition import Condition
 from toolcrib.guard.digest import Digests, ToolDigest, tool_digest
 from toolcrib.guard.logs import MaskingFilter
@@ -14,6 +15,7 @@ from toolcrib.guard.masking import Redactor
 from toolcrib.guard.policy import Decision, Policy, Step, require_scope
 from toolcrib.guard.rates import Lease, Rates
 from toolcrib.guard.recorded import RecordedCalls
+from toolcrib.guard.reviews import Reviewed, Reviews, Standing, shown
 from toolcrib.guard.rules import EFFECTS, HINTS, Effect, Rule, Rules
 from toolcrib.guard.secrets import EnvironmentSecrets, resolve
 from toolcrib.guard.sources import (
@@ -67,9 +69,12 @@ __all__ = [
     "Rates",
     "RecordedCalls",
     "Redactor",
+    "Reviewed",
+    "Reviews",
     "Rule",
     "Rules",
     "Scope",
+    "Standing",
     "Status",
     "Step",
     "StreamMasker",
@@ -81,12 +86,15 @@ __all__ = [
     "Verdict",
     "Weakening",
     "canonical",
+    "excess",
     "look_up",
     "may_decide",
     "narrowed",
+    "opened",
     "parse",
     "require_scope",
     "resolve",
+    "shown",
     "tool_digest",
     "verify",
     "weakening",

@@ -87,6 +87,8 @@ def _ceiling(value: Any) -> str | None:
     parts += [f"{way} {_names(files[way])}" for way in ("read", "write") if files.get(way)]
     if value.get("secrets"):
         parts.append(f"secrets {_names(value['secrets'])}")
+    if value.get("env"):
+        parts.append(f"environment variables {_names(value['env'])}")
     return f"tools that agents make may have: {'; '.join(parts)}" if parts else None
 
 
@@ -127,7 +129,10 @@ NARROWING = frozenset(
         "audit.max_bytes",
         "limits.calls_per_minute",
         "limits.concurrency",
+        "limits.created_tools",
         "limits.timeout_ms",
+        "mcp.max_listed",
+        "mcp.pinned",
         "policy.default",
         "policy.rules",
         "retry.jitter",

@@ -5,7 +5,7 @@ from toolcrib.manifest.lint import check_tool, lint_tool, lint_tree
 from toolcrib.manifest.native import FILE_NAME, Loaded, load_tools, parse_tool
 from toolcrib.manifest.rules import RULES, Rule
 from toolcrib.manifest.shape import tool_schema
-from toolcrib.manifest.source import MAX_BYTES, Document, load, read
+from toolcrib.manifest.source import MAX_BYTES, Document, dump, load, read
 
 __all__ = [
     "FILE_NAME",
@@ -17,6 +17,7 @@ __all__ = [
     "Rule",
     "check_tool",
     "diagnostics_of",
+    "dump",
     "failure",
     "lint_tool",
     "lint_tree",

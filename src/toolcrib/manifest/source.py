@@ -9,6 +9,7 @@ without bound.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -28,7 +29,7 @@ from toolcrib.manifest.positions import (
 )
 from toolcrib.spec.naming import json_path
 
-__all__ = ["MAX_BYTES", "Document", "load", "read"]
+__all__ = ["MAX_BYTES", "Document", "dump", "load", "read"]
 
 MAX_BYTES = 1 << 20
 _MAX_BRACKETS = 10_000
@@ -417,3 +418,29 @@ def _bad_start(document: Document, at: tuple[int, int]) -> Diagnostic:
     return document.diagnostic(
         "yaml-syntax", f"a value cannot begin with {quoted(char)}", at=at, hint="put it in quotes"
     )
+
+
+def dump(data: dict[str, Any], comment: str) -> bytes:
+    """The YAML text that says exactly this, after a comment of one line.
+
+    In the form of JSON, which is YAML too, where the ordinary form would hold a character that is not seen,
+    or would be read as something else.
+    """
+    import orjson
+    from ryaml._ryaml import dumps
+
+    first = f"# {comment}\n"
+    body: str = dumps(data)
+    if all(line.isprintable() for line in body.split("\n")):
+        text = (first + body).encode()
+        try:
+            if orjson.dumps(load(text, "").data) == orjson.dumps(data):
+                return text
+        except ManifestError:
+            pass
+    shown = (char if char.isprintable() or char == "\n" else f"\\U{ord(char):08x}" for char in _json(data))
+    return (first + "".join(shown) + "\n").encode()
+
+
+def _json(data: Any) -> str:
+    return json.dumps(data, indent=1, ensure_ascii=False)

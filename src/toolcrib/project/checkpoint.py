@@ -17,6 +17,9 @@ from toolcrib.spec import Limits, Result, Tool
 from toolcrib.spec.words import may_touch
 from toolcrib.state import user_name
 
+_OF_THE_CALL = ("once", "arguments")
+"""Scopes of a yes to a call with these arguments, by a person who was shown them."""
+
 __all__ = ["Checkpoint", "Held", "Question"]
 
 
@@ -35,6 +38,8 @@ class Held:
 
     question: Question | None = None
     rated: bool = False
+    then: Question | None = None
+    """What is asked as well, unless the answer to the first question was about this very call."""
     permit: Permit | None = None
     lease: Lease | None = None
     key: str | None = None
@@ -71,11 +76,11 @@ class Checkpoint:
                 held.replayed = True
                 return recorded
             held.key = ctx.idempotency_key
-        if (
-            held.question is not None
-            and (waiting := await self._agreed(bound, ctx, held.question)) is not None
-        ):
-            return waiting
+        for question in (held.question, held.then):
+            if question is None or (held.permit is not None and held.permit.scope in _OF_THE_CALL):
+                continue
+            if (waiting := await self._agreed(bound, ctx, question)) is not None:
+                return waiting
         if held.rated:
             held.lease = self._turn(tool)
         return None

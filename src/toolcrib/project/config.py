@@ -22,6 +22,16 @@ DEFAULT_TIMEOUT_MS = 300_000
 
 
 @dataclass(frozen=True, slots=True)
+class McpSettings:
+    """The `mcp` block."""
+
+    max_listed: int = 100
+    """With more tools than this, MCP clients are listed the meta-tools and the pinned ones only."""
+    pinned: tuple[str, ...] = ()
+    """Names of tools that are listed always."""
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """What a project sets for all its tools."""
 
@@ -35,6 +45,10 @@ class Config:
     """`sandbox.minimum`: the weakest level tools may be run at. Counts in a trusted project only."""
     max_permissions: Permissions | None = None
     """`security.max_permissions`: the ceiling for tools that agents create."""
+    created_tools: int = 500
+    """`limits.created_tools`: how many tools agents may have made at a time."""
+    mcp: McpSettings = field(default_factory=McpSettings)
+    """`mcp`: which tools MCP clients are shown."""
     calls_per_minute: int | None = None
     """`limits.calls_per_minute`: of each tool, whoever calls; None for no limit."""
     concurrency: int | None = None
@@ -78,7 +92,12 @@ class Config:
         return self.narrowed(), waiting
 
 
-_LIMITS = {"timeout_ms": 86_400_000, "calls_per_minute": 1_000_000, "concurrency": 10_000}
+_LIMITS = {
+    "timeout_ms": 86_400_000,
+    "calls_per_minute": 1_000_000,
+    "concurrency": 10_000,
+    "created_tools": 500,
+}
 """The greatest value of each; the least is 1."""
 
 
@@ -109,7 +128,7 @@ def _security(reader: Reader, value: Any) -> dict[str, Any]:
 
 def _ceiling(reader: Reader, value: Any) -> Permissions:
     at = ("security", "max_permissions")
-    block = reader.mapping(value, at, ("network", "fs", "secrets"))
+    block = reader.mapping(value, at, ("network", "fs", "secrets", "env"))
     files = reader.mapping(block.get("fs"), (*at, "fs"), ("read", "write"))
     try:
         network = Network.parse(block.get("network", False))
@@ -121,6 +140,7 @@ def _ceiling(reader: Reader, value: Any) -> Permissions:
         read=reader.texts(files.get("read", []), (*at, "fs", "read")),
         write=reader.texts(files.get("write", []), (*at, "fs", "write")),
         secrets=tuple(SecretSpec(name) for name in reader.texts(block.get("secrets", []), (*at, "secrets"))),
+        env=reader.texts(block.get("env", []), (*at, "env")),
     )
 
 
@@ -141,10 +161,21 @@ def _audit(reader: Reader, value: Any) -> dict[str, Any]:
     return {"audit_max_bytes": reader.number(block["max_bytes"], at, 65_536, 2**40)}
 
 
+def _mcp(reader: Reader, value: Any) -> dict[str, Any]:
+    block = reader.mapping(value, ("mcp",), ("max_listed", "pinned"))
+    found: dict[str, Any] = {}
+    if "max_listed" in block:
+        found["max_listed"] = reader.number(block["max_listed"], ("mcp", "max_listed"), 0, 10_000)
+    if "pinned" in block:
+        found["pinned"] = reader.texts(block["pinned"], ("mcp", "pinned"))
+    return {"mcp": McpSettings(**found)}
+
+
 _BLOCKS: Mapping[str, Callable[[Reader, Any], dict[str, Any]]] = {
     "approvals": read_approvals,
     "audit": _audit,
     "limits": _limits,
+    "mcp": _mcp,
     "policy": read_policy,
     "retry": _retry,
     "review": read_review,
@@ -157,8 +188,11 @@ KEYS = (
     "approvals.ttl_hours",
     "limits.calls_per_minute",
     "limits.concurrency",
+    "limits.created_tools",
     "audit.max_bytes",
     "limits.timeout_ms",
+    "mcp.max_listed",
+    "mcp.pinned",
     "policy.default",
     "policy.rules",
     "policy.self_approval",

@@ -28,7 +28,8 @@ class Desk:
     """The approvals of a project as a person meets them, at whatever door.
 
     `tool_of` gives a tool by name (or raises NotFoundError, ManifestError), `digest_of` its digest as it is
-    now, `audit` writes one event (`AuditLog.record`), `redact` masks secrets in a JSON value.
+    now, `audit` writes one event (`AuditLog.record`), `redact` masks secrets in a JSON value. `agreed` is
+    told of each yes and its tool, `revoked` of each decision that is taken back.
     """
 
     def __init__(
@@ -40,6 +41,8 @@ class Desk:
         redact: Callable[[Any], Any],
         *,
         self_approval: bool = False,
+        agreed: Callable[[Approval, Tool], None] | None = None,
+        revoked: Callable[[Grant], None] | None = None,
     ) -> None:
         self.approvals = approvals
         self._tool_of = tool_of
@@ -47,6 +50,8 @@ class Desk:
         self._audit = audit
         self._redact = redact
         self._self_approval = self_approval
+        self._agreed = agreed
+        self._revoked = revoked
 
     def list(
         self, status: Status | None = None, limit: int = 100, *, before: str | None = None
@@ -112,6 +117,8 @@ class Desk:
         done = self.approvals.approve(id, by, scope, changed, note, until, seal=seal)
         try:
             self._write("TOOL_APPROVED", done, approver=by, channel=channel, scope=scope, note=note)
+            if self._agreed is not None and tool is not None:
+                self._agreed(done, tool)
         except ToolcribError:
             self.approvals.void(id)  # What cannot be written down is not agreed to.
             raise
@@ -137,6 +144,8 @@ class Desk:
     def revoke(self, id: str, by: str) -> Grant:  # noqa: A002 - the field's name
         """Take back a yes or a no that holds."""
         grant = self.approvals.revoke(id)
+        if self._revoked is not None:
+            self._revoked(grant)
         answer, scope = grant.answer, grant.scope
         self._audit("APPROVAL_REVOKED", name=grant.tool, approval=id, approver=by, answer=answer, scope=scope)
         return grant

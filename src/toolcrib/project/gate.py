@@ -25,6 +25,8 @@ from toolcrib.guard import (
 )
 from toolcrib.pipeline import Bound, needs_approval
 from toolcrib.project.checkpoint import Checkpoint, Held, Question
+from toolcrib.project.first_use import FirstUse
+from toolcrib.project.lock import Pins
 from toolcrib.spec import Call, Caller, Result, SecretSource, Tool
 
 __all__ = ["ProjectGate"]
@@ -48,11 +50,15 @@ class ProjectGate:
         *,
         policy: Policy | None = None,
         checkpoint: Checkpoint | None = None,
+        first_use: FirstUse | None = None,
+        pins: Pins | None = None,
     ) -> None:
         self._audit = audit
         self._source = secrets or EnvironmentSecrets()
         self._policy = policy
         self._checkpoint = checkpoint
+        self._first_use = first_use
+        self._pins = pins
         self._known: dict[str, tuple[str, ...]] = {}
         self._redactor: Redactor | None = None
         self._logs = MaskingFilter(self.redact)
@@ -108,21 +114,25 @@ class ProjectGate:
         A missing secret stops the call, and so does an unwritable log.
         """
         self._audit.ensure()
+        if self._pins is not None:
+            self._pins.require(bound.tool)
         question = self.question(bound, ctx)
-        if question is not None and ctx.approved_by is not None:
+        first = self._unseen(bound, ctx)
+        if (question is not None or first is not None) and ctx.approved_by is not None:
             self._audit.record("TOOL_APPROVED", name=bound.name, approver=ctx.approved_by, caller=ctx.caller)
-            question = None
+            question = first = None
+        first, then = (question, None) if first is None else (first, question)
         checkpoint = self._checkpoint
         if checkpoint is None:
-            if question is not None:
-                raise needs_approval(bound, question.reason)
+            if first is not None:
+                raise needs_approval(bound, first.reason)
             return self._secrets(bound)
         rated = checkpoint.rated(bound.tool)
-        if question is None:
+        if first is None:
             secrets = self._secrets(bound)
             if not rated and ctx.idempotency_key is None:
                 return secrets
-        ctx.held = Held(question, rated)
+        ctx.held = Held(first, rated, then=then)
         return None
 
     def question(self, bound: Bound, ctx: Context) -> Question | None:
@@ -139,7 +149,14 @@ class ProjectGate:
                 return Question("policy.default", decision.why)
         if bound.approval_reason is not None:
             return Question(_OWN, bound.approval_reason)
+        if self._first_use is not None and (forced := self._first_use.forced(bound.tool)) is not None:
+            return Question(_OWN, forced)
         return None
+
+    def _unseen(self, bound: Bound, ctx: Context) -> Question | None:
+        if self._first_use is None:
+            return None
+        return self._first_use.question(bound.tool, ctx.caller, ctx.identity)
 
     async def enter(self, bound: Bound, ctx: Context) -> Result | None:
         """Wait for a person, for the call's turn, for the first call with its key."""

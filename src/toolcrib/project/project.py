@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from toolcrib.context import Context
 from toolcrib.errors import ManifestError, ToolUnavailable
-from toolcrib.guard import ANCHOR, AuditLog, Digests, Policy, Trust
+from toolcrib.guard import ANCHOR, Approval, AuditLog, Digests, Grant, Policy, Reviews, ToolDigest, Trust
 from toolcrib.manifest import Diagnostic, check_tool, load_tools
 from toolcrib.project.checkpoint import Checkpoint
 from toolcrib.project.client_desk import ClientDesk
 from toolcrib.project.config import Config, load_config
 from toolcrib.project.config_secrets import helper_programs, hidden_paths, open_sources
 from toolcrib.project.desk import Desk
+from toolcrib.project.first_use import FIRST_USE, FirstUse
 from toolcrib.project.gate import ProjectGate
+from toolcrib.project.lock import Pins
 from toolcrib.project.minimum import minimum_of
 from toolcrib.project.root import Place, find
 from toolcrib.project.store import Store
+from toolcrib.spec import Approval as ToolApproval
 from toolcrib.spec import (
-    Approval,
     Call,
     Caller,
     CommandExec,
@@ -79,8 +81,17 @@ class Project:
         self.audit = AuditLog(place.audit, lambda: vault.folder / ANCHOR, max_bytes=config.audit_max_bytes)
         self.secrets = secrets or open_sources(config.secret_sources, place.root)
         self._store = Store(place, vault, ttl_s=config.approvals.ttl_hours * 3600)
+        self.first_use = FirstUse(Reviews(vault), self.fingerprint, place, asks=config.review == "ask")
+        """What people have reviewed, and which tools agents have made."""
+        self.pins = Pins(place.root, self.fingerprint)
+        """Holds calls to `toolcrib.lock`, where there is one."""
         self._gate = ProjectGate(
-            self.audit, self.secrets, policy=_policy(config), checkpoint=self._checkpoint(config)
+            self.audit,
+            self.secrets,
+            policy=_policy(config),
+            checkpoint=self._checkpoint(config),
+            first_use=self.first_use,
+            pins=self.pins,
         )
         self.toolset = Toolset(
             retry=config.retry, timeout_ms=config.timeout_ms, gate=self._gate, missing=self._explain
@@ -180,7 +191,7 @@ class Project:
         wide = [diagnostic.message.partition(";")[0] for diagnostic in found if diagnostic.rule == "grant"]
         if wide and not bound.tool.approval.required:
             bound.approval_reason = ", and ".join(wide)
-            bound.tool = replace(bound.tool, approval=Approval(True, bound.approval_reason))
+            bound.tool = replace(bound.tool, approval=ToolApproval(True, bound.approval_reason))
 
     def _explain(self, name: str) -> ManifestError | None:
         """The error of a tool that is missing because its manifest is wrong."""
@@ -204,6 +215,8 @@ class Project:
             self.audit.record,
             self._gate.redact,
             self_approval=self.config.policy.self_approval,
+            agreed=self._agreed,
+            revoked=self._revoked,
         )
 
     @property
@@ -211,11 +224,31 @@ class Project:
         """Asks the users of calling clients, where the settings allow that."""
         return ClientDesk(self.desk) if "elicitation" in self.config.approvals.channels else None
 
-    def digest_of(self, tool: Tool) -> str:
-        """What a tool is now: its manifest, the files beside it, what it runs."""
+    def fingerprint(self, tool: Tool) -> ToolDigest:
+        """What a tool is now, part by part: its manifest, the files beside it, what it runs."""
         if self._digests is None:
             self._digests = Digests(self.place.root)
-        return self._digests.of(tool).digest
+        return self._digests.of(tool)
+
+    def digest_of(self, tool: Tool) -> str:
+        """`fingerprint` as one digest."""
+        return self.fingerprint(tool).digest
+
+    def review(self, tool: Tool, by: str, digest: ToolDigest | None = None) -> None:
+        """Write down that a person has reviewed a tool: as of this digest, or as it is now."""
+        digest = digest or self.fingerprint(tool)
+        self.audit.record("TOOL_APPROVED", name=tool.name, approver=by, scope="review", digest=digest.digest)
+        self.first_use.reviews.accept(tool, digest, by)
+
+    def _agreed(self, approval: Approval, tool: Tool) -> None:
+        """A yes to the rule `first-use` is a review."""
+        digest = self.fingerprint(tool)
+        if approval.rule == FIRST_USE and approval.scope == "rule" and digest.digest == approval.tool_digest:
+            self.first_use.reviews.accept(tool, digest, approval.decided_by or "")
+
+    def _revoked(self, grant: Grant) -> None:
+        if grant.rule == FIRST_USE and grant.scope == "rule":
+            self.first_use.reviews.forget(grant.tool, grant.bundle, grant.tool_digest)
 
     def _checkpoint(self, config: Config) -> Checkpoint:
         limits = Limits(calls_per_minute=config.calls_per_minute, concurrent_calls=config.concurrency)
@@ -249,6 +282,17 @@ class Project:
             retry=self.retry(tool),
         )
 
+    def adopt(self, tool: Tool, warnings: Sequence[Diagnostic] = ()) -> None:
+        """Add a tool that an agent has just made to this open project."""
+        self.toolset.add(self._bind(tool))
+        self.diagnostics.extend(warnings)
+        self._gate.know([tool])
+        # What it runs is closed to the other tools from now on: they get executors that know it.
+        self._workspace = None
+        for name in self.toolset.names:
+            if isinstance(bound := self.toolset.bound(name), BoundTool):
+                vars(bound).pop("executor", None)
+
     def retry(self, tool: Tool) -> Retry:
         """One attempt for tools from manifests, unless repeating them does no harm."""
         repeatable = tool.annotations.idempotent or (
@@ -280,6 +324,7 @@ class Project:
                 minimum=self.minimum.level,
                 advice=self.minimum.advice,
                 secret=self._hidden,
+                data=os.path.realpath(self.vault.data),
             )
         return self._workspace if seen is None else replace(self._workspace, watch=seen)
 
@@ -329,6 +374,7 @@ class Project:
                 await self._egress.aclose()
         finally:
             self._store.close()
+            self.first_use.reviews.close()
             self._gate.close()
             self.audit.close()
 

@@ -14,7 +14,7 @@ from toolcrib.project.config import load_config
 from toolcrib.project.root import HOMES, find
 from toolcrib.state import Vault
 
-__all__ = ["Made", "make", "trust"]
+__all__ = ["Made", "make", "review", "trust"]
 
 _FILES = Path(__file__).with_name("starter_files")
 
@@ -51,6 +51,22 @@ def trust(made: Made, by: str) -> bool:
         return False
     Trust(Vault(made.root)).accept(load_config(place.config).digest, by)
     return True
+
+
+def review(made: Made, by: str) -> int:
+    """Count the tools that `make` wrote as reviewed, and no others; how many. Raises as `trust` does."""
+    from toolcrib.manifest import FILE_NAME
+    from toolcrib.project.project import Project
+
+    place = find(made.root)
+    names = {path.parent.name for path in made.created if path.name == FILE_NAME}
+    if not names:
+        return 0
+    project = Project(place, load_config(place.config))
+    tools = [tool for tool in project.tools() if tool.name in names]
+    for tool in tools:
+        project.first_use.reviews.accept(tool, project.fingerprint(tool), by)
+    return len(tools)
 
 
 def _home(root: Path) -> Path:

@@ -2,16 +2,18 @@
 
 from toolcrib.state.database import Database, Transaction
 from toolcrib.state.holder import boot_id, is_alive, me, uptime
-from toolcrib.state.tables import PROJECT, VAULT_GRANTS
+from toolcrib.state.identifier import new_id
+from toolcrib.state.tables import PROJECT, VAULT_GRANTS, VAULT_REVIEWS
 from toolcrib.state.user import user_name
 from toolcrib.state.vault import Vault
 from toolcrib.state.watch import Watch
 
 __all__ = [
-    "PROJECT",
-    "VAULT_GRANTS",
     "Database",
+    "PROJECT",
     "Transaction",
+    "VAULT_GRANTS",
+    "VAULT_REVIEWS",
     "Vault",
     "Watch",
     "boot_id",

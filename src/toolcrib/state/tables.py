@@ -6,7 +6,7 @@ what waits to be decided, the results of calls that have a key, and how often to
 
 from __future__ import annotations
 
-__all__ = ["PROJECT", "VAULT_GRANTS"]
+__all__ = ["PROJECT", "VAULT_GRANTS", "VAULT_REVIEWS"]
 
 PROJECT: tuple[str, ...] = (
     """
@@ -99,3 +99,28 @@ CREATE INDEX grants_state ON grants (state, id);
 """,
 )
 """`grants.db` in the user's own folder for the project."""
+
+VAULT_REVIEWS: tuple[str, ...] = (
+    """
+CREATE TABLE reviewed (
+    id TEXT PRIMARY KEY,
+    tool TEXT NOT NULL,
+    bundle TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    parts TEXT NOT NULL,
+    manifest BLOB NOT NULL,
+    reviewed_by TEXT NOT NULL,
+    reviewed_at REAL NOT NULL
+);
+CREATE UNIQUE INDEX reviewed_tool ON reviewed (tool, bundle, digest);
+CREATE TABLE created (
+    id TEXT PRIMARY KEY,
+    tool TEXT NOT NULL,
+    creator TEXT NOT NULL,
+    manifest TEXT NOT NULL,
+    created_at REAL NOT NULL
+);
+CREATE INDEX created_tool ON created (tool, id);
+""",
+)
+"""`reviews.db` there: manifests that a person has looked at, and which tools agents have made."""

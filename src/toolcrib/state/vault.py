@@ -32,6 +32,11 @@ class Vault:
         self._path = self._data / "projects" / name
 
     @property
+    def data(self) -> Path:
+        """The user's data folder, which holds what is kept about every project. No tool may see it."""
+        return self._data
+
+    @property
     def path(self) -> Path:
         """Where the folder is, or would be."""
         return self._path

@@ -1,0 +1,134 @@
+"""How far a tool that an agent makes goes beyond the project's ceiling, `security.max_permissions`.
+
+All that it would open is compared, each by its real path or its host: what its permissions ask for, and what
+its `exec` block makes readable without asking (a program, a virtual environment).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from toolcrib.errors import Violation
+from toolcrib.spec import CommandExec, HttpExec, Network, Permissions, PythonExec, Tool
+
+if TYPE_CHECKING:
+    from toolcrib.egress import HostRule
+
+__all__ = ["excess", "opened"]
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
+"""Programs and libraries that every confined tool sees."""
+_WIDTH = {"none": 0, "hosts": 1, "any": 2, "host": 3}
+_port_of = re.compile(r"[a-z]+://[^/?#]*?:(\d+)(?:[/?#]|\Z)", re.IGNORECASE).match
+
+
+def excess(tool: Tool, ceiling: Permissions | None, root: Path) -> list[Violation]:
+    """Every permission of the tool that the ceiling does not hold, with its place in the manifest.
+
+    Without a ceiling nothing may be asked for. `root` is the project's root, where relative paths start; `..`
+    and symbolic links are followed first.
+    """
+    ceiling = ceiling or Permissions()
+    asked = tool.permissions
+    found = list(_network(tool, ceiling.network))
+    found += _paths(asked.read, (*ceiling.read, *ceiling.write), root, "$.permissions.fs.read", "read")
+    found += _paths(asked.write, ceiling.write, root, "$.permissions.fs.write", "write")
+    for name in _beyond((secret.name for secret in asked.secrets), (one.name for one in ceiling.secrets)):
+        found.append(_told(f"$.permissions.secrets.{name}", f"the secret {name}", "secrets"))
+    for name in _beyond(asked.env, ceiling.env):
+        found.append(_told("$.permissions.env", f"the environment variable {name}", "env"))
+    for place, path in opened(tool, root):
+        found += _paths((path,), (*ceiling.read, *ceiling.write), root, place, "read")
+    return found
+
+
+def _told(place: str, what: str, key: str) -> Violation:
+    return Violation(place, f"{what} is beyond security.max_permissions.{key}")
+
+
+def _beyond(asked: Iterable[str], allowed: Iterable[str]) -> list[str]:
+    held = set(allowed)
+    return [name for name in asked if name not in held]
+
+
+def _network(tool: Tool, ceiling: Network) -> Iterator[Violation]:
+    asked, place = tool.permissions.network, "$.permissions.network"
+    if asked.mode == "none" or ceiling.mode == "host":
+        return
+    if asked.mode != "hosts":
+        if _WIDTH[asked.mode] > _WIDTH[ceiling.mode]:
+            what = "this machine's own network" if asked.mode == "host" else "any public host"
+            yield _told(place, what, "network")
+        return
+    from toolcrib.egress import HostRule
+
+    port, held = _own_port(tool), [HostRule.parse(entry) for entry in ceiling.allow]
+    for number, entry in enumerate(asked.allow):
+        try:
+            rule = HostRule.parse(entry, port)
+        except ValueError as error:
+            yield Violation(f"{place}.allow[{number}]", str(error))
+            continue
+        if ceiling.mode == "any" and rule.named:
+            yield Violation(
+                f"{place}.allow[{number}]",
+                f"{entry} is named outright, so it may have a private address, which is beyond"
+                " security.max_permissions.network; `true` or a `*.` entry keep to public ones",
+            )
+        elif ceiling.mode != "any" and not any(_covers(one, rule) for one in held):
+            yield _told(f"{place}.allow[{number}]", f"the host {entry}", "network")
+
+
+def _own_port(tool: Tool) -> int | None:
+    """The port in the tool's own URL, which its list of hosts covers as well."""
+    found = _port_of(tool.config.url) if isinstance(tool.config, HttpExec) else None
+    return int(found[1]) if found is not None else None
+
+
+def _covers(held: HostRule, asked: HostRule) -> bool:
+    """Whether one entry allows all that another does. `*.host` names nothing outright."""
+    if not asked.ports <= held.ports:
+        return False
+    if not held.wildcard:
+        return not asked.wildcard and asked.host == held.host
+    return asked.wildcard and (asked.host == held.host or asked.host.endswith(f".{held.host}"))
+
+
+def _paths(
+    asked: Iterable[str], allowed: Iterable[str], root: Path, place: str, access: str
+) -> Iterator[Violation]:
+    held = [os.path.realpath(root / path) for path in allowed]
+    for path in asked:
+        try:
+            real = os.path.realpath(root / path)
+        except (OSError, ValueError):
+            yield Violation(place, f"{path!r} is no path")
+            continue
+        if not any(real == folder or real.startswith(folder.rstrip("/") + "/") for folder in held):
+            leads = "" if real == os.path.normpath(root / path) else f", which leads to {real},"
+            yield _told(place, f"to {access} {path!r}{leads}", f"fs.{access}")
+
+
+def opened(tool: Tool, root: Path) -> Iterator[tuple[str, str]]:
+    """Paths that an `exec` block makes readable by itself, each with its place; the system's are not told."""
+    config = tool.config
+    if isinstance(config, CommandExec) and "/" in config.entrypoint:
+        place, path = "$.exec.command.entrypoint", config.entrypoint
+    elif isinstance(config, PythonExec) and config.venv is not None:
+        place, path = "$.exec.python.venv", config.venv
+    else:
+        return
+    if not _is_system(root, path):
+        yield place, path
+
+
+def _is_system(root: Path, path: str) -> bool:
+    try:
+        real = os.path.realpath(root / path)
+    except (OSError, ValueError):
+        return False
+    return any(real.startswith(f"{folder}/") for folder in _SYSTEM)

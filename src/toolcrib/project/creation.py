@@ -1,0 +1,289 @@
+"""Tools made by agents: checked, held to the project's ceiling, written whole or not at all.
+
+What is written never counts by itself: who made a tool is kept in the user's own folder before its manifest
+is there, each of its calls needs approval, and a person reviews it before its first one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import shutil
+import time
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fcntl import LOCK_EX, LOCK_NB, flock
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from toolcrib.errors import (
+    ConflictError,
+    InvalidInput,
+    PermissionDenied,
+    RateLimited,
+    StateUnavailable,
+    Violation,
+)
+from toolcrib.guard import excess, shown
+from toolcrib.manifest import FILE_NAME, Diagnostic, check_tool, dump, failure, load, parse_tool
+from toolcrib.spec import Tool
+
+if TYPE_CHECKING:
+    from toolcrib.project.project import Project
+
+__all__ = ["RESERVED", "Draft", "create_tool", "draft", "publish"]
+
+RESERVED = (
+    "glee_tool",
+    "glee_tool_create",
+    "glee_tools_list",
+    "tool_call",
+    "tool_create",
+    "tools_list",
+    "tools_search",
+)
+"""Names that MCP clients know the meta-tools by."""
+_KINDS = ("command", "file", "http", "python")
+_MAX_BYTES = 131_072
+_WAIT_S = 10.0
+_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z").match
+_DEVICES = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])\Z", re.IGNORECASE).match
+_REFUSED = frozenset({"hidden-characters", "instruction-text"})
+"""Warnings for people; what an agent writes for other agents to read may not have them."""
+_STAGE = ".new-"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A tool that may be made, not written yet."""
+
+    tool: Tool
+    creator: str
+    warnings: tuple[Diagnostic, ...]
+
+
+def create_tool(project: Project, name: str, definition: Mapping[str, Any], creator: str) -> Tool:
+    """Make a tool from a definition as it would stand in `tool.yml`, and add it to the open project.
+
+    `definition` may leave out `name`; `approval.required` becomes true whatever it says. `creator` is who
+    makes it. Raises InvalidInput (name, size, kind), ManifestError (each finding of the lint),
+    PermissionDenied (each permission beyond `security.max_permissions`), ConflictError (the name is taken),
+    RateLimited (there are `limits.created_tools` already), AuditUnavailable; then nothing was written.
+    """
+    made = publish(project, draft(project, name, definition, creator))
+    project.adopt(made.tool, made.warnings)
+    return made.tool
+
+
+def draft(project: Project, name: str, definition: Mapping[str, Any], creator: str) -> Draft:
+    """Check a definition, and write nothing. Raises as `create_tool` does."""
+    _check_name(name)
+    _check_room(project, _names(project.place.tools))  # before the work; `publish` looks again, alone
+    creator = shown(creator).replace("\n", " ").strip()[:100] or "unknown"
+    manifest = _manifest(name, definition, creator)
+    path = str(project.place.tools / name / FILE_NAME)
+    document = load(dump(manifest, f"Made by the agent {creator}."), path)
+    tool = parse_tool(document, name)
+    found = check_tool(tool, document)
+    wrong = [finding for finding in found if finding.is_error or finding.rule in _REFUSED]
+    if wrong:
+        raise failure(wrong)
+    beyond = excess(tool, project.config.max_permissions, project.root)
+    if beyond:
+        raise PermissionDenied(
+            f"{name} asks for more than agents may give to a tool here:"
+            f" {'; '.join(one.message for one in beyond)}",
+            hint=_ceiling_hint(project),
+            violations=beyond,
+        )
+    return Draft(tool, creator, tuple(found))
+
+
+def publish(project: Project, made: Draft) -> Draft:
+    """Write who made the tool, then its manifest. Raises as `create_tool` does."""
+    tool, reviews = made.tool, project.first_use.reviews
+    assert tool.source is not None
+    project.audit.ensure()
+    with _alone(project), _folder(project) as folder:
+        _check_free(project, folder, tool.name)
+        entry = reviews.note(tool.name, made.creator, tool.source.sha256)
+        try:
+            _put(folder, tool.name, tool.source.raw)
+            try:
+                project.audit.record(
+                    "TOOL_CREATED",
+                    name=tool.name,
+                    creator=made.creator,
+                    permissions=tool.permissions.as_json(),
+                    digest=tool.source.sha256,
+                )
+            except BaseException:
+                shutil.rmtree(tool.name, dir_fd=folder)
+                raise
+        except BaseException:
+            reviews.drop(entry)
+            raise
+    return made
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not _name(name) or _DEVICES(name) or name in RESERVED:
+        told = shown(repr(name)[:80])
+        raise InvalidInput(
+            f"a tool cannot be named {told} here",
+            hint="1 to 64 of A-Z, a-z, 0-9, '_', '-', beginning with a letter or digit; not the name of a"
+            " device on other systems (con, nul), nor of a meta-tool.",
+            violations=[Violation("$.name", f"{told} is no name that an agent may give")],
+        )
+
+
+def _manifest(name: str, definition: Any, creator: str) -> dict[str, Any]:
+    """The definition as plain JSON, with its name in it, and approval forced."""
+    import orjson
+
+    if not isinstance(definition, Mapping):
+        raise _unfit("$", "must be an object: what `tool.yml` would say")
+    try:
+        raw = orjson.dumps(dict(definition))
+    except (TypeError, RecursionError) as error:
+        raise _unfit("$", f"is not JSON: {error}") from None
+    if len(raw) > _MAX_BYTES:
+        raise _unfit("$", f"has {len(raw):,} bytes, more than the {_MAX_BYTES:,} that are taken")
+    data: dict[str, Any] = orjson.loads(raw)
+    if data.get("name", name) != name:
+        raise _unfit("$.name", f"is {shown(repr(data['name'])[:80])}, but the tool is to be named {name!r}")
+    if data.get("kind") not in _KINDS:
+        raise _unfit("$.kind", f"must be one of: {', '.join(_KINDS)}")
+    approval = data.get("approval", {})
+    if not isinstance(approval, dict):
+        raise _unfit("$.approval", "must be an object")
+    reason = approval.get("reason") or f"Made by the agent {creator}"
+    first: dict[str, Any] = {key: data[key] for key in ("description", "kind", "version") if key in data}
+    return {"name": name, **first, **data, "approval": {**approval, "required": True, "reason": reason}}
+
+
+def _unfit(path: str, message: str) -> InvalidInput:
+    what = path.removeprefix("$.") if path != "$" else "the definition"
+    return InvalidInput(f"{what} {message}", violations=[Violation(path, message)])
+
+
+def _ceiling_hint(project: Project) -> str:
+    if any(weak.name == "security.max_permissions" for weak in project.waiting):
+        return "The project's ceiling does not count before a person has run `toolcrib trust`."
+    if project.config.max_permissions is None:
+        return "The project sets no security.max_permissions, so a tool made by an agent may ask for nothing."
+    return "Ask for less, or have a person raise security.max_permissions in the project's settings."
+
+
+@contextmanager
+def _alone(project: Project) -> Iterator[None]:
+    """One creation at a time, over all processes of this user."""
+    path = project.vault.folder / "create.lock"
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StateUnavailable(f"{path} cannot be opened: {error.strerror}") from None
+    try:
+        deadline = time.monotonic() + _WAIT_S
+        while True:
+            try:
+                flock(descriptor, LOCK_EX | LOCK_NB)
+                break
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.EACCES) or time.monotonic() > deadline:
+                    raise StateUnavailable(
+                        "another process has been making a tool for too long",
+                        hint="Look for one that is stopped.",
+                        retryable=True,
+                    ) from None
+                time.sleep(0.01)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _folder(project: Project) -> Iterator[int]:
+    """The project's folder of tools, opened; one that is a link could lead anywhere."""
+    path = project.place.tools
+    try:
+        path.mkdir(exist_ok=True)
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise ConflictError(
+            f"{path} is not a folder of the project's own: {error.strerror}",
+            hint="Make it a real folder, not a link.",
+            details={"path": str(path)},
+        ) from None
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _check_free(project: Project, folder: int, name: str) -> None:
+    """Refuse a name that is taken, or that another is too like: in another case, or other code points."""
+    there = os.listdir(folder)
+    taken = {_folded(one): one for one in (*RESERVED, *project.toolset.names, *there)}
+    held = taken.get(_folded(name))
+    if held is not None:
+        told = shown(held)
+        raise ConflictError(
+            f"there is a tool named {told} already"
+            + ("" if held == name else f", and {name} is too like it"),
+            hint="Give another name. What is there can only be changed by a person.",
+            details={"taken": told},
+        )
+    _check_room(project, there)
+
+
+def _check_room(project: Project, there: Iterable[str]) -> None:
+    most = project.config.created_tools
+    made = len(project.first_use.reviews.creators().keys() & set(there))
+    if made >= most:
+        raise RateLimited(
+            f"agents have made {made} tools here, and no more are taken",
+            hint="A person can remove some, or raise limits.created_tools.",
+            details={"limit": most},
+        )
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except OSError:  # `publish` tells what is wrong with it.
+        return []
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFKC", name).casefold()
+
+
+def _put(folder: int, name: str, text: bytes) -> None:
+    """Move a complete folder to its place. What a process that died left behind is cleared away."""
+    for left in os.listdir(folder):
+        if left.startswith(_STAGE):
+            shutil.rmtree(left, ignore_errors=True, dir_fd=folder)
+    stage = _STAGE + secrets.token_hex(8)
+    try:
+        os.mkdir(stage, 0o755, dir_fd=folder)
+        inside = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with os.fdopen(os.open(FILE_NAME, flags, 0o644, dir_fd=inside), "wb") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+        finally:
+            os.close(inside)
+        os.rename(stage, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.fsync(folder)
+    except OSError as error:
+        shutil.rmtree(stage, ignore_errors=True, dir_fd=folder)
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+            raise ConflictError(f"there is a tool named {name} already") from None
+        raise StateUnavailable(f"the tool {name} cannot be written: {error.strerror}") from None

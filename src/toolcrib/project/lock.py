@@ -1,0 +1,227 @@
+"""`toolcrib.lock`: what each tool was when somebody pinned it. A tool that drifts from it does not run.
+
+The file lies at the project's root and is meant to be committed. Paths in it start at the root, so it holds
+wherever the project lies; programs and files outside of the project are pinned by their real path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from toolcrib.errors import ConfigError, LockDrift
+from toolcrib.guard import ToolDigest
+from toolcrib.spec import Tool
+
+__all__ = ["FILE", "Drift", "Lock", "Pin", "Pins", "pin_of", "read_lock", "write_lock"]
+
+FILE = "toolcrib.lock"
+_VERSION = 1
+_MAX_BYTES = 64 * 1024 * 1024
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """What one tool is made of, each part by its digest."""
+
+    parts: Mapping[str, str]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over all parts, in hex."""
+        whole = json.dumps(sorted(self.parts.items()), separators=(",", ":"))
+        return hashlib.sha256(whole.encode(errors="surrogateescape")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One tool that is not as it was pinned."""
+
+    tool: str
+    changed: tuple[str, ...]
+    """Names of the parts that are other, came or are gone; or what is wrong as a whole."""
+
+    def __str__(self) -> str:
+        return f"{self.tool}: {_told(self.changed)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """A lock file: pins of tools by name, and further pins by bundle (the tools of remote servers)."""
+
+    tools: Mapping[str, Pin] = field(default_factory=dict)
+    bundles: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By bundle: names of its tools, and the digest of each one's definition as its server told it."""
+
+    def drift(self, tools: Mapping[str, Pin], bundles: Mapping[str, Mapping[str, str]]) -> list[Drift]:
+        """Every difference between what is pinned and what is there now, by name."""
+        found = []
+        for name in sorted({*self.tools, *tools}):
+            then, now = self.tools.get(name), tools.get(name)
+            if then is None or now is None:
+                found.append(Drift(name, ("not in the lock" if then is None else "gone",)))
+            elif changed := _changed(then.parts, now.parts):
+                found.append(Drift(name, changed))
+        for bundle in sorted({*self.bundles, *bundles}):
+            changed = _changed(self.bundles.get(bundle, {}), bundles.get(bundle, {}))
+            if changed:
+                found.append(Drift(f"{bundle}/", changed))
+        return found
+
+
+def pin_of(digest: ToolDigest, root: Path) -> Pin:
+    """The pin of a tool's digest: the same parts, their paths written from the project's root."""
+    start = f"{root}/"
+
+    def short(text: str) -> str:
+        return "." if text == str(root) else text.replace(start, "./", 1)
+
+    parts = {}
+    for name, value in digest.parts.items():
+        kind, slash, rest = name.partition("/")
+        parts[f"{kind}{slash}{short(rest)}"] = short(value) if kind == "grants" else value
+    return Pin(parts)
+
+
+def read_lock(path: Path) -> Lock | None:
+    """The lock; None where there is none. Raises ConfigError for a file that is not one."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unusable(path, error.strerror) from None
+    with os.fdopen(descriptor, "rb") as file:
+        try:
+            raw = file.read(_MAX_BYTES + 1)
+        except OSError as error:
+            raise _unusable(path, error.strerror) from None
+    try:
+        data = json.loads(raw)
+        if data["version"] != _VERSION:
+            raise _unusable(path, f"its version is {data['version']!r}, not {_VERSION}")
+        tools = {name: Pin(_texts(entry["parts"])) for name, entry in data["tools"].items()}
+        bundles = {name: _texts(entry) for name, entry in data.get("bundles", {}).items()}
+        wrong = next(
+            (name for name, pin in tools.items() if data["tools"][name]["digest"] != pin.digest), None
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise _unusable(path, "it is not what `toolcrib lock` writes") from None
+    if wrong is not None:
+        raise _unusable(path, f"the digest of {wrong!r} is not that of its parts")
+    return Lock(tools, bundles)
+
+
+def write_lock(path: Path, lock: Lock) -> None:
+    """Write the lock, sorted, whole or not at all. A link in its place is replaced."""
+    data: dict[str, Any] = {
+        "version": _VERSION,
+        "tools": {name: {"digest": pin.digest, "parts": dict(pin.parts)} for name, pin in lock.tools.items()},
+        "bundles": {name: dict(pins) for name, pins in lock.bundles.items()},
+    }
+    text = json.dumps(data, indent=1, sort_keys=True, ensure_ascii=True) + "\n"
+    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with new.open("x") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except OSError as error:
+        raise _unusable(path, f"it cannot be written: {error.strerror}") from None
+    finally:
+        new.unlink(missing_ok=True)
+
+
+class Pins:
+    """Holds the calls of one project to its lock. `digest_of` gives a tool's digest as it is now."""
+
+    def __init__(self, root: Path, digest_of: Callable[[Tool], ToolDigest]) -> None:
+        self.path = root / FILE
+        self._root = root
+        self._digest_of = digest_of
+        self._read: tuple[tuple[int, ...], Lock] | None = None
+        self.remote: Callable[[], Mapping[str, Mapping[str, str]]] = dict
+        """By bundle, the digest of each tool's definition as a remote server told it; for who brings such."""
+
+    def require(self, tool: Tool) -> None:
+        """Raise LockDrift where there is a lock and the tool is not as it is pinned there.
+
+        Tools without a manifest, which a program has registered itself, are not pinned.
+        """
+        defined = self.remote().get(tool.bundle) if tool.source is None else None
+        if (tool.source is None and defined is None) or (lock := self._lock()) is None:
+            return
+        if defined is not None:
+            changed = _of(tool.name, lock.bundles.get(tool.bundle, {}), defined)
+        elif (pinned := lock.tools.get(tool.name)) is None:
+            changed = ("not in the lock",)
+        else:
+            changed = _changed(pinned.parts, self.pin(tool).parts)
+        if changed:
+            raise LockDrift(
+                f"{tool.name} is not what {FILE} pins: {_told(changed)}",
+                hint="See what changed: toolcrib lock --check. If it is meant, pin it anew: toolcrib lock",
+                details={"changed": list(changed)},
+            )
+
+    def now(self, tools: Iterable[Tool]) -> Lock:
+        """What the lock would say of these tools now. Tools without a manifest are not pinned."""
+        pins = {tool.name: self.pin(tool) for tool in tools if tool.source is not None}
+        return Lock(pins, self.remote())
+
+    def pin(self, tool: Tool) -> Pin:
+        """The pin of a tool as it is now."""
+        return pin_of(self._digest_of(tool), self._root)
+
+    def _lock(self) -> Lock | None:
+        """The lock as it is now; read again only when the file has changed."""
+        try:
+            found = os.lstat(self.path)
+        except FileNotFoundError:
+            self._read = None
+            return None
+        except OSError as error:
+            raise _unusable(self.path, error.strerror) from None
+        state = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        if self._read is None or self._read[0] != state:
+            lock = read_lock(self.path)
+            if lock is None:
+                return None
+            self._read = (state, lock)
+        return self._read[1]
+
+
+def _of(name: str, then: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
+    """Whether one tool of a remote server is as it was."""
+    return () if then.get(name) == now.get(name) is not None else ("definition",)
+
+
+def _changed(then: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(sorted(name for name in {*then, *now} if then.get(name) != now.get(name)))
+
+
+def _told(changed: tuple[str, ...]) -> str:
+    more = len(changed) - _SHOWN
+    return ", ".join(changed[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _texts(data: Any) -> dict[str, str]:
+    if not all(isinstance(value, str) for value in data.values()):
+        raise TypeError
+    return dict(data)
+
+
+def _unusable(path: Path, why: str | None) -> ConfigError:
+    return ConfigError(
+        f"{path} cannot be used: {why}",
+        hint="Take it back from version control, or write it anew: toolcrib lock",
+        details={"path": str(path)},
+    )

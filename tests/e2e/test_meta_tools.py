@@ -1,0 +1,274 @@
+"""Tools made by agents, first use and the meta-tools, through the official MCP client."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import mcp_types
+import pytest
+from mcp import StdioServerParameters
+from mcp.client import Client
+
+from tests.crib import Crib
+from tests.e2e.test_cli import Done, on_terminal
+from tests.e2e.test_cli import cli as plain
+from toolcrib import Project
+from toolcrib.guard import Tokens
+from toolcrib.state import Vault
+
+pytestmark = pytest.mark.usefixtures("kernel")
+
+TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
+META = ["tool_call", "tool_create", "tools_list", "tools_search"]
+GLEE = ["glee_tool", "glee_tool_create", "glee_tools_list"]
+HELLO: dict[str, Any] = {
+    "description": "Say hello",
+    "kind": "command",
+    "version": 1,
+    "exec": {"command": {"entrypoint": "echo", "args": ["hello"]}},
+    "outputs": {"format": "text"},
+    "approval": {"required": False},
+}
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("TOOLCRIB_DATA", str(tmp_path / "data"))
+    return str(tmp_path / "data")
+
+
+def server(crib: Crib, **env: str) -> StdioServerParameters:
+    words = ["serve", "--stdio", "--root", str(crib.root)]
+    return StdioServerParameters(command=TOOLCRIB, args=words, env={**os.environ, **env})
+
+
+def client(crib: Crib, **env: str) -> Client:
+    return Client(server(crib, **env), client_info=mcp_types.Implementation(name="claude", version="1"))
+
+
+def cli(crib: Crib, *words: str) -> Done:
+    """The command line, with the data folder of this test."""
+    return plain(crib, *words, env={"TOOLCRIB_DATA": os.environ["TOOLCRIB_DATA"]})
+
+
+def value(result: mcp_types.CallToolResult) -> Any:
+    assert not result.is_error, result.content
+    block = result.content[0]
+    assert isinstance(block, mcp_types.TextContent)
+    return block.text
+
+
+def error(result: mcp_types.CallToolResult) -> dict[str, Any]:
+    assert result.is_error
+    assert result.structured_content is not None
+    found: dict[str, Any] = result.structured_content["error"]
+    return found
+
+
+async def names(agent: Client) -> list[str]:
+    return [tool.name for tool in (await agent.list_tools()).tools]
+
+
+@pytest.mark.parametrize(("home", "prefix"), [(".toolcrib", "tool"), (".glee", "glee_tool")])
+async def test_an_agent_makes_a_tool_a_person_agrees_and_it_runs(
+    tmp_path: Path, data: str, home: str, prefix: str
+) -> None:
+    crib = Crib(tmp_path / "project", home)
+    call, make = ("tool_call", "tool_create") if prefix == "tool" else ("glee_tool", "glee_tool_create")
+    async with client(crib) as agent:
+        assert await names(agent) == META + (GLEE if home == ".glee" else [])
+        made = await agent.call_tool(make, {"name": "hello", "definition": HELLO})
+        assert json.loads(value(made)) == {
+            "name": "hello",
+            "path": f"{home}/tools/hello/tool.yml",
+            "approval": {"required": True, "reason": "Made by the agent claude"},
+            "warnings": [],
+        }
+        assert "hello" in await names(agent)
+        first = error(await agent.call_tool(call, {"name": "hello"}))
+        assert (first["code"], "claude" in first["message"]) == ("approval_required", True)
+        done = cli(crib, "approvals", "approve", first["details"]["approval"], "--yes")
+        assert done.code == 0, done
+        assert value(await agent.call_tool(call, {"name": "hello"})) == "hello\n"
+        assert error(await agent.call_tool("hello", {}))["code"] == "approval_required"
+    lines = [(entry.event, entry.fields["name"]) for entry in crib.audit()]
+    assert [event for event, name in lines if name == "hello"] == [
+        *("TOOL_CREATED", "TOOL_REFUSED", "TOOL_APPROVED", "TOOL_EXECUTED", "TOOL_REFUSED")
+    ]
+    created = next(entry for entry in crib.audit() if entry.event == "TOOL_CREATED")
+    assert created.fields["creator"] == "claude"
+    ran = next(
+        entry for entry in crib.audit() if entry.event == "TOOL_EXECUTED" and entry.fields["name"] == "hello"
+    )
+    assert ran.fields["caller"] == "mcp:claude"
+
+
+async def test_what_an_agent_may_not_make_is_an_error_that_teaches(crib: Crib, data: str) -> None:
+    async with client(crib) as agent:
+        asks = {"network": True, "secrets": {"KEY": {"type": "string"}}}
+        refused = await agent.call_tool(
+            "tool_create", {"name": "hello", "definition": {**HELLO, "permissions": asks}}
+        )
+        told = error(refused)
+        assert told["code"] == "permission_denied"
+        assert [one["path"] for one in told["violations"]] == [
+            "$.permissions.network",
+            "$.permissions.secrets.KEY",
+        ]
+        for name in ("../x", "tool_call", "con"):
+            again = await agent.call_tool("tool_create", {"name": name, "definition": HELLO})
+            assert error(again)["code"] == "invalid_input"
+        assert await names(agent) == META
+    assert list((crib.home / "tools").iterdir()) == []
+
+
+async def test_tools_are_listed_found_and_called(crib: Crib, data: str) -> None:
+    crib.shell("repo_scan", description="Look for open tasks")
+    crib.shell("notify", description="Send a message")
+    crib.write(".toolcrib/config.yml", "mcp: {max_listed: 1, pinned: [notify]}")
+    async with client(crib) as agent:
+        assert sorted(await names(agent)) == sorted([*META, "notify"])
+        listed = json.loads(value(await agent.call_tool("tools_list", {})))
+        assert listed == [
+            {"name": "notify", "description": "Send a message"},
+            {"name": "repo_scan", "description": "Look for open tasks"},
+        ]
+        page = json.loads(value(await agent.call_tool("tools_list", {"offset": 1, "limit": 5})))
+        assert [one["name"] for one in page] == ["repo_scan"]
+        for query in ("repo", "REPO-SCAN", "open tasks", "repo_scann"):
+            found = json.loads(value(await agent.call_tool("tools_search", {"query": query})))
+            assert [one["name"] for one in found] == ["repo_scan"], query
+            assert found[0]["input_schema"]["properties"] == {"c": {"type": "string"}}
+        assert json.loads(value(await agent.call_tool("tools_search", {"query": "zzz"}))) == []
+        ran = await agent.call_tool("tool_call", {"name": "repo_scan", "arguments": {"c": "echo ran"}})
+        assert value(ran) == "ran\n"
+        assert value(await agent.call_tool("repo_scan", {"c": "echo outright"})) == "outright\n"
+
+
+async def test_the_inner_call_is_held_to_all_that_holds_for_it_outright(crib: Crib, data: str) -> None:
+    crib.shell("secret_door")
+    crib.shell("door")
+    crib.write(".toolcrib/config.yml", "policy: {rules: [{effect: deny, tools: [secret_door]}]}")
+    async with client(crib) as agent:
+        listed = json.loads(value(await agent.call_tool("tools_list", {})))
+        assert [one["name"] for one in listed] == ["door"]
+        inner = {"name": "secret_door", "arguments": {"c": "echo x"}}
+        assert error(await agent.call_tool("tool_call", inner))["code"] == "policy_denied"
+        wrong = error(await agent.call_tool("tool_call", {"name": "door", "arguments": {"d": 1}}))
+        assert (wrong["code"], wrong["violations"][0]["path"]) == ("invalid_input", "$.d")
+        missing = error(await agent.call_tool("tool_call", {"name": "dor", "arguments": {}}))
+        assert (missing["code"], missing["details"]) == ("tool_not_found", {"nearest": "door"})
+        again = {"name": "tool_call", "arguments": inner}
+        assert error(await agent.call_tool("tool_call", again))["code"] == "invalid_input"
+
+
+async def test_a_token_reaches_no_more_through_a_meta_tool(crib: Crib, data: str) -> None:
+    crib.shell("door")
+    crib.shell("other")
+    tools = ["door", "tool_*", "tools_*"]
+    token = Tokens(Vault(crib.root)).create("bot", ["read", "invoke"], tools, owner="ann")
+    async with client(crib, TOOLCRIB_TOKEN=token) as agent:
+        assert sorted(await names(agent)) == sorted([*META, "door"])
+        ran = await agent.call_tool("tool_call", {"name": "door", "arguments": {"c": "echo ran"}})
+        assert value(ran) == "ran\n"
+        refused = await agent.call_tool("tool_call", {"name": "other", "arguments": {"c": "echo ran"}})
+        assert error(refused)["code"] == "invalid_token"
+
+
+async def test_the_projects_own_tool_keeps_its_name(crib: Crib, data: str) -> None:
+    crib.shell("tool_call")
+    async with client(crib) as agent:
+        assert value(await agent.call_tool("tool_call", {"c": "echo mine"})) == "mine\n"
+        assert sorted(await names(agent)) == sorted(META)
+
+
+# -- the command line --------------------------------------------------------------------------------
+
+
+def far(crib: Crib, **more: Any) -> Path:
+    """A tool that reaches beyond the project."""
+    return crib.shell("far", permissions={"env": ["LANG"]}, **more)
+
+
+def test_review_shows_asks_and_records(crib: Crib, data: str) -> None:
+    folder = far(crib)
+    crib.shell("near")
+    shown = cli(crib, "review", "--json")
+    (document,) = json.loads(shown.out)["tools"]
+    assert (document["name"], document["status"], document["accepted"]) == ("far", "new", False)
+    assert document["beyond"] == ["environment variable LANG"]
+    unasked = cli(crib, "review")
+    assert unasked.code == 5
+    assert "environment variable LANG" in unasked.out
+    assert document["digest"] in unasked.out
+    done = cli(crib, "review", "far", "--yes")
+    assert (done.code, "reviewed: far" in done.err) == (0, True)
+    assert "No tool waits" in cli(crib, "review").err
+    (folder / "tool.yml").write_text((folder / "tool.yml").read_text().replace("Does far.", "Does evil."))
+    changed = cli(crib, "review")
+    assert "changed since its last review" in changed.out
+    assert "other than then: files/tool.yml, manifest" in changed.out
+    assert "Does evil" in changed.out
+    everything = json.loads(cli(crib, "review", "--all", "--json").out)["tools"]
+    assert {one["name"]: one["status"] for one in everything} == {"far": "changed", "near": "new"}
+    assert cli(crib, "review", "nope").code == 3
+    assert cli(crib, "review", "far", "--all").code == 2
+    assert crib.last().fields["scope"] == "review"
+
+
+@pytest.mark.parametrize(("answer", "status"), [("y\r", "reviewed"), ("n\r", "new"), ("\r", "new")])
+def test_review_asks_at_a_terminal(crib: Crib, data: str, answer: str, status: str) -> None:
+    far(crib, description="Does \u202e far")
+    with on_terminal(crib, "review", env={"TOOLCRIB_DATA": data}) as screen:
+        shown = screen.read_until("Count far as reviewed? [y/N]")
+        screen.type(answer)
+        assert screen.end() == 0
+    assert "\u202e" not in shown
+    project = crib.open()
+    assert project.first_use.sheet(project.get("far")).standing.status == status
+
+
+def test_run_shows_a_tool_at_its_first_use_and_counts_an_approval_as_a_review(crib: Crib, data: str) -> None:
+    far(crib)
+    first = cli(crib, "run", "far", "c=echo ran")
+    assert (first.code, first.out) == (0, "ran\n")
+    assert "not reviewed yet" in first.err
+    assert "digest: " in first.err
+    agreed = cli(crib, "run", "far", "c=echo ran", "--approve")
+    assert agreed.code == 0
+    assert "not reviewed yet" in agreed.err
+    assert cli(crib, "run", "far", "c=echo ran").err == ""
+    assert "not reviewed" not in cli(crib, "review", "far").out
+
+
+def test_what_init_writes_is_reviewed(tmp_path: Path, data: str) -> None:
+    crib = Crib(tmp_path / "other")
+    assert cli(crib, "init", str(tmp_path / "new"), "--examples").code == 0
+    project = Project.open(tmp_path / "new")
+    standing = project.first_use.sheet(project.get("web_search")).standing
+    assert standing.status == "reviewed"
+
+
+def test_lock_pins_checks_and_refuses(crib: Crib, data: str) -> None:
+    folder = crib.shell("one")
+    crib.shell("two")
+    assert cli(crib, "lock", "--check").code == 3
+    assert cli(crib, "lock").code == 0
+    before = (crib.root / "toolcrib.lock").read_bytes()
+    assert cli(crib, "lock").code == 0
+    assert (crib.root / "toolcrib.lock").read_bytes() == before
+    assert cli(crib, "lock", "--check").code == 0
+    (folder / "more.sh").write_text("x")
+    crib.shell("three")
+    found = cli(crib, "lock", "--check")
+    assert (found.code, found.out) == (1, "one: files/more.sh\nthree: not in the lock\n")
+    document = json.loads(cli(crib, "lock", "--check", "--json").out)
+    assert document["drift"][0] == {"tool": "one", "changed": ["files/more.sh"]}
+    ran = cli(crib, "run", "one", "c=echo ran")
+    assert (ran.code, ran.out) == (5, "")
+    assert "lock_drift" in ran.err
+    assert cli(crib, "run", "two", "c=echo ran").out == "ran\n"

@@ -1,0 +1,341 @@
+"""First use, the lock, and the user's own folder: what a project's tools run by, and cannot reach."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crib import Crib, failed
+from toolcrib import Project, Result
+from toolcrib.errors import ConfigError, DeniedError
+from toolcrib.guard import Trust
+from toolcrib.project import create_tool, load_config
+from toolcrib.project.lock import Pins, read_lock, write_lock
+from toolcrib.spec import Call, Caller
+from toolcrib.state import Vault
+
+pytestmark = pytest.mark.usefixtures("kernel")
+
+AGENT = "mcp:agent"
+ENV: dict[str, Any] = {"permissions": {"env": ["PATH"]}}
+"""Asks for the least that lies beyond the project."""
+TRUE = {"c": "echo ran"}
+
+
+def ask(crib: Crib, tool: str = "sh", caller: str = AGENT, **more: Any) -> Result:
+    async def once() -> Result:
+        async with crib.open() as project:
+            return await project.invoke(Call(tool, TRUE, caller=caller, **more))
+
+    return asyncio.run(once())
+
+
+def approve(crib: Crib, result: Result, scope: Any = "once") -> str:
+    assert result.error is not None
+    project = crib.open()
+    project.desk.approve(result.error.details["approval"], "ann", scope)
+    asyncio.run(project.aclose())
+    return str(result.error.details["approval"])
+
+
+def reviewed(crib: Crib, name: str = "sh") -> str:
+    project = crib.open()
+    return project.first_use.sheet(project.get(name)).standing.status
+
+
+# -- who is asked --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "permissions",
+    [
+        {"network": True},
+        {"network": {"allow": ["example.com"]}},
+        {"env": ["PATH"]},
+        {"secrets": {"S": {"type": "string", "required": False}}},
+        {"fs": {"read": ["/usr/share"]}},
+        {"fs": {"read": [".."]}},
+    ],
+)
+def test_what_reaches_beyond_the_project_waits_for_a_person(crib: Crib, permissions: dict[str, Any]) -> None:
+    crib.shell(permissions=permissions)
+    message = failed(ask(crib), "approval_required")
+    assert "beyond the project" in message
+    assert "toolcrib review sh" in message
+    assert failed(ask(crib, caller="cli", identity=Caller("t", frozenset({"invoke"}))), "approval_required")
+
+
+@pytest.mark.parametrize("permissions", [{}, {"fs": {"read": ["."], "write": ["."]}}])
+def test_what_stays_in_the_project_does_not(crib: Crib, permissions: dict[str, Any]) -> None:
+    crib.shell(permissions=permissions)
+    assert ask(crib).unwrap() == "ran\n"
+
+
+@pytest.mark.parametrize("caller", ["cli", "local"])
+def test_this_machines_own_user_is_not_held_up(crib: Crib, caller: str) -> None:
+    crib.shell(**ENV)
+    assert ask(crib, caller=caller).unwrap() == "ran\n"
+    assert reviewed(crib) == "new"
+
+
+def test_a_program_whose_path_leads_out_of_the_project_waits(crib: Crib, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text("#!/bin/sh\necho ran\n")
+    (tmp_path / "run.sh").chmod(0o755)
+    crib.tool("run", "command", {"entrypoint": str(tmp_path / "run.sh")}, {"c": {"type": "string"}})
+    assert "beyond" in failed(ask(crib, "run"), "approval_required")
+
+
+def test_review_off_asks_nobody_once_it_is_trusted(crib: Crib) -> None:
+    crib.shell(**ENV)
+    crib.write(".toolcrib/config.yml", "review: 'off'")
+    failed(ask(crib), "approval_required")
+    Trust(Vault(crib.root)).accept(load_config(crib.home / "config.yml").digest, "ann")
+    assert ask(crib).ok
+
+
+# -- how long a review holds -------------------------------------------------------------------
+
+
+def test_a_yes_to_the_rule_is_a_review_for_every_caller_until_anything_changes(crib: Crib) -> None:
+    folder = crib.shell(**ENV)
+    first = ask(crib)
+    failed(first, "approval_required")
+    approve(crib, first, "rule")
+    assert reviewed(crib) == "reviewed"
+    assert ask(crib).ok
+    assert ask(crib, caller="mcp:another").ok
+    (folder / "beside.txt").write_text("new")
+    assert "not what ann reviewed" in failed(ask(crib), "approval_required")
+    project = crib.open()
+    sheet = project.first_use.sheet(project.get("sh"))
+    assert (sheet.standing.status, sheet.changed) == ("changed", ["files/beside.txt"])
+
+
+def test_a_yes_to_one_call_is_no_review(crib: Crib) -> None:
+    crib.shell(**ENV)
+    approve(crib, ask(crib))
+    assert ask(crib).ok
+    failed(ask(crib), "approval_required")
+    assert reviewed(crib) == "new"
+
+
+def test_a_review_that_is_taken_back_is_none(crib: Crib) -> None:
+    crib.shell(**ENV)
+    approval = approve(crib, ask(crib), "rule")
+    crib.open().desk.revoke(approval, "ann")
+    failed(ask(crib), "approval_required")
+
+
+def test_one_yes_to_the_very_call_is_enough_where_the_tool_asks_as_well(crib: Crib) -> None:
+    crib.shell(approval={"required": True, "reason": "it is dear"}, **ENV)
+    approve(crib, ask(crib))
+    assert ask(crib).ok
+    # A yes to the rule says that the tool may be used, not that this call may be made.
+    approve(crib, ask(crib), "rule")
+    again = ask(crib)
+    assert "it is dear" in failed(again, "approval_required")
+    approve(crib, again)
+    assert ask(crib).ok
+
+
+async def test_who_waits_is_asked_both_when_the_first_yes_was_for_good(crib: Crib) -> None:
+    crib.shell(approval={"required": True, "reason": "it is dear"}, **ENV)
+    async with crib.open() as project:
+        call = asyncio.create_task(project.invoke(Call("sh", TRUE, caller=AGENT, wait="block")))
+        seen: list[str] = []
+        async with asyncio.timeout(30):
+            for scope in ("rule", "once"):
+                while not (waiting := project.desk.list("pending")):  # noqa: ASYNC110 - as a person looks
+                    await asyncio.sleep(0.01)
+                seen.append(waiting[0].approval.rule)
+                project.desk.approve(waiting[0].approval.id, "ann", scope)
+            assert (await call).ok
+    assert seen == ["first-use", "approval.required"]
+
+
+def test_what_an_agent_made_waits_whatever_it_asks_for(crib: Crib) -> None:
+    schema = {"type": "object", "properties": {"c": {"type": "string", "description": "Script"}}}
+    exec_ = {"command": {"entrypoint": "sh", "args": ["-c", "${c}"]}}
+    definition = {"description": "Do", "kind": "command", "version": 1, "inputs": {"schema": schema}}
+    create_tool(crib.open(), "sh", {**definition, "exec": exec_, "outputs": {"format": "text"}}, "claude")
+    first = ask(crib)
+    assert "claude" in failed(first, "approval_required")
+    approve(crib, first)
+    assert ask(crib).unwrap() == "ran\n"
+    events = [entry.event for entry in crib.audit()]
+    assert events == ["TOOL_CREATED", "TOOL_REFUSED", "TOOL_APPROVED", "TOOL_EXECUTED"]
+
+
+def test_a_diff_shows_what_cannot_be_seen(crib: Crib) -> None:
+    folder = crib.shell(**ENV)
+    project = crib.open()
+    project.review(project.get("sh"), "ann")
+    manifest = folder / "tool.yml"
+    manifest.write_text(manifest.read_text().replace("Does sh.", "Does\u202e \x1b[31mred\u200b."), "utf-8")
+    manifest.write_text(manifest.read_text().replace("\x1b", "\\u001b"))
+    project = crib.open()
+    sheet = project.first_use.sheet(project.get("sh"))
+    told = sheet.standing.diff(sheet.tool)
+    assert "\\u202e" in told
+    assert "\\u200b" in told
+    assert all(char.isprintable() or char == "\n" for char in told)
+
+
+# -- the lock --------------------------------------------------------------------------------------
+
+
+def lock(crib: Crib) -> None:
+    project = crib.open()
+    write_lock(project.pins.path, project.pins.now(project.tools()))
+
+
+def test_a_tool_that_drifts_from_the_lock_does_not_run(crib: Crib) -> None:
+    folder = crib.shell()
+    (folder / "data").write_text("1")
+    lock(crib)
+    assert crib.call("sh", TRUE).ok
+    (folder / "data").write_text("2")
+    result = crib.call("sh", TRUE)
+    assert "files/data" in failed(result, "lock_drift")
+    assert isinstance(result.error, DeniedError)
+    assert crib.last().event == "TOOL_REFUSED"
+    crib.shell("late")
+    assert "not in the lock" in failed(crib.call("late", TRUE), "lock_drift")
+    lock(crib)
+    assert crib.call("sh", TRUE).ok
+    assert crib.call("late", TRUE).ok
+    (crib.root / "toolcrib.lock").unlink()
+    crib.shell("later")
+    assert crib.call("later", TRUE).ok
+
+
+async def test_an_open_project_heeds_a_lock_that_changes(crib: Crib) -> None:
+    folder = crib.shell()
+    (folder / "data").write_text("1")
+    async with crib.open() as project:
+        assert (await project.call("sh", TRUE)).ok
+        lock(crib)
+        (folder / "data").write_text("2")
+        failed(await project.call("sh", TRUE), "lock_drift")
+        lock(crib)
+        assert (await project.call("sh", TRUE)).ok
+
+
+def test_the_lock_is_the_same_wherever_the_project_lies(crib: Crib, tmp_path: Path) -> None:
+    crib.write("bin/run.sh", "#!/bin/sh\n", 0o755)
+    crib.tool("run", "command", {"entrypoint": "bin/run.sh"}, permissions={"fs": {"read": ["."]}})
+    lock(crib)
+    moved = crib.root.rename(tmp_path / "moved")
+    project = Project.open(moved)
+    pinned = read_lock(moved / "toolcrib.lock")
+    assert pinned is not None
+    assert pinned.drift(project.pins.now(project.tools()).tools, {}) == []
+    assert sorted(pinned.tools["run"].parts) == [
+        "entrypoint/./bin/run.sh",
+        "files/tool.yml",
+        "grants/read/.",
+        "manifest",
+    ]
+    assert str(tmp_path) not in (moved / "toolcrib.lock").read_text()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[1]", "{", '{"version": 2, "tools": {}}', "\xff", "link", "forged"]
+)
+def test_a_lock_that_is_none_stops_every_tool(crib: Crib, tmp_path: Path, text: str) -> None:
+    crib.shell()
+    path = crib.root / "toolcrib.lock"
+    if text == "link":
+        path.symlink_to(tmp_path / "elsewhere")
+        (tmp_path / "elsewhere").write_text("{}")
+    elif text == "forged":
+        lock(crib)
+        data = json.loads(path.read_text())
+        data["tools"]["sh"]["parts"]["manifest"] = "0" * 64
+        path.write_text(json.dumps(data))
+    else:
+        path.write_bytes(text.encode("latin-1"))
+    result = crib.call("sh", TRUE)
+    failed(result, "invalid_config")
+    assert isinstance(result.error, ConfigError)
+
+
+def test_no_tool_writes_the_lock(crib: Crib) -> None:
+    crib.shell(permissions={"fs": {"read": ["."], "write": ["."]}})
+    lock(crib)
+    before = (crib.root / "toolcrib.lock").read_bytes()
+    crib.sh("echo x > toolcrib.lock; rm -f toolcrib.lock; mv toolcrib.lock other; echo y > fine")
+    assert (crib.root / "toolcrib.lock").read_bytes() == before
+    assert (crib.root / "fine").exists()
+
+
+def test_definitions_of_remote_tools_are_pinned_by_whoever_brings_them(crib: Crib) -> None:
+    crib.shell()
+    project = crib.open()
+    told = {"search": {"find": "1" * 64}}
+    project.pins.remote = lambda: told
+    write_lock(project.pins.path, project.pins.now(project.tools()))
+    pins = Pins(project.root, project.fingerprint)
+    pins.remote = lambda: told
+    tool = replace(project.get("sh"), name="find", bundle="search", source=None)
+    pins.require(tool)
+    told["search"]["find"] = "2" * 64
+    with pytest.raises(DeniedError, match="definition"):
+        pins.require(tool)
+    found = read_lock(project.pins.path)
+    assert found is not None
+    assert [str(one) for one in found.drift(found.tools, told)] == ["search/: find"]
+
+
+# -- the user's own folder ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def at_home(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The project lies where its user's data folder lies, too."""
+    data = crib.root / ".local/share/toolcrib"
+    monkeypatch.setenv("TOOLCRIB_DATA", str(data))
+    return data
+
+
+ALL: dict[str, Any] = {"fs": {"read": ["."], "write": ["."]}}
+
+
+def test_a_tool_that_may_write_all_of_the_home_folder_cannot_see_or_make_decisions(
+    crib: Crib, at_home: Path
+) -> None:
+    crib.shell(permissions=ALL)
+    assert not at_home.exists()
+    told = crib.sh("mkdir -p .local/share/toolcrib/projects/x && echo forged; ls .local/share/toolcrib")
+    assert "forged" not in told
+    project = crib.open()
+    project.review(project.get("sh"), "the-one-who-looked")
+    told = crib.sh("cat .local/share/toolcrib/projects/*/*; mv .local .gone; rm -rf .local; ls .local/share")
+    assert "the-one-who-looked" not in told
+    assert (at_home / "projects").is_dir()
+    assert reviewed(crib) == "reviewed"
+
+
+def test_a_file_tool_does_not_open_them_either(crib: Crib, at_home: Path) -> None:
+    config = {"action": "read", "path": "${p}"}
+    crib.tool("read", "file", config, {"p": {"type": "string"}}, permissions={"fs": {"read": ["."]}})
+    at_home.mkdir(parents=True)
+    (at_home / "note").write_text("decision")
+    crib.write("seen", "fine")
+    assert crib.call("read", {"p": "seen"}).unwrap() == "fine"
+    result = crib.call("read", {"p": ".local/share/toolcrib/note"})
+    assert result.error is not None
+    assert "decision" not in str(result.as_dict())
+
+
+@pytest.mark.parametrize("path", [".local/share/toolcrib", ".local/share/toolcrib/projects", "link"])
+def test_a_grant_into_them_is_refused(crib: Crib, at_home: Path, path: str) -> None:
+    (at_home / "projects").mkdir(parents=True)
+    (crib.root / "link").symlink_to(at_home)
+    crib.shell(permissions={"fs": {"read": [path]}})
+    assert "decisions" in failed(crib.call("sh", TRUE), "permission_denied")
