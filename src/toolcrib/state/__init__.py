@@ -9,11 +9,11 @@ from toolcrib.state.vault import Vault
 from toolcrib.state.watch import Watch
 
 __all__ = [
-    "Database",
     "PROJECT",
-    "Transaction",
     "VAULT_GRANTS",
     "VAULT_REVIEWS",
+    "Database",
+    "Transaction",
     "Vault",
     "Watch",
     "boot_id",
