@@ -2,7 +2,15 @@
 
 from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, failure, report
 from toolcrib.manifest.lint import check_tool, lint_tool, lint_tree
-from toolcrib.manifest.native import FILE_NAME, Loaded, load_tools, parse_tool
+from toolcrib.manifest.native import (
+    FILE_NAME,
+    OTHER_NAME,
+    Loaded,
+    folders,
+    load_tools,
+    parse_tool,
+    read_folder,
+)
 from toolcrib.manifest.rules import RULES, Rule
 from toolcrib.manifest.shape import tool_schema
 from toolcrib.manifest.source import MAX_BYTES, Document, load, read
@@ -10,6 +18,7 @@ from toolcrib.manifest.source import MAX_BYTES, Document, load, read
 __all__ = [
     "FILE_NAME",
     "MAX_BYTES",
+    "OTHER_NAME",
     "RULES",
     "Diagnostic",
     "Document",
@@ -18,12 +27,14 @@ __all__ = [
     "check_tool",
     "diagnostics_of",
     "failure",
+    "folders",
     "lint_tool",
     "lint_tree",
     "load",
     "load_tools",
     "parse_tool",
     "read",
+    "read_folder",
     "report",
     "tool_schema",
 ]

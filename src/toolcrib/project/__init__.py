@@ -3,5 +3,6 @@
 from toolcrib.project.config import Config, load_config
 from toolcrib.project.project import Project
 from toolcrib.project.root import HOMES, Place, find
+from toolcrib.project.shelf import Change
 
-__all__ = ["HOMES", "Config", "Place", "Project", "find", "load_config"]
+__all__ = ["HOMES", "Change", "Config", "Place", "Project", "find", "load_config"]
