@@ -1,5 +1,6 @@
 """Manifests: read from disk, held to the format, explained where they break it."""
 
+from toolcrib.manifest.checks import TEMPLATED
 from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, failure, report
 from toolcrib.manifest.lint import check_tool, lint_tool, lint_tree
 from toolcrib.manifest.native import (
@@ -20,6 +21,7 @@ __all__ = [
     "MAX_BYTES",
     "OTHER_NAME",
     "RULES",
+    "TEMPLATED",
     "Diagnostic",
     "Document",
     "Loaded",

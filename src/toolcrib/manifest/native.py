@@ -22,6 +22,8 @@ from toolcrib.spec import (
     Auth,
     BodyPart,
     CommandExec,
+    Comparison,
+    CompositeExec,
     Example,
     ExecConfig,
     FieldMap,
@@ -36,6 +38,7 @@ from toolcrib.spec import (
     Retry,
     SecretSpec,
     Source,
+    Step,
     Tool,
 )
 
@@ -313,11 +316,40 @@ def _file(block: dict[str, Any]) -> FileExec:
     )
 
 
+def _composite(block: dict[str, Any]) -> CompositeExec:
+    return CompositeExec(tuple([_step(step) for step in block["steps"]]), block.get("output"))
+
+
+def _step(block: dict[str, Any]) -> Step:
+    get = block.get
+    on_error, when = get("on_error", "fail"), get("when", [])
+    given = isinstance(on_error, dict)
+    return Step(
+        block["id"],
+        block["tool"],
+        get("args") or {},
+        tuple(get("needs", ())),
+        tuple([_comparison(one) for one in (when if isinstance(when, list) else [when])]),
+        get("foreach"),
+        int(get("concurrency", 4)),
+        "default" if given else on_error,
+        on_error["default"] if given else None,
+    )
+
+
+def _comparison(block: Any) -> Comparison:
+    if isinstance(block, str):
+        return Comparison(block)
+    (how,) = block.keys() - {"value"}
+    return Comparison(block["value"], how, block[how])
+
+
 _CONFIGS: dict[str, Callable[[dict[str, Any]], ExecConfig]] = {
     "http": _http,
     "command": _command,
     "python": _python,
     "file": _file,
+    "composite": _composite,
 }
 
 

@@ -117,6 +117,14 @@ class ProjectGate:
             return Question(_OWN, bound.approval_reason)
         return None
 
+    def may_ask(self, tool: Tool, reason: str | None, caller: str) -> str | None:
+        """Why a person may have to agree to some call of a tool; None where to no call of it."""
+        if self._policy is not None:
+            decision = self._policy.decide(tool, caller, None)
+            if decision.effect == "ask":
+                return decision.why
+        return reason
+
     async def enter(self, bound: Bound, ctx: Context) -> Result | None:
         """Wait for a person, for the call's turn, for the first call with its key."""
         assert self._checkpoint is not None

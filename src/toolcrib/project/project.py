@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +14,9 @@ from toolcrib.context import Context
 from toolcrib.errors import ToolcribError, ToolUnavailable
 from toolcrib.guard import ANCHOR, AuditLog, Digests, Policy, Trust
 from toolcrib.manifest import Diagnostic, load_tools
+from toolcrib.pipeline import Bound
 from toolcrib.project.checkpoint import Checkpoint
+from toolcrib.project.composites import Composites
 from toolcrib.project.config import Config, load_config
 from toolcrib.project.config_secrets import helper_programs, hidden_paths, open_sources
 from toolcrib.project.desk import Desk
@@ -26,9 +29,11 @@ from toolcrib.spec import (
     Call,
     Caller,
     CommandExec,
+    CompositeExec,
     Executor,
     HttpExec,
     Limits,
+    Permissions,
     PythonExec,
     Result,
     Retry,
@@ -89,6 +94,7 @@ class Project:
         self._workspace: Workspace | None = None
         self._live: Live | None = None
         self._shelf = Shelf(place, self.toolset, self._bind)
+        self._composites = Composites(self.bound, self._gate)
         loaded = load_tools(place.tools)
         self._gate.know(loaded.tools)
         self._shelf.fill(loaded)
@@ -137,6 +143,11 @@ class Project:
         """One tool; `ToolNotFound` names the nearest, `ManifestError` says why it does not load."""
         self._shelf.check(name)
         return self.toolset.get(name)
+
+    def bound(self, name: str) -> Bound:
+        """One tool made ready to be called; errors as of `get`."""
+        self._shelf.check(name)
+        return self.toolset.bound(name)
 
     def invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
         """The one call path."""
@@ -215,11 +226,34 @@ class Project:
         """What a tool is now: its manifest, the files beside it, what it runs."""
         if self._digests is None:
             self._digests = Digests(self.place.root)
-        return self._digests.of(tool).digest
+        own = self._digests.of(tool).digest
+        if not isinstance(tool.config, CompositeExec):
+            return own
+        parts = (self._digests.of(part).digest for part in self._composites.tools_of(tool))
+        return hashlib.sha256(" ".join((own, *parts)).encode()).hexdigest()
+
+    def permissions_of(self, tool: Tool) -> Permissions:
+        """What a tool may touch; of a composite one, all that the tools of its steps may."""
+        return tool.permissions.union(*(part.permissions for part in self._composites.tools_of(tool)))
 
     def _checkpoint(self, config: Config) -> Checkpoint:
         limits = Limits(calls_per_minute=config.calls_per_minute, concurrent_calls=config.concurrency)
         return Checkpoint(self._store, self.digest_of, limits)
+
+    def plan(self, call: Call) -> dict[str, Any]:
+        """What a call would do, as JSON: nothing is run, and no secret is in it. Raises as the call would."""
+        from toolcrib.project.plan import plan_of
+
+        bound, context = self.bound(call.tool), Context.of(call)
+        self._gate.authorise(bound, context)
+        call.arguments = bound.check(call.arguments)
+        plan = plan_of(bound.tool, call.arguments)
+        if isinstance(bound.tool.config, CompositeExec):
+            self._composites.admit(bound.tool, call)
+        plan["permissions"] = self.permissions_of(bound.tool).as_json()
+        plan["approval"] = self.asks(call)
+        planned: dict[str, Any] = self._gate.redact(plan)
+        return planned
 
     def asks(self, call: Call) -> str | None:
         """Why a person must agree to this call before it runs; None when nobody must.
@@ -231,6 +265,8 @@ class Project:
         self._gate.authorise(bound, context)
         call.arguments = context.arguments = bound.check(context.arguments)
         question = self._gate.question(bound, context)
+        if question is None and isinstance(bound.tool.config, CompositeExec):
+            return self._composites.asks(bound.tool, call)
         return None if question is None else question.reason
 
     # -- binding ---------------------------------------------------------------------------------
@@ -367,8 +403,15 @@ def _file(project: Project, tool: Tool, seen: Observation | None) -> Executor:
     return FileExecutor(tool, project.workspace(seen))
 
 
+def _composite(project: Project, tool: Tool, _seen: Observation | None) -> Executor:
+    from toolcrib.executors import CompositeExecutor
+
+    return CompositeExecutor(tool, project.invoke, partial(project._composites.admit, tool))  # noqa: SLF001
+
+
 _EXECUTORS: dict[str, Callable[[Project, Tool, Observation | None], Executor]] = {
     "command": _command,
+    "composite": _composite,
     "file": _file,
     "http": _http,
     "python": _python,
