@@ -554,6 +554,8 @@ def _as_one(parameter: str, lifespan: _Lifespan | None) -> Callable[[dict[str, A
 
 
 def _is_name(name: str) -> bool:
+    if name.isascii() and name.replace("_", "").isalnum() and len(name) <= 64:  # nearly all, much quicker
+        return True
     return (
         0 < len(name) <= 64
         and unicodedata.is_normalized("NFC", name)

@@ -1,5 +1,6 @@
 """Manifests: read from disk, held to the format, explained where they break it."""
 
+from toolcrib.manifest.cache import LateTool, load_late
 from toolcrib.manifest.checks import TEMPLATED
 from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, failure, report
 from toolcrib.manifest.lint import check_tool, lint_tool, lint_tree
@@ -24,6 +25,7 @@ __all__ = [
     "TEMPLATED",
     "Diagnostic",
     "Document",
+    "LateTool",
     "Loaded",
     "Rule",
     "check_tool",
@@ -33,6 +35,7 @@ __all__ = [
     "lint_tool",
     "lint_tree",
     "load",
+    "load_late",
     "load_tools",
     "parse_tool",
     "read",

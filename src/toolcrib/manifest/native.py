@@ -42,7 +42,17 @@ from toolcrib.spec import (
     Tool,
 )
 
-__all__ = ["FILE_NAME", "OTHER_NAME", "Loaded", "folders", "load_tools", "parse_tool", "read_folder"]
+__all__ = [
+    "FILE_NAME",
+    "OTHER_NAME",
+    "Loaded",
+    "folders",
+    "load_tools",
+    "parse_tool",
+    "read_folder",
+    "tool_of",
+    "uncollected",
+]
 
 FILE_NAME = "tool.yml"
 OTHER_NAME = "tool.yaml"
@@ -85,7 +95,7 @@ def load_tools(tools_dir: Path) -> Loaded:
     tools: list[Tool] = []
     found: list[Diagnostic] = []
     base = os.fspath(tools_dir)
-    with _no_collection():
+    with uncollected():
         for name in folders(base, found):
             read_one = read_folder(f"{base}/{name}", name, found)
             if read_one is not None:
@@ -94,7 +104,7 @@ def load_tools(tools_dir: Path) -> Loaded:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Keep the cycle collector from walking, again and again, the many objects that loading makes and keeps.
 
     Afterwards they are moved among the old ones (freezing and thawing does that without walking them).
@@ -172,9 +182,12 @@ def parse_tool(document: Document, folder_name: str | None = None) -> Tool:
         found += _identity(document, data, folder_name)
     if found:
         raise failure(sorted(found, key=lambda finding: (finding.line, finding.column)))
-    return _tool(
-        data, Source("native", document.path, document.raw, hashlib.sha256(document.raw).hexdigest())
-    )
+    return tool_of(data, document.path, document.raw)
+
+
+def tool_of(data: dict[str, Any], path: str, raw: bytes) -> Tool:
+    """The tool that data of the right form say."""
+    return _tool(data, Source("native", path, raw, hashlib.sha256(raw).hexdigest()))
 
 
 def _identity(document: Document, data: dict[str, Any], folder: str | None) -> list[Diagnostic]:

@@ -48,14 +48,17 @@ class ProjectGate:
 
     def know(self, tools: Iterable[Tool]) -> None:
         """Mask the secrets that these tools declare from now on, whoever's output they turn up in."""
-        for tool in tools:
-            for secret in tool.permissions.secrets:
-                try:
-                    value = self._source.get(secret.name)
-                except SecretMissing:  # Told when the tool is called.
-                    continue
-                if value:
-                    self._learn({secret.name: value})
+        self.know_names(secret.name for tool in tools for secret in tool.permissions.secrets)
+
+    def know_names(self, names: Iterable[str]) -> None:
+        """Mask these secrets from now on."""
+        for name in names:
+            try:
+                value = self._source.get(name)
+            except SecretMissing:  # Told when the tool is called.
+                continue
+            if value:
+                self._learn({name: value})
 
     def _learn(self, secrets: Mapping[str, str]) -> None:
         if any(self._known.get(name) != value for name, value in secrets.items()):

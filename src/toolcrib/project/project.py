@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from toolcrib.context import Context
 from toolcrib.errors import ToolcribError, ToolUnavailable
 from toolcrib.guard import ANCHOR, AuditLog, Digests, Policy, Trust
-from toolcrib.manifest import Diagnostic, load_tools
+from toolcrib.manifest import Diagnostic, load_late
 from toolcrib.pipeline import Bound
 from toolcrib.project.checkpoint import Checkpoint
 from toolcrib.project.composites import Composites
@@ -40,7 +40,7 @@ from toolcrib.spec import (
     SecretSource,
     Tool,
 )
-from toolcrib.state import Vault
+from toolcrib.state import Vault, cache_folder
 from toolcrib.toolset import BoundTool, Toolset
 
 if TYPE_CHECKING:
@@ -95,9 +95,10 @@ class Project:
         self._live: Live | None = None
         self._shelf = Shelf(place, self.toolset, self._bind)
         self._composites = Composites(self.bound, self._gate)
-        loaded = load_tools(place.tools)
-        self._gate.know(loaded.tools)
-        self._shelf.fill(loaded)
+        kept = cache_folder(place.root)
+        tools, found = load_late(place.tools, None if kept is None else kept / "manifests")
+        self._gate.know_names({name for tool in tools for name in tool.secrets})
+        self._shelf.fill(tools, found)
 
     @classmethod
     def open(
@@ -273,7 +274,7 @@ class Project:
 
     def observe(self, tool: Tool, seen: Observation) -> None:
         """From now on run the tool of this name as `tool` says, and tell `seen` all it uses."""
-        self._shelf.put(tool, self._bind(tool, seen))
+        self._shelf.put(self._bind(tool, seen))
 
     def _bind(self, tool: Tool, seen: Observation | None = None) -> BoundTool:
         return BoundTool(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest import Diagnostic, Loaded, check_tool
+from toolcrib.manifest import Diagnostic, LateTool, check_tool
 from toolcrib.project.root import Place
 from toolcrib.spec import Approval, Tool
 from toolcrib.toolset import BoundTool, Toolset
@@ -49,6 +51,22 @@ class Reading:
         return [finding for finding in self.found if finding.is_error]
 
 
+class _LateBoundTool(BoundTool):
+    """One that is made when anything but its name is first asked for; `make` may raise a ToolcribError."""
+
+    def __init__(self, name: str, make: Callable[[], BoundTool]) -> None:
+        self.name = name
+        self._make = make
+
+    def __getattr__(self, attribute: str) -> Any:
+        make = self.__dict__.get("_make")
+        if make is None:
+            raise AttributeError(attribute)
+        self.__dict__.update(make().__dict__)
+        self.__dict__.pop("_make", None)
+        return getattr(self, attribute)
+
+
 class Shelf:
     """Puts manifests into a toolset. `bind` makes a tool ready to be called."""
 
@@ -56,25 +74,28 @@ class Shelf:
         self.place = place
         self._toolset = toolset
         self._bind = bind
-        self._tools: dict[str, Tool] = {}
+        self._tools: dict[str, BoundTool] = {}
         self._unchecked: dict[str, BoundTool] = {}
         self._found: dict[str, list[Diagnostic]] = {}
 
-    def fill(self, loaded: Loaded) -> None:
+    def fill(self, tools: Iterable[LateTool], found: Iterable[Diagnostic]) -> None:
         """Put in what a folder of tools holds."""
-        for finding in loaded.diagnostics:
+        for finding in found:
             self._found.setdefault(self._name_of(finding), []).append(finding)
-        for tool in loaded.tools:
-            self.put(tool, self._bind(tool))
+        for tool in tools:
+            self.put(_LateBoundTool(tool.name, partial(self._late, tool)))
 
-    def put(self, tool: Tool, bound: BoundTool) -> None:
+    def _late(self, tool: LateTool) -> BoundTool:
+        return self._bind(tool.make())
+
+    def put(self, bound: BoundTool) -> None:
         """Put in one tool, to be checked when it is first listed or called."""
-        if tool.name in self._tools:
+        if bound.name in self._tools:
             self._toolset.replace(bound)
         else:
             self._toolset.add(bound)
-        self._tools[tool.name] = tool
-        self._unchecked[tool.name] = bound
+        self._tools[bound.name] = bound
+        self._unchecked[bound.name] = bound
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
@@ -87,8 +108,9 @@ class Shelf:
         return {*self._tools, *self._found}
 
     def in_force(self, name: str) -> Tool | None:
-        """The tool of this name as its manifest was read."""
-        return self._tools.get(name)
+        """The tool of this name that is in force."""
+        bound = self._tools.get(name)
+        return None if bound is None else bound.tool
 
     def errors(self, name: str) -> list[Diagnostic]:
         """The errors of the manifest of this name, as far as they are known."""
@@ -115,10 +137,8 @@ class Shelf:
 
     def renew(self) -> None:
         """Have the executors made anew; calls that run keep theirs."""
-        for name in self._tools:
-            bound = self._toolset.bound(name)
-            if isinstance(bound, BoundTool):
-                bound.renew()
+        for bound in self._tools.values():
+            bound.renew()
 
     def explain(self, name: str) -> ManifestError | None:
         """The error of a tool that is missing because its manifest is wrong."""
@@ -139,7 +159,7 @@ class Shelf:
         return change
 
     def _take(self, reading: Reading, change: Change) -> None:
-        name, tool, old = reading.name, reading.tool, self._tools.get(reading.name)
+        name, tool, old = reading.name, reading.tool, self.in_force(reading.name)
         before = self._found.pop(name, [])
         if reading.found:
             self._found[name] = list(reading.found)
@@ -158,7 +178,7 @@ class Shelf:
             change.mended.append(name)
         else:
             bound = self._bind(tool)
-            self.put(tool, bound)
+            self.put(bound)
             if reading.checked:
                 del self._unchecked[name]
                 _widen(bound, reading.found)

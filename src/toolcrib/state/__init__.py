@@ -1,5 +1,6 @@
 """What outlives a process: a project's database, and what its user keeps outside of every project."""
 
+from toolcrib.state.cache import cache_folder
 from toolcrib.state.database import Database, Transaction
 from toolcrib.state.holder import boot_id, is_alive, me, uptime
 from toolcrib.state.identifier import new_id
@@ -16,6 +17,7 @@ __all__ = [
     "Vault",
     "Watch",
     "boot_id",
+    "cache_folder",
     "is_alive",
     "me",
     "new_id",

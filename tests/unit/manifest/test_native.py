@@ -351,8 +351,9 @@ def test_the_error_carries_the_rendered_finding_and_all_of_them_as_json() -> Non
     with pytest.raises(ManifestError) as caught:
         tool(change(PYTHON, "kind: python", "kind: pythn"))
     error = caught.value
+    kinds = "http, command, python, file, composite"
     assert error.message.splitlines() == [
-        "tool.yml:3:7: error[wrong-value]: `kind` must be one of http, command, python, file, composite, not `pythn`",
+        f"tool.yml:3:7: error[wrong-value]: `kind` must be one of {kinds}, not `pythn`",
         "  kind: pythn",
         "        ^",
     ]
