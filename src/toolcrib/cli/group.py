@@ -25,6 +25,7 @@ COMMANDS = {
     "list": "List the project's tools.",
     "policy": "Show the policy, and explain what it says of a call.",
     "run": "Run one tool.",
+    "search": "Find tools by name, tags, description and argument names.",
     "secrets": "Show which secrets the tools need, and whether they are there.",
     "serve": "Serve the project's tools over MCP.",
     "show": "Show one tool: arguments, permissions, examples.",

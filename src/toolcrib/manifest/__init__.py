@@ -1,6 +1,6 @@
 """Manifests: read from disk, held to the format, explained where they break it."""
 
-from toolcrib.manifest.cache import LateTool, load_late
+from toolcrib.manifest.cache import LateTool, load_late, mark_of
 from toolcrib.manifest.checks import TEMPLATED
 from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, failure, report
 from toolcrib.manifest.lint import check_tool, lint_tool, lint_tree
@@ -37,6 +37,7 @@ __all__ = [
     "load",
     "load_late",
     "load_tools",
+    "mark_of",
     "parse_tool",
     "read",
     "read_folder",

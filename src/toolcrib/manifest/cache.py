@@ -24,7 +24,7 @@ from toolcrib.manifest.diagnostics import Diagnostic, failure
 from toolcrib.manifest.native import FILE_NAME, folders, read_folder, tool_of, uncollected
 from toolcrib.spec import Tool
 
-__all__ = ["LateTool", "load_late"]
+__all__ = ["LateTool", "load_late", "mark_of"]
 
 _FORM = b"toolcrib manifests 1 "
 _FEWEST = 200
@@ -55,6 +55,8 @@ class LateTool:
 
     name: str
     secrets: tuple[str, ...]
+    mark: str
+    """Another one whenever the manifest was touched; begins with the time of its change. Empty: not known."""
     make: Callable[[], Tool]
     """Raises ManifestError where the cache turns out to be broken and the manifest is no longer good."""
 
@@ -74,14 +76,15 @@ def load_late(tools_dir: Path, cache: Path | None) -> tuple[list[LateTool], list
             path = f"{base}/{name}/{FILE_NAME}"
             entry, state = index.get(name), _state(path)
             if entry is not None and entry.state == state:
-                tools.append(LateTool(name, tuple(entry.secrets), partial(_kept, content, entry, path, name)))
+                make = partial(_kept, content, entry, path, name)
+                tools.append(LateTool(name, tuple(entry.secrets), _mark(state), make))
                 continue
             read_one = read_folder(f"{base}/{name}", name, found)
             if read_one is None:
                 continue
             tool, document = read_one
             secrets = tuple(secret.name for secret in tool.permissions.secrets)
-            tools.append(LateTool(name, secrets, partial(_itself, tool)))
+            tools.append(LateTool(name, secrets, _mark(state), partial(_itself, tool)))
             if document.path == path and state is not None and state == _state(path) and _settled(state):
                 fresh[name] = document.raw, document.data, state
     if cache is not None and len(fresh) * _STALE_PART > len(names):
@@ -91,6 +94,15 @@ def load_late(tools_dir: Path, cache: Path | None) -> tuple[list[LateTool], list
 
 def _itself(tool: Tool) -> Tool:
     return tool
+
+
+def mark_of(path: str) -> str:
+    """The mark of a manifest as it is now."""
+    return _mark(_state(path))
+
+
+def _mark(state: list[int] | None) -> str:
+    return "" if state is None else ":".join(map(str, state))
 
 
 def _state(path: str) -> list[int] | None:

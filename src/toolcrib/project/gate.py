@@ -71,6 +71,10 @@ class ProjectGate:
             return self._policy.visible(tool, caller, identity)
         return identity is None or (identity.may("read") and identity.covers(tool.name))
 
+    def hides(self, identity: Caller | None) -> bool:
+        """Whether there may be tools that this caller does not see."""
+        return self._policy is not None or identity is not None
+
     def authorise(self, bound: Bound, ctx: Context) -> None:
         """Refuse what the caller's token, or the policy, does not allow whatever the arguments."""
         if self._policy is not None:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from toolcrib.executors import Workspace
     from toolcrib.executors.observation import Observation
     from toolcrib.project.live import Live
+    from toolcrib.project.search import Search
 
 __all__ = ["Project"]
 
@@ -93,6 +94,7 @@ class Project:
         self._egress: Egress | None = None
         self._workspace: Workspace | None = None
         self._live: Live | None = None
+        self._search: Search | None = None
         self._shelf = Shelf(place, self.toolset, self._bind)
         self._composites = Composites(self.bound, self._gate)
         kept = cache_folder(place.root)
@@ -139,6 +141,31 @@ class Project:
             own = {tool.name for tool in tools} & self._shelf.names
             tools.sort(key=lambda tool: (tool.name not in own, tool.name if tool.name in own else ""))
         return [tool for tool in tools if self._gate.visible(tool, caller, identity)]
+
+    def search(
+        self,
+        query: str,
+        *,
+        tags: Sequence[str] = (),
+        kinds: Sequence[str] = (),
+        limit: int = 25,
+        caller: str = "local",
+        identity: Caller | None = None,
+    ) -> dict[str, Any]:
+        """Tools that fit some words, the best first: `hits`, `total` (at most 1,000), `facets`.
+
+        Only tools that this caller may see. Raises UsageError for a query without a word.
+        """
+        if self._search is None:
+            from toolcrib.project.search import Search
+
+            self._search = Search(self._shelf, self.toolset, cache_folder(self.place.root))
+
+        def sees(name: str) -> bool:
+            return self._gate.visible(self.toolset.get(name), caller, identity)
+
+        hidden = sees if self._gate.hides(identity) else None
+        return self._search.find(query, tuple(tags), tuple(kinds), limit, hidden)
 
     def get(self, name: str) -> Tool:
         """One tool; `ToolNotFound` names the nearest, `ManifestError` says why it does not load."""
@@ -368,6 +395,8 @@ class Project:
             if self._egress is not None:
                 await self._egress.aclose()
         finally:
+            if self._search is not None:
+                self._search.close()
             self._store.close()
             self.audit.close()
 

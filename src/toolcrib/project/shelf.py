@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest import Diagnostic, LateTool, check_tool
+from toolcrib.manifest import Diagnostic, LateTool, check_tool, mark_of
 from toolcrib.project.root import Place
 from toolcrib.spec import Approval, Tool
 from toolcrib.toolset import BoundTool, Toolset
@@ -77,6 +77,8 @@ class Shelf:
         self._tools: dict[str, BoundTool] = {}
         self._unchecked: dict[str, BoundTool] = {}
         self._found: dict[str, list[Diagnostic]] = {}
+        self.marks: dict[str, str] = {}
+        """By name: what is another one whenever the manifest was touched."""
 
     def fill(self, tools: Iterable[LateTool], found: Iterable[Diagnostic]) -> None:
         """Put in what a folder of tools holds."""
@@ -84,6 +86,7 @@ class Shelf:
             self._found.setdefault(self._name_of(finding), []).append(finding)
         for tool in tools:
             self.put(_LateBoundTool(tool.name, partial(self._late, tool)))
+            self.marks[tool.name] = tool.mark
 
     def _late(self, tool: LateTool) -> BoundTool:
         return self._bind(tool.make())
@@ -179,6 +182,7 @@ class Shelf:
         else:
             bound = self._bind(tool)
             self.put(bound)
+            self.marks[name] = "" if tool.source is None else mark_of(tool.source.path)
             if reading.checked:
                 del self._unchecked[name]
                 _widen(bound, reading.found)
