@@ -6,12 +6,12 @@ import asyncio
 import inspect
 import unicodedata
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, TypeVar, overload
 
 from toolcrib.context import Context
 from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, ToolUnavailable, UsageError
-from toolcrib.executors.function import ISOLATIONS, function_executor
+from toolcrib.executors.function import function_executor, isolation_of
 from toolcrib.middleware import Middleware
 from toolcrib.pipeline import Bound, Gate, Pipeline
 from toolcrib.schema import ArgumentCheck, FunctionShape, SchemaCheck, inspect_function
@@ -70,6 +70,10 @@ class BoundTool:
     def check(self) -> Callable[[Mapping[str, Any] | bytes | str], dict[str, Any]]:
         """Checks arguments; the schema is compiled on first use."""
         return ArgumentCheck(self.tool.input_schema).check
+
+    def renew(self) -> None:
+        """Have the executor made anew for the next call; calls that run keep theirs."""
+        self.__dict__.pop("executor", None)
 
 
 def _reason(approval: Approval) -> str | None:
@@ -227,6 +231,7 @@ class Toolset:
         self._lifespans: list[_Lifespan] = []
         self._opened: list[_Lifespan] = []
         self._revision = 0
+        self._listeners: list[Callable[[], None]] = []
         self.pipeline = Pipeline(
             self._bound, gate=gate, clock=clock, call_attempts=self._retry.max_attempts, missing=missing
         )
@@ -286,7 +291,7 @@ class Toolset:
         shape = inspect_function(function, _CONTEXTS, typed=options.input_schema is None)
         if options.input_schema is not None:
             options.input_schema = _fitting(name, shape, options.input_schema)
-        options.isolation = _isolation(name, shape, options.isolation)
+        options.isolation = isolation_of(name, shape, options.isolation)
         self._add(name, FunctionTool(name, shape, options, self._retry, self._timeout_ms))
 
     def _register_object(self, name: Any, target: Any, given: dict[str, Any]) -> None:
@@ -299,7 +304,7 @@ class Toolset:
             raise DefinitionError(
                 f"{name}: execute takes the arguments as one dict, and a Context if it wants"
             )
-        options.isolation = _isolation(name, shape, options.isolation)
+        options.isolation = isolation_of(name, shape, options.isolation)
         if options.isolation == "process":
             raise DefinitionError(f"{name}: an object keeps its state here, not in a process of its own")
         if hasattr(target, "open") or hasattr(target, "__aenter__"):
@@ -316,7 +321,14 @@ class Toolset:
     def remove(self, name: str) -> None:
         """Take a tool out; calls that run go on."""
         del self._bound[name]
-        self._revision += 1
+        self._changed()
+
+    def replace(self, bound: Bound) -> None:
+        """Put a tool in the place of the one of its name; calls that run go on with the old one."""
+        if bound.name not in self._bound:
+            raise self.pipeline.unknown(bound.name)
+        self._bound[bound.name] = bound
+        self._changed()
 
     def _claim(self, name: Any) -> None:
         if not isinstance(name, str) or not _is_name(name):
@@ -331,7 +343,12 @@ class Toolset:
 
     def _add(self, name: str, bound: Bound) -> None:
         self._bound[name] = bound
+        self._changed()
+
+    def _changed(self) -> None:
         self._revision += 1
+        for listener in list(self._listeners):
+            listener()
 
     def use(self, middleware: Middleware) -> None:
         """Wrap every call in a middleware, inside those added before. Views made before do not change."""
@@ -346,8 +363,20 @@ class Toolset:
 
     @property
     def revision(self) -> int:
-        """Changes whenever a tool is added."""
+        """Changes whenever a tool is added, replaced or taken out."""
         return self._revision
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Have `listener` called after each change of the list; gives what ends it.
+
+        It is called in the thread that changes the list, and must neither wait nor raise.
+        """
+        self._listeners.append(listener)
+        return partial(_discard, self._listeners, listener)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a tool of this name."""
+        return name in self._bound
 
     @property
     def names(self) -> list[str]:
@@ -500,6 +529,11 @@ class _Lifespan:
             )
 
 
+def _discard(listeners: list[Callable[[], None]], listener: Callable[[], None]) -> None:
+    if listener in listeners:
+        listeners.remove(listener)
+
+
 async def _settled(value: Any) -> None:
     if inspect.isawaitable(value):
         await value
@@ -519,31 +553,9 @@ def _as_one(parameter: str, lifespan: _Lifespan | None) -> Callable[[dict[str, A
     return adapt
 
 
-def _isolation(name: str, shape: FunctionShape, wanted: str) -> str:
-    """How the function runs; `DefinitionError` where that does not suit it."""
-    function = shape.function
-    is_async = inspect.iscoroutinefunction(function) or (
-        not inspect.isroutine(function) and inspect.iscoroutinefunction(type(function).__call__)
-    )
-    if not wanted:
-        return "async" if is_async else "thread"
-    if wanted not in ISOLATIONS:
-        known = ", ".join(ISOLATIONS)
-        raise DefinitionError(f"{name}: there is no isolation {wanted!r}", hint=f"Use one of: {known}.")
-    if wanted != "process" and (wanted == "async") != is_async:
-        what = "a coroutine function" if is_async else "no coroutine function"
-        raise DefinitionError(f"{name}: isolation {wanted!r} does not suit it, it is {what}")
-    if wanted == "process":
-        if shape.context_parameter is not None:
-            raise DefinitionError(f"{name}: a function in its own process cannot be given the context")
-        if "<" in getattr(function, "__qualname__", ""):
-            raise DefinitionError(
-                f"{name}: only a function at the top level of a module can run in its own process"
-            )
-    return wanted
-
-
 def _is_name(name: str) -> bool:
+    if name.isascii() and name.replace("_", "").isalnum() and len(name) <= 64:  # nearly all, much quicker
+        return True
     return (
         0 < len(name) <= 64
         and unicodedata.is_normalized("NFC", name)

@@ -27,6 +27,7 @@ COMMANDS = {
     "policy": "Show the policy, and explain what it says of a call.",
     "review": "Look at tools before their first use, and say that you have.",
     "run": "Run one tool.",
+    "search": "Find tools by name, tags, description and argument names.",
     "secrets": "Show which secrets the tools need, and whether they are there.",
     "serve": "Serve the project's tools over MCP.",
     "show": "Show one tool: arguments, permissions, examples.",

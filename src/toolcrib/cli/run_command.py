@@ -48,6 +48,7 @@ _QUIET_S = 0.3
 )
 @click.option("--idempotency-key", help="Calls with the same key run once; the others get the same result.")
 @click.option("--timeout-ms", type=click.IntRange(min=1), help="Limit of one attempt, in milliseconds.")
+@click.option("--dry-run", is_flag=True, help="Show what the call would do, and run nothing.")
 @click.option("-v", "--verbose", is_flag=True, help="Show what the tool writes beside its result.")
 def command(
     tool: str,
@@ -58,6 +59,7 @@ def command(
     wait: Literal["block", "pending"] | None,
     idempotency_key: str | None,
     timeout_ms: int | None,
+    dry_run: bool,
     verbose: bool,
 ) -> int:
     """Run TOOL, named [BUNDLE/]NAME[@VERSION].
@@ -76,6 +78,8 @@ def command(
         _show_log()
     project = Project.open(root)
     tell_lowered(project)
+    if dry_run:
+        return _tell_plan(project, call, as_json=as_json)
     try:
         result = result_of(project, call, approve=approve, ask=not as_json)
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -94,6 +98,29 @@ def command(
             result.error.hint = "-v shows what the tool wrote, and where it failed."
         return tell_error(result.error)
     _print_value(result.value)
+    return 0
+
+
+def _tell_plan(project: Project, call: Call, *, as_json: bool) -> int:
+    from toolcrib.cli.show_command import find_tool
+    from toolcrib.schema import to_json_text
+
+    call.tool = find_tool(project, call.tool).name
+    plan = project.plan(call)
+    if as_json:
+        write_json(plan)
+        return 0
+    say(printable(f"would run {plan['tool']} ({plan['kind']})"))
+    for number, step in enumerate(plan.pop("steps", ()), 1):
+        after = f", after {', '.join(step['after'])}" if step["after"] else ""
+        say(printable(f"  {number}. {step['id']}: {step['tool']}{after}"))
+        for name in ("when", "foreach", "args", "on_error"):
+            if name in step:
+                say(printable(f"     {name}: {to_json_text(step[name]).decode()}"))
+    for name in ("arguments", "would", "permissions", "approval"):
+        if plan.get(name):
+            shown = plan[name] if isinstance(plan[name], str) else to_json_text(plan[name]).decode()
+            say(printable(f"{name}: {shown}"))
     return 0
 
 

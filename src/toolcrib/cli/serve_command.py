@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from typing import TYPE_CHECKING
 
 import click
 
-from toolcrib.cli.output import note, root_option, tell_lowered
+from toolcrib.cli.output import note, printable, root_option, tell_diagnostics, tell_lowered
+
+if TYPE_CHECKING:
+    from toolcrib.project import Change
 
 __all__ = ["command"]
+
+_MOST_NAMES = 20
 
 
 @click.command("serve")
@@ -39,6 +46,26 @@ async def _serve(root: str | None) -> int:
         for diagnostic in project.diagnostics:
             if diagnostic.is_error:
                 note(diagnostic.render())
-        return await serve_stdio(
-            Served(project), version=__version__, identity=identity, asker=project.client_desk
-        )
+        watching = asyncio.create_task(project.watch(_tell))
+        try:
+            return await serve_stdio(
+                Served(project), version=__version__, identity=identity, asker=project.client_desk
+            )
+        finally:
+            watching.cancel()
+
+
+def _tell(change: Change) -> None:
+    """Say on standard error what has changed on disk."""
+    for verb, names in (
+        ("added", change.added),
+        ("changed", change.changed),
+        ("removed", change.removed),
+        ("mended", change.mended),
+    ):
+        if names:
+            shown = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
+            note(printable(f"tools {verb}: {shown}"))
+    tell_diagnostics(change.broken)
+    for warning in change.warnings:
+        note(printable(f"warning: {warning}"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -41,6 +42,7 @@ def command(tool: str, root: str | None, as_json: bool) -> None:
 
     project = Project.open(root)
     found = find_tool(project, tool)
+    found = replace(found, permissions=project.permissions_of(found))
     if as_json:
         write_json(_document(found))
     else:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolcrib.executors.command import CommandExecutor
+    from toolcrib.executors.composite import CompositeExecutor
     from toolcrib.executors.file import FileExecutor
     from toolcrib.executors.function import function_executor
     from toolcrib.executors.http import HttpExecutor
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CommandExecutor",
+    "CompositeExecutor",
     "FileExecutor",
     "HttpExecutor",
     "PythonExecutor",
@@ -23,6 +25,7 @@ __all__ = [
 
 _HOMES = {
     "CommandExecutor": "command",
+    "CompositeExecutor": "composite",
     "FileExecutor": "file",
     "HttpExecutor": "http",
     "PythonExecutor": "python",

@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from toolcrib.errors import DefinitionError
 from toolcrib.executors.threads import run_in_thread
+from toolcrib.schema import FunctionShape
 from toolcrib.spec import Call, CallContext, Executor
 
-__all__ = ["ISOLATIONS", "function_executor"]
+__all__ = ["function_executor", "isolation_of"]
 
 _Adapter = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -84,7 +86,7 @@ _KINDS: dict[str, type[_Async | _Inline | _Thread | _Process]] = {
     "thread": _Thread,
     "process": _Process,
 }
-ISOLATIONS = tuple(_KINDS)
+_ISOLATIONS = tuple(_KINDS)
 
 
 def function_executor(
@@ -95,3 +97,27 @@ def function_executor(
 ) -> Executor:
     """The executor of one callable. `isolation` is `async`, `inline`, `thread` or `process`."""
     return _KINDS[isolation](function, adapt, context_parameter)
+
+
+def isolation_of(name: str, shape: FunctionShape, wanted: str) -> str:
+    """How the function runs; `DefinitionError` where that does not suit it."""
+    function = shape.function
+    is_async = inspect.iscoroutinefunction(function) or (
+        not inspect.isroutine(function) and inspect.iscoroutinefunction(type(function).__call__)
+    )
+    if not wanted:
+        return "async" if is_async else "thread"
+    if wanted not in _ISOLATIONS:
+        known = ", ".join(_ISOLATIONS)
+        raise DefinitionError(f"{name}: there is no isolation {wanted!r}", hint=f"Use one of: {known}.")
+    if wanted != "process" and (wanted == "async") != is_async:
+        what = "a coroutine function" if is_async else "no coroutine function"
+        raise DefinitionError(f"{name}: isolation {wanted!r} does not suit it, it is {what}")
+    if wanted == "process":
+        if shape.context_parameter is not None:
+            raise DefinitionError(f"{name}: a function in its own process cannot be given the context")
+        if "<" in getattr(function, "__qualname__", ""):
+            raise DefinitionError(
+                f"{name}: only a function at the top level of a module can run in its own process"
+            )
+    return wanted

@@ -17,7 +17,8 @@ from typing import Literal
 
 from toolcrib.guard.digest import ToolDigest
 from toolcrib.spec import Tool
-from toolcrib.state import VAULT_REVIEWS, Database, Vault, new_id
+from toolcrib.spec.identifier import new_id
+from toolcrib.state import VAULT_REVIEWS, Database, Vault
 
 __all__ = ["Reviewed", "Reviews", "Standing", "shown"]
 

@@ -1,8 +1,18 @@
 """Manifests: read from disk, held to the format, explained where they break it."""
 
+from toolcrib.manifest.cache import LateTool, load_late, mark_of
+from toolcrib.manifest.checks import TEMPLATED
 from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, failure, report
 from toolcrib.manifest.lint import check_tool, lint_tool, lint_tree
-from toolcrib.manifest.native import FILE_NAME, Loaded, load_tools, parse_tool
+from toolcrib.manifest.native import (
+    FILE_NAME,
+    OTHER_NAME,
+    Loaded,
+    folders,
+    load_tools,
+    parse_tool,
+    read_folder,
+)
 from toolcrib.manifest.rules import RULES, Rule
 from toolcrib.manifest.shape import tool_schema
 from toolcrib.manifest.source import MAX_BYTES, Document, dump, load, read
@@ -10,21 +20,28 @@ from toolcrib.manifest.source import MAX_BYTES, Document, dump, load, read
 __all__ = [
     "FILE_NAME",
     "MAX_BYTES",
+    "OTHER_NAME",
     "RULES",
+    "TEMPLATED",
     "Diagnostic",
     "Document",
+    "LateTool",
     "Loaded",
     "Rule",
     "check_tool",
     "diagnostics_of",
     "dump",
     "failure",
+    "folders",
     "lint_tool",
     "lint_tree",
     "load",
+    "load_late",
     "load_tools",
+    "mark_of",
     "parse_tool",
     "read",
+    "read_folder",
     "report",
     "tool_schema",
 ]

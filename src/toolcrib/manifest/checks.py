@@ -15,10 +15,11 @@ from toolcrib.manifest.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.positions import Path
 from toolcrib.manifest.requests import request_faults
 from toolcrib.manifest.source import Document
+from toolcrib.manifest.steps import steps
 from toolcrib.manifest.wording import MAX_TEXT, hidden_characters, instructions, texts
 from toolcrib.spec import CommandExec, FileExec, HttpExec, Tool
 
-__all__ = ["CHECKS"]
+__all__ = ["CHECKS", "TEMPLATED"]
 
 _STEP = re.compile(r'\.([^\W\d]\w*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
 _MOST_PROPERTIES = 500
@@ -34,12 +35,14 @@ DIRECT = frozenset((
     "ldapsearch", "snmpget", "snmpwalk", "smbclient", "ntpdate", "sendmail", "iperf3",
 ))  # fmt: skip
 """Programs that speak a protocol of their own, and do not read the variables that name a proxy."""
-_TEMPLATED: dict[str, tuple[str, ...]] = {
+TEMPLATED: dict[str, tuple[str, ...]] = {
     "http": ("url", "headers", "query", "cookies", "body", "parts"),
     "command": ("args", "env", "stdin"),
     "python": ("args", "kwargs"),
     "file": ("path", "content"),
+    "composite": (),
 }
+"""The keys of each kind's block that hold templates; those of a composite tool are checked by step."""
 
 
 def input_schema(tool: Tool, document: Document) -> Iterator[Diagnostic]:
@@ -107,12 +110,12 @@ def placeholders(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 
     block = document.data["exec"][tool.kind]
     names = Namespaces.of(tool)
-    count = sum(_json(block[key]).count("${") for key in _TEMPLATED[tool.kind] if key in block)
+    count = sum(_json(block[key]).count("${") for key in TEMPLATED[tool.kind] if key in block)
     if count * len(names.arguments) > _MOST_COMPARED:
         told = f"{count:,} placeholders and {len(names.arguments):,} properties are too many to check"
         yield document.diagnostic("placeholder", told, ("exec", tool.kind), key=True)
         return
-    for key in _TEMPLATED[tool.kind]:
+    for key in TEMPLATED[tool.kind]:
         if key not in block:
             continue
         for problem in problems(block[key], names):
@@ -261,6 +264,7 @@ CHECKS: tuple[Callable[[Tool, Document], Iterator[Diagnostic]], ...] = (
     network,
     request,
     response,
+    steps,
     retry,
     programs,
     grants,

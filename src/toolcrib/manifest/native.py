@@ -22,6 +22,8 @@ from toolcrib.spec import (
     Auth,
     BodyPart,
     CommandExec,
+    Comparison,
+    CompositeExec,
     Example,
     ExecConfig,
     FieldMap,
@@ -36,10 +38,21 @@ from toolcrib.spec import (
     Retry,
     SecretSpec,
     Source,
+    Step,
     Tool,
 )
 
-__all__ = ["FILE_NAME", "OTHER_NAME", "Loaded", "folders", "load_tools", "parse_tool", "read_folder"]
+__all__ = [
+    "FILE_NAME",
+    "OTHER_NAME",
+    "Loaded",
+    "folders",
+    "load_tools",
+    "parse_tool",
+    "read_folder",
+    "tool_of",
+    "uncollected",
+]
 
 FILE_NAME = "tool.yml"
 OTHER_NAME = "tool.yaml"
@@ -82,7 +95,7 @@ def load_tools(tools_dir: Path) -> Loaded:
     tools: list[Tool] = []
     found: list[Diagnostic] = []
     base = os.fspath(tools_dir)
-    with _no_collection():
+    with uncollected():
         for name in folders(base, found):
             read_one = read_folder(f"{base}/{name}", name, found)
             if read_one is not None:
@@ -91,7 +104,7 @@ def load_tools(tools_dir: Path) -> Loaded:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Keep the cycle collector from walking, again and again, the many objects that loading makes and keeps.
 
     Afterwards they are moved among the old ones (freezing and thawing does that without walking them).
@@ -169,9 +182,12 @@ def parse_tool(document: Document, folder_name: str | None = None) -> Tool:
         found += _identity(document, data, folder_name)
     if found:
         raise failure(sorted(found, key=lambda finding: (finding.line, finding.column)))
-    return _tool(
-        data, Source("native", document.path, document.raw, hashlib.sha256(document.raw).hexdigest())
-    )
+    return tool_of(data, document.path, document.raw)
+
+
+def tool_of(data: dict[str, Any], path: str, raw: bytes) -> Tool:
+    """The tool that data of the right form say."""
+    return _tool(data, Source("native", path, raw, hashlib.sha256(raw).hexdigest()))
 
 
 def _identity(document: Document, data: dict[str, Any], folder: str | None) -> list[Diagnostic]:
@@ -313,11 +329,40 @@ def _file(block: dict[str, Any]) -> FileExec:
     )
 
 
+def _composite(block: dict[str, Any]) -> CompositeExec:
+    return CompositeExec(tuple([_step(step) for step in block["steps"]]), block.get("output"))
+
+
+def _step(block: dict[str, Any]) -> Step:
+    get = block.get
+    on_error, when = get("on_error", "fail"), get("when", [])
+    given = isinstance(on_error, dict)
+    return Step(
+        block["id"],
+        block["tool"],
+        get("args") or {},
+        tuple(get("needs", ())),
+        tuple([_comparison(one) for one in (when if isinstance(when, list) else [when])]),
+        get("foreach"),
+        int(get("concurrency", 4)),
+        "default" if given else on_error,
+        on_error["default"] if given else None,
+    )
+
+
+def _comparison(block: Any) -> Comparison:
+    if isinstance(block, str):
+        return Comparison(block)
+    (how,) = block.keys() - {"value"}
+    return Comparison(block["value"], how, block[how])
+
+
 _CONFIGS: dict[str, Callable[[dict[str, Any]], ExecConfig]] = {
     "http": _http,
     "command": _command,
     "python": _python,
     "file": _file,
+    "composite": _composite,
 }
 
 

@@ -79,6 +79,11 @@ RULES: dict[str, Rule] = {
     "auth": Rule(
         "error", "`auth` lacks a key, names a secret that is not declared, or writes what the request writes."
     ),
+    "step": Rule(
+        "error",
+        "A step of a composite tool names a step that is not there, stands in a circle, or has an id twice.",
+    ),
+    "step-tool": Rule("warning", "A step calls a tool that has no manifest in this project."),
     "retry": Rule("warning", "A POST or PATCH that is not marked idempotent is retried."),
     "program-network": Rule(
         "warning", "A command that speaks neither HTTP nor SOCKS has a list of hosts, or `network: true`."

@@ -20,10 +20,9 @@ _MOST_NAMES = 20
 
 _LATER: dict[Path, str] = {
     ("exec", "http", "auth"): "auth helpers",
-    ("exec", "composite"): "composite tools",
     ("exec", "sql"): "SQL tools",
 }
-_LATER_KINDS = {"composite": "composite tools", "sql": "SQL tools"}
+_LATER_KINDS = {"sql": "SQL tools"}
 
 _RULES: tuple[tuple[Path, str], ...] = (
     (("name",), "name"),

@@ -65,14 +65,17 @@ class ProjectGate:
 
     def know(self, tools: Iterable[Tool]) -> None:
         """Mask the secrets that these tools declare from now on, whoever's output they turn up in."""
-        for tool in tools:
-            for secret in tool.permissions.secrets:
-                try:
-                    value = self._source.get(secret.name)
-                except SecretMissing:  # Told when the tool is called.
-                    continue
-                if value:
-                    self._learn({secret.name: value})
+        self.know_names(secret.name for tool in tools for secret in tool.permissions.secrets)
+
+    def know_names(self, names: Iterable[str]) -> None:
+        """Mask these secrets from now on."""
+        for name in names:
+            try:
+                value = self._source.get(name)
+            except SecretMissing:  # Told when the tool is called.
+                continue
+            if value:
+                self._learn({name: value})
 
     def _learn(self, secrets: Mapping[str, str]) -> None:
         new = {name: value for name, value in secrets.items() if value not in self._known.get(name, ())}
@@ -100,6 +103,10 @@ class ProjectGate:
         if self._policy is not None:
             return self._policy.visible(tool, caller, identity)
         return identity is None or (identity.may("read") and identity.covers(tool.name))
+
+    def hides(self, identity: Caller | None) -> bool:
+        """Whether there may be tools that this caller does not see."""
+        return self._policy is not None or identity is not None
 
     def authorise(self, bound: Bound, ctx: Context) -> None:
         """Refuse what the caller's token, or the policy, does not allow whatever the arguments."""
@@ -157,6 +164,14 @@ class ProjectGate:
         if self._first_use is None:
             return None
         return self._first_use.question(bound.tool, ctx.caller, ctx.identity)
+
+    def may_ask(self, tool: Tool, reason: str | None, caller: str) -> str | None:
+        """Why a person may have to agree to some call of a tool; None where to no call of it."""
+        if self._policy is not None:
+            decision = self._policy.decide(tool, caller, None)
+            if decision.effect == "ask":
+                return decision.why
+        return reason
 
     async def enter(self, bound: Bound, ctx: Context) -> Result | None:
         """Wait for a person, for the call's turn, for the first call with its key."""

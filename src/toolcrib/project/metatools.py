@@ -114,6 +114,10 @@ class Served:
         """Changes whenever the list of tools changes."""
         return self._project.revision
 
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Have `listener` called after each change of the list; gives what ends it."""
+        return self._project.on_change(listener)
+
     def tools(self, caller: str = "local", identity: Caller | None = None) -> Sequence[Tool]:
         """The tools that this caller is listed."""
         found = self._project.tools(caller, identity)

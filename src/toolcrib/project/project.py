@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from toolcrib.context import Context
-from toolcrib.errors import ManifestError, ToolUnavailable
+from toolcrib.errors import ToolcribError, ToolUnavailable
 from toolcrib.guard import ANCHOR, Approval, AuditLog, Digests, Grant, Policy, Reviews, ToolDigest, Trust
-from toolcrib.manifest import Diagnostic, check_tool, load_tools
+from toolcrib.manifest import Diagnostic, load_late
+from toolcrib.pipeline import Bound
 from toolcrib.project.checkpoint import Checkpoint
 from toolcrib.project.client_desk import ClientDesk
+from toolcrib.project.composites import Composites
 from toolcrib.project.config import Config, load_config
 from toolcrib.project.config_secrets import helper_programs, hidden_paths, open_sources
 from toolcrib.project.desk import Desk
@@ -23,28 +26,32 @@ from toolcrib.project.gate import ProjectGate
 from toolcrib.project.lock import Pins
 from toolcrib.project.minimum import minimum_of
 from toolcrib.project.root import Place, find
+from toolcrib.project.shelf import Change, Reading, Shelf
 from toolcrib.project.store import Store
-from toolcrib.spec import Approval as ToolApproval
 from toolcrib.spec import (
     Call,
     Caller,
     CommandExec,
+    CompositeExec,
     Executor,
     HttpExec,
     Limits,
+    Permissions,
     PythonExec,
     Result,
     Retry,
     SecretSource,
     Tool,
 )
-from toolcrib.state import Vault
+from toolcrib.state import Vault, cache_folder
 from toolcrib.toolset import BoundTool, Toolset
 
 if TYPE_CHECKING:
     from toolcrib.egress import Egress
     from toolcrib.executors import Workspace
     from toolcrib.executors.observation import Observation
+    from toolcrib.project.live import Live
+    from toolcrib.project.search import Search
 
 __all__ = ["Project"]
 
@@ -94,20 +101,19 @@ class Project:
             pins=self.pins,
         )
         self.toolset = Toolset(
-            retry=config.retry, timeout_ms=config.timeout_ms, gate=self._gate, missing=self._explain
+            retry=config.retry, timeout_ms=config.timeout_ms, gate=self._gate, missing=self._missing
         )
         """Holds every tool; functions registered here get the project's guard and audit too."""
-        loaded = load_tools(place.tools)
-        self.diagnostics: list[Diagnostic] = list(loaded.diagnostics)
-        """What is wrong with manifests, errors and warnings, as far as it is known yet."""
         self._egress: Egress | None = None
         self._workspace: Workspace | None = None
-        self._unchecked: dict[str, BoundTool] = {}
-        self._gate.know(loaded.tools)
-        for tool in loaded.tools:
-            bound = self._bind(tool)
-            self.toolset.add(bound)
-            self._unchecked[tool.name] = bound
+        self._live: Live | None = None
+        self._search: Search | None = None
+        self._shelf = Shelf(place, self.toolset, self._bind)
+        self._composites = Composites(self.bound, self._gate)
+        kept = cache_folder(place.root)
+        tools, found = load_late(place.tools, None if kept is None else kept / "manifests")
+        self._gate.know_names({name for tool in tools for name in tool.secrets})
+        self._shelf.fill(tools, found)
 
     @classmethod
     def open(
@@ -127,27 +133,66 @@ class Project:
     # -- the catalog that doors serve ------------------------------------------------------------
 
     @property
+    def diagnostics(self) -> list[Diagnostic]:
+        """What is wrong with manifests, errors and warnings, as far as it is known yet."""
+        return self._shelf.diagnostics
+
+    @property
     def revision(self) -> int:
         """Changes whenever the list of tools changes."""
         return self.toolset.revision
 
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Have `listener` called after each change of the list; gives what ends it."""
+        return self.toolset.on_change(listener)
+
     def tools(self, caller: str = "local", identity: Caller | None = None) -> Sequence[Tool]:
         """Every usable tool that this caller may see: by names of manifests, then as registered."""
-        for name in list(self._unchecked):
-            self._check(name)
-        return [tool for tool in self.toolset.tools() if self._gate.visible(tool, caller, identity)]
+        self._shelf.check_all()
+        tools = self.toolset.tools()
+        if self._live is not None:  # A tool that came later stands where it would after a new start.
+            own = {tool.name for tool in tools} & self._shelf.names
+            tools.sort(key=lambda tool: (tool.name not in own, tool.name if tool.name in own else ""))
+        return [tool for tool in tools if self._gate.visible(tool, caller, identity)]
+
+    def search(
+        self,
+        query: str,
+        *,
+        tags: Sequence[str] = (),
+        kinds: Sequence[str] = (),
+        limit: int = 25,
+        caller: str = "local",
+        identity: Caller | None = None,
+    ) -> dict[str, Any]:
+        """Tools that fit some words, the best first: `hits`, `total` (at most 1,000), `facets`.
+
+        Only tools that this caller may see. Raises UsageError for a query without a word.
+        """
+        if self._search is None:
+            from toolcrib.project.search import Search
+
+            self._search = Search(self._shelf, self.toolset, cache_folder(self.place.root))
+
+        def sees(name: str) -> bool:
+            return self._gate.visible(self.toolset.get(name), caller, identity)
+
+        hidden = sees if self._gate.hides(identity) else None
+        return self._search.find(query, tuple(tags), tuple(kinds), limit, hidden)
 
     def get(self, name: str) -> Tool:
         """One tool; `ToolNotFound` names the nearest, `ManifestError` says why it does not load."""
-        self._check(name)
-        if name not in self.toolset.names and (error := self._explain(name)) is not None:
-            raise error
+        self._shelf.check(name)
         return self.toolset.get(name)
+
+    def bound(self, name: str) -> Bound:
+        """One tool made ready to be called; errors as of `get`."""
+        self._shelf.check(name)
+        return self.toolset.bound(name)
 
     def invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
         """The one call path."""
-        if call.tool in self._unchecked:
-            self._check(call.tool)
+        self._shelf.check(call.tool)
         return self.toolset.invoke(call)
 
     def call(
@@ -164,8 +209,7 @@ class Project:
         `wait` says what to do when a person must agree first: fail, wait until one has, or come back with a
         `pending` result. Calls with the same `idempotency_key` run once; the others get its result.
         """
-        if name in self._unchecked:
-            self._check(name)
+        self._shelf.check(name)
         if wait == "raise" and idempotency_key is None:
             return self.toolset.call(name, arguments, **options)
         return self.toolset.invoke(
@@ -178,32 +222,34 @@ class Project:
             )
         )
 
-    def _check(self, name: str) -> None:
-        """Check a manifest in full once; one with errors is taken out of the list."""
-        bound = self._unchecked.pop(name, None)
-        if bound is None:
-            return
-        found = check_tool(bound.tool)
-        self.diagnostics.extend(found)
-        if any(diagnostic.is_error for diagnostic in found):
-            self.toolset.remove(name)
-            return
-        wide = [diagnostic.message.partition(";")[0] for diagnostic in found if diagnostic.rule == "grant"]
-        if wide and not bound.tool.approval.required:
-            bound.approval_reason = ", and ".join(wide)
-            bound.tool = replace(bound.tool, approval=ToolApproval(True, bound.approval_reason))
+    def _missing(self, name: str) -> ToolcribError | None:
+        """Why a tool is missing: its manifest is wrong."""
+        return self._shelf.explain(name)
 
-    def _explain(self, name: str) -> ManifestError | None:
-        """The error of a tool that is missing because its manifest is wrong."""
-        folder = self.place.tools / name
-        errors = [d for d in self.diagnostics if d.is_error and Path(d.path).parent == folder]
-        if not errors:
-            return None
-        return ManifestError(
-            f"the tool {name!r} is not usable: {errors[0].render()}",
-            hint="Run `toolcrib lint` to see all that is wrong.",
-            details={"diagnostics": [error.as_dict() for error in errors]},
-        )
+    async def watch(self, tell: Callable[[Change], None] | None = None) -> None:
+        """From now on, until the project is closed, take up what changes in its folder of tools.
+
+        Comes back when it has begun. Calls that run end on the tool they began with; a manifest with errors
+        leaves the tool as it was. `tell` is called with each change, on this event loop.
+        """
+        if self._live is None:
+            from toolcrib.project.live import Live
+
+            self._live = Live(self._shelf, self._take, tell)
+            await self._live.start()
+
+    def _take(self, readings: Sequence[Reading]) -> Change:
+        """Put in force what is on disk now."""
+        new = [reading.tool for reading in readings if reading.tool is not None]
+        before = [self._shelf.in_force(reading.name) for reading in readings]
+        self._gate.know(new)
+        programs = self._programs_of(new) != self._programs_of(tool for tool in before if tool is not None)
+        change = self._shelf.take(readings)
+        if programs:
+            # What no tool may write to: it is found anew, and executors are made that know of it.
+            self._workspace = None
+            self._shelf.renew()
+        return change
 
     @cached_property
     def desk(self) -> Desk:
@@ -228,7 +274,14 @@ class Project:
         """What a tool is now, part by part: its manifest, the files beside it, what it runs."""
         if self._digests is None:
             self._digests = Digests(self.place.root)
-        return self._digests.of(tool)
+        own = self._digests.of(tool)
+        if not isinstance(tool.config, CompositeExec):
+            return own
+        steps = {
+            f"step/{part.name}": self._digests.of(part).digest for part in self._composites.tools_of(tool)
+        }
+        whole = " ".join((own.digest, *steps.values()))
+        return ToolDigest(hashlib.sha256(whole.encode()).hexdigest(), {**own.parts, **steps})
 
     def digest_of(self, tool: Tool) -> str:
         """`fingerprint` as one digest."""
@@ -250,9 +303,28 @@ class Project:
         if grant.rule == FIRST_USE and grant.scope == "rule":
             self.first_use.reviews.forget(grant.tool, grant.bundle, grant.tool_digest)
 
+    def permissions_of(self, tool: Tool) -> Permissions:
+        """What a tool may touch; of a composite one, all that the tools of its steps may."""
+        return tool.permissions.union(*(part.permissions for part in self._composites.tools_of(tool)))
+
     def _checkpoint(self, config: Config) -> Checkpoint:
         limits = Limits(calls_per_minute=config.calls_per_minute, concurrent_calls=config.concurrency)
         return Checkpoint(self._store, self.digest_of, limits)
+
+    def plan(self, call: Call) -> dict[str, Any]:
+        """What a call would do, as JSON: nothing is run, and no secret is in it. Raises as the call would."""
+        from toolcrib.project.plan import plan_of
+
+        bound, context = self.bound(call.tool), Context.of(call)
+        self._gate.authorise(bound, context)
+        call.arguments = bound.check(call.arguments)
+        plan = plan_of(bound.tool, call.arguments)
+        if isinstance(bound.tool.config, CompositeExec):
+            self._composites.admit(bound.tool, call)
+        plan["permissions"] = self.permissions_of(bound.tool).as_json()
+        plan["approval"] = self.asks(call)
+        planned: dict[str, Any] = self._gate.redact(plan)
+        return planned
 
     def asks(self, call: Call) -> str | None:
         """Why a person must agree to this call before it runs; None when nobody must.
@@ -264,15 +336,15 @@ class Project:
         self._gate.authorise(bound, context)
         call.arguments = context.arguments = bound.check(context.arguments)
         question = self._gate.question(bound, context)
+        if question is None and isinstance(bound.tool.config, CompositeExec):
+            return self._composites.asks(bound.tool, call)
         return None if question is None else question.reason
 
     # -- binding ---------------------------------------------------------------------------------
 
-    def watch(self, tool: Tool, seen: Observation) -> None:
+    def observe(self, tool: Tool, seen: Observation) -> None:
         """From now on run the tool of this name as `tool` says, and tell `seen` all it uses."""
-        self.toolset.remove(tool.name)
-        bound = self._unchecked[tool.name] = self._bind(tool, seen)
-        self.toolset.add(bound)
+        self._shelf.put(self._bind(tool, seen))
 
     def _bind(self, tool: Tool, seen: Observation | None = None) -> BoundTool:
         return BoundTool(
@@ -284,14 +356,11 @@ class Project:
 
     def adopt(self, tool: Tool, warnings: Sequence[Diagnostic] = ()) -> None:
         """Add a tool that an agent has just made to this open project."""
-        self.toolset.add(self._bind(tool))
-        self.diagnostics.extend(warnings)
         self._gate.know([tool])
+        self._shelf.adopt(self._bind(tool), warnings)
         # What it runs is closed to the other tools from now on: they get executors that know it.
         self._workspace = None
-        for name in self.toolset.names:
-            if isinstance(bound := self.toolset.bound(name), BoundTool):
-                vars(bound).pop("executor", None)
+        self._shelf.renew()
 
     def retry(self, tool: Tool) -> Retry:
         """One attempt for tools from manifests, unless repeating them does no harm."""
@@ -301,8 +370,8 @@ class Project:
         return self.config.retry if repeatable else Retry()
 
     def _executor(self, tool: Tool, seen: Observation | None) -> Executor:
-        self._check(tool.name)  # In case the call came by the toolset itself.
-        if (error := self._explain(tool.name)) is not None:
+        self._shelf.check(tool.name)  # In case the call came by the toolset itself.
+        if (error := self._shelf.explain(tool.name)) is not None:
             raise error
         make = _EXECUTORS.get(tool.kind)
         if make is None:
@@ -316,10 +385,11 @@ class Project:
 
             self.lowered()
             sources, root = self.config.secret_sources, self.place.root
+            programs = self._programs_of(self.toolset.tools())
             self._workspace = Workspace(
                 str(root),
                 str(self.place.home),
-                tuple(dict.fromkeys((*self._programs(), *helper_programs(sources, root)))),
+                tuple(dict.fromkeys((*programs, *helper_programs(sources, root)))),
                 allowed_hosts=self.config.allowed_hosts,
                 minimum=self.minimum.level,
                 advice=self.minimum.advice,
@@ -340,14 +410,16 @@ class Project:
                 self.audit.record("SANDBOX_LOWERED", minimum=self.minimum.level, level=found)
         return self._lowered
 
-    def _programs(self) -> Iterator[str]:
-        """Entrypoints and virtual environments of the project's tools, as real paths."""
-        for tool in self.toolset.tools():
+    def _programs_of(self, tools: Iterable[Tool]) -> list[str]:
+        """Entrypoints and virtual environments of these tools, as real paths."""
+        found: list[str] = []
+        for tool in tools:
             config = tool.config
             if isinstance(config, CommandExec) and "/" in config.entrypoint:
-                yield os.path.realpath(self.place.root / config.entrypoint)
+                found.append(os.path.realpath(self.place.root / config.entrypoint))
             elif isinstance(config, PythonExec) and config.venv is not None:
-                yield os.path.realpath(self.place.root / config.venv)
+                found.append(os.path.realpath(self.place.root / config.venv))
+        return found
 
     def egress(self) -> Egress:
         """The way out for HTTP tools."""
@@ -369,10 +441,14 @@ class Project:
     async def aclose(self) -> None:
         """Close connections, tools with resources, and the audit log."""
         try:
+            if self._live is not None:
+                await self._live.stop()
             await self.toolset.aclose()
             if self._egress is not None:
                 await self._egress.aclose()
         finally:
+            if self._search is not None:
+                self._search.close()
             self._store.close()
             self.first_use.reviews.close()
             self._gate.close()
@@ -411,8 +487,15 @@ def _file(project: Project, tool: Tool, seen: Observation | None) -> Executor:
     return FileExecutor(tool, project.workspace(seen))
 
 
+def _composite(project: Project, tool: Tool, _seen: Observation | None) -> Executor:
+    from toolcrib.executors import CompositeExecutor
+
+    return CompositeExecutor(tool, project.invoke, partial(project._composites.admit, tool))  # noqa: SLF001
+
+
 _EXECUTORS: dict[str, Callable[[Project, Tool, Observation | None], Executor]] = {
     "command": _command,
+    "composite": _composite,
     "file": _file,
     "http": _http,
     "python": _python,

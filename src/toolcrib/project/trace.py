@@ -73,7 +73,7 @@ class Trace:
                 hint="Make it a tool of kind python, which runs confined.",
             )
         trace = cls(allowed.to(tool))
-        project.watch(trace.tool, trace.seen)
+        project.observe(trace.tool, trace.seen)
         return trace
 
     @property

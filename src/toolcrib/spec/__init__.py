@@ -5,6 +5,8 @@ from toolcrib.spec.caller import SCOPES, Caller, Scope
 from toolcrib.spec.kinds import (
     BodyPart,
     CommandExec,
+    Comparison,
+    CompositeExec,
     ExecConfig,
     FieldMap,
     FileExec,
@@ -12,6 +14,7 @@ from toolcrib.spec.kinds import (
     HttpExec,
     ParameterStyle,
     PythonExec,
+    Step,
 )
 from toolcrib.spec.permissions import Network, Permissions, SecretSpec
 from toolcrib.spec.policies import (
@@ -41,6 +44,8 @@ __all__ = [
     "Catalog",
     "Clock",
     "CommandExec",
+    "Comparison",
+    "CompositeExec",
     "Example",
     "ExecConfig",
     "Executor",
@@ -63,5 +68,6 @@ __all__ = [
     "SecretSource",
     "SecretSpec",
     "Source",
+    "Step",
     "Tool",
 ]

@@ -11,6 +11,8 @@ from typing import Any, Literal
 __all__ = [
     "BodyPart",
     "CommandExec",
+    "Comparison",
+    "CompositeExec",
     "ExecConfig",
     "FieldMap",
     "FileExec",
@@ -18,6 +20,7 @@ __all__ = [
     "HttpExec",
     "ParameterStyle",
     "PythonExec",
+    "Step",
 ]
 
 
@@ -132,4 +135,45 @@ class FileExec:
     mkdir: bool = False
 
 
-ExecConfig = FunctionExec | PythonExec | CommandExec | HttpExec | FileExec
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A condition: `value`, a template, and what it must be."""
+
+    value: Any
+    how: Literal["truth", "is", "is_not", "schema"] = "truth"
+    """`truth`: neither absent nor false, null, 0 or empty."""
+    other: Any = None
+    """What it is compared with, or the JSON Schema it must fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call of another tool."""
+
+    id: str
+    tool: str
+    args: dict[str, Any] = field(default_factory=dict)
+    """Templates over the arguments and the results of other steps."""
+    needs: tuple[str, ...] = ()
+    """Steps that must be over first, beside those whose results it uses."""
+    when: tuple[Comparison, ...] = ()
+    """All must hold, else the step is skipped."""
+    foreach: Any = None
+    """A template that gives a list: one call for each item. None: one call."""
+    concurrency: int = 4
+    """Calls of a `foreach` at one time."""
+    on_error: Literal["fail", "continue", "default"] = "fail"
+    default: Any = None
+    """The value of a failed call, where `on_error` is `default`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompositeExec:
+    """Other tools, called one after the other or side by side."""
+
+    steps: tuple[Step, ...]
+    output: Any = None
+    """A template; None gives the value of the last step."""
+
+
+ExecConfig = FunctionExec | PythonExec | CommandExec | HttpExec | FileExec | CompositeExec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -59,6 +60,21 @@ class Permissions:
     env: tuple[str, ...] = ()
     """Names of environment variables (not secret) handed to the tool."""
 
+    def union(self, *others: Permissions) -> Permissions:
+        """All that any of these may touch."""
+        every = (self, *others)
+        modes = {one.network.mode for one in every}
+        mode = next(mode for mode in ("host", "any", "hosts", "none") if mode in modes)
+        hosts = _once(host for one in every for host in one.network.allow) if mode == "hosts" else ()
+        secrets = {secret.name: secret for one in every for secret in one.secrets}
+        return Permissions(
+            Network(mode, hosts),
+            _once(path for one in every for path in one.read),
+            _once(path for one in every for path in one.write),
+            tuple(secrets.values()),
+            _once(name for one in every for name in one.env),
+        )
+
     def as_json(self) -> dict[str, Any]:
         """The manifest's `permissions` block, as the audit log records it."""
         block: dict[str, Any] = {
@@ -69,3 +85,7 @@ class Permissions:
         if self.env:
             block["env"] = list(self.env)
         return block
+
+
+def _once(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))

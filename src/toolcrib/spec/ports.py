@@ -103,6 +103,9 @@ class Catalog(Protocol):
     def revision(self) -> int:
         """Changes whenever the list of tools changes."""
 
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Have `listener` called after each change of the list, in whatever thread; gives what ends it."""
+
     def tools(self, caller: str = "local", identity: Caller | None = None) -> Sequence[Tool]:
         """The tools that this caller may see, in a stable order."""
 

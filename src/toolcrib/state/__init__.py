@@ -1,8 +1,8 @@
 """What outlives a process: a project's database, and what its user keeps outside of every project."""
 
+from toolcrib.state.cache import cache_folder
 from toolcrib.state.database import Database, Transaction
 from toolcrib.state.holder import boot_id, is_alive, me, uptime
-from toolcrib.state.identifier import new_id
 from toolcrib.state.tables import PROJECT, VAULT_GRANTS, VAULT_REVIEWS
 from toolcrib.state.user import user_name
 from toolcrib.state.vault import Vault
@@ -17,6 +17,7 @@ __all__ = [
     "Vault",
     "Watch",
     "boot_id",
+    "cache_folder",
     "is_alive",
     "me",
     "uptime",

@@ -21,6 +21,7 @@ from toolcrib.template.render import (
     render_text,
     render_value,
 )
+from toolcrib.template.steps import LOOP_NAMES, STEPS_NAME, references_in, step_namespaces, steps_used
 from toolcrib.template.styles import STYLES, styled_cookies
 from toolcrib.template.tree import (
     Constant,
@@ -37,7 +38,9 @@ from toolcrib.template.values import MISSING, Missing, Values, literal_text
 
 __all__ = [
     "CONTEXT_NAMES",
+    "LOOP_NAMES",
     "MISSING",
+    "STEPS_NAME",
     "STYLES",
     "Constant",
     "ListTemplate",
@@ -62,6 +65,7 @@ __all__ = [
     "parse_url",
     "problems",
     "references",
+    "references_in",
     "render_argv",
     "render_env",
     "render_header",
@@ -72,5 +76,7 @@ __all__ = [
     "render_text",
     "render_url",
     "render_value",
+    "step_namespaces",
+    "steps_used",
     "styled_cookies",
 ]

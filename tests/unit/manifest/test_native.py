@@ -259,7 +259,7 @@ MISFITS: list[tuple[str, str, str, str, int, int, str | None]] = [
     (PYTHON, "Counts lines", "' '", "description", 2, 14, "must not be empty"),
     (PYTHON, "kind: python", "kind: pythn", "wrong-value", 3, 7, "did you mean `python`?"),
     (PYTHON, "kind: python", "kind: http", "exec-kind", 3, 7, "`exec` holds `python`"),
-    (PYTHON, "kind: python", "kind: composite", "not-supported", 3, 7, "not supported yet"),
+    (PYTHON, "kind: python", "kind: sql", "not-supported", 3, 7, "not supported yet"),
     (PYTHON, "version: 1\n", "", "version", 1, 1, "`version`"),
     (PYTHON, "version: 1", "version: 0", "version", 4, 10, "at least 1"),
     (PYTHON, "version: 1", "version: 1.0", "version", 4, 10, 'put it in quotes: "1.0"'),
@@ -268,7 +268,7 @@ MISFITS: list[tuple[str, str, str, str, int, int, str | None]] = [
     (PYTHON, "version: 1", "version: ''", "version", 4, 10, "not empty"),
     (PYTHON, "version: 1", "version:", "version", 4, 1, "not nothing"),
     (PYTHON, "  python:\n", "  sql:\n", "not-supported", 6, 3, "SQL tools are not supported yet"),
-    (PYTHON, "  python:\n", "  composite: {}\n  python:\n", "not-supported", 6, 3, "composite tools"),
+    (PYTHON, "  python:\n", "  sql: {}\n  python:\n", "not-supported", 6, 3, "SQL tools"),
     (PYTHON, "kind: python", "kind: python\nauth: {}", "missing-key", 4, 1, "`type`"),
     (PYTHON, "  python:\n", "  command: {entrypoint: x}\n  python:\n", "exec-kind", 5, 1, "exactly one of"),
     (HTTP, "    url: https://api.example.com/find\n", "", "missing-key", 13, 3, "needs the key `url`"),
@@ -351,8 +351,9 @@ def test_the_error_carries_the_rendered_finding_and_all_of_them_as_json() -> Non
     with pytest.raises(ManifestError) as caught:
         tool(change(PYTHON, "kind: python", "kind: pythn"))
     error = caught.value
+    kinds = "http, command, python, file, composite"
     assert error.message.splitlines() == [
-        "tool.yml:3:7: error[wrong-value]: `kind` must be one of http, command, python, file, not `pythn`",
+        f"tool.yml:3:7: error[wrong-value]: `kind` must be one of {kinds}, not `pythn`",
         "  kind: pythn",
         "        ^",
     ]

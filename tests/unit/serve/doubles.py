@@ -33,6 +33,19 @@ class MemoryCatalog:
         self.calls: list[Call] = []
         self.listings = 0
         self._answer = answer
+        self.listeners: list[Callable[[], None]] = []
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        self.listeners.append(listener)
+        return lambda: self.listeners.remove(listener)
+
+    def add(self, *tools: Tool) -> None:
+        """Tools that come later."""
+        for tool in tools:
+            self.list.append(tool)
+            self.revision += 1
+            for listener in self.listeners:
+                listener()
 
     def tools(self, caller: str = "local", identity: Caller | None = None) -> list[Tool]:
         self.listings += 1

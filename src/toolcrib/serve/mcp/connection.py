@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from toolcrib.errors import Cancelled, InvalidOutput, ToolcribError, ToolNotFound, UnavailableError
+from toolcrib.serve.mcp.changes import Changes
 from toolcrib.serve.mcp.elicitation import ASKED, Asker, Questions, answer_in, is_offered, request, waits_for
 from toolcrib.serve.mcp.listing import DEFAULT_PAGE_SIZE, Entry, Listing
 from toolcrib.serve.mcp.results import call_result
@@ -125,6 +126,7 @@ class Connection:
         self._running = 0
         self._pumping = False
         self._server_info = {"name": self._settings.name, "version": self._settings.version}
+        self._changes = Changes(catalog, send, congested, self._server_info)
         self._modern_end = b',"_meta":' + orjson.dumps({SERVER_KEY: self._server_info}) + b"}"
         self._session_methods: dict[str, _Handler] = {
             "tools/call": self._call_tool,
@@ -136,6 +138,7 @@ class Connection:
             "tools/call": self._call_tool,
             "tools/list": self._list_tools,
             "server/discover": self._discover,
+            "subscriptions/listen": self._listen,
         }
 
     def receive(self, line: bytes) -> None:
@@ -157,6 +160,7 @@ class Connection:
 
     async def drain(self, grace: float) -> None:
         """Let the calls end within `grace` seconds, then cancel the rest and answer them as cancelled."""
+        self._changes.close()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + grace
         while (tasks := self._tasks()) and (left := deadline - loop.time()) > 0:
@@ -217,7 +221,7 @@ class Connection:
                 raise Refusal(INVALID_REQUEST, "an id must be a string or an integer")
             if not isinstance(params, dict):
                 raise Refusal(INVALID_PARAMS, "params must be an object")
-            if request_id in self._flights:
+            if request_id in self._flights or request_id in self._changes:
                 raise Refusal(INVALID_REQUEST, f"the id {request_id!r} belongs to a request still running")
             self._request(method, params, request_id, reply)
         except Refusal as refusal:
@@ -227,11 +231,16 @@ class Connection:
             reply(refuse(request_id, Refusal(INTERNAL_ERROR, "the request could not be handled")))
 
     def _notice(self, method: str, params: Any) -> None:
-        """A notification: only cancellation does anything here, and unknown ones are passed over."""
+        """A notification: what is not known is passed over."""
+        if method == "notifications/initialized" and self._version is not None:
+            self._changes.begin_session()
         if method != "notifications/cancelled" or not isinstance(params, dict):
             return
         request_id = params.get("requestId")
-        flight = self._flights.get(request_id) if is_request_id(request_id) else None
+        if not is_request_id(request_id):
+            return
+        self._changes.cancel(request_id)
+        flight = self._flights.get(request_id)
         if flight is None:
             return
         flight.cancelled = True
@@ -274,7 +283,7 @@ class Connection:
         self._offers_forms = is_offered(params.get("capabilities"))
         result: dict[str, Any] = {
             "protocolVersion": self._version,
-            "capabilities": {"tools": {}},
+            "capabilities": {"tools": {"listChanged": True}},
             "serverInfo": self._server_info,
         }
         if self._settings.instructions:
@@ -284,7 +293,7 @@ class Connection:
     def _discover(self, _params: dict[str, Any], request_id: RequestId, _modern: bool, reply: Reply) -> None:
         result: dict[str, Any] = {
             "supportedVersions": list(MODERN_VERSIONS),
-            "capabilities": {"tools": {}},
+            "capabilities": {"tools": {"listChanged": True}},
             "resultType": "complete",
             "ttlMs": 0,
             "cacheScope": "private",
@@ -293,6 +302,10 @@ class Connection:
         if self._settings.instructions:
             result["instructions"] = self._settings.instructions
         reply(answer(request_id, result))
+
+    def _listen(self, params: dict[str, Any], request_id: RequestId, _modern: bool, reply: Reply) -> None:
+        self._changes.listen(params, request_id)
+        reply(None)  # the answer comes when the stream ends
 
     def _list_tools(self, params: dict[str, Any], request_id: RequestId, modern: bool, reply: Reply) -> None:
         cursor = params.get("cursor")

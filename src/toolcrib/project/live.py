@@ -1,0 +1,118 @@
+"""Takes up what changes on disk while a project is open: tools that are added, changed, removed or broken."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterable
+
+from toolcrib.errors import ManifestError
+from toolcrib.manifest import Diagnostic, check_tool, folders, read, read_folder
+from toolcrib.project.shelf import Change, Reading, Shelf
+from toolcrib.project.watch import Touched, Watch
+from toolcrib.spec import Tool
+
+__all__ = ["Live"]
+
+_log = logging.getLogger(__name__)
+
+_SLICE_S = 0.01
+"""Reading many manifests lets other work on the event loop have its turn after so long."""
+
+
+class Live:
+    """Keeps a shelf as its folder is. `take` puts readings in force; `tell` is told, on the event loop."""
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        take: Callable[[list[Reading]], Change],
+        tell: Callable[[Change], None] | None = None,
+    ) -> None:
+        self._shelf = shelf
+        self._put = take
+        self._tell = tell
+        self._watch = Watch(shelf.place, lambda text: self._told(Change(warnings=[text])))
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Watch, and take up what has changed since the project was opened."""
+        await self._watch.start()
+        await self._take(Touched(all=True))
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="toolcrib: manifests on disk")
+
+    async def stop(self) -> None:
+        """Watch no longer."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        self._watch.close()
+
+    async def _run(self) -> None:
+        while True:
+            touched = await self._watch.touched()
+            try:
+                await self._take(touched)
+            except Exception:
+                # Whatever one change did, the next is seen.
+                _log.exception("a change on disk could not be taken up")
+
+    async def _take(self, touched: Touched) -> None:
+        readings: list[Reading] = []
+        names, found = self._names(touched)
+        clock = asyncio.get_running_loop().time
+        until = clock() + _SLICE_S
+        for name in names:
+            reading = _look(self._shelf, name)
+            if reading is not None:
+                readings.append(reading)
+            if clock() > until:
+                await asyncio.sleep(0)
+                until = clock() + _SLICE_S
+        change = self._put(readings) if readings else Change()
+        change.broken += found
+        if touched.config:
+            change.warnings.append("config.yml has changed; it counts from the next start")
+        if change:
+            self._told(change)
+
+    def _names(self, touched: Touched) -> tuple[Iterable[str], list[Diagnostic]]:
+        if not touched.all:
+            return sorted(touched.names), []
+        found: list[Diagnostic] = []
+        listed = folders(os.fspath(self._shelf.place.tools), found)
+        # A folder that cannot be listed takes no tool away.
+        return ([], found) if found else (sorted({*listed, *self._shelf.names} - {""}), [])
+
+    def _told(self, change: Change) -> None:
+        if self._tell is not None:
+            self._tell(change)
+            return
+        for text in (*change.warnings, *(broken.render() for broken in change.broken)):
+            _log.warning("%s", text)
+
+
+def _look(shelf: Shelf, name: str) -> Reading | None:
+    """What a manifest says now; None where that is in force already."""
+    old = shelf.in_force(name)
+    if old is not None and not shelf.errors(name) and _same(old):
+        return None
+    found: list[Diagnostic] = []
+    read_one = read_folder(f"{shelf.place.tools}/{name}", name, found)
+    if read_one is None:
+        return Reading(name, None, tuple(found))
+    tool, document = read_one
+    if old is None:
+        # As on opening: the form now, the rest when the tool is first listed or called.
+        return Reading(name, tool, tuple(found))
+    return Reading(name, tool, (*found, *check_tool(tool, document)), checked=True)
+
+
+def _same(tool: Tool) -> bool:
+    assert tool.source is not None
+    try:
+        return read(tool.source.path) == tool.source.raw
+    except (ManifestError, OSError):
+        return False

@@ -1,0 +1,209 @@
+"""The tools of a project's manifests: which are in force, which are still to be checked, what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from toolcrib.errors import ManifestError
+from toolcrib.manifest import Diagnostic, LateTool, check_tool, mark_of
+from toolcrib.project.root import Place
+from toolcrib.spec import Approval, Tool
+from toolcrib.toolset import BoundTool, Toolset
+
+__all__ = ["Change", "Reading", "Shelf"]
+
+
+@dataclass(slots=True)
+class Change:
+    """What one burst of changes on disk came to, by names of tools."""
+
+    added: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    mended: list[str] = field(default_factory=list)
+    """Manifests that had errors and are again what is in force."""
+    broken: list[Diagnostic] = field(default_factory=list)
+    """Errors of manifests that cannot be used; a tool that was there before goes on as it was."""
+    warnings: list[str] = field(default_factory=list)
+    """What else a person should know."""
+
+    def __bool__(self) -> bool:
+        return any((self.added, self.changed, self.removed, self.mended, self.broken, self.warnings))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What there is on disk under one name: a tool, or a manifest with errors, or neither."""
+
+    name: str
+    tool: Tool | None
+    found: tuple[Diagnostic, ...] = ()
+    checked: bool = False
+    """Whether `found` holds all findings about the tool, not those about its form alone."""
+
+    @property
+    def errors(self) -> list[Diagnostic]:
+        """The findings that keep the tool from being used."""
+        return [finding for finding in self.found if finding.is_error]
+
+
+class _LateBoundTool(BoundTool):
+    """One that is made when anything but its name is first asked for; `make` may raise a ToolcribError."""
+
+    def __init__(self, name: str, make: Callable[[], BoundTool]) -> None:
+        self.name = name
+        self._make = make
+
+    def __getattr__(self, attribute: str) -> Any:
+        make = self.__dict__.get("_make")
+        if make is None:
+            raise AttributeError(attribute)
+        self.__dict__.update(make().__dict__)
+        self.__dict__.pop("_make", None)
+        return getattr(self, attribute)
+
+
+class Shelf:
+    """Puts manifests into a toolset. `bind` makes a tool ready to be called."""
+
+    def __init__(self, place: Place, toolset: Toolset, bind: Callable[[Tool], BoundTool]) -> None:
+        self.place = place
+        self._toolset = toolset
+        self._bind = bind
+        self._tools: dict[str, BoundTool] = {}
+        self._unchecked: dict[str, BoundTool] = {}
+        self._found: dict[str, list[Diagnostic]] = {}
+        self.marks: dict[str, str] = {}
+        """By name: what is another one whenever the manifest was touched."""
+
+    def fill(self, tools: Iterable[LateTool], found: Iterable[Diagnostic]) -> None:
+        """Put in what a folder of tools holds."""
+        for finding in found:
+            self._found.setdefault(self._name_of(finding), []).append(finding)
+        for tool in tools:
+            self.put(_LateBoundTool(tool.name, partial(self._late, tool)))
+            self.marks[tool.name] = tool.mark
+
+    def _late(self, tool: LateTool) -> BoundTool:
+        return self._bind(tool.make())
+
+    def put(self, bound: BoundTool) -> None:
+        """Put in one tool, to be checked when it is first listed or called."""
+        if bound.name in self._tools:
+            self._toolset.replace(bound)
+        else:
+            self._toolset.add(bound)
+        self._tools[bound.name] = bound
+        self._unchecked[bound.name] = bound
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        """What is wrong with manifests, errors and warnings, as far as it is known yet."""
+        return [finding for found in self._found.values() for finding in found]
+
+    @property
+    def names(self) -> set[str]:
+        """Every name that there is, or was, a manifest of."""
+        return {*self._tools, *self._found}
+
+    def in_force(self, name: str) -> Tool | None:
+        """The tool of this name that is in force."""
+        bound = self._tools.get(name)
+        return None if bound is None else bound.tool
+
+    def errors(self, name: str) -> list[Diagnostic]:
+        """The errors of the manifest of this name, as far as they are known."""
+        return [finding for finding in self._found.get(name, ()) if finding.is_error]
+
+    def check_all(self) -> None:
+        """Check what is still to be checked."""
+        for name in list(self._unchecked):
+            self.check(name)
+
+    def check(self, name: str) -> None:
+        """Check a manifest in full, once; one with errors is taken out of the list."""
+        bound = self._unchecked.pop(name, None)
+        if bound is None:
+            return
+        found = check_tool(bound.tool)
+        if found:
+            self._found.setdefault(name, []).extend(found)
+        if any(finding.is_error for finding in found):
+            del self._tools[name]
+            self._toolset.remove(name)
+        else:
+            _widen(bound, found)
+
+    def renew(self) -> None:
+        """Have the executors made anew; calls that run keep theirs."""
+        for bound in self._tools.values():
+            bound.renew()
+
+    def explain(self, name: str) -> ManifestError | None:
+        """The error of a tool that is missing because its manifest is wrong."""
+        errors = self.errors(name)
+        if not errors or name in self._toolset:
+            return None
+        return ManifestError(
+            f"the tool {name!r} is not usable: {errors[0].render()}",
+            hint="Run `toolcrib lint` to see all that is wrong.",
+            details={"diagnostics": [error.as_dict() for error in errors]},
+        )
+
+    def adopt(self, bound: BoundTool, found: Sequence[Diagnostic]) -> None:
+        """Put in force a tool whose manifest has just been written here, and was checked before."""
+        tool = bound.tool
+        self.put(bound)
+        self._unchecked.pop(tool.name, None)
+        self._found[tool.name] = list(found)
+        self.marks[tool.name] = "" if tool.source is None else mark_of(tool.source.path)
+
+    def take(self, readings: Iterable[Reading]) -> Change:
+        """Put in force what is on disk now. A manifest with errors leaves the tool of its name as it was."""
+        change = Change()
+        for reading in readings:
+            self._take(reading, change)
+        return change
+
+    def _take(self, reading: Reading, change: Change) -> None:
+        name, tool, old = reading.name, reading.tool, self.in_force(reading.name)
+        before = self._found.pop(name, [])
+        if reading.found:
+            self._found[name] = list(reading.found)
+        if reading.errors:
+            if reading.errors != [finding for finding in before if finding.is_error]:
+                change.broken += reading.errors
+        elif tool is None:
+            if old is not None:
+                del self._tools[name]
+                self._unchecked.pop(name, None)
+                self._toolset.remove(name)
+                change.removed.append(name)
+        elif old is None and name in self._toolset:
+            change.warnings.append(f"{name}: a registered function has this name; its manifest is not used")
+        elif old is not None and old.source == tool.source:
+            change.mended.append(name)
+        else:
+            bound = self._bind(tool)
+            self.put(bound)
+            self.marks[name] = "" if tool.source is None else mark_of(tool.source.path)
+            if reading.checked:
+                del self._unchecked[name]
+                _widen(bound, reading.found)
+            (change.added if old is None else change.changed).append(name)
+
+    def _name_of(self, finding: Diagnostic) -> str:
+        folder = Path(finding.path).parent
+        return folder.name if folder.parent == self.place.tools else ""
+
+
+def _widen(bound: BoundTool, found: Iterable[Diagnostic]) -> None:
+    """A tool whose permissions cover too much needs approval."""
+    wide = [finding.message.partition(";")[0] for finding in found if finding.rule == "grant"]
+    if wide and not bound.tool.approval.required:
+        bound.approval_reason = ", and ".join(wide)
+        bound.tool = replace(bound.tool, approval=Approval(True, bound.approval_reason))

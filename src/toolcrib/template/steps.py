@@ -1,0 +1,45 @@
+"""What templates of a composite tool name beside its arguments: `steps`, in a loop `item` and `index`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from toolcrib.spec import Tool
+from toolcrib.template.parser import Namespaces, parse
+from toolcrib.template.tree import ListTemplate, ObjectTemplate, Reference, Template, TextTemplate
+
+__all__ = ["LOOP_NAMES", "STEPS_NAME", "references_in", "step_namespaces", "steps_used"]
+
+STEPS_NAME = "steps"
+"""`${steps.ID.value}` is what a step gave, `${steps.ID.status}` and `${steps.ID.error.code}` how it went."""
+LOOP_NAMES = ("item", "index")
+"""The item of a `foreach`, and its place from 0."""
+
+
+def step_namespaces(tool: Tool, *, loop: bool = False) -> Namespaces:
+    """The names for the templates of a step; with `loop` also those inside a `foreach`.
+
+    A composite tool has no secrets: each step's tool has its own.
+    """
+    own = Namespaces.of(tool).arguments
+    return Namespaces(arguments=own | {STEPS_NAME, *(LOOP_NAMES if loop else ())})
+
+
+def references_in(template: Template) -> Iterator[Reference]:
+    """Every reference of a tree."""
+    if isinstance(template, TextTemplate):
+        yield from template.references
+    elif isinstance(template, ListTemplate):
+        for item in template.items:
+            yield from references_in(item)
+    elif isinstance(template, ObjectTemplate):
+        for _, item in template.items:
+            yield from references_in(item)
+
+
+def steps_used(value: Any, names: Namespaces) -> Iterator[str]:
+    """Ids of the steps whose results a template needs; empty for `${steps}` itself."""
+    for reference in references_in(parse(value, names)):
+        if reference.namespace == "argument" and reference.name == STEPS_NAME:
+            yield str(reference.path[0]) if reference.path else ""

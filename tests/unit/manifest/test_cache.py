@@ -1,0 +1,190 @@
+"""What is kept of manifests for the next start: it is used, and never changes what is loaded."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.unit.manifest.samples import COMMAND
+from toolcrib.manifest import cache as cache_module
+from toolcrib.manifest import load_late, load_tools, native
+from toolcrib.spec import Tool
+
+COUNT = 210
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    folder = tmp_path / "tools"
+    for number in range(COUNT):
+        write(folder, f"t{number}")
+    settle(folder)
+    return folder
+
+
+def write(folder: Path, name: str, description: str = "Scans a folder") -> Path:
+    path = folder / name / "tool.yml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(COMMAND.replace("name: scan", f"name: {name}").replace("Scans a folder", description))
+    return path
+
+
+def settle(folder: Path) -> None:
+    """Wait until the files are old enough for their times to tell a change."""
+    newest = max(path.stat().st_ctime_ns for path in folder.glob("*/tool.yml"))
+    while time.time_ns() - newest < cache_module._SETTLED_NS:
+        pass
+
+
+def loaded(folder: Path, cache: Path) -> list[Tool]:
+    tools, found = load_late(folder, cache)
+    assert found == []
+    return [tool.make() for tool in tools]
+
+
+def read_from_disk(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the folders that are read from now on."""
+    names: list[str] = []
+    real = native.read_folder
+
+    def read(folder: str, name: str, found: list[object]) -> object:
+        names.append(name)
+        return real(folder, name, found)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(cache_module, "read_folder", read)
+    return names
+
+
+def test_the_second_start_reads_no_manifest_and_gives_the_same(
+    tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache" / "manifests"
+    first = loaded(tools, cache)
+    assert cache.stat().st_mode & 0o777 == 0o600
+    names = read_from_disk(monkeypatch)
+    assert loaded(tools, cache) == first == list(load_tools(tools).tools)
+    assert names == []
+
+
+def change(path: Path) -> None:
+    write(path.parent.parent, path.parent.name, "Another thing")
+
+
+def change_back_in_time(path: Path) -> None:
+    """Of the same size, and with the times of before."""
+    before = path.stat()
+    path.write_text(path.read_text().replace("Scans", "Burns"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def swap(path: Path) -> None:
+    other = path.with_name("other")
+    other.write_text(path.read_text().replace("Scans", "Burns"))
+    other.replace(path)
+
+
+@pytest.mark.parametrize("how", [change, change_back_in_time, swap])
+def test_a_manifest_that_changed_is_read(tools: Path, tmp_path: Path, how: Callable[[Path], None]) -> None:
+    cache = tmp_path / "manifests"
+    loaded(tools, cache)
+    how(tools / "t7" / "tool.yml")
+    write(tools, "u")
+    for path in (tools / "t8").iterdir():
+        path.unlink()
+    assert loaded(tools, cache) == list(load_tools(tools).tools)
+
+
+def test_what_changed_a_moment_ago_is_not_kept(tools: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "manifests"
+    path = write(tools, "t7", "First thing")
+    loaded(tools, cache)
+    before = path.stat()
+    path.write_text(path.read_text().replace("First", "Other"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert loaded(tools, cache) == list(load_tools(tools).tools)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-9000])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def noise(path: Path) -> None:
+    path.write_bytes(os.urandom(10_000))
+
+
+def other_entry(path: Path) -> None:
+    """What an entry says is changed, its digest not."""
+    path.write_bytes(path.read_bytes().replace(b"Scans a folder", b"Burns a folder"))
+
+
+def other_index(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b'"t7":[[', b'"t7":[{'))
+
+
+def no_index(path: Path) -> None:
+    content = path.read_bytes()
+    at = content.index(b"\n") + 1
+    path.write_bytes(content[:at] + b"\xff" * 8 + content[at + 8 :])
+
+
+def open_to_others(path: Path) -> None:
+    other_entry(path)
+    path.chmod(0o666)
+
+
+def link(path: Path) -> None:
+    path.rename(path.with_name("real"))
+    path.symlink_to("real")
+
+
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    "harm", [cut, empty, noise, other_entry, other_index, no_index, open_to_others, link, pipe]
+)
+def test_a_file_that_is_broken_or_not_ours_changes_nothing(
+    tools: Path, tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    cache = tmp_path / "manifests"
+    loaded(tools, cache)
+    harm(cache)
+    assert loaded(tools, cache) == list(load_tools(tools).tools)
+
+
+def test_a_file_of_another_folder_or_reader_does_not_count(
+    tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "manifests"
+    loaded(tools, cache)
+    monkeypatch.setattr(cache_module, "_FORM", b"another form ")
+    names = read_from_disk(monkeypatch)
+    loaded(tools, cache)
+    assert len(names) == COUNT
+
+
+def test_bad_manifests_are_told_each_time(tools: Path, tmp_path: Path) -> None:
+    (tools / "t7" / "tool.yml").write_text("name: [")
+    for _ in range(2):
+        good, found = load_late(tools, tmp_path / "manifests")
+        assert [finding.rule for finding in found] == ["yaml-syntax"]
+        assert len(good) == COUNT - 1
+
+
+def test_few_manifests_and_no_place_are_no_harm(tools: Path, tmp_path: Path) -> None:
+    assert len(loaded(tools, Path("/proc/nowhere/manifests"))) == COUNT
+    assert len(load_late(tools, None)[0]) == COUNT
+    few = tmp_path / "few"
+    write(few, "t")
+    loaded(few, tmp_path / "manifests")
+    assert not (tmp_path / "manifests").exists()

@@ -1,0 +1,108 @@
+"""How a client hears that the list of tools has changed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.unit.serve.doubles import make_tool
+from tests.unit.serve.test_connection import Client, session
+
+CHANGED = "notifications/tools/list_changed"
+ID = "io.modelcontextprotocol/subscriptionId"
+
+
+async def listening(client: Client, wanted: Any = None, request_id: Any = "s1") -> Any:
+    wanted = {"toolsListChanged": True} if wanted is None else wanted
+    client.modern_as(request_id, "subscriptions/listen", {"notifications": wanted})
+    return await client.next()
+
+
+async def test_a_session_is_told_once_it_is_ready() -> None:
+    client = Client()
+    begin = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    await client.ask("initialize", begin)
+    client.catalog.add(make_tool("early"))
+    assert await client.quiet()
+    client.notify("notifications/initialized")
+    client.catalog.add(make_tool("late"))
+    assert await client.next() == {"jsonrpc": "2.0", "method": CHANGED}
+    listed = (await client.ask("tools/list"))["result"]["tools"]
+    assert [tool["name"] for tool in listed] == ["add", "my_tool", "early", "late"]
+
+
+async def test_many_changes_at_once_are_told_once() -> None:
+    client = Client()
+    await session(client)
+    client.notify("notifications/initialized")
+    client.catalog.add(*[make_tool(f"t{number}") for number in range(100)])
+    assert (await client.next())["method"] == CHANGED
+    assert await client.quiet()
+    await asyncio.to_thread(client.catalog.add, make_tool("from a thread"))
+    assert (await client.next())["method"] == CHANGED
+
+
+async def test_a_client_that_does_not_read_is_told_later() -> None:
+    client = Client()
+    await session(client)
+    client.notify("notifications/initialized")
+    client.congested = True
+    client.catalog.add(make_tool("a"))
+    client.catalog.add(make_tool("b"))
+    assert await client.quiet()
+    client.congested = False
+    assert (await client.next())["method"] == CHANGED
+    assert await client.quiet()
+
+
+async def test_whoever_listens_is_told_until_the_end() -> None:
+    client = Client()
+    acknowledged = await listening(client, {"toolsListChanged": True, "promptsListChanged": True})
+    assert acknowledged == {
+        "jsonrpc": "2.0",
+        "method": "notifications/subscriptions/acknowledged",
+        "params": {"notifications": {"toolsListChanged": True}, "_meta": {ID: "s1"}},
+    }
+    client.catalog.add(make_tool("a"))
+    assert await client.next() == {"jsonrpc": "2.0", "method": CHANGED, "params": {"_meta": {ID: "s1"}}}
+    await client.connection.drain(0)
+    ended = await client.next()
+    assert (ended["id"], ended["result"]["_meta"][ID]) == ("s1", "s1")
+    assert client.catalog.listeners == []
+
+
+async def test_whoever_cancels_is_told_nothing_more() -> None:
+    client = Client()
+    await listening(client)
+    client.notify("notifications/cancelled", {"requestId": "s1"})
+    client.catalog.add(make_tool("a"))
+    assert await client.quiet()
+
+
+async def test_nobody_is_told_what_was_not_asked_for() -> None:
+    client = Client()
+    assert (await listening(client, {}))["params"]["notifications"] == {}
+    client.catalog.add(make_tool("a"))
+    assert await client.quiet()
+
+
+@pytest.mark.parametrize("wanted", [1, [], "toolsListChanged"])
+async def test_a_listen_without_a_filter_is_refused(wanted: Any) -> None:
+    assert (await listening(Client(), wanted))["error"]["code"] == -32602
+
+
+async def test_streams_have_an_end_and_ids_of_their_own() -> None:
+    client = Client()
+    await listening(client)
+    assert (await listening(client))["error"]["code"] == -32600  # the same id again
+    for number in range(63):
+        await listening(client, request_id=number)
+    assert (await listening(client, request_id="more"))["error"]["code"] == -32000
+
+
+async def test_a_session_has_no_listen() -> None:
+    client = Client()
+    await session(client)
+    assert (await client.ask("subscriptions/listen", {"notifications": {}}))["error"]["code"] == -32601
