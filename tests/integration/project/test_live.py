@@ -28,8 +28,9 @@ PATIENCE_S = 10
 
 
 @pytest.fixture
-def crib(tmp_path: Path) -> Crib:
-    return Crib(tmp_path)
+def crib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crib:
+    monkeypatch.setenv("TOOLCRIB_CACHE", str(tmp_path / "cache"))
+    return Crib(tmp_path / "project")
 
 
 @asynccontextmanager
@@ -210,7 +211,7 @@ async def test_a_file_that_is_still_being_written_is_not_read(crib: Crib) -> Non
         assert await value(project, "b") == "two"
 
 
-async def test_links_that_are_swapped(crib: Crib, tmp_path: Path) -> None:
+async def test_links_that_are_swapped(crib: Crib) -> None:
     folder = says(crib, "b", "one")
     text = (folder / "tool.yml").read_text()
     crib.write("data/two", "two")
@@ -218,11 +219,11 @@ async def test_links_that_are_swapped(crib: Crib, tmp_path: Path) -> None:
     for name, said in (("v1", "one"), ("v2", "two")):
         crib.write(f"versions/{name}/tool.yml", text.replace("data/one", f"data/{said}"))
     shutil.rmtree(folder)
-    folder.symlink_to(tmp_path / "versions" / "v1")
+    folder.symlink_to(crib.root / "versions" / "v1")
     async with watched(crib) as (project, told):
         assert await value(project, "b") == "one"
         spare = folder.parent / ".spare"
-        spare.symlink_to(tmp_path / "versions" / "v2")
+        spare.symlink_to(crib.root / "versions" / "v2")
         spare.rename(folder)
         await until(lambda: told)
         assert await value(project, "b") == "two"
