@@ -78,6 +78,10 @@ def client(crib: Crib) -> Iterator[Client]:
     port = stuttering_server(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[")
     crib.tool("http", "http", {"url": f"http://127.0.0.1:{port}/", "timeout_ms": 300},
               permissions={"network": {"allow": [f"127.0.0.1:{port}"]}})  # fmt: skip
+    project = crib.open()
+    for name in ("secret", "http"):  # A person has looked at what reaches beyond the project.
+        tool = project.get(name)
+        project.first_use.reviews.accept(tool, project.fingerprint(tool), "ann")
     crib.write(".toolcrib/tools/list/tool.yml", "- a\n")
     crib.write(".toolcrib/tools/deep/tool.yml", "[" * 200_000)
     crib.write(".toolcrib/tools/half/tool.yml", "name: half\ndescription: 'never clo")
@@ -91,6 +95,7 @@ def client(crib: Crib) -> Iterator[Client]:
 def test_everything_bad_is_answered_and_recorded_once(client: Client) -> None:
     listed = client.ask("tools/list", {})["result"]["tools"]
     good = ["asks", "command", "exit", "fine", "flood", "grant", "http", "secret"]
+    good += ["tool_call", "tool_create", "tools_list", "tools_search"]
     assert sorted(tool["name"] for tool in listed) == good
     flood = {"c": "head -c 9000000 /dev/zero"}
     for name, arguments, code, told, event in (

@@ -39,7 +39,7 @@ SHOWN: dict[str, list[str]] = {
         '"input_schema": {"type": "object", "properties": {"query"',
     ],
     "mcp_client": [
-        "tools: ['repo_scan', 'repo_stats', 'web_search']\n",
+        "tools: ['repo_scan', 'repo_stats', 'web_search', 'tool_call', 'tool_create', ",
         'repo_stats: {"files": 1, "loc": ',
         "wrong argument: {'path': '$.folder', 'message': 'is not known; known: path'}\n",
         "not approved: True approval_required\n",
