@@ -39,4 +39,6 @@ async def _serve(root: str | None) -> int:
         for diagnostic in project.diagnostics:
             if diagnostic.is_error:
                 note(diagnostic.render())
+        if project.servers is not None:
+            project.servers.start()
         return await serve_stdio(project, version=__version__, identity=identity)

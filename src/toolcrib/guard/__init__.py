@@ -11,6 +11,7 @@ from toolcrib.guard.condition import Condition
 from toolcrib.guard.digest import Digests, ToolDigest, tool_digest
 from toolcrib.guard.logs import MaskingFilter
 from toolcrib.guard.masking import Redactor
+from toolcrib.guard.pins import Pins, differences
 from toolcrib.guard.policy import Decision, Policy, Step, require_scope
 from toolcrib.guard.rates import Lease, Rates
 from toolcrib.guard.recorded import RecordedCalls
@@ -61,6 +62,7 @@ __all__ = [
     "Line",
     "MaskingFilter",
     "Permit",
+    "Pins",
     "Policy",
     "Problem",
     "Query",
@@ -81,6 +83,7 @@ __all__ = [
     "Verdict",
     "Weakening",
     "canonical",
+    "differences",
     "look_up",
     "may_decide",
     "narrowed",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from toolcrib.context import Context
-from toolcrib.errors import ManifestError, ToolUnavailable
+from toolcrib.errors import ManifestError, ToolcribError, ToolUnavailable
 from toolcrib.guard import ANCHOR, AuditLog, Digests, Policy, Trust
 from toolcrib.manifest import Diagnostic, check_tool, load_tools
 from toolcrib.project.checkpoint import Checkpoint
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from toolcrib.egress import Egress
     from toolcrib.executors import Workspace
     from toolcrib.executors.observation import Observation
+    from toolcrib.project.config_mcp import Servers as NamedServers
+    from toolcrib.project.servers import Servers
 
 __all__ = ["Project"]
 
@@ -69,6 +71,7 @@ class Project:
         """The weakest level of the sandbox that counts here."""
         self.waiting = [] if trusted else config.weakening()
         """The settings that count only once a person has trusted the project."""
+        named = config.servers
         self.config = config = config if trusted else config.narrowed()
         self.vault = vault = vault or Vault(place.root)
         """What the user keeps about this project, outside of it."""
@@ -95,6 +98,8 @@ class Project:
             bound = self._bind(tool)
             self.toolset.add(bound)
             self._unchecked[tool.name] = bound
+        self.servers = self._servers(named, trusted) if named.specs or named.wrong else None
+        """The MCP servers that the project names; None where it names none."""
 
     @classmethod
     def open(
@@ -102,7 +107,7 @@ class Project:
     ) -> Project:
         """The project at `root` or found upward from here; `ProjectNotFound`, `ConfigError`."""
         place = find(root)
-        config, vault = load_config(place.config), Vault(place.root)
+        config, vault = load_config(place.config, place.root), Vault(place.root)
         trusted = not config.weakening() or Trust(vault).is_trusted(config.digest)
         return cls(place, config, secrets=secrets, trusted=trusted, vault=vault)
 
@@ -135,7 +140,22 @@ class Project:
         """The one call path."""
         if call.tool in self._unchecked:
             self._check(call.tool)
+        if self.servers is not None and self._is_unknown(call.tool):
+            return self._invoke_unknown(call)
         return self.toolset.invoke(call)
+
+    def _is_unknown(self, name: str) -> bool:
+        """Whether it would be a tool of an MCP server that has never told its tools."""
+        mounted = None if self.servers is None else self.servers.owner(name)
+        return mounted is not None and not mounted.known and name not in self.toolset.names
+
+    async def _invoke_unknown(self, call: Call) -> Result:
+        assert self.servers is not None
+        mounted = self.servers.owner(call.tool)
+        assert mounted is not None
+        limit_s = (call.timeout_ms or self.config.timeout_ms) / 1000
+        await self.servers.ready(limit_s, [mounted.spec.name])
+        return await self.toolset.invoke(call)
 
     def call(
         self,
@@ -153,9 +173,9 @@ class Project:
         """
         if name in self._unchecked:
             self._check(name)
-        if wait == "raise" and idempotency_key is None:
+        if wait == "raise" and idempotency_key is None and not self._is_unknown(name):
             return self.toolset.call(name, arguments, **options)
-        return self.toolset.invoke(
+        return self.invoke(
             Call(
                 name,
                 {} if arguments is None else arguments,
@@ -180,8 +200,10 @@ class Project:
             bound.approval_reason = ", and ".join(wide)
             bound.tool = replace(bound.tool, approval=Approval(True, bound.approval_reason))
 
-    def _explain(self, name: str) -> ManifestError | None:
-        """The error of a tool that is missing because its manifest is wrong."""
+    def _explain(self, name: str) -> ToolcribError | None:
+        """The error of a tool that is missing because its manifest is wrong, or its server not there."""
+        if self.servers is not None and (error := self.servers.unknown(name)) is not None:
+            return error
         folder = self.place.tools / name
         errors = [d for d in self.diagnostics if d.is_error and Path(d.path).parent == folder]
         if not errors:
@@ -227,6 +249,25 @@ class Project:
         return None if question is None else question.reason
 
     # -- binding ---------------------------------------------------------------------------------
+
+    def _servers(self, named: NamedServers, trusted: bool) -> Servers:
+        from toolcrib.project.servers import Servers
+
+        return Servers(
+            named,
+            self.toolset,
+            vault=self.vault,
+            root=self.place.root,
+            trusted=trusted,
+            unreviewed=self.config.review == "off",
+            timeout_ms=self.config.timeout_ms,
+            workspace=self.workspace,
+            egress=self.egress,
+            secrets=self.secrets,
+            allowed_hosts=self.config.allowed_hosts,
+            record=self.audit.record,
+            know=self._gate.know,
+        )
 
     def watch(self, tool: Tool, seen: Observation) -> None:
         """From now on run the tool of this name as `tool` says, and tell `seen` all it uses."""
@@ -276,6 +317,10 @@ class Project:
             )
         return self._workspace if seen is None else replace(self._workspace, watch=seen)
 
+    def redact(self, value: Any) -> Any:
+        """The value with every known secret masked."""
+        return self._gate.redact(value)
+
     def lowered(self) -> str:
         """What is weaker than usual here, in a line; empty where nothing is. It is recorded the first time.
 
@@ -296,6 +341,8 @@ class Project:
                 yield os.path.realpath(self.place.root / config.entrypoint)
             elif isinstance(config, PythonExec) and config.venv is not None:
                 yield os.path.realpath(self.place.root / config.venv)
+        if self.servers is not None:
+            yield from self.servers.programs()
 
     def egress(self) -> Egress:
         """The way out for HTTP tools."""
@@ -317,6 +364,8 @@ class Project:
     async def aclose(self) -> None:
         """Close connections, tools with resources, and the audit log."""
         try:
+            if self.servers is not None:
+                await self.servers.aclose()
             await self.toolset.aclose()
             if self._egress is not None:
                 await self._egress.aclose()

@@ -10,6 +10,7 @@ from toolcrib.spec.kinds import (
     FileExec,
     FunctionExec,
     HttpExec,
+    McpExec,
     ParameterStyle,
     PythonExec,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "Invoke",
     "Level",
     "Limits",
+    "McpExec",
     "Network",
     "Outcome",
     "Output",

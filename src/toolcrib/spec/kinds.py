@@ -16,6 +16,7 @@ __all__ = [
     "FileExec",
     "FunctionExec",
     "HttpExec",
+    "McpExec",
     "ParameterStyle",
     "PythonExec",
 ]
@@ -132,4 +133,18 @@ class FileExec:
     mkdir: bool = False
 
 
-ExecConfig = FunctionExec | PythonExec | CommandExec | HttpExec | FileExec
+@dataclass(frozen=True, slots=True)
+class McpExec:
+    """One tool of an MCP server."""
+
+    server: str
+    """The server's name in the project's settings."""
+    tool: str
+    """The tool's own name, as the server knows it."""
+    definition: str = ""
+    """SHA-256 of the definition that the server gives now, in hex."""
+    identity: str = ""
+    """SHA-256 of what the settings say of the server, in hex."""
+
+
+ExecConfig = FunctionExec | PythonExec | CommandExec | HttpExec | FileExec | McpExec

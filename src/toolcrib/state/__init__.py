@@ -3,6 +3,7 @@
 from toolcrib.state.database import Database, Transaction
 from toolcrib.state.holder import boot_id, is_alive, me, uptime
 from toolcrib.state.identifier import new_id
+from toolcrib.state.private import read_private, write_private
 from toolcrib.state.tables import PROJECT, VAULT_GRANTS
 from toolcrib.state.user import user_name
 from toolcrib.state.vault import Vault
@@ -19,6 +20,8 @@ __all__ = [
     "is_alive",
     "me",
     "new_id",
+    "read_private",
     "uptime",
     "user_name",
+    "write_private",
 ]
