@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.errors import ConfigError, NotFoundError, NotTrusted, ToolcribError
+from toolcrib.errors import NotFoundError, NotTrusted, ToolcribError
 from toolcrib.executors.mcp import (
     Definition,
+    HttpLink,
     Link,
     McpExecutor,
     Server,
@@ -263,7 +264,12 @@ class Servers:
         return StdioLink(start)
 
     def _remote(self, spec: ServerSpec) -> Link:
-        raise ConfigError(f"the MCP server {spec.name} cannot be reached: HTTP is not there yet")
+        return HttpLink(
+            spec,
+            self._egress,
+            lambda: resolve(spec.permissions, self._secrets),
+            allowed_hosts=self._allowed_hosts,
+        )
 
 
 def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:

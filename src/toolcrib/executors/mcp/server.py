@@ -30,6 +30,7 @@ QUICK = 1
 """So many failures in a row are waited out by a call; after more of them it is refused at once."""
 _TAIL = 2_000
 _RELISTEN_S = 5.0
+_STUBBORN_S = 5.0
 T = TypeVar("T")
 
 
@@ -113,6 +114,7 @@ class Server:
         self._link: Link | None = None
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping = False
         self._changed: asyncio.Event = asyncio.Event()
 
     @property
@@ -143,8 +145,14 @@ class Server:
         if loop is not asyncio.get_running_loop():
             loop.call_soon_threadsafe(task.cancel)
             return
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        self._stopping = True
+        try:
+            while not task.done():
+                # Once may not do: the client's scopes cancel this task too, and one may hide the other.
+                task.cancel()
+                await asyncio.wait([task], timeout=_STUBBORN_S)
+        finally:
+            self._stopping = False
         self.state = "stopped"
 
     async def _keep(self) -> None:
@@ -160,6 +168,8 @@ class Server:
                 if _fatal(error):
                     raise
                 self._fail(error)
+            if self._stopping:
+                return
             steady = time.monotonic() - began >= STEADY_S
             self.failures = 1 if steady else self.failures + 1
             self._noted("MCP_SERVER_ENDED", name=self.spec.name, failures=self.failures)
