@@ -74,11 +74,7 @@ def review_command(name: str, root: str | None, as_json: bool, wait_s: float, ye
 
     With --json and without --yes it only shows.
     """
-    from toolcrib.errors import NotFoundError
-
-    project, servers = _open(root)
-    if servers is None:
-        raise NotFoundError("the project names no MCP server")
+    project, servers = _needed(root)
     mounted = servers.get(name)
     asyncio.run(_settled(project, servers, wait_s, [name]))
     if mounted.server.error is not None:
@@ -99,6 +95,45 @@ def review_command(name: str, root: str | None, as_json: bool, wait_s: float, ye
         write_json({"name": name, "unreviewed": pending, "accepted": bool(pending and agreed)})
     elif pending and agreed:
         note(f"{len(pending)} tools of {name} run without being asked for from now on.")
+
+
+@command.command("login")
+@click.argument("name")
+@root_option
+@wait_option
+def login_command(name: str, root: str | None, wait_s: float) -> None:
+    """Log in to a server elsewhere: open the address that is printed, and come back.
+
+    The tokens lie in your own folder, and are renewed by themselves.
+    """
+    project, servers = _needed(root)
+
+    async def run() -> bool:
+        async with project:
+            return await servers.login(name, lambda url: note(f"Open this address:\n{url}"), limit_s=wait_s)
+
+    if asyncio.run(run()):
+        note(f"Logged in to {name}.")
+    else:
+        note(f"{name} asks for no login.")
+
+
+@command.command("logout")
+@click.argument("name")
+@root_option
+def logout_command(name: str, root: str | None) -> None:
+    """Forget the tokens of a login. The server itself is not told."""
+    _, servers = _needed(root)
+    note(f"Logged out of {name}." if servers.logout(name) else f"Nobody is logged in to {name}.")
+
+
+def _needed(root: str | None) -> tuple[Project, Servers]:
+    from toolcrib.errors import NotFoundError
+
+    project, servers = _open(root)
+    if servers is None:
+        raise NotFoundError("the project names no MCP server")
+    return project, servers
 
 
 def _open(root: str | None) -> tuple[Project, Servers | None]:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.errors import NotFoundError, NotTrusted, ToolcribError
+from toolcrib.errors import NotFoundError, NotTrusted, ToolcribError, UsageError
 from toolcrib.executors.mcp import (
     Definition,
     HttpLink,
     Link,
+    Login,
     McpExecutor,
     Server,
     StdioLink,
+    Tokens,
     digest,
     files_of,
     job_of,
@@ -264,12 +267,47 @@ class Servers:
         return StdioLink(start)
 
     def _remote(self, spec: ServerSpec) -> Link:
+        return self._http(spec, Tokens(self.vault, spec).signing)
+
+    def _http(self, spec: ServerSpec, auth: Callable[[str], Any]) -> HttpLink:
         return HttpLink(
             spec,
             self._egress,
             lambda: resolve(spec.permissions, self._secrets),
             allowed_hosts=self._allowed_hosts,
+            auth=auth,
         )
+
+    async def login(self, name: str, show: Callable[[str], None], *, limit_s: float = 300.0) -> bool:
+        """Have a person log in to a server; whether it asked for that. `show` is given the address to open.
+
+        Raises what keeps the server from being talked to, and `TimedOut` where nobody logs in.
+        """
+        spec = self.get(name).spec
+        if not self.trusted:
+            raise NotTrusted(f"the MCP server {name} is not called", hint=_HINT)
+        if spec.is_local:
+            raise UsageError(f"{name} is a program of this machine: there is nothing to log in to")
+        await self.mounted[name].server.aclose()
+        async with Login(Tokens(self.vault, spec), show, limit_s=limit_s) as login:
+            patient = replace(spec, start_timeout_s=limit_s + 30)
+            once = Server(
+                patient,
+                lambda: self._http(spec, login.signing),
+                told=lambda *_: None,
+                noted=self.note,
+                version=self.version,
+            )
+            try:
+                if not await once.ready():
+                    raise once.error or NotFoundError(f"{name} does not answer")
+                return login.finish()
+            finally:
+                await once.aclose()
+
+    def logout(self, name: str) -> bool:
+        """Forget what a login gave; whether there was one."""
+        return Tokens(self.vault, self.get(name).spec).forget()
 
 
 def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
