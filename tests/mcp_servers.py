@@ -74,11 +74,7 @@ async def grow(ctx: Context) -> str:
         "One more."
         return "more"
     server.add_tool(more)
-    if hasattr(ctx, "session"):
-        try:
-            await ctx.session.send_tool_list_changed()
-        except Exception as error:
-            print("changed:", error, file=sys.stderr, flush=True)
+    await ctx.notify_tools_changed()
     return "grown"
 
 server.run()

@@ -173,7 +173,15 @@ async def test_an_endless_line_ends_the_server_not_us(crib: Crib) -> None:
         assert "16 MiB" in str(server(project, "endless").server.error)
 
 
-async def test_a_changed_list_is_followed_on_both_wires(crib: Crib) -> None:
+async def test_a_changed_list_is_followed_where_changes_are_asked_for(crib: Crib) -> None:
+    mount(crib, "good", GOOD)
+    async with opened(crib) as project:
+        assert server(project, "good").as_dict()["protocol"] == "2026-07-28"
+        assert (await project.call("good__grow")).unwrap() == {"result": "grown"}
+        await until(lambda: "good__more" in project.toolset.names, 20)
+
+
+async def test_a_changed_list_is_followed_in_a_session(crib: Crib) -> None:
     changing = RAW + textwrap.dedent("""
         count = 1
         def definitions():
