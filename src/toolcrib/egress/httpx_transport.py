@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.egress.destination import Destination
 from toolcrib.egress.policy import HostPolicy
-from toolcrib.errors import InvalidInput
+from toolcrib.errors import HttpFailed, InvalidInput
 
 if TYPE_CHECKING:
     import aiohttp
@@ -29,11 +29,13 @@ def guarded_transport(
     home: Destination,
     secrets: Mapping[str, str],
     seen: Callable[[str, int], None] = lambda *_: None,
+    max_bytes: int = 16 * 1024 * 1024,
 ) -> httpx2.AsyncBaseTransport:
     """A transport that checks every request by `policy`; redirects are requests too.
 
     `secrets` are headers that are sent to the origin of `home`, and to no other. `seen` is told URL and
-    status of each answer. Raises what `Egress.begin` raises.
+    status of each answer. An answer of more than `max_bytes`, decoded, is HttpFailed; a stream of events has
+    no end. Else raises what `Egress.begin` raises.
     """
     import httpx2
 
@@ -43,8 +45,12 @@ def guarded_transport(
             self._destination = destination
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
+            left = None if self._answer.content_type == "text/event-stream" else max_bytes
             with egress.translated(self._destination):
                 async for chunk in self._answer.content.iter_any():
+                    if left is not None and (left := left - len(chunk)) < 0:
+                        where = self._destination.authority
+                        raise HttpFailed(f"the answer of {where} has more than {max_bytes:,} bytes")
                     yield chunk
 
         async def aclose(self) -> None:

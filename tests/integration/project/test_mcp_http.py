@@ -26,6 +26,7 @@ class Remote:
     def __init__(self, port: int = 0) -> None:
         self.headers: list[dict[str, str]] = []
         self.redirect = ""
+        self.endless = False
         server = MCPServer("remote")
 
         @server.tool()
@@ -45,6 +46,15 @@ class Remote:
         async def app(scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] == "http":
                 self.headers.append({k.decode(): v.decode() for k, v in scope["headers"]})
+                if self.endless and any(
+                    v == b"tools/call" for k, v in scope["headers"] if k == b"mcp-method"
+                ):
+                    kind = [(b"content-type", b"application/json")]
+                    await send({"type": "http.response.start", "status": 200, "headers": kind})
+                    for _ in range(64):
+                        part = {"type": "http.response.body", "body": b" " * 1_000_000, "more_body": True}
+                        await send(part)
+                    return
                 if self.redirect:
                     await send(
                         {
@@ -120,6 +130,24 @@ async def test_a_redirect_to_another_origin_takes_nothing_along(crib: Crib, remo
             assert other.headers == []
     finally:
         other.stop()
+
+
+async def test_an_endless_answer_is_not_read_to_its_end(crib: Crib, remote: Remote) -> None:
+    write(crib, {"far": {"url": remote.url}})
+    async with crib.open() as project:
+        assert project.servers is not None
+        await project.servers.ready(30)
+        remote.endless = True
+        error = (await project.call("far__add", {"a": 1, "b": 2})).error
+        assert error is not None
+        assert error.code == "tool_failed"
+        mounted = project.servers.get("far")
+        for _ in range(500):
+            if mounted.server.error is not None:
+                break
+            await asyncio.sleep(0.01)
+        assert mounted.server.error is not None
+        assert "has more than 16,777,216 bytes" in mounted.server.error.message
 
 
 async def test_the_projects_list_of_hosts_holds_for_servers_too(crib: Crib, remote: Remote) -> None:
