@@ -113,7 +113,7 @@ async def test_one_that_dies_in_a_call_fails_that_call_and_comes_back(crib: Crib
 async def test_one_that_crashes_at_start_is_shown_with_its_stderr_and_delays_nobody(crib: Crib) -> None:
     crib.shell("sh")
     mount(crib, "bad", "import sys; sys.exit('no licence found')")
-    mount(crib, "hang", "import time; time.sleep(600)", start_timeout_s=3)
+    mount(crib, "hang", "import time; time.sleep(600)", start_timeout_s=8)
     mount(crib, "noise", "print('Welcome!'); import sys; sys.exit(0)")
     mount(crib, "none", "", command="no-such-program")
     mount(crib, "raw", RAW + "\nmain()")
@@ -122,8 +122,8 @@ async def test_one_that_crashes_at_start_is_shown_with_its_stderr_and_delays_nob
         project.servers.start()
         began = time.monotonic()
         assert [tool.name for tool in project.tools()] == ["sh"]
-        assert time.monotonic() - began < 0.5
         assert (await project.call("sh", {"c": "echo hi"})).unwrap() == "hi\n"
+        assert time.monotonic() - began < 8  # nobody has waited for the one that hangs
         assert (await project.call("raw__hello")).unwrap() == "hello"
         await project.servers.ready(30)
         await until(lambda: all(server(project, n).server.error for n in ("bad", "noise", "none", "hang")))
@@ -134,7 +134,7 @@ async def test_one_that_crashes_at_start_is_shown_with_its_stderr_and_delays_nob
         assert "exit code 1" in bad["error"]["message"]
         assert "Welcome!" in server(project, "noise").as_dict()["error"]["message"]
         assert "no-such-program: not found" in server(project, "none").as_dict()["error"]["message"]
-        assert "within 3 s" in server(project, "hang").as_dict()["error"]["message"]
+        assert "within 8 s" in server(project, "hang").as_dict()["error"]["message"]
         assert "no licence found" in failed(await project.call("bad__x"), "tool_unavailable")
         assert server(project, "raw").as_dict()["protocol"] == "2025-11-25"
 
