@@ -111,6 +111,7 @@ def test_the_defaults_of_settings_are_those_told() -> None:
         "mcp.pinned": ", ".join(config.mcp.pinned) or "none",
         "audit.max_bytes": config.audit_max_bytes,
         "limits.timeout_ms": config.timeout_ms,
+        "mcp_servers": "none" if not config.servers.specs else config.servers.specs,
         "policy.default": config.policy.default,
         "policy.rules": "not set" if not config.policy.rules else config.policy.rules,
         "policy.self_approval": str(config.policy.self_approval).lower(),

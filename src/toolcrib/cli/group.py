@@ -30,6 +30,7 @@ COMMANDS = {
     "search": "Find tools by name, tags, description and argument names.",
     "secrets": "Show which secrets the tools need, and whether they are there.",
     "serve": "Serve the project's tools over MCP.",
+    "servers": "Show MCP servers that the project uses; review what they offer.",
     "show": "Show one tool: arguments, permissions, examples.",
     "trace": "Run one tool watched, and print the smallest permissions that the run needed.",
     "token": "Make, list and revoke callers' tokens.",

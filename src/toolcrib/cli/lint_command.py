@@ -28,7 +28,7 @@ def command(root: str | None, as_json: bool) -> int:
     place = find(root)
     found = []
     try:
-        load_config(place.config)
+        load_config(place.config, place.root)
     except ConfigError as error:
         found += diagnostics_in(error)
     found += lint_tree(place.tools)

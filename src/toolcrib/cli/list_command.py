@@ -28,6 +28,7 @@ def command(root: str | None, as_json: bool, shape: str | None, tags: tuple[str,
     project = Project.open(root)
     tell_lowered(project)
     tools = [tool for tool in project.tools() if not tags or set(tags) & set(tool.tags)]
+    _tell_unseen(project)
     errors = [diagnostic for diagnostic in project.diagnostics if diagnostic.is_error]
     if shape is not None:
         write_json(_shaped(tools, shape))
@@ -38,6 +39,14 @@ def command(root: str | None, as_json: bool, shape: str | None, tags: tuple[str,
     if errors and not (as_json and shape is None):
         tell_diagnostics(errors)
         note("These tools cannot be used. `toolcrib lint` shows everything that is wrong.")
+
+
+def _tell_unseen(project: Any) -> None:
+    """Which MCP servers have never told what they offer."""
+    if project.servers is not None and project.servers.trusted:
+        unseen = [name for name, mounted in project.servers.mounted.items() if not mounted.known]
+        if unseen:
+            note(f"Not seen yet: {', '.join(unseen)}. `toolcrib servers list` starts these MCP servers.")
 
 
 def _row(tool: Any) -> dict[str, Any]:

@@ -46,6 +46,8 @@ async def _serve(root: str | None) -> int:
         for diagnostic in project.diagnostics:
             if diagnostic.is_error:
                 note(diagnostic.render())
+        if project.servers is not None:
+            project.servers.start()
         watching = asyncio.create_task(project.watch(_tell))
         try:
             return await serve_stdio(

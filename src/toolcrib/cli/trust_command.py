@@ -42,7 +42,7 @@ def command(root: str | None, as_json: bool, show: bool, yes: bool, revoke: bool
     if revoke:
         _revoke(trust, as_json)
         return
-    config = load_config(place.config)
+    config = load_config(place.config, place.root)
     waiting = config.weakening()
     trusted = trust.is_trusted(config.digest)
     if not as_json:

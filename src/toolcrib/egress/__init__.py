@@ -4,6 +4,7 @@ from toolcrib.egress.address import AddressKind, address_kind
 from toolcrib.egress.client import MAX_REDIRECTS, Egress
 from toolcrib.egress.destination import Destination
 from toolcrib.egress.gate import ProxyLimits
+from toolcrib.egress.httpx_transport import guarded_transport
 from toolcrib.egress.message import DEFAULT_RESPONSE_BYTES, EgressRequest, EgressResponse
 from toolcrib.egress.policy import HostPolicy, HostRule
 from toolcrib.egress.proxy import Proxy
@@ -29,5 +30,6 @@ __all__ = [
     "SystemResolver",
     "address_kind",
     "grant_line",
+    "guarded_transport",
     "program_policy",
 ]

@@ -14,7 +14,8 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -39,6 +40,7 @@ _BODY_HEADERS = frozenset({"content-type", "content-length", "content-encoding",
 _LARGE_BODY = 1024 * 1024
 _KEEPALIVE_S = 15.0
 _CONNECTIONS = 100
+_CONNECT_S = 30.0
 
 
 @dataclass(slots=True)
@@ -98,6 +100,45 @@ class Egress:
         except TimeoutError:
             limit = round((request.timeout_s or 0) * 1000)
             raise TimedOut(f"no complete answer within {limit} ms", details={"limit_ms": limit}) from None
+
+    async def begin(
+        self,
+        method: str,
+        destination: Destination,
+        headers: Sequence[tuple[str, str]],
+        body: bytes | None,
+        policy: HostPolicy,
+    ) -> aiohttp.ClientResponse:
+        """Send one request, and give its answer as soon as it begins: whoever has it reads and closes it.
+
+        Redirects are answers. Raises HostNotAllowed, and HttpFailed as `request` does.
+        """
+        import aiohttp
+        from yarl import URL
+
+        named = policy.check(destination)
+        sessions = self._of_loop()
+        session = sessions.named if named else sessions.public
+        with self.translated(destination):
+            return await session.request(
+                method,
+                URL(destination.url, encoded=True),
+                headers=headers,
+                data=body,
+                allow_redirects=False,
+                skip_auto_headers=("Content-Type",),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
+            )
+
+    @contextmanager
+    def translated(self, destination: Destination) -> Iterator[None]:
+        """Turn what goes wrong on the wire into HttpFailed."""
+        import aiohttp
+
+        try:
+            yield
+        except (aiohttp.ClientError, OSError) as error:
+            raise _translated(error, destination) from error
 
     async def aclose(self) -> None:
         """Close all connections. A later request opens new ones."""

@@ -12,6 +12,7 @@ from toolcrib.guard.condition import Condition
 from toolcrib.guard.digest import Digests, ToolDigest, tool_digest
 from toolcrib.guard.logs import MaskingFilter
 from toolcrib.guard.masking import Redactor
+from toolcrib.guard.pins import Pins, differences
 from toolcrib.guard.policy import Decision, Policy, Step, require_scope
 from toolcrib.guard.rates import Lease, Rates
 from toolcrib.guard.recorded import RecordedCalls
@@ -63,6 +64,7 @@ __all__ = [
     "Line",
     "MaskingFilter",
     "Permit",
+    "Pins",
     "Policy",
     "Problem",
     "Query",
@@ -86,6 +88,7 @@ __all__ = [
     "Verdict",
     "Weakening",
     "canonical",
+    "differences",
     "excess",
     "look_up",
     "may_decide",

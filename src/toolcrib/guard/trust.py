@@ -98,6 +98,14 @@ def _sources(value: Any) -> str | None:
     return f"secrets are read from: {_names(value)}"
 
 
+def _servers(value: Any) -> str | None:
+    if not value:
+        return None
+    named = value.items() if isinstance(value, Mapping) else ()
+    told = [_names([name, one]) for name, one in named]
+    return f"these MCP servers are started or called: {'; '.join(told) or _names(value)}"
+
+
 def _any(words: str) -> Callable[[Any], str | None]:
     return lambda value: f"{words}: {_names(value)}"
 
@@ -108,10 +116,12 @@ def _when(weak: Any, words: str) -> Callable[[Any], str | None]:
 
 DEFAULT_TTL_HOURS = 168.0
 WEAKENING: Mapping[str, _Guarded] = {
+    ".mcp.json": _Guarded(_servers),
     "approvals.channels": _Guarded(
         _channels, lambda value: [one for one in _listed(value) if one in ("cli", "page")]
     ),
     "approvals.ttl_hours": _Guarded(_ttl, lambda value: min(value, DEFAULT_TTL_HOURS)),
+    "mcp_servers": _Guarded(_servers),
     "mcp.servers": _Guarded(_any("these MCP servers are started or called")),
     "policy.self_approval": _Guarded(
         _when(True, "who owns an agent's token may approve its calls by another token of theirs")

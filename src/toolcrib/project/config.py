@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ConfigError, ManifestError
 from toolcrib.guard import MAX_BYTES, Rules, Trust, Weakening, narrowed, weakening
 from toolcrib.manifest import Diagnostic, Document, diagnostics_of, failure, load, read
+from toolcrib.project.config_mcp import FILE, Servers, servers_block
 from toolcrib.project.config_policy import Approvals, Review, read_approvals, read_policy, read_review
 from toolcrib.project.config_secrets import ENVIRONMENT, SourceSetting, secrets_block
 from toolcrib.project.reader import Misfit, Reader
@@ -66,20 +67,30 @@ class Config:
     secret_sources: tuple[SourceSetting, ...] = ENVIRONMENT
     """`secrets.sources`: what is asked for a secret, one after the other."""
 
+    servers: Servers = field(default_factory=Servers)
+    """`mcp_servers`, and `.mcp.json` beside them: MCP servers whose tools are the project's too."""
+
     @property
     def digest(self) -> str:
-        """SHA-256 of the file's bytes, in hex: what trust is bound to."""
-        return hashlib.sha256(self.document.raw if self.document is not None else b"").hexdigest()
+        """SHA-256 of the file's bytes, and those of `.mcp.json` if it names servers, in hex.
+
+        What trust is bound to.
+        """
+        own = self.document.raw if self.document is not None else b""
+        return hashlib.sha256(own + self.servers.mark).hexdigest()
 
     def weakening(self) -> list[Weakening]:
         """What counts only once a person trusts it; nothing of settings that a program made itself."""
-        return weakening(self.document.data) if self.document is not None else []
+        found = weakening(self.document.data) if self.document is not None else []
+        return found + weakening({FILE: self.servers.shared})
 
     def narrowed(self) -> Config:
         """The settings with every weakening one at what is safe."""
-        if self.document is None or not self.weakening():
+        if not self.weakening():
             return self
         document = self.document
+        if document is None:
+            return replace(self, servers=Servers())
         return _config(
             Document(document.path, document.raw, document.text, narrowed(document.data)), document
         )
@@ -176,6 +187,7 @@ _BLOCKS: Mapping[str, Callable[[Reader, Any], dict[str, Any]]] = {
     "audit": _audit,
     "limits": _limits,
     "mcp": _mcp,
+    "mcp_servers": servers_block,
     "policy": read_policy,
     "retry": _retry,
     "review": read_review,
@@ -193,6 +205,7 @@ KEYS = (
     "limits.timeout_ms",
     "mcp.max_listed",
     "mcp.pinned",
+    "mcp_servers",
     "policy.default",
     "policy.rules",
     "policy.self_approval",
@@ -207,18 +220,20 @@ KEYS = (
 """Every setting there is."""
 
 
-def load_config(path: Path) -> Config:
-    """Read the settings; a missing or empty file leaves the defaults.
+def load_config(path: Path, root: Path | None = None) -> Config:
+    """Read the settings; a missing or empty file leaves the defaults. `root` is where `.mcp.json` is, if any.
 
     Raises `ConfigError` with everything that is wrong, each with its place, as a manifest's findings are.
     """
     try:
         document = load(read(str(path)), str(path))
     except (FileNotFoundError, NotADirectoryError):
-        return Config()
+        config = Config()
     except ManifestError as error:
         raise _failure(diagnostics_of(error)) from None
-    return _config(document, document)
+    else:
+        config = _config(document, document)
+    return config if root is None else replace(config, servers=config.servers.beside(root))
 
 
 def _config(document: Document, origin: Document) -> Config:

@@ -50,8 +50,10 @@ if TYPE_CHECKING:
     from toolcrib.egress import Egress
     from toolcrib.executors import Workspace
     from toolcrib.executors.observation import Observation
+    from toolcrib.project.config_mcp import Servers as NamedServers
     from toolcrib.project.live import Live
     from toolcrib.project.search import Search
+    from toolcrib.project.servers import Servers
 
 __all__ = ["Project"]
 
@@ -80,6 +82,7 @@ class Project:
         self.waiting = [] if trusted else config.weakening()
         """The settings that count only once a person has trusted the project."""
         self._hidden = hidden_paths(config.secret_sources, place.root)
+        named = config.servers
         self.config = config = config if trusted else config.narrowed()
         self.vault = vault = vault or Vault(place.root)
         """What the user keeps about this project, outside of it."""
@@ -114,6 +117,8 @@ class Project:
         tools, found = load_late(place.tools, None if kept is None else kept / "manifests")
         self._gate.know_names({name for tool in tools for name in tool.secrets})
         self._shelf.fill(tools, found)
+        self.servers = self._servers(named, trusted) if named.specs or named.wrong else None
+        """The MCP servers that the project names; None where it names none."""
 
     @classmethod
     def open(
@@ -121,7 +126,7 @@ class Project:
     ) -> Project:
         """The project at `root` or found upward from here; `ProjectNotFound`, `ConfigError`."""
         place = find(root)
-        config, vault = load_config(place.config), Vault(place.root)
+        config, vault = load_config(place.config, place.root), Vault(place.root)
         trusted = not config.weakening() or Trust(vault).is_trusted(config.digest)
         return cls(place, config, secrets=secrets, trusted=trusted, vault=vault)
 
@@ -193,7 +198,22 @@ class Project:
     def invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
         """The one call path."""
         self._shelf.check(call.tool)
+        if self.servers is not None and self._is_unknown(call.tool):
+            return self._invoke_unknown(call)
         return self.toolset.invoke(call)
+
+    def _is_unknown(self, name: str) -> bool:
+        """Whether it would be a tool of an MCP server that has never told its tools."""
+        mounted = None if self.servers is None else self.servers.owner(name)
+        return mounted is not None and not mounted.known and name not in self.toolset.names
+
+    async def _invoke_unknown(self, call: Call) -> Result:
+        assert self.servers is not None
+        mounted = self.servers.owner(call.tool)
+        assert mounted is not None
+        limit_s = (call.timeout_ms or self.config.timeout_ms) / 1000
+        await self.servers.ready(limit_s, [mounted.spec.name])
+        return await self.toolset.invoke(call)
 
     def call(
         self,
@@ -210,9 +230,9 @@ class Project:
         `pending` result. Calls with the same `idempotency_key` run once; the others get its result.
         """
         self._shelf.check(name)
-        if wait == "raise" and idempotency_key is None:
+        if wait == "raise" and idempotency_key is None and not self._is_unknown(name):
             return self.toolset.call(name, arguments, **options)
-        return self.toolset.invoke(
+        return self.invoke(
             Call(
                 name,
                 {} if arguments is None else arguments,
@@ -223,8 +243,9 @@ class Project:
         )
 
     def _missing(self, name: str) -> ToolcribError | None:
-        """Why a tool is missing: its manifest is wrong."""
-        return self._shelf.explain(name)
+        """Why a tool is missing: its manifest is wrong, or its server not there."""
+        error = None if self.servers is None else self.servers.unknown(name)
+        return error or self._shelf.explain(name)
 
     async def watch(self, tell: Callable[[Change], None] | None = None) -> None:
         """From now on, until the project is closed, take up what changes in its folder of tools.
@@ -342,6 +363,25 @@ class Project:
 
     # -- binding ---------------------------------------------------------------------------------
 
+    def _servers(self, named: NamedServers, trusted: bool) -> Servers:
+        from toolcrib.project.servers import Servers
+
+        return Servers(
+            named,
+            self.toolset,
+            vault=self.vault,
+            root=self.place.root,
+            trusted=trusted,
+            unreviewed=self.config.review == "off",
+            timeout_ms=self.config.timeout_ms,
+            workspace=self.workspace,
+            egress=self.egress,
+            secrets=self.secrets,
+            allowed_hosts=self.config.allowed_hosts,
+            record=self.audit.record,
+            know=self._gate.know,
+        )
+
     def observe(self, tool: Tool, seen: Observation) -> None:
         """From now on run the tool of this name as `tool` says, and tell `seen` all it uses."""
         self._shelf.put(self._bind(tool, seen))
@@ -385,7 +425,8 @@ class Project:
 
             self.lowered()
             sources, root = self.config.secret_sources, self.place.root
-            programs = self._programs_of(self.toolset.tools())
+            servers = () if self.servers is None else self.servers.programs()
+            programs = [*self._programs_of(self.toolset.tools()), *servers]
             self._workspace = Workspace(
                 str(root),
                 str(self.place.home),
@@ -397,6 +438,10 @@ class Project:
                 data=os.path.realpath(self.vault.data),
             )
         return self._workspace if seen is None else replace(self._workspace, watch=seen)
+
+    def redact(self, value: Any) -> Any:
+        """The value with every known secret masked."""
+        return self._gate.redact(value)
 
     def lowered(self) -> str:
         """What is weaker than usual here, in a line; empty where nothing is. It is recorded the first time.
@@ -443,6 +488,8 @@ class Project:
         try:
             if self._live is not None:
                 await self._live.stop()
+            if self.servers is not None:
+                await self.servers.aclose()
             await self.toolset.aclose()
             if self._egress is not None:
                 await self._egress.aclose()

@@ -184,6 +184,12 @@ class Run:
 
     async def start(self) -> None:
         """Take a sandbox, and begin to read and to count time."""
+        self.open_pipes()
+        while not self.ended.done() and self.sandbox is None:
+            await self._take()
+
+    def open_pipes(self) -> None:
+        """Make what the command reads and writes, and arm the clock."""
         self._after(self.job.timeout_ms / 1000, self._time_out)
         limits = {"stdout": self.job.output_limit, "stderr": self.job.output_limit}
         if self.job.result_limit:
@@ -196,8 +202,6 @@ class Run:
                 drain.ended.add_done_callback(self._answered)
         if self.job.stdin:
             self.fds["stdin"] = in_memory("stdin", self.job.stdin)
-        while not self.ended.done() and self.sandbox is None:
-            await self._take()
 
     async def _take(self) -> None:
         """Get a sandbox that has bound what the paths name now; none where there is not one yet."""
@@ -253,7 +257,7 @@ class Run:
         try:
             await asyncio.shield(self.ended)
         except asyncio.CancelledError:
-            self._kill()
+            self.kill()
             await uncancelled(self.ended)
             raise
 
@@ -277,7 +281,7 @@ class Run:
 
     def completed(self, duration_ms: float) -> Completed:
         """Put the answer together, or raise what kept the command from running."""
-        status = self._status()
+        status = self.status()
         out, err, *result = self.drains
         return Completed(
             exit_code=os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
@@ -288,12 +292,12 @@ class Run:
             stderr_total=err.total,
             timed_out=self.timed_out,
             duration_ms=duration_ms,
-            enforcement=report(self.mounts.unprotected, self._exceeded(status), self.job.network, self.level),
+            enforcement=report(self.mounts.unprotected, self.exceeded(status), self.job.network, self.level),
             result=bytes(result[0].kept) if result else b"",
             result_total=result[0].total if result else 0,
         )
 
-    def _exceeded(self, status: int) -> tuple[str, ...]:
+    def exceeded(self, status: int) -> tuple[str, ...]:
         """The limits that a failed command met: those of the whole tree, and what its own signal tells."""
         if status == 0 or self.timed_out:
             return ()
@@ -304,7 +308,7 @@ class Run:
             met |= {"memory": events["oom_kills"] > 0, "processes": events["pids_max"] > 0}
         return tuple(name for name, held in met.items() if held)
 
-    def _status(self) -> int:
+    def status(self) -> int:
         """The command's wait status; SIGKILL's where the end of everything left none."""
         if self.blind is not None:
             raise self.blind
@@ -404,7 +408,7 @@ class Run:
                 return
         except Exception as error:
             self.blind = unavailable("watch", f"the command's calls cannot be read: {error}")
-            self._kill()
+            self.kill()
         self._stop_watching()
 
     def _stop_watching(self) -> None:
@@ -439,11 +443,11 @@ class Run:
         self.timed_out = True
         if self.sandbox is not None and self.started:
             self.sandbox.signal(signal.SIGTERM)
-            self._after(GRACE, self._kill)
+            self._after(GRACE, self.kill)
         else:
-            self._kill()
+            self.kill()
 
-    def _kill(self) -> None:
+    def kill(self) -> None:
         """End everything; what has not been given the word has nothing to wait for."""
         if self.sandbox is not None and self.started:
             self.sandbox.signal(signal.SIGKILL)

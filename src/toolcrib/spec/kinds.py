@@ -18,6 +18,7 @@ __all__ = [
     "FileExec",
     "FunctionExec",
     "HttpExec",
+    "McpExec",
     "ParameterStyle",
     "PythonExec",
     "Step",
@@ -176,4 +177,18 @@ class CompositeExec:
     """A template; None gives the value of the last step."""
 
 
-ExecConfig = FunctionExec | PythonExec | CommandExec | HttpExec | FileExec | CompositeExec
+@dataclass(frozen=True, slots=True)
+class McpExec:
+    """One tool of an MCP server."""
+
+    server: str
+    """The server's name in the project's settings."""
+    tool: str
+    """The tool's own name, as the server knows it."""
+    definition: str = ""
+    """SHA-256 of the definition that the server gives now, in hex."""
+    identity: str = ""
+    """SHA-256 of what the settings say of the server, in hex."""
+
+
+ExecConfig = FunctionExec | PythonExec | CommandExec | HttpExec | FileExec | CompositeExec | McpExec

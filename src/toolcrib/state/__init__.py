@@ -3,6 +3,7 @@
 from toolcrib.state.cache import cache_folder
 from toolcrib.state.database import Database, Transaction
 from toolcrib.state.holder import boot_id, is_alive, me, uptime
+from toolcrib.state.private import read_private, write_private
 from toolcrib.state.tables import PROJECT, VAULT_GRANTS, VAULT_REVIEWS
 from toolcrib.state.user import user_name
 from toolcrib.state.vault import Vault
@@ -20,6 +21,8 @@ __all__ = [
     "cache_folder",
     "is_alive",
     "me",
+    "read_private",
     "uptime",
     "user_name",
+    "write_private",
 ]

@@ -1,0 +1,75 @@
+"""The guarded client as a transport of httpx2, for libraries that speak HTTP through that."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from toolcrib.egress.destination import Destination
+from toolcrib.egress.policy import HostPolicy
+from toolcrib.errors import HttpFailed, InvalidInput
+
+if TYPE_CHECKING:
+    import aiohttp
+    import httpx2
+
+    from toolcrib.egress.client import Egress
+
+__all__ = ["guarded_transport"]
+
+_NOT_PASSED = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
+_DECODED = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+"""Of an answer: aiohttp has undone them."""
+
+
+def guarded_transport(
+    egress: Egress,
+    policy: HostPolicy,
+    *,
+    home: Destination,
+    secrets: Mapping[str, str],
+    seen: Callable[[str, int], None] = lambda *_: None,
+    max_bytes: int = 16 * 1024 * 1024,
+) -> httpx2.AsyncBaseTransport:
+    """A transport that checks every request by `policy`; redirects are requests too.
+
+    `secrets` are headers that are sent to the origin of `home`, and to no other. `seen` is told URL and
+    status of each answer. An answer of more than `max_bytes`, decoded, is HttpFailed; a stream of events has
+    no end. Else raises what `Egress.begin` raises.
+    """
+    import httpx2
+
+    class Body(httpx2.AsyncByteStream):
+        def __init__(self, answer: aiohttp.ClientResponse, destination: Destination) -> None:
+            self._answer = answer
+            self._destination = destination
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            left = None if self._answer.content_type == "text/event-stream" else max_bytes
+            with egress.translated(self._destination):
+                async for chunk in self._answer.content.iter_any():
+                    if left is not None and (left := left - len(chunk)) < 0:
+                        where = self._destination.authority
+                        raise HttpFailed(f"the answer of {where} has more than {max_bytes:,} bytes")
+                    yield chunk
+
+        async def aclose(self) -> None:
+            self._answer.close()
+
+    class Guarded(httpx2.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            try:
+                destination = Destination.parse(str(request.url))
+            except ValueError as error:
+                raise InvalidInput(f"the URL cannot be called: {error}") from None
+            headers = [(k, v) for k, v in request.headers.items() if k.lower() not in _NOT_PASSED]
+            if destination.origin == home.origin:
+                headers = [(k, v) for k, v in headers if k.lower() not in secrets]
+                headers += secrets.items()
+            body: Any = await request.aread()
+            answer = await egress.begin(request.method, destination, headers, body or None, policy)
+            seen(destination.url, answer.status)
+            told = [(k, v) for k, v in answer.headers.items() if k.lower() not in _DECODED]
+            return httpx2.Response(answer.status, headers=told, stream=Body(answer, destination))
+
+    return Guarded()

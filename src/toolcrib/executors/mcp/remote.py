@@ -1,0 +1,119 @@
+"""MCP over HTTP, as a transport of the official client: every request goes out through the guarded one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from toolcrib.egress import Destination, Egress, HostPolicy, guarded_transport
+from toolcrib.errors import ConfigError, ToolcribError, ToolUnavailable
+from toolcrib.manifest.mcp_servers import expand
+from toolcrib.spec import Network
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from toolcrib.manifest.mcp_servers import ServerSpec
+
+__all__ = ["HttpLink"]
+
+_EVENT_S = 300.0
+"""Seconds that an open stream of events may be silent."""
+
+
+class HttpLink:
+    """One server elsewhere for as long as the block lasts.
+
+    Its own host may be reached, and those under `permissions.network`; its headers go to its own origin
+    alone.
+    `auth` makes what signs requests, where somebody has logged in.
+    """
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        egress: Callable[[], Egress],
+        secrets: Callable[[], Mapping[str, str]],
+        *,
+        allowed_hosts: tuple[str, ...] | None = None,
+        auth: Callable[[str], httpx2.Auth | None] = lambda _: None,
+    ) -> None:
+        self._spec = spec
+        self._egress = egress
+        self._secrets = secrets
+        self._allowed_hosts = allowed_hosts
+        self._auth = auth
+        self._stack = AsyncExitStack()
+        self._refused = 0
+        self.closed = asyncio.Event()
+        """Never set: there is no connection that could end between two calls."""
+        self.stderr = ""
+
+    async def __aenter__(self) -> Any:
+        import httpx2
+        from mcp.client.sse import sse_client
+        from mcp.client.streamable_http import streamable_http_client
+
+        url, transport = self._transport()
+
+        def client(*_: Any, **__: Any) -> httpx2.AsyncClient:
+            limits = httpx2.Timeout(30.0, read=_EVENT_S)
+            return httpx2.AsyncClient(
+                transport=transport, auth=self._auth(url), timeout=limits, trust_env=False
+            )
+
+        async with AsyncExitStack() as stack:
+            if self._spec.transport == "sse":
+                streams = await stack.enter_async_context(sse_client(url, httpx_client_factory=client))
+            else:
+                http = await stack.enter_async_context(client())
+                streams = await stack.enter_async_context(streamable_http_client(url, http_client=http))
+            self._stack = stack.pop_all()
+        return streams
+
+    async def __aexit__(self, *exc_info: Any) -> Any:
+        return await self._stack.__aexit__(*exc_info)
+
+    def _transport(self) -> tuple[str, httpx2.AsyncBaseTransport]:
+        spec = self._spec
+        plain = {name: os.environ[name] for name in spec.permissions.env if name in os.environ}
+        values = {**plain, **self._secrets()}
+        try:
+            url = expand(spec.url, values)
+            headers = {name.lower(): expand(text, values) for name, text in spec.headers.items()}
+        except KeyError as error:
+            raise ToolUnavailable(
+                f"the variable {error.args[0]} is not set", hint="Set it, or write ${NAME:-default}."
+            ) from None
+        network = spec.permissions.network
+        try:
+            home = Destination.parse(url)
+            own = f"[{home.host}]:{home.port}" if ":" in home.host else f"{home.host}:{home.port}"
+            policy = HostPolicy.of(
+                Network("hosts", (own, *network.allow)),
+                home.host,
+                home.port,
+                allowed_hosts=self._allowed_hosts,
+            )
+        except ValueError as error:
+            raise ConfigError(f"the URL of the MCP server {spec.name} cannot be called: {error}") from None
+        return url, guarded_transport(self._egress(), policy, home=home, secrets=headers, seen=self._saw)
+
+    def _saw(self, _: str, status: int) -> None:
+        self._refused = status if status in (401, 403) else 0
+
+    def enforcement(self) -> dict[str, Any]:
+        """Nothing is held: it runs elsewhere."""
+        return {}
+
+    def trouble(self) -> str | ToolcribError:
+        """Why it cannot be talked to, as far as that is known."""
+        if not self._refused:
+            return ""
+        return ToolUnavailable(
+            f"it refuses us (HTTP {self._refused})",
+            hint=f"Log in: toolcrib servers login {self._spec.name}. Or give it `headers` with a token.",
+        )

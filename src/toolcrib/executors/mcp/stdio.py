@@ -1,0 +1,139 @@
+"""MCP over the pipes of a confined process, as a transport of the official client."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from toolcrib.errors import ToolcribError
+
+if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+    from mcp.shared.message import SessionMessage
+
+    from toolcrib.sandbox.stream import Stream
+
+__all__ = ["StdioLink"]
+
+MAX_LINE = 16 * 1024 * 1024
+"""Bytes of one message; a server that writes a longer line is ended."""
+_SHOWN = 200
+
+
+class StdioLink:
+    """One confined server process for as long as the block lasts."""
+
+    def __init__(self, start: Callable[[], Awaitable[Stream]]) -> None:
+        self._start = start
+        self._stream: Stream | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._writer: asyncio.StreamWriter | None = None
+        self._reading: asyncio.ReadTransport | None = None
+        self.closed = asyncio.Event()
+        """Set when no message can come any more."""
+        self._junk = b""
+        self._fault = ""
+        self._ended_by_us = False
+
+    async def __aenter__(self) -> Any:
+        import anyio
+
+        self._stream = stream = await self._start()
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=MAX_LINE)
+        self._reading, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(stream.take_stdout(), "rb", 0)
+        )
+        transport, protocol = await loop.connect_write_pipe(
+            asyncio.streams.FlowControlMixin, os.fdopen(stream.take_stdin(), "wb", 0)
+        )
+        self._writer = asyncio.StreamWriter(transport, protocol, None, loop)
+        came, incoming = anyio.create_memory_object_stream[Any](0)
+        outgoing, leaving = anyio.create_memory_object_stream[Any](0)
+        self._streams = (came, incoming, outgoing, leaving)
+        self._tasks = [
+            asyncio.create_task(self._read(reader, came)),
+            asyncio.create_task(self._write(leaving, came)),
+        ]
+        return incoming, outgoing
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._stream is not None
+        self._ended_by_us = not self.closed.is_set()
+        try:
+            if self._writer is not None:
+                self._writer.close()
+            # Nobody reads any more; what it still writes must not keep it from ending.
+            await self._stream.aclose()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            if self._reading is not None:
+                self._reading.close()
+            for stream in self._streams:
+                stream.close()
+
+    async def _read(self, reader: asyncio.StreamReader, came: MemoryObjectSendStream[Any]) -> None:
+        import anyio
+        from mcp.shared.message import SessionMessage
+        from mcp_types import jsonrpc_message_adapter
+
+        try:
+            while True:
+                line = await reader.readuntil()
+                if not line.strip():
+                    continue
+                try:
+                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValueError:
+                    # Many servers print something to standard output; it is told where they then fail.
+                    self._junk = self._junk or line[:_SHOWN]
+                    continue
+                await came.send(SessionMessage(message))
+        except asyncio.IncompleteReadError as end:
+            self._junk = self._junk or end.partial[:_SHOWN]
+        except asyncio.LimitOverrunError:
+            self._fault = f"it wrote a message of more than {MAX_LINE // 1024**2} MiB"
+        except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass
+        finally:
+            self.closed.set()
+            came.close()
+
+    async def _write(
+        self, leaving: MemoryObjectReceiveStream[SessionMessage], came: MemoryObjectSendStream[Any]
+    ) -> None:
+        assert self._writer is not None
+        try:
+            async for item in leaving:
+                text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+                self._writer.write(text.encode() + b"\n")
+                await self._writer.drain()
+        except OSError:
+            self.closed.set()
+            came.close()
+
+    @property
+    def stderr(self) -> str:
+        """The end of what the process wrote to standard error."""
+        return "" if self._stream is None else self._stream.stderr
+
+    def enforcement(self) -> dict[str, Any]:
+        """What holds the process."""
+        return {} if self._stream is None else self._stream.enforcement()
+
+    def trouble(self) -> str | ToolcribError:
+        """Why it cannot be talked to any more, as far as that is known; the error of one never started."""
+        words = self._fault
+        if not words and self._stream is not None and not self._ended_by_us:
+            try:
+                words = self._stream.how()
+            except ToolcribError as error:
+                return error
+        if self._junk:
+            told = self._junk.decode(errors="replace").strip()
+            words += f"{'; ' if words else ''}it wrote to standard output what is no message: {told!r}"
+        return words

@@ -1,0 +1,51 @@
+"""Small files that only their user reads and writes, each replaced as a whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+from toolcrib.errors import StateUnavailable
+
+__all__ = ["read_private", "write_private"]
+
+_MAX_BYTES = 64 * 1024 * 1024
+
+
+def read_private(path: Path) -> Any:
+    """What a JSON file holds; None where there is none, or it is damaged. A link is not followed."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        with os.fdopen(descriptor, "rb") as file:
+            return json.loads(file.read(_MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def write_private(path: Path, value: Any) -> None:
+    """Put a value there as JSON, mode 0600, at once and whole. `StateUnavailable` where that cannot be."""
+    new = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump(value, file)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(path)
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise StateUnavailable(
+            f"{path} cannot be written: {error.strerror}",
+            hint="Give this user the right to write it, or some room on the disk.",
+            details={"path": str(path)},
+        ) from None

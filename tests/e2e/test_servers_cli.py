@@ -1,0 +1,102 @@
+"""`toolcrib servers`: what a person at a terminal sees of MCP servers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crib import Crib
+from tests.mcp_servers import RAW, mount, write
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def crib(tmp_path: Path) -> Crib:
+    (tmp_path / "p").mkdir()
+    return Crib(tmp_path / "p")
+
+
+def toolcrib(crib: Crib, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "toolcrib", *words, "--root", str(crib.root)]
+    return subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL
+    )
+
+
+def document(done: subprocess.CompletedProcess[str]) -> Any:
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_servers_are_shown_reviewed_and_their_tools_run(crib: Crib) -> None:
+    mount(crib, "raw", RAW + "\nmain()")
+    mount(crib, "bad", "import sys; print('first'); sys.exit('no licence found')")
+    write(crib, {}, {"review": "ask"})
+    assert "Not seen yet: raw, bad" in toolcrib(crib, "list").stderr
+    shown = toolcrib(crib, "servers", "list")
+    assert "raw   ready" in shown.stdout
+    assert "1 (1 unreviewed)" in shown.stdout
+    assert "no licence found" in shown.stderr
+    rows = {row["name"]: row for row in document(toolcrib(crib, "servers", "list", "--json"))["servers"]}
+    assert rows["raw"]["state"] == "ready"
+    assert rows["bad"]["stderr"] == "no licence found\n"
+    assert "raw__hello" in toolcrib(crib, "list").stdout
+    assert toolcrib(crib, "run", "raw__hello").returncode == 5
+    assert toolcrib(crib, "servers", "review", "raw").returncode == 5  # nobody is there to ask
+    looked = document(toolcrib(crib, "servers", "review", "raw", "--json"))
+    assert looked["accepted"] is False
+    assert list(looked["unreviewed"]) == ["raw__hello"]
+    assert document(toolcrib(crib, "servers", "review", "raw", "--json", "--yes"))["accepted"] is True
+    assert toolcrib(crib, "run", "raw__hello").stdout == "hello\n"
+    failed = toolcrib(crib, "servers", "review", "bad")
+    assert failed.returncode == 1
+    assert "no licence found" in failed.stderr
+    assert "MCP_SERVER_REVIEWED" in {line.event for line in crib.audit()}
+
+
+def test_what_is_not_there_is_told(crib: Crib) -> None:
+    assert document(toolcrib(crib, "servers", "list", "--json")) == {"servers": [], "wrong": {}}
+    assert "names no MCP server" in toolcrib(crib, "servers", "list").stderr
+    mount(crib, "raw", RAW + "\nmain()")
+    for words in (("review", "rwa"), ("login", "rwa"), ("logout", "rwa")):
+        done = toolcrib(crib, "servers", *words)
+        assert done.returncode == 3
+        assert "Did you mean raw?" in done.stderr
+    assert toolcrib(crib, "servers", "login", "raw").returncode == 2
+    assert "Nobody is logged in" in toolcrib(crib, "servers", "logout", "raw").stderr
+    (crib.root / ".mcp.json").write_text("{broken")
+    assert ".mcp.json" in toolcrib(crib, "servers", "list").stderr
+
+
+def test_served_over_mcp_as_one_of_ours(crib: Crib) -> None:
+    mount(crib, "raw", RAW + "\nmain()")
+    toolcrib(crib, "servers", "list")
+    client = {"name": "t", "version": "1"}
+    begin = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
+    messages: list[dict[str, Any]] = [
+        {"id": 1, "method": "initialize", "params": begin},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/list"},
+        {"id": 3, "method": "tools/call", "params": {"name": "raw__hello", "arguments": {}}},
+    ]
+    command = [sys.executable, "-m", "toolcrib", "serve", "--stdio", "--root", str(crib.root)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as ours:
+        assert ours.stdin is not None
+        assert ours.stdout is not None
+        answers = {}
+        for message in messages:
+            ours.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+            ours.stdin.flush()
+        while 3 not in answers:
+            answer = json.loads(ours.stdout.readline())
+            answers[answer.get("id")] = answer
+        ours.stdin.close()
+        assert ours.wait(60) == 0
+    assert [tool["name"] for tool in answers[2]["result"]["tools"]] == ["raw__hello"]
+    assert answers[3]["result"]["content"][0]["text"] == "hello"

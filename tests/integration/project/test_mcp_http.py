@@ -1,0 +1,193 @@
+"""MCP servers elsewhere, over HTTP: through the guarded client, and nowhere but to their own host."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import uvicorn
+from mcp.server.mcpserver import Context, MCPServer
+
+from tests.crib import Crib, failed
+from tests.mcp_servers import write
+
+pytestmark = pytest.mark.timeout(120)
+
+
+class Remote:
+    """A real server on loopback, on a thread of its own."""
+
+    def __init__(self, port: int = 0) -> None:
+        self.headers: list[dict[str, str]] = []
+        self.redirect = ""
+        self.endless = False
+        server = MCPServer("remote")
+
+        @server.tool()
+        def add(a: int, b: int) -> int:
+            """Add two numbers."""
+            return a + b
+
+        @server.tool()
+        async def slow(ctx: Context, seconds: float) -> str:
+            """Take time."""
+            await ctx.report_progress(1, 2, "half")
+            await asyncio.sleep(seconds)
+            return "done"
+
+        inner: Any = server.streamable_http_app()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "http":
+                self.headers.append({k.decode(): v.decode() for k, v in scope["headers"]})
+                if self.endless and any(
+                    v == b"tools/call" for k, v in scope["headers"] if k == b"mcp-method"
+                ):
+                    kind = [(b"content-type", b"application/json")]
+                    await send({"type": "http.response.start", "status": 200, "headers": kind})
+                    for _ in range(64):
+                        part = {"type": "http.response.body", "body": b" " * 1_000_000, "more_body": True}
+                        await send(part)
+                    return
+                if self.redirect:
+                    await send(
+                        {
+                            "type": "http.response.start",
+                            "status": 307,
+                            "headers": [(b"location", self.redirect.encode())],
+                        }
+                    )
+                    await send({"type": "http.response.body", "body": b""})
+                    return
+            await inner(scope, receive, send)
+
+        self.socket = socket.create_server(("127.0.0.1", port))
+        self.port = self.socket.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/mcp"
+        config = uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=1)
+        self.uvicorn = uvicorn.Server(config)
+        self.thread = threading.Thread(
+            target=self.uvicorn.run, kwargs={"sockets": [self.socket]}, daemon=True
+        )
+
+    def start(self) -> None:
+        self.thread.start()
+        deadline = time.monotonic() + 20
+        while not self.uvicorn.started:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        self.uvicorn.should_exit = True
+        self.thread.join(20)
+        self.socket.close()
+
+
+@pytest.fixture
+def remote() -> Iterator[Remote]:
+    server = Remote()
+    server.start()
+    with contextlib.closing(server.socket):
+        yield server
+        server.stop()
+
+
+async def test_a_server_elsewhere_is_listed_and_called(crib: Crib, remote: Remote) -> None:
+    crib.secrets = {"TOKEN": "s3cr3t-value"}
+    write(crib, {"far": {"url": remote.url, "headers": {"X-Key": "Bearer ${TOKEN}"}}})
+    async with crib.open() as project:
+        assert project.servers is not None
+        await project.servers.ready(30)
+        assert (await project.call("far__add", {"a": 1, "b": 2})).unwrap() == {"result": 3}
+        heard: list[Any] = []
+        result = await project.call("far__slow", {"seconds": 0.1}, on_progress=lambda *t: heard.append(t))
+        assert result.unwrap() == {"result": "done"}
+        assert heard == [(1.0, 2.0, "half")]
+        late = await project.call("far__slow", {"seconds": 30}, timeout_ms=500)
+        assert "500 ms" in failed(late, "timed_out")
+        assert (await project.call("far__add", {"a": 2, "b": 2})).unwrap() == {"result": 4}
+        assert project.servers.get("far").as_dict()["state"] == "ready"
+    assert {one["x-key"] for one in remote.headers} == {"Bearer s3cr3t-value"}
+
+
+async def test_a_redirect_to_another_origin_takes_nothing_along(crib: Crib, remote: Remote) -> None:
+    other = Remote()
+    other.start()
+    try:
+        remote.redirect = other.url
+        write(crib, {"far": {"url": remote.url, "headers": {"X-Key": "k3y-value"}, "start_timeout_s": 5}})
+        async with crib.open() as project:
+            assert project.servers is not None
+            await project.servers.ready(30)
+            error = project.servers.get("far").server.error
+            assert error is not None
+            assert other.headers == []
+    finally:
+        other.stop()
+
+
+async def test_an_endless_answer_is_not_read_to_its_end(crib: Crib, remote: Remote) -> None:
+    write(crib, {"far": {"url": remote.url}})
+    async with crib.open() as project:
+        assert project.servers is not None
+        await project.servers.ready(30)
+        remote.endless = True
+        error = (await project.call("far__add", {"a": 1, "b": 2})).error
+        assert error is not None
+        assert error.code == "tool_failed"
+        mounted = project.servers.get("far")
+        for _ in range(500):
+            if mounted.server.error is not None:
+                break
+            await asyncio.sleep(0.01)
+        assert mounted.server.error is not None
+        assert "has more than 16,777,216 bytes" in mounted.server.error.message
+
+
+async def test_the_projects_list_of_hosts_holds_for_servers_too(crib: Crib, remote: Remote) -> None:
+    settings = {"security": {"allowed_hosts": ["api.example.com"]}}
+    write(crib, {"far": {"url": remote.url}}, settings)
+    async with crib.open() as project:
+        assert project.servers is not None
+        await project.servers.ready(30)
+        error = project.servers.get("far").server.error
+        assert error is not None
+        assert "not among the hosts the project allows" in error.message
+        assert remote.headers == []
+
+
+async def test_one_that_is_not_there_is_told_and_found_again(crib: Crib) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    write(crib, {"far": {"url": f"http://127.0.0.1:{port}/mcp"}})
+    async with crib.open() as project:
+        assert project.servers is not None
+        await project.servers.ready(30)
+        assert "Connection refused" in failed(await project.call("far__add"), "tool_unavailable")
+
+
+async def test_a_server_that_restarts_is_connected_to_again(crib: Crib, remote: Remote) -> None:
+    write(crib, {"far": {"url": remote.url}})
+    async with crib.open() as project:
+        assert project.servers is not None
+        await project.servers.ready(30)
+        assert (await project.call("far__add", {"a": 1, "b": 2})).unwrap() == {"result": 3}
+        await asyncio.to_thread(remote.stop)
+        gone = await project.call("far__add", {"a": 1, "b": 2})
+        assert gone.error is not None
+        assert gone.error.code in ("tool_failed", "tool_unavailable")
+        assert project.servers.get("far").tools == {"add": "far__add", "slow": "far__slow"}
+        again = Remote(remote.port)
+        again.start()
+        try:
+            await project.servers.ready(30)
+            result = await project.call("far__add", {"a": 2, "b": 2}, timeout_ms=30_000)
+            assert result.unwrap() == {"result": 4}
+        finally:
+            await asyncio.to_thread(again.stop)

@@ -1,0 +1,344 @@
+"""MCP servers of this machine: confined, listed, called, followed, and started again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.crib import Crib, failed
+from tests.mcp_servers import GOOD, RAW, mount
+from toolcrib.project import Project
+from toolcrib.project.servers import Mounted
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@asynccontextmanager
+async def opened(crib: Crib, wait_s: float = 60) -> AsyncIterator[Project]:
+    async with crib.open() as project:
+        assert project.servers is not None
+        project.servers.speed = 1.0
+        await project.servers.ready(wait_s)
+        yield project
+
+
+def server(project: Project, name: str) -> Mounted:
+    assert project.servers is not None
+    return project.servers.get(name)
+
+
+def begun(code: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+
+
+async def until(condition: Callable[[], Any], seconds: float = 40) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come"
+        await asyncio.sleep(0.02)
+
+
+async def test_its_tools_are_the_projects_and_confined(crib: Crib) -> None:
+    crib.secrets = {"KEY": "s3cr3t-value", "OTHER": "not-for-it"}
+    crib.write("seen.txt", "in the project")
+    crib.write(".env", "PASSWORD=x")
+    outside = crib.root.parent / "outside.txt"
+    outside.write_text("outside")
+    mount(crib, "good", GOOD, env={"API_KEY": "${KEY}", "MODE": "${MODE:-quiet}"})
+    async with opened(crib) as project:
+        assert [tool.name for tool in project.tools()][:2] == ["good__add", "good__look"]
+        tool = project.get("good__add")
+        assert (tool.kind, tool.bundle, tool.annotations.read_only) == ("mcp", "good", True)
+        assert (await project.call("good__add", {"a": 1, "b": 2})).unwrap() == {"result": 3}
+        assert "integer" in failed(await project.call("good__add", {"a": 1, "b": "x"}), "invalid_input")
+        assert (await project.call("good__look", {"path": "seen.txt"})).unwrap() == {
+            "result": "in the project"
+        }
+        for path in (str(outside), ".env", ".toolcrib/state.db", "/etc/shadow"):
+            value = (await project.call("good__look", {"path": path})).unwrap()
+            assert value["result"].startswith("cannot") or value["result"] == "", path
+        told = json.dumps((await project.call("good__variables")).unwrap())
+        assert "***KEY***" in told
+        assert "quiet" in told
+        assert "s3cr3t-value" not in told
+        assert "not-for-it" not in told
+        assert "XDG_DATA_HOME" not in told
+        message = failed(await project.call("good__fail"), "tool_failed")
+        assert "Error executing tool fail" in message
+        assert server(project, "good").as_dict()["protocol"] == "2026-07-28"
+    lines = crib.audit()
+    assert lines[0].event == "MCP_SERVER_STARTED"
+    assert {line.event for line in lines} == {"MCP_SERVER_STARTED", "TOOL_EXECUTED", "TOOL_REFUSED"}
+
+
+async def test_progress_is_passed_on_and_so_is_cancellation(crib: Crib) -> None:
+    mount(crib, "good", GOOD, out="out")
+    async with opened(crib) as project:
+        heard: list[Any] = []
+        result = await project.call(
+            "good__slow", {"seconds": 0.05}, on_progress=lambda *told: heard.append(told)
+        )
+        assert result.unwrap() == {"result": "done"}
+        assert heard == [(1.0, 2.0, "half")]
+        late = await project.call("good__slow", {"seconds": 60}, timeout_ms=700)
+        assert "700 ms" in failed(late, "timed_out")
+        await until((crib.root / "out" / "cancelled").exists)
+        assert (await project.call("good__add", {"a": 1, "b": 1})).unwrap() == {"result": 2}
+        assert server(project, "good").server.starts == 1
+
+
+async def test_one_that_dies_in_a_call_fails_that_call_and_comes_back(crib: Crib) -> None:
+    mount(crib, "good", GOOD)
+    async with opened(crib) as project:
+        error = (await project.call("good__die")).error
+        assert error is not None
+        assert "ended before it answered" in error.message
+        assert (await project.call("good__add", {"a": 2, "b": 2})).unwrap() == {"result": 4}
+        mounted = server(project, "good")
+        assert mounted.server.starts == 2
+        assert [tool for tool in mounted.tools.values() if tool not in project.toolset.names] == []
+
+
+async def test_one_that_crashes_at_start_is_shown_with_its_stderr_and_delays_nobody(crib: Crib) -> None:
+    crib.shell("sh")
+    mount(crib, "bad", "import sys; sys.exit('no licence found')")
+    mount(crib, "hang", "import time; time.sleep(600)", start_timeout_s=8)
+    mount(crib, "noise", "print('Welcome!'); import sys; sys.exit(0)")
+    mount(crib, "none", "", command="no-such-program")
+    mount(crib, "raw", RAW + "\nmain()")
+    async with crib.open() as project:
+        assert project.servers is not None
+        project.servers.start()
+        began = time.monotonic()
+        assert [tool.name for tool in project.tools()] == ["sh"]
+        assert (await project.call("sh", {"c": "echo hi"})).unwrap() == "hi\n"
+        assert time.monotonic() - began < 8  # nobody has waited for the one that hangs
+        assert (await project.call("raw__hello")).unwrap() == "hello"
+        await project.servers.ready(30)
+        await until(lambda: all(server(project, n).server.error for n in ("bad", "noise", "none", "hang")))
+        bad = server(project, "bad").as_dict()
+        assert bad["state"] in ("waiting", "starting")
+        assert "no licence found" in bad["stderr"]
+        assert "no licence found" in bad["error"]["message"]
+        assert "exit code 1" in bad["error"]["message"]
+        assert "Welcome!" in server(project, "noise").as_dict()["error"]["message"]
+        assert "no-such-program: not found" in server(project, "none").as_dict()["error"]["message"]
+        assert "within 8 s" in server(project, "hang").as_dict()["error"]["message"]
+        assert "no licence found" in failed(await project.call("bad__x"), "tool_unavailable")
+        assert server(project, "raw").as_dict()["protocol"] == "2025-11-25"
+
+
+async def test_a_flood_on_stderr_and_rubbish_on_stdout_do_no_harm(crib: Crib) -> None:
+    flood = RAW + textwrap.dedent("""
+        import threading
+        def flood():
+            for _ in range(2000):
+                sys.stderr.write("x" * 10_000 + "\\n")
+        def called(message):
+            flood()
+            print("not a message")
+            print('{"jsonrpc": "2.0", "id": 999999, "result": {}}')
+            return {"content": [{"type": "text", "text": "still here"}]}
+        main()
+    """)
+    mount(crib, "flood", flood)
+    async with opened(crib) as project:
+        for _ in range(3):
+            assert (await project.call("flood__hello")).unwrap() == "still here"
+        assert len(server(project, "flood").server.stderr) <= 65_536
+
+
+async def test_an_endless_line_ends_the_server_not_us(crib: Crib) -> None:
+    endless = RAW + textwrap.dedent("""
+        def called(message):
+            while True:
+                sys.stdout.write("x" * 1_000_000)
+        main()
+    """)
+    mount(crib, "endless", endless)
+    async with opened(crib) as project:
+        assert "ended before it answered" in failed(await project.call("endless__hello"), "tool_failed")
+        await until(lambda: server(project, "endless").server.error)
+        assert "16 MiB" in str(server(project, "endless").server.error)
+
+
+async def test_a_changed_list_is_followed_where_changes_are_asked_for(crib: Crib) -> None:
+    mount(crib, "good", GOOD)
+    async with opened(crib) as project:
+        assert server(project, "good").as_dict()["protocol"] == "2026-07-28"
+        assert (await project.call("good__grow")).unwrap() == {"result": "grown"}
+        await until(lambda: "good__more" in project.toolset.names, 20)
+
+
+async def test_a_changed_list_is_followed_in_a_session(crib: Crib) -> None:
+    changing = RAW + textwrap.dedent("""
+        count = 1
+        def definitions():
+            return [dict(DEFINITIONS[0], name=f"hello{n}") for n in range(count)]
+        def called(message):
+            global count
+            count += 1
+            send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+            return {"content": [{"type": "text", "text": "changed"}]}
+        main()
+    """)
+    mount(crib, "raw", changing)
+    async with opened(crib) as project:
+        before = project.revision
+        assert (await project.call("raw__hello0")).unwrap() == "changed"
+        await until(lambda: "raw__hello1" in project.toolset.names)
+        assert project.revision > before
+        # Nobody has reviewed the new one: it asks, though what came first did not.
+        assert "nobody has reviewed it" in failed(await project.call("raw__hello1"), "approval_required")
+
+
+async def test_what_is_no_text_and_no_structure_comes_as_json(crib: Crib) -> None:
+    picture = RAW + textwrap.dedent("""
+        def called(message):
+            return {"content": [{"type": "text", "text": "see"},
+                                {"type": "image", "data": "AAAA", "mimeType": "image/png"}]}
+        main()
+    """)
+    mount(crib, "raw", picture)
+    async with opened(crib) as project:
+        result = await project.call("raw__hello")
+        assert result.unwrap()["content"][1] == {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+        assert result.warnings == ("blocks that are not text are given as JSON",)
+
+
+async def test_what_a_server_asks_of_its_client_is_refused(crib: Crib) -> None:
+    asking = RAW + textwrap.dedent("""
+        def called(message):
+            told = []
+            for method in ("sampling/createMessage", "elicitation/create", "roots/list"):
+                send({"jsonrpc": "2.0", "id": method, "method": method, "params": {
+                    "messages": [], "maxTokens": 1, "message": "?", "requestedSchema": {
+                        "type": "object", "properties": {}}}})
+                told.append("error" in json.loads(sys.stdin.readline()))
+            return {"content": [{"type": "text", "text": str(told)}]}
+        main()
+    """)
+    mount(crib, "raw", asking)
+    async with opened(crib) as project:
+        assert (await project.call("raw__hello")).unwrap() == "[True, True, True]"
+
+
+async def test_the_end_of_the_project_ends_the_process(crib: Crib) -> None:
+    stubborn = RAW + textwrap.dedent("""
+        import signal, subprocess
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        open("beat.txt", "w").close()
+        subprocess.Popen([sys.executable, "-c",
+            "import time\\nwhile True: open('beat.txt', 'a').write('x'); time.sleep(0.02)"])
+        try:
+            main()
+        finally:
+            time.sleep(600)
+    """)
+    mount(crib, "raw", stubborn, out="out")
+    beat = crib.root / "out" / "beat.txt"
+    async with opened(crib) as project:
+        assert (await project.call("raw__hello")).unwrap() == "hello"
+        await until(lambda: beat.stat().st_size > 2)
+    size = beat.stat().st_size
+    await asyncio.sleep(0.3)
+    assert beat.stat().st_size == size
+
+
+async def test_kill_9_of_ours_leaves_no_server(crib: Crib) -> None:
+    beating = RAW + textwrap.dedent("""
+        import threading
+        def beat():
+            while True:
+                open("beat.txt", "a").write("x")
+                time.sleep(0.02)
+        threading.Thread(target=beat, daemon=True).start()
+        main()
+    """)
+    mount(crib, "raw", beating, out="out")
+    code = f"""
+        import asyncio
+        from toolcrib.project import Project
+        async def main():
+            async with Project.open({str(crib.root)!r}) as project:
+                await project.servers.ready(60)
+                print((await project.call("raw__hello")).unwrap(), flush=True)
+                await asyncio.sleep(600)
+        asyncio.run(main())
+    """
+    ours = await asyncio.to_thread(begun, textwrap.dedent(code))
+    try:
+        assert ours.stdout is not None
+        assert await asyncio.to_thread(ours.stdout.readline) == b"hello\n"
+        beat = crib.root / "out" / "beat.txt"
+        await until(lambda: beat.exists() and beat.stat().st_size > 2)
+        os.kill(ours.pid, signal.SIGKILL)
+        await asyncio.to_thread(ours.wait)
+
+        def stopped() -> bool:
+            size = beat.stat().st_size
+            time.sleep(0.2)
+            return beat.stat().st_size == size
+
+        await until(stopped, 10)
+    finally:
+        ours.kill()
+        ours.wait()
+        assert ours.stdout is not None
+        ours.stdout.close()
+
+
+async def test_nothing_is_started_without_trust(crib: Crib) -> None:
+    mount(crib, "raw", "open('started', 'w')")
+    crib.write(".toolcrib/config.yml", crib.home.joinpath("config.yml").read_bytes() + b" ")
+    async with crib.open() as project:
+        assert project.servers is not None
+        project.servers.start()
+        await project.servers.ready(5)
+        assert server(project, "raw").as_dict()["state"] == "not trusted"
+        error = (await project.call("raw__hello")).error
+        assert error is not None
+        assert error.code == "not_trusted"
+        assert "toolcrib trust" in (error.hint or "")
+        assert [weak.name for weak in project.waiting] == ["mcp_servers", "review"]
+    assert not (crib.root / "started").exists()
+
+
+async def test_an_mcp_json_counts_once_trusted_and_its_change_voids_that(crib: Crib) -> None:
+    from tests.mcp_servers import trust
+
+    crib.write("raw.py", RAW + "\nmain()")
+    entry = {"type": "stdio", "command": sys.executable, "args": ["${HERE:-raw.py}"], "alwaysAllow": []}
+    text = json.dumps({"mcpServers": {"raw": entry, "no name": entry}})
+    crib.write(".mcp.json", text)
+    crib.write(
+        ".toolcrib/config.yml",
+        json.dumps(
+            {
+                "mcp_servers": {"raw": {"permissions": {"fs": {"read": [".", sys.prefix, sys.base_prefix]}}}},
+                "review": "off",
+            }
+        ),
+    )
+    async with crib.open() as project:
+        assert {weak.name for weak in project.waiting} == {".mcp.json", "mcp_servers", "review"}
+    trust(crib.root)
+    async with opened(crib) as project:
+        assert project.servers is not None
+        assert (await project.call("raw__hello")).unwrap() == "hello"
+        assert list(project.servers.wrong) == [".mcp.json no name"]
+    crib.write(".mcp.json", text + "\n")
+    async with crib.open() as project:
+        assert project.waiting != []
+        assert "raw__hello" not in project.toolset.names

@@ -1,0 +1,124 @@
+"""MCP servers as settings name them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from toolcrib.manifest.mcp_servers import ServerSpec, expand, read_server, read_servers
+from toolcrib.spec import Permissions, SecretSpec
+
+
+def test_a_program_reads_the_project_and_nothing_else_unless_it_says_so() -> None:
+    spec = read_server("a", {"command": "srv", "args": ["-x"]})
+    assert (spec.transport, spec.is_local, spec.where) == ("stdio", True, "srv -x")
+    assert spec.permissions == Permissions(read=(".",))
+    assert spec.start_timeout_s == 30
+    wide = {"network": {"allow": ["a.example"]}, "fs": {"write": ["out"]}, "secrets": ["K"], "env": ["E"]}
+    stated = read_server("a", {"command": "srv", "permissions": wide}).permissions
+    assert stated.as_json() == {
+        "network": {"allow": ["a.example"]}, "fs": {"read": [], "write": ["out"]}, "secrets": ["K"],
+        "env": ["E"],
+    }  # fmt: skip
+
+
+def test_variables_in_texts_are_secrets_unless_they_are_none() -> None:
+    spec = read_server(
+        "a",
+        {
+            "command": "srv",
+            "args": ["--home", "${HOME}", "${REGION:-eu}"],
+            "env": {"A": "x${KEY}y", "B": "${PLAIN}"},
+            "permissions": {"env": ["PLAIN"]},
+        },
+    )
+    assert spec.permissions.secrets == (SecretSpec("REGION", required=False), SecretSpec("KEY"))
+    assert spec.permissions.env == ("PLAIN", "HOME")
+    assert expand("x${KEY}${REGION:-eu}${KEY:-no}$KEY", {"KEY": "k"}) == "xkeuk$KEY"
+    with pytest.raises(KeyError, match="GONE"):
+        expand("${GONE}", {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "transport"), [("http", "http"), ("streamable-http", "http"), (None, "http"), ("sse", "sse")]
+)
+def test_a_server_elsewhere(kind: str | None, transport: str) -> None:
+    entry = {"type": kind, "url": "https://a.example/mcp", "headers": {"Authorization": "Bearer ${T}"}}
+    spec = read_server("a", {key: value for key, value in entry.items() if value is not None})
+    assert (spec.transport, spec.is_local, spec.where) == (transport, False, "https://a.example/mcp")
+    assert spec.permissions == Permissions(secrets=(SecretSpec("T"),))
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "told"),
+    [
+        ("a b", {"command": "x"}, "a server's name"),
+        ("a__b", {"command": "x"}, "a server's name"),
+        ("x" * 33, {"command": "x"}, "a server's name"),
+        ("", {"command": "x"}, "a server's name"),
+        (5, {"command": "x"}, "a server's name"),
+        ("a", "x", "must be a mapping"),
+        ("a", {}, "has `url` and no `command`"),
+        ("a", {"command": ""}, "has `command` and no `url`"),
+        ("a", {"command": "x", "url": "y"}, "has `command` and no `url`"),
+        ("a", {"type": "http", "command": "x"}, "has `url` and no `command`"),
+        ("a", {"type": "pigeon", "command": "x"}, "stdio, http or sse"),
+        ("a", {"type": ["http"], "url": "x"}, "stdio, http or sse"),
+        ("a", {"command": "x", "arg": []}, "`arg` is not a key"),
+        ("a", {"command": "x", "args": "y"}, "`args` must be a list of texts"),
+        ("a", {"command": "x", "args": [1]}, "`args` must be a list of texts"),
+        ("a", {"command": "x\0y"}, "`command` must be a text"),
+        ("a", {"command": ["x"]}, "`command` must be a text"),
+        ("a", {"command": "x", "env": {"A": 1}}, "`env` must be a mapping"),
+        ("a", {"command": "x", "permissions": {"net": True}}, "`permissions` may hold"),
+        ("a", {"command": "x", "permissions": {"network": "all"}}, "network must be false"),
+        ("a", {"command": "x", "permissions": {"fs": {"exec": []}}}, "`permissions.fs` may hold"),
+        ("a", {"command": "x", "start_timeout_s": 0}, "from 0.1 to 600"),
+        ("a", {"command": "x", "start_timeout_s": True}, "from 0.1 to 600"),
+    ],
+)
+def test_what_is_wrong_is_told(name: Any, entry: Any, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        read_server(name, entry)
+
+
+def test_one_bad_entry_of_a_shared_file_takes_no_other_with_it() -> None:
+    found, wrong = read_servers(
+        {
+            "mcpServers": {
+                "good": {"command": "x", "alwaysAllow": ["a"], "disabled": False},
+                "off": {"command": "x", "disabled": True},
+                "bad": {"command": 5},
+                "worse": None,
+            },
+            "other": 1,
+        }
+    )
+    assert [spec.name for spec in found] == ["good"]
+    assert sorted(wrong) == ["bad", "worse"]
+    assert read_servers([]) == (
+        [],
+        {"": "must hold an object `mcpServers`: name, then command and args, or url"},
+    )
+    assert read_servers({})[0] == []
+    many = {f"s{n}": {"command": "x"} for n in range(103)}
+    found, wrong = read_servers({"mcpServers": many})
+    assert (len(found), len(wrong)) == (100, 3)
+
+
+def test_another_program_or_address_is_another_server() -> None:
+    def identity(**entry: Any) -> str:
+        spec: ServerSpec = read_server("a", entry)
+        return spec.identity
+
+    same = identity(command="x", args=["y"])
+    assert identity(command="x", args=["y"], env={"A": "b"}, start_timeout_s=5) == same
+    others = {
+        identity(command="x"),
+        identity(command="x y"),
+        identity(command="x", args=["y"], cwd="z"),
+        identity(url="x"),
+        identity(url="x", type="sse"),
+    }
+    assert len({same, *others}) == 6
