@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolcrib.executors.builtin import BuiltinExecutor
     from toolcrib.executors.command import CommandExecutor
     from toolcrib.executors.file import FileExecutor
     from toolcrib.executors.function import function_executor
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from toolcrib.executors.workspace import Workspace
 
 __all__ = [
+    "BuiltinExecutor",
     "CommandExecutor",
     "FileExecutor",
     "HttpExecutor",
@@ -22,6 +24,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BuiltinExecutor": "builtin",
     "CommandExecutor": "command",
     "FileExecutor": "file",
     "HttpExecutor": "http",

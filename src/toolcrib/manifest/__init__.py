@@ -1,29 +1,40 @@
 """Manifests: read from disk, held to the format, explained where they break it."""
 
-from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, failure, report
+from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, failure, make, report
+from toolcrib.manifest.directory import READERS, load_directory
 from toolcrib.manifest.lint import check_tool, lint_tool, lint_tree
 from toolcrib.manifest.native import FILE_NAME, Loaded, load_tools, parse_tool
 from toolcrib.manifest.rules import RULES, Rule
 from toolcrib.manifest.shape import tool_schema
 from toolcrib.manifest.source import MAX_BYTES, Document, load, read
+from toolcrib.manifest.team import Member, Team, check_team, read_team
+from toolcrib.manifest.vega import read_vega
 
 __all__ = [
     "FILE_NAME",
     "MAX_BYTES",
+    "READERS",
     "RULES",
     "Diagnostic",
     "Document",
     "Loaded",
+    "Member",
     "Rule",
+    "Team",
+    "check_team",
     "check_tool",
     "diagnostics_of",
     "failure",
     "lint_tool",
     "lint_tree",
     "load",
+    "load_directory",
     "load_tools",
+    "make",
     "parse_tool",
     "read",
+    "read_team",
+    "read_vega",
     "report",
     "tool_schema",
 ]

@@ -13,6 +13,7 @@ from toolcrib.guard import MAX_BYTES, Rules, Trust, Weakening, narrowed, weakeni
 from toolcrib.manifest import Diagnostic, Document, diagnostics_of, failure, load, read
 from toolcrib.project.config_policy import Approvals, Review, read_approvals, read_policy, read_review
 from toolcrib.project.config_secrets import ENVIRONMENT, SourceSetting, secrets_block
+from toolcrib.project.config_sources import ToolSource, read_sources
 from toolcrib.project.reader import Misfit, Reader
 from toolcrib.spec import LEVELS, Level, Network, Permissions, Retry, SecretSpec
 
@@ -51,6 +52,8 @@ class Config:
     """`audit.max_bytes`: the size at which the audit log is rotated."""
     secret_sources: tuple[SourceSetting, ...] = ENVIRONMENT
     """`secrets.sources`: what is asked for a secret, one after the other."""
+    sources: tuple[ToolSource, ...] = ()
+    """`sources`: further folders of tools. One outside of the project counts in a trusted project only."""
 
     @property
     def digest(self) -> str:
@@ -151,6 +154,7 @@ _BLOCKS: Mapping[str, Callable[[Reader, Any], dict[str, Any]]] = {
     "sandbox": _sandbox,
     "secrets": secrets_block,
     "security": _security,
+    "sources": read_sources,
 }
 KEYS = (
     "approvals.channels",
@@ -169,6 +173,7 @@ KEYS = (
     "secrets.sources",
     "security.allowed_hosts",
     "security.max_permissions",
+    "sources",
 )
 """Every setting there is."""
 

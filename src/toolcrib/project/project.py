@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from toolcrib.context import Context
 from toolcrib.errors import ManifestError, ToolUnavailable
 from toolcrib.guard import ANCHOR, AuditLog, Digests, Policy, Trust
-from toolcrib.manifest import Diagnostic, check_tool, load_tools
+from toolcrib.manifest import Diagnostic, check_tool, load_tools, make
 from toolcrib.project.checkpoint import Checkpoint
 from toolcrib.project.config import Config, load_config
 from toolcrib.project.config_secrets import helper_programs, hidden_paths, open_sources
+from toolcrib.project.config_sources import load_source
 from toolcrib.project.desk import Desk
 from toolcrib.project.gate import ProjectGate
 from toolcrib.project.minimum import minimum_of
@@ -89,11 +90,31 @@ class Project:
         self._egress: Egress | None = None
         self._workspace: Workspace | None = None
         self._unchecked: dict[str, BoundTool] = {}
-        self._gate.know(loaded.tools)
-        for tool in loaded.tools:
+        self._paths: dict[str, str] = {}
+        """Where the tools of `sources` were read from."""
+        tools = [*loaded.tools, *self._sourced(config, {tool.name for tool in loaded.tools})]
+        self._gate.know(tools)
+        for tool in tools:
             bound = self._bind(tool)
             self.toolset.add(bound)
             self._unchecked[tool.name] = bound
+
+    def _sourced(self, config: Config, names: set[str]) -> Iterator[Tool]:
+        """The tools of `sources`. One whose name is taken is told of, and left out."""
+        for source in config.sources:
+            loaded = load_source(source, self.place.root)
+            self.diagnostics += loaded.diagnostics
+            for tool in loaded.tools:
+                path = "" if tool.source is None else tool.source.path
+                if tool.name in names:
+                    told = f"there is a tool named `{tool.name}` already"
+                    self.diagnostics.append(
+                        make(path, (1, 1), "name", told, hint="give one of the two another name")
+                    )
+                    continue
+                names.add(tool.name)
+                self._paths[tool.name] = path
+                yield tool
 
     @classmethod
     def open(
@@ -182,7 +203,10 @@ class Project:
     def _explain(self, name: str) -> ManifestError | None:
         """The error of a tool that is missing because its manifest is wrong."""
         folder = self.place.tools / name
-        errors = [d for d in self.diagnostics if d.is_error and Path(d.path).parent == folder]
+        path = self._paths.get(name)
+        errors = [
+            d for d in self.diagnostics if d.is_error and (Path(d.path).parent == folder or d.path == path)
+        ]
         if not errors:
             return None
         return ManifestError(
@@ -337,6 +361,12 @@ def _command(project: Project, tool: Tool) -> Executor:
     return CommandExecutor(tool, project.workspace())
 
 
+def _builtin(project: Project, tool: Tool) -> Executor:
+    from toolcrib.executors import BuiltinExecutor
+
+    return BuiltinExecutor(tool, project.toolset)
+
+
 def _python(project: Project, tool: Tool) -> Executor:
     from toolcrib.executors import PythonExecutor
 
@@ -350,6 +380,7 @@ def _file(project: Project, tool: Tool) -> Executor:
 
 
 _EXECUTORS: dict[str, Callable[[Project, Tool], Executor]] = {
+    "builtin": _builtin,
     "command": _command,
     "file": _file,
     "http": _http,

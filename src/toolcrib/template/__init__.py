@@ -3,8 +3,9 @@
 from toolcrib.template.parser import (
     CONTEXT_NAMES,
     Namespaces,
-    TemplateProblem,
+    names_in,
     parse,
+    parse_conditional,
     parse_text,
     problems,
     references,
@@ -19,9 +20,15 @@ from toolcrib.template.render import (
     render_query_value,
     render_text,
     render_value,
+    settled,
 )
+from toolcrib.template.shell import ShellLine, ShellTemplate, held_variables, parse_shell, shell_problems
+from toolcrib.template.spellings import Spelling, TemplateProblem, directive
 from toolcrib.template.styles import STYLES, styled_cookies
 from toolcrib.template.tree import (
+    Branch,
+    Condition,
+    ConditionalText,
     Constant,
     ListTemplate,
     LiteralText,
@@ -29,6 +36,7 @@ from toolcrib.template.tree import (
     ObjectTemplate,
     Reference,
     Template,
+    Text,
     TextTemplate,
 )
 from toolcrib.template.url import Query, UrlTemplate, parse_query, parse_url, render_query, render_url
@@ -38,6 +46,9 @@ __all__ = [
     "CONTEXT_NAMES",
     "MISSING",
     "STYLES",
+    "Branch",
+    "Condition",
+    "ConditionalText",
     "Constant",
     "ListTemplate",
     "LiteralText",
@@ -47,15 +58,24 @@ __all__ = [
     "ObjectTemplate",
     "Query",
     "Reference",
+    "ShellLine",
+    "ShellTemplate",
+    "Spelling",
     "Styles",
     "Template",
     "TemplateProblem",
+    "Text",
     "TextTemplate",
     "UrlTemplate",
     "Values",
+    "directive",
+    "held_variables",
     "literal_text",
+    "names_in",
     "parse",
+    "parse_conditional",
     "parse_query",
+    "parse_shell",
     "parse_text",
     "parse_url",
     "problems",
@@ -70,5 +90,7 @@ __all__ = [
     "render_text",
     "render_url",
     "render_value",
+    "settled",
+    "shell_problems",
     "styled_cookies",
 ]
