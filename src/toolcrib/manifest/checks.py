@@ -130,7 +130,7 @@ def placeholders(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 def _marks(value: Any) -> int:
     """How many placeholders there may be."""
     if isinstance(value, str):
-        return value.count("{")
+        return value.count("${") + value.count("{{")
     if isinstance(value, Choice):
         return sum(1 + _marks(item) for _, item in value.branches)
     if isinstance(value, dict):

@@ -291,6 +291,7 @@ def test_conditions_round_headers_and_query_entries() -> None:
     assert render_query(query, Values({})) == "fixed=1&none=true"
 
 
+LIMITED = "{{if query}}\n  timeout: 1s\n{{end}}\n  body:"
 BODY = "  type: http\n  method: POST\n  url: https://a.example/\n  body:\n"
 
 
@@ -317,7 +318,7 @@ BODY = "  type: http\n  method: POST\n  url: https://a.example/\n  body:\n"
         (CONDITION.replace("detailed: true", "detailed: [true"), 14, 22, "yaml-syntax", "not closed"),
         (CONDITION.replace("detailed: true", 'detailed: "{{qery}}"'), 14, 18, "placeholder", "`qery`"),
         (CONDITION.replace("    options:", "    query: 1\n    options:"), 13, 5, "condition", "one place"),
-        (CONDITION.replace("  body:", "{{if query}}\n  timeout: 1\n{{end}}\n  body:"), 11, 3, "condition", ""),
+        (CONDITION.replace("  body:", LIMITED), 11, 3, "condition", "cannot stand here"),
         (definition("x", implementation='  type: exec\n  command: "eval {{x}}"\n'), 7, 18, "shell", "`eval`"),
         (
             definition("x", implementation='  type: exec\n  command: "ls"\n  env: {PATH: "{{x}}"}\n'),
