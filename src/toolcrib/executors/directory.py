@@ -60,10 +60,7 @@ class _Shared:
         if tool.kind == "builtin":
             return BuiltinExecutor(tool, self.catalog)
         if tool.kind == "http":
-            from toolcrib.egress import Egress
-            from toolcrib.executors.http import HttpExecutor
-
-            return HttpExecutor(tool, Egress())
+            return _Request(tool)
         workspace = Workspace(self.root, f"{self.root}/.toolcrib")
         if tool.kind == "file":
             from toolcrib.executors.file import FileExecutor
@@ -72,6 +69,21 @@ class _Shared:
         from toolcrib.executors.command import CommandExecutor
 
         return CommandExecutor(tool, workspace)
+
+
+class _Request:
+    """An HTTP tool with a connection of its own for each call, so that there is nothing to close."""
+
+    def __init__(self, tool: Tool) -> None:
+        self._tool = tool
+
+    async def run(self, call: Call, ctx: CallContext) -> Outcome:
+        """One attempt."""
+        from toolcrib.egress import Egress
+        from toolcrib.executors.http import HttpExecutor
+
+        async with Egress() as egress:
+            return await HttpExecutor(self._tool, egress).run(call, ctx)
 
 
 class _Sealed:

@@ -16,7 +16,7 @@ def may_touch(tool: Tool) -> list[str]:
     lines += [f"write {path}" for path in permissions.write]
     lines += [f"secret {secret.name}" for secret in permissions.secrets]
     lines += [f"environment variable {name}" for name in permissions.env]
-    if tool.kind == "function":
+    if tool.kind in ("function", "builtin"):
         lines.append("run inside this process, not confined")
     return [line for line in lines if line] or ["nothing of this machine"]
 

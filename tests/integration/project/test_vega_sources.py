@@ -231,3 +231,23 @@ def test_a_toolset_alone_loads_a_directory(project: Crib, monkeypatch: pytest.Mo
     project.write("tools/definitions/bad.yaml", "name: bad\n")
     with pytest.raises(ManifestError, match=r"bad\.yaml"):
         Toolset().load_directory(project.root / "tools/definitions", root=project.root)
+
+
+def test_a_toolset_alone_sends_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-secret")
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return web.json_response(
+            {"auth": request.headers["Authorization"], **json.loads(await request.read())}
+        )
+
+    async def once() -> list[Result]:
+        async with serving(handler) as port:
+            (tmp_path / "slack.yaml").write_text(SLACK.replace("PORT", str(port)))
+            tools = Toolset()
+            tools.load_directory(tmp_path)
+            return [await tools.call("send_slack", {"channel": "#a", "message": text}) for text in ("b", "c")]
+
+    first, second = asyncio.run(once())
+    assert first.unwrap() == {"auth": "Bearer ***SLACK_BOT_TOKEN***", "channel": "#a", "text": "b"}
+    assert second.unwrap()["text"] == "c"

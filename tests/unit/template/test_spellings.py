@@ -32,7 +32,7 @@ VEGA = Namespaces(frozenset({"x", "y", "a", "my-name"}), frozenset({"KEY"}), spe
 PLAIN = Namespaces(frozenset({"x"}), frozenset({"KEY"}))
 
 
-def value(text: Any, names: Namespaces = VEGA, **values: Any) -> Any:
+def value(text: Any, names: Namespaces = VEGA, /, **values: Any) -> Any:
     return render_value(parse(text, names), Values(values, secrets={"KEY": "s3"}, context={"run_id": "r1"}))
 
 
@@ -61,7 +61,8 @@ def value(text: Any, names: Namespaces = VEGA, **values: Any) -> Any:
     ],
 )
 def test_spellings_of_one_tree(text: str, came: Any) -> None:
-    assert value(text, x=[1], y="b", a={"b": [{"c": 7}]}, **{"my-name": "m"}) == came
+    named: dict[str, Any] = {"x": [1], "y": "b", "a": {"b": [{"c": 7}]}, "my-name": "m"}
+    assert value(text, VEGA, **named) == came
 
 
 def test_braces_are_text_where_the_dialect_has_none() -> None:
