@@ -186,7 +186,12 @@ def _fault(words: list[Word], command: Command) -> Fault | None:
     if name == "for":
         told = "a placeholder cannot stand in the words of `for`: the variable may be used unquoted"
         return valued[0], told, None
-    return _language_fault(name, rest) or _operand_fault(name, rest) or _fed_fault(name, words, command)
+    return (
+        _language_fault(name, rest)
+        or _inner_fault(rest)
+        or _operand_fault(name, rest)
+        or _fed_fault(name, words, command)
+    )
 
 
 def _through(name: str, rest: list[Word], command: Command) -> Fault | None:
@@ -231,6 +236,19 @@ def _language_fault(name: str, rest: list[Word]) -> Fault | None:
         code = code or (not word.values and flags.fullmatch(word.text) is not None)
         if not code and not word.text.startswith("-"):
             return None
+    return None
+
+
+def _inner_fault(rest: list[Word]) -> Fault | None:
+    """A value in the code of a shell that another program starts, as in `docker exec box sh -c '…'`."""
+    for at, word in enumerate(rest):
+        name = word.text.rpartition("/")[2]
+        if word.values or not (name in _SHELLS or _is_language(name)):
+            continue
+        flags = _SHELL_CODE if name in _SHELLS else _CODE_FLAGS
+        after = rest[at + 1 :]
+        if any(flags.fullmatch(word.text) for word in after[:2]):
+            return _language_fault(name, after)
     return None
 
 
