@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import unicodedata
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import cached_property, partial
@@ -317,6 +318,18 @@ class Toolset:
         """Add a tool that is bound already; `ConflictError` when its name is taken."""
         self._claim(bound.name)
         self._add(bound.name, bound)
+
+    def load_directory(self, folder: str | os.PathLike[str], **grants: Any) -> list[str]:
+        """Add the tools of a folder of Vega files; options and errors as of `open_directory`. Their names."""
+        from toolcrib.executors.directory import open_directory
+
+        made = open_directory(folder, self, **grants)
+        bound = [BoundTool(*one, timeout_ms=self._timeout_ms) for one in made]
+        for one in bound:
+            self._claim(one.name)
+        self._bound |= {one.name: one for one in bound}
+        self._revision += len(bound)
+        return [one.name for one in bound]
 
     def remove(self, name: str) -> None:
         """Take a tool out; calls that run go on."""

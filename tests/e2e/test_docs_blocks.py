@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.conftest import need
-from toolcrib.manifest import check_tool, load, parse_tool
+from toolcrib.manifest import check_tool, load, parse_tool, read_team, read_vega
 from toolcrib.project import load_config
 from toolcrib.project.config import KEYS
 from toolcrib.sandbox import level
@@ -95,7 +95,14 @@ def test_json_is_json(block: Block) -> None:
 
 @pytest.mark.parametrize("block", of("yaml"), ids=str)
 def test_manifests_and_settings_are_good(block: Block, tmp_path: Path) -> None:
+    if (block.file or "").startswith("tools/definitions/"):
+        (tool,) = read_vega(str(block), block.text.encode())
+        assert [finding.render() for finding in check_tool(tool)] == []
+        return
     document = load(block.text.encode(), str(block))
+    if "members" in document.data:
+        assert read_team(str(block), block.text.encode()).members
+        return
     if {key.partition(".")[0] for key in KEYS} >= set(document.data):
         (tmp_path / "config.yml").write_text(block.text)
         load_config(tmp_path / "config.yml")

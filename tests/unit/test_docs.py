@@ -121,6 +121,7 @@ def test_the_defaults_of_settings_are_those_told() -> None:
         "sandbox.minimum": "full",
         "secrets.sources": ", ".join(source.kind for source in config.secret_sources),
         "security.allowed_hosts": "not set" if config.allowed_hosts is None else config.allowed_hosts,
+        "sources": config.sources,
         "security.max_permissions": "not set" if config.max_permissions is None else config.max_permissions,
     }
     told = re.findall(r"^\| `([\w.]+)` \| ([^|]+) \|", text_of("docs/project.md"), re.MULTILINE)

@@ -20,18 +20,18 @@ __all__ = ["command"]
 @root_option
 @json_option
 def command(root: str | None, as_json: bool) -> int:
-    """Check the project's settings and every manifest. Exit 4 on any error; warnings alone exit 0."""
+    """Check the project's settings, every manifest and every source. Exit 4 on any error, not on warnings."""
     from toolcrib.errors import ConfigError
     from toolcrib.manifest import lint_tree, report
-    from toolcrib.project import find, load_config
+    from toolcrib.project import find, lint_sources, load_config
 
     place = find(root)
-    found = []
+    found, further = [], []
     try:
-        load_config(place.config, place.root)
+        further = lint_sources(load_config(place.config, place.root), place)
     except ConfigError as error:
         found += diagnostics_in(error)
-    found += lint_tree(place.tools)
+    found += [*lint_tree(place.tools), *further]
     errors = sum(diagnostic.is_error for diagnostic in found)
     if as_json:
         write_json(report(found))

@@ -21,7 +21,16 @@ __all__ = ["command"]
     help="The tools as this client is given them, as JSON.",
 )
 @click.option("--tag", "tags", multiple=True, help="Only tools with this tag (repeatable: any of them).")
-def command(root: str | None, as_json: bool, shape: str | None, tags: tuple[str, ...]) -> None:
+@click.option("--member", help="Only the tools of this member or agent of a team.")
+@click.option("--team", help="The team file (default: team.yaml in the project's root).")
+def command(
+    root: str | None,
+    as_json: bool,
+    shape: str | None,
+    tags: tuple[str, ...],
+    member: str | None,
+    team: str | None,
+) -> None:
     """List the project's tools. Manifests that do not load are told on standard error."""
     from toolcrib.project import Project
 
@@ -29,6 +38,9 @@ def command(root: str | None, as_json: bool, shape: str | None, tags: tuple[str,
     tell_lowered(project)
     tools = [tool for tool in project.tools() if not tags or set(tags) & set(tool.tags)]
     _tell_unseen(project)
+    if member is not None or team is not None:
+        skills = _skills(team or str(project.root / "team.yaml"), member, project)
+        tools = [tool for tool in tools if tool.name in skills]
     errors = [diagnostic for diagnostic in project.diagnostics if diagnostic.is_error]
     if shape is not None:
         write_json(_shaped(tools, shape))
@@ -47,6 +59,22 @@ def _tell_unseen(project: Any) -> None:
         unseen = [name for name, mounted in project.servers.mounted.items() if not mounted.known]
         if unseen:
             note(f"Not seen yet: {', '.join(unseen)}. `toolcrib servers list` starts these MCP servers.")
+
+
+def _skills(path: str, member: str | None, project: Any) -> set[str]:
+    """The tools of one member, or of the whole team; every list in the file is checked first."""
+    from toolcrib.errors import NotFoundError
+    from toolcrib.manifest import check_team, failure, read, read_team
+
+    try:
+        team = read_team(path, read(path))
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFoundError(f"there is no team file {path}", hint="Name it by --team.") from None
+    found = check_team(team, (tool.name for tool in project.tools()))
+    if found:
+        raise failure(found)
+    members = team.members if member is None else (team.member(member),)
+    return {skill for one in members for skill in one.skills}
 
 
 def _row(tool: Any) -> dict[str, Any]:

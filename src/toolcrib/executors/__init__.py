@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolcrib.executors.builtin import BuiltinExecutor
     from toolcrib.executors.command import CommandExecutor
     from toolcrib.executors.composite import CompositeExecutor
     from toolcrib.executors.file import FileExecutor
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from toolcrib.executors.workspace import Workspace
 
 __all__ = [
+    "BuiltinExecutor",
     "CommandExecutor",
     "CompositeExecutor",
     "FileExecutor",
@@ -24,6 +26,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BuiltinExecutor": "builtin",
     "CommandExecutor": "command",
     "CompositeExecutor": "composite",
     "FileExecutor": "file",

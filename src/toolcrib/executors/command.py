@@ -1,4 +1,4 @@
-"""Kind `command`: a program and its arguments, confined, without a shell."""
+"""Kind `command`: a program and its arguments, or one shell line with values as variables; confined."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from toolcrib.template import (
     MISSING,
     Namespaces,
     Values,
+    held_variables,
     parse,
-    parse_text,
+    parse_conditional,
+    parse_shell,
     render_argv,
     render_env,
     render_value,
@@ -37,8 +39,14 @@ class CommandExecutor:
         self._tool = tool
         self._config = tool.config
         self._workspace = workspace
-        self._argv = [parse_text(element, names) for element in tool.config.args]
-        self._env = {name: parse_text(text, names) for name, text in tool.config.env.items()}
+        config = tool.config
+        self._argv = [parse_conditional(element, names) for element in config.args]
+        self._env = {name: parse_conditional(text, names) for name, text in config.env.items()}
+        self._shell = None
+        if config.shell is not None:
+            self._shell = parse_shell(
+                parse_conditional(config.shell, names), held_variables(config.env, names)
+            )
         self._stdin = parse(tool.config.stdin, names)
 
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
@@ -48,9 +56,15 @@ class CommandExecutor:
         entrypoint, grant = self._entrypoint()
         network = self._workspace.network(tool)
         env = {name: text for name, t in self._env.items() if (text := render_env(t, values)) is not None}
+        if self._shell is None:
+            arguments = render_argv(self._argv, values)
+        else:
+            line = self._shell.line(values)
+            arguments = ["-c", line.text]
+            env |= line.environment(values, config.allow_dash, env)
         job = self._workspace.confine(
             tool,
-            (entrypoint, *render_argv(self._argv, values)),
+            (entrypoint, *arguments),
             config.cwd,
             {**declared_environment(tool), **env},
             ctx,
@@ -86,7 +100,7 @@ class CommandExecutor:
         project root. The file itself is always readable, its folder only if granted.
         """
         written = self._config.entrypoint
-        if "/" not in written:
+        if "/" not in written or self._shell is not None:
             return written, ()
         path = self._workspace.resolve(written)
         if not self._workspace.inside(written):

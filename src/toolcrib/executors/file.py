@@ -14,7 +14,7 @@ from toolcrib.executors.threads import run_in_thread
 from toolcrib.executors.workspace import Workspace, within
 from toolcrib.sandbox import Root, Roots
 from toolcrib.spec import Call, CallContext, FileExec, Outcome, Tool
-from toolcrib.template import Namespaces, Values, parse, parse_text, render_path, render_value
+from toolcrib.template import Namespaces, Values, parse, parse_conditional, render_path, render_value
 
 __all__ = ["FileExecutor"]
 
@@ -31,7 +31,7 @@ class FileExecutor:
         self._tool = tool
         self._config = tool.config
         self._workspace = workspace
-        self._path = parse_text(tool.config.path, names)
+        self._path = parse_conditional(tool.config.path, names)
         self._content = parse(tool.config.content, names)
 
     async def run(self, call: Call, ctx: CallContext) -> Outcome:

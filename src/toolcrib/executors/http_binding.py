@@ -11,19 +11,23 @@ from typing import Any
 from urllib.parse import quote
 
 from toolcrib.errors import ManifestError, UnavailableError
-from toolcrib.spec import Tool
+from toolcrib.spec import Choice, Tool
 from toolcrib.template import (
     MISSING,
+    Condition,
+    ConditionalText,
     Constant,
     ListTemplate,
     LiteralText,
     Namespaces,
     Styles,
     Template,
+    Text,
     TextTemplate,
     Values,
     escape,
     literal_text,
+    parse_conditional,
     parse_text,
     styled_cookies,
 )
@@ -69,7 +73,7 @@ class Header:
     """One header of the request."""
 
     name: str
-    value: TextTemplate
+    value: Text
     secret: bool
 
 
@@ -136,10 +140,10 @@ def bind_headers(headers: Mapping[str, Any], names: Namespaces) -> tuple[Header,
                 continue
             if isinstance(value, dict | list | tuple):
                 raise ManifestError("a header is a string, a number or a boolean")
-            text = literal_text(value)
-            if _CONTROL.search(text):
+            text = value if isinstance(value, Choice) else literal_text(value)
+            template = parse_conditional(text, names)
+            if _CONTROL.search(text if isinstance(text, str) else literals(template)):
                 raise ManifestError("a header cannot hold line breaks or other control characters")
-            template = parse_text(text, names)
             out.append(Header(name, template, holds_secret(template)))
     return tuple(out)
 
@@ -208,11 +212,26 @@ def bind_auth(tool: Tool) -> tuple[dict[str, str], dict[str, str], dict[str, str
 
 def holds_secret(template: Template) -> bool:
     """Whether any placeholder in it is a secret."""
-    if isinstance(template, TextTemplate):
+    if isinstance(template, TextTemplate | ConditionalText):
         return any(reference.namespace == "secret" for reference in template.references)
     if isinstance(template, Constant):
         return False
+    if isinstance(template, Condition):
+        return any(holds_secret(branch.then) for branch in template.branches if branch.then is not None)
     items = (
         template.items if isinstance(template, ListTemplate) else tuple(item for _, item in template.items)
     )
     return any(holds_secret(item) for item in items)
+
+
+def literals(template: Template) -> str:
+    """All literal text of a template, that of every branch."""
+    if isinstance(template, Condition):
+        return "".join(literals(branch.then) for branch in template.branches if branch.then is not None)
+    if isinstance(template, TextTemplate | ConditionalText):
+        return "".join(
+            part.text if isinstance(part, LiteralText) else literals(part)
+            for part in template.parts
+            if isinstance(part, LiteralText | Condition)
+        )
+    return ""

@@ -14,6 +14,7 @@ from toolcrib.executors.http_binding import Header, holds_secret
 from toolcrib.spec import BodyPart, HttpExec, ParameterStyle
 from toolcrib.template import (
     MISSING,
+    ConditionalText,
     Missing,
     Namespaces,
     Query,
@@ -23,6 +24,7 @@ from toolcrib.template import (
     TextTemplate,
     Values,
     parse,
+    parse_conditional,
     parse_query,
     parse_text,
     render_header,
@@ -71,7 +73,7 @@ class Body:
         if self.mode == "binary" and isinstance(self.template, TextTemplate):
             text = render_text(self.template, values)
             return None if text is MISSING else _decoded(self.template.lone, text)
-        if self.mode == "text" and isinstance(self.template, TextTemplate):
+        if self.mode == "text" and isinstance(self.template, TextTemplate | ConditionalText):
             text = render_text(self.template, values)
             return None if text is MISSING else text.encode()
         value = None if self.template is None else render_value(self.template, values)
@@ -173,7 +175,7 @@ def _parts(body: Any, rules: Mapping[str, BodyPart], names: Namespaces) -> Body:
 
 
 def _text_body(body: str, media: str | None, names: Namespaces) -> Body:
-    template = parse_text(body, names)
+    template = parse_conditional(body, names)
     secret = holds_secret(template)
     if template.lone is not None and (media is None or _is_json(media)):
         return Body("json", template, secret=secret, default_type="application/json")

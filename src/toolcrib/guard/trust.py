@@ -106,6 +106,27 @@ def _servers(value: Any) -> str | None:
     return f"these MCP servers are started or called: {'; '.join(told) or _names(value)}"
 
 
+def _leads_out(source: Any) -> bool:
+    folder = source.get("dir") if isinstance(source, Mapping) else None
+    if not isinstance(folder, str):
+        return True
+    plain = os.path.normpath(folder)
+    return os.path.isabs(plain) or plain == os.pardir or plain.startswith(os.pardir + os.sep)  # noqa: PTH117
+
+
+def _inside(value: Any) -> Any:
+    return [one for one in value if not _leads_out(one)] if isinstance(value, list) else _GONE
+
+
+def _outside(value: Any) -> str | None:
+    out = [
+        source["dir"] if isinstance(source, Mapping) and "dir" in source else source
+        for source in _listed(value)
+        if _leads_out(source)
+    ]
+    return f"tools come from outside of the project: {_names(out)}" if out else None
+
+
 def _any(words: str) -> Callable[[Any], str | None]:
     return lambda value: f"{words}: {_names(value)}"
 
@@ -130,7 +151,7 @@ WEAKENING: Mapping[str, _Guarded] = {
     "sandbox.minimum": _Guarded(_sandbox),
     "secrets.sources": _Guarded(_sources),
     "security.max_permissions": _Guarded(_ceiling, lambda _: {}),
-    "sources": _Guarded(_any("tools come from outside of the project")),
+    "sources": _Guarded(_outside, _inside),
 }
 """Every setting that can weaken something. A new one has its line here, or in `NARROWING`."""
 

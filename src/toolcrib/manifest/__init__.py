@@ -2,7 +2,8 @@
 
 from toolcrib.manifest.cache import LateTool, load_late, mark_of
 from toolcrib.manifest.checks import TEMPLATED
-from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, failure, report
+from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, failure, make, report
+from toolcrib.manifest.directory import READERS, load_directory
 from toolcrib.manifest.lint import check_tool, lint_tool, lint_tree
 from toolcrib.manifest.native import (
     FILE_NAME,
@@ -16,18 +17,24 @@ from toolcrib.manifest.native import (
 from toolcrib.manifest.rules import RULES, Rule
 from toolcrib.manifest.shape import tool_schema
 from toolcrib.manifest.source import MAX_BYTES, Document, dump, load, read
+from toolcrib.manifest.team import Member, Team, check_team, read_team
+from toolcrib.manifest.vega import read_vega
 
 __all__ = [
     "FILE_NAME",
     "MAX_BYTES",
     "OTHER_NAME",
+    "READERS",
     "RULES",
     "TEMPLATED",
     "Diagnostic",
     "Document",
     "LateTool",
     "Loaded",
+    "Member",
     "Rule",
+    "Team",
+    "check_team",
     "check_tool",
     "diagnostics_of",
     "dump",
@@ -36,12 +43,16 @@ __all__ = [
     "lint_tool",
     "lint_tree",
     "load",
+    "load_directory",
     "load_late",
     "load_tools",
+    "make",
     "mark_of",
     "parse_tool",
     "read",
     "read_folder",
+    "read_team",
+    "read_vega",
     "report",
     "tool_schema",
 ]

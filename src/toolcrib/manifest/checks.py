@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path as FilePath
 from typing import Any
 
-from toolcrib.errors import DefinitionError
+from toolcrib.errors import DefinitionError, ManifestError
 from toolcrib.manifest.addresses import url_faults
 from toolcrib.manifest.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.positions import Path
@@ -17,7 +17,7 @@ from toolcrib.manifest.requests import request_faults
 from toolcrib.manifest.source import Document
 from toolcrib.manifest.steps import steps
 from toolcrib.manifest.wording import MAX_TEXT, hidden_characters, instructions, texts
-from toolcrib.spec import CommandExec, FileExec, HttpExec, Tool
+from toolcrib.spec import Choice, CommandExec, FileExec, HttpExec, Tool
 
 __all__ = ["CHECKS", "TEMPLATED"]
 
@@ -37,7 +37,8 @@ DIRECT = frozenset((
 """Programs that speak a protocol of their own, and do not read the variables that name a proxy."""
 TEMPLATED: dict[str, tuple[str, ...]] = {
     "http": ("url", "headers", "query", "cookies", "body", "parts"),
-    "command": ("args", "env", "stdin"),
+    "builtin": (),
+    "command": ("args", "env", "stdin", "shell"),
     "python": ("args", "kwargs"),
     "file": ("path", "content"),
     "composite": (),
@@ -110,7 +111,7 @@ def placeholders(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 
     block = document.data["exec"][tool.kind]
     names = Namespaces.of(tool)
-    count = sum(_json(block[key]).count("${") for key in TEMPLATED[tool.kind] if key in block)
+    count = sum(_marks(block[key]) for key in TEMPLATED[tool.kind] if key in block)
     if count * len(names.arguments) > _MOST_COMPARED:
         told = f"{count:,} placeholders and {len(names.arguments):,} properties are too many to check"
         yield document.diagnostic("placeholder", told, ("exec", tool.kind), key=True)
@@ -120,13 +121,50 @@ def placeholders(tool: Tool, document: Document) -> Iterator[Diagnostic]:
             continue
         for problem in problems(block[key], names):
             path: Path = ("exec", tool.kind, key, *problem.path)
-            text = _at(document.data, path)
+            text = document.value_at(path)
             literal = text[problem.offset : problem.offset + problem.length] if isinstance(text, str) else ""
-            if literal.startswith("$"):
+            if literal.startswith(("$", "{")):
                 at = document.locate_text(path, literal, text.count(literal, 0, problem.offset))
             else:
                 at = document.locate(path, key=True)
             yield document.diagnostic("placeholder", problem.message, path, hint=problem.hint, at=at)
+
+
+def _marks(value: Any) -> int:
+    """How many placeholders there may be."""
+    if isinstance(value, str):
+        return value.count("${") + value.count("{{")
+    if isinstance(value, Choice):
+        return sum(1 + _marks(item) for _, item in value.branches)
+    if isinstance(value, dict):
+        return sum(map(_marks, value)) + sum(map(_marks, value.values()))
+    return sum(map(_marks, value)) if isinstance(value, list) else 0
+
+
+def shell(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+    """In a shell line each placeholder stands where its value cannot become code."""
+    config = tool.config
+    if not isinstance(config, CommandExec) or config.shell is None:
+        return
+    from toolcrib.template import Namespaces, held_variables, parse_conditional, shell_problems
+
+    names = Namespaces.of(tool)
+    try:
+        line = parse_conditional(config.shell, names)
+        held = held_variables(config.env, names)
+    except ManifestError as error:
+        if error.details.get("path"):
+            path: Path = ("exec", "command", "env", *error.details["path"])
+            yield document.diagnostic("shell", error.message, path, key=True)
+        return
+    for unknown in set(config.allow_dash) - names.arguments:
+        told = f"{quoted(unknown)} is not a parameter"
+        yield document.diagnostic("shell", told, ("exec", "command", "allow_dash"))
+    place: Path = ("exec", "command", "shell")
+    for problem in shell_problems(line, held):
+        literal = config.shell[problem.offset : problem.offset + max(1, problem.length)]
+        at = document.locate_text(place, literal, config.shell.count(literal, 0, problem.offset))
+        yield document.diagnostic("shell", problem.message, place, hint=problem.hint, at=at)
 
 
 def fixed(tool: Tool, document: Document) -> Iterator[Diagnostic]:
@@ -154,7 +192,7 @@ def network(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     if permission.mode == "none":
         path: Path = ("permissions", "network")
         told = "an http tool needs the network, but `permissions.network` is " + (
-            "false" if _at(document.data, path) is False else "not given"
+            "false" if document.value_at(path) is False else "not given"
         )
         hint = "write `permissions.network: true`, or better `{allow: [host]}`"
         yield document.diagnostic("network", told, path, hint=hint)
@@ -260,6 +298,7 @@ CHECKS: tuple[Callable[[Tool, Document], Iterator[Diagnostic]], ...] = (
     defaults,
     examples,
     placeholders,
+    shell,
     fixed,
     network,
     request,
@@ -342,15 +381,6 @@ def _steps(path: str) -> Path:
         int(index) if index else name or re.sub(r"\\(.)", r"\1", key)
         for name, index, key in _STEP.findall(path)
     )
-
-
-def _at(data: Any, path: Path) -> Any:
-    for step in path:
-        try:
-            data = data[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return data
 
 
 def _bad_regex(pattern: str) -> str | None:

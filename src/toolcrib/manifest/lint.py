@@ -32,10 +32,20 @@ def check_tool(tool: Tool, document: Document | None = None) -> list[Diagnostic]
         if tool.source is None:
             return []
         try:
-            document = load(tool.source.raw, tool.source.path)
+            document = _document(tool.source.dialect, tool)
         except ManifestError as error:
             return list(diagnostics_of(error))
     return _sorted(finding for check in CHECKS for finding in islice(check(tool, document), _MOST))
+
+
+def _document(dialect: str, tool: Tool) -> Document:
+    """The manifest read again, in the form that the checks know."""
+    assert tool.source is not None
+    if dialect == "vega":
+        from toolcrib.manifest.vega import document_of
+
+        return document_of(tool)
+    return load(tool.source.raw, tool.source.path)
 
 
 def lint_tool(path: Path) -> list[Diagnostic]:

@@ -67,6 +67,11 @@ RULES: dict[str, Rule] = {
         "error", "A secret stands in `args`, where any user of the machine can read it while the tool runs."
     ),
     "placeholder": Rule("error", "A `${…}` is not declared, ambiguous, not closed, or stands in a key."),
+    "condition": Rule(
+        "error", "A control line (`{{if}}`, `{{else}}`, `{{end}}`) has no partner, or stands where none can."
+    ),
+    "shell": Rule("error", "A placeholder stands in a shell line where its value could become code."),
+    "team": Rule("error", "A member of a team lists a tool that there is not."),
     "network": Rule("error", "An http tool has no permission for the network, or not for its own host."),
     "url": Rule("error", "`exec.http.url` is not an address the tool may have."),
     "response": Rule(

@@ -29,7 +29,7 @@ from toolcrib.manifest.positions import (
 )
 from toolcrib.spec.naming import json_path
 
-__all__ = ["MAX_BYTES", "Document", "dump", "load", "read"]
+__all__ = ["MAX_BYTES", "Document", "dump", "load", "read", "value_at"]
 
 MAX_BYTES = 1 << 20
 _MAX_BRACKETS = 10_000
@@ -101,6 +101,10 @@ class Document:
         source = self._lines[place[0] - 1] if place[0] <= len(self._lines) else ""
         return make(self.path, place, rule, message, hint=hint, where=json_path(path), source=source)
 
+    def value_at(self, path: Path) -> Any:
+        """The value at `path` as it stands in the file; None where there is none."""
+        return value_at(self.data, path)
+
     def nth_key(self, parent: Path, number: int) -> tuple[int, int]:
         """Line and column of the key `number` (from 0) of the mapping at `parent`."""
         spot = self._index().child(parent, number)
@@ -116,6 +120,16 @@ class Document:
         if self._positions is None:
             self._positions = Positions(self.text)
         return self._positions
+
+
+def value_at(data: Any, path: Path) -> Any:
+    """The value below `data`; None where there is none."""
+    for step in path:
+        try:
+            data = data[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return data
 
 
 def read(path: str) -> bytes:

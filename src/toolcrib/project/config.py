@@ -14,6 +14,7 @@ from toolcrib.manifest import Diagnostic, Document, diagnostics_of, failure, loa
 from toolcrib.project.config_mcp import FILE, Servers, servers_block
 from toolcrib.project.config_policy import Approvals, Review, read_approvals, read_policy, read_review
 from toolcrib.project.config_secrets import ENVIRONMENT, SourceSetting, secrets_block
+from toolcrib.project.config_sources import ToolSource, read_sources
 from toolcrib.project.reader import Misfit, Reader
 from toolcrib.spec import LEVELS, Level, Network, Permissions, Retry, SecretSpec
 
@@ -66,6 +67,8 @@ class Config:
     """`audit.max_bytes`: the size at which the audit log is rotated."""
     secret_sources: tuple[SourceSetting, ...] = ENVIRONMENT
     """`secrets.sources`: what is asked for a secret, one after the other."""
+    sources: tuple[ToolSource, ...] = ()
+    """`sources`: further folders of tools. One outside of the project counts in a trusted project only."""
 
     servers: Servers = field(default_factory=Servers)
     """`mcp_servers`, and `.mcp.json` beside them: MCP servers whose tools are the project's too."""
@@ -194,6 +197,7 @@ _BLOCKS: Mapping[str, Callable[[Reader, Any], dict[str, Any]]] = {
     "sandbox": _sandbox,
     "secrets": secrets_block,
     "security": _security,
+    "sources": read_sources,
 }
 KEYS = (
     "approvals.channels",
@@ -216,6 +220,7 @@ KEYS = (
     "secrets.sources",
     "security.allowed_hosts",
     "security.max_permissions",
+    "sources",
 )
 """Every setting there is."""
 

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from toolcrib.context import Context
 from toolcrib.errors import ToolcribError, ToolUnavailable
 from toolcrib.guard import ANCHOR, Approval, AuditLog, Digests, Grant, Policy, Reviews, ToolDigest, Trust
-from toolcrib.manifest import Diagnostic, load_late
+from toolcrib.manifest import Diagnostic, load_late, make
 from toolcrib.pipeline import Bound
 from toolcrib.project.checkpoint import Checkpoint
 from toolcrib.project.client_desk import ClientDesk
 from toolcrib.project.composites import Composites
 from toolcrib.project.config import Config, load_config
 from toolcrib.project.config_secrets import helper_programs, hidden_paths, open_sources
+from toolcrib.project.config_sources import load_source
 from toolcrib.project.desk import Desk
 from toolcrib.project.first_use import FIRST_USE, FirstUse
 from toolcrib.project.gate import ProjectGate
@@ -117,8 +118,24 @@ class Project:
         tools, found = load_late(place.tools, None if kept is None else kept / "manifests")
         self._gate.know_names({name for tool in tools for name in tool.secrets})
         self._shelf.fill(tools, found)
+        self._take_sources(config)
         self.servers = self._servers(named, trusted) if named.specs or named.wrong else None
         """The MCP servers that the project names; None where it names none."""
+
+    def _take_sources(self, config: Config) -> None:
+        """The tools of `sources`. One whose name is taken is told of, and left out."""
+        for source in config.sources:
+            loaded = load_source(source, self.place.root)
+            found = list(loaded.diagnostics)
+            for tool in loaded.tools:
+                if tool.name in self.toolset:
+                    path = "" if tool.source is None else tool.source.path
+                    told = f"there is a tool named `{tool.name}` already"
+                    found.append(make(path, (1, 1), "name", told, hint="give one of the two another name"))
+                else:
+                    self._shelf.lay(self._bind(tool))
+            self._gate.know(loaded.tools)
+            self._shelf.note(found)
 
     @classmethod
     def open(
@@ -522,6 +539,12 @@ def _command(project: Project, tool: Tool, seen: Observation | None) -> Executor
     return CommandExecutor(tool, project.workspace(seen))
 
 
+def _builtin(project: Project, tool: Tool, _seen: Observation | None) -> Executor:
+    from toolcrib.executors import BuiltinExecutor
+
+    return BuiltinExecutor(tool, project.toolset)
+
+
 def _python(project: Project, tool: Tool, seen: Observation | None) -> Executor:
     from toolcrib.executors import PythonExecutor
 
@@ -541,6 +564,7 @@ def _composite(project: Project, tool: Tool, _seen: Observation | None) -> Execu
 
 
 _EXECUTORS: dict[str, Callable[[Project, Tool, Observation | None], Executor]] = {
+    "builtin": _builtin,
     "command": _command,
     "composite": _composite,
     "file": _file,

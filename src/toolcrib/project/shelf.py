@@ -77,8 +77,19 @@ class Shelf:
         self._tools: dict[str, BoundTool] = {}
         self._unchecked: dict[str, BoundTool] = {}
         self._found: dict[str, list[Diagnostic]] = {}
+        self._guests: dict[str, BoundTool] = {}
         self.marks: dict[str, str] = {}
         """By name: what is another one whenever the manifest was touched."""
+
+    def lay(self, bound: BoundTool) -> None:
+        """Put in a tool that has no folder here, to be checked when it is first listed or called."""
+        self._toolset.add(bound)
+        self._unchecked[bound.name] = bound
+        self._guests[bound.name] = bound
+
+    def note(self, found: Iterable[Diagnostic]) -> None:
+        """Add findings about files that lie elsewhere."""
+        self._found.setdefault("", []).extend(found)
 
     def fill(self, tools: Iterable[LateTool], found: Iterable[Diagnostic]) -> None:
         """Put in what a folder of tools holds."""
@@ -108,7 +119,7 @@ class Shelf:
     @property
     def names(self) -> set[str]:
         """Every name that there is, or was, a manifest of."""
-        return {*self._tools, *self._found}
+        return {*self._tools, *self._found} - self._guests.keys()
 
     def in_force(self, name: str) -> Tool | None:
         """The tool of this name that is in force."""
@@ -133,14 +144,14 @@ class Shelf:
         if found:
             self._found.setdefault(name, []).extend(found)
         if any(finding.is_error for finding in found):
-            del self._tools[name]
+            self._tools.pop(name, None)
             self._toolset.remove(name)
         else:
             _widen(bound, found)
 
     def renew(self) -> None:
         """Have the executors made anew; calls that run keep theirs."""
-        for bound in self._tools.values():
+        for bound in (*self._tools.values(), *self._guests.values()):
             bound.renew()
 
     def explain(self, name: str) -> ManifestError | None:

@@ -3,7 +3,11 @@
 from toolcrib.spec.call import Call, Outcome, Result
 from toolcrib.spec.caller import SCOPES, Caller, Scope
 from toolcrib.spec.kinds import (
+    ABSENT,
+    Absent,
     BodyPart,
+    BuiltinExec,
+    Choice,
     CommandExec,
     Comparison,
     CompositeExec,
@@ -33,16 +37,20 @@ from toolcrib.spec.ports import CallContext, Catalog, Clock, Executor, Invoke, S
 from toolcrib.spec.tool import Source, Tool
 
 __all__ = [
+    "ABSENT",
     "LEVELS",
     "SCOPES",
+    "Absent",
     "Annotations",
     "Approval",
     "Auth",
     "BodyPart",
+    "BuiltinExec",
     "Call",
     "CallContext",
     "Caller",
     "Catalog",
+    "Choice",
     "Clock",
     "CommandExec",
     "Comparison",

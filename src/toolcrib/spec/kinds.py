@@ -6,10 +6,15 @@ Strings may hold templates (`${name}`); they are parsed once, when the tool is b
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from enum import Enum
+from typing import Any, Final, Literal
 
 __all__ = [
+    "ABSENT",
+    "Absent",
     "BodyPart",
+    "BuiltinExec",
+    "Choice",
     "CommandExec",
     "Comparison",
     "CompositeExec",
@@ -23,6 +28,25 @@ __all__ = [
     "PythonExec",
     "Step",
 ]
+
+
+class Absent(Enum):
+    """The type of `ABSENT`."""
+
+    ABSENT = "absent"
+
+
+ABSENT: Final = Absent.ABSENT
+"""What a choice gives where nothing is to stand: its key or item is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A value that depends on the arguments: that of the first branch whose test holds, else none."""
+
+    branches: tuple[tuple[str | None, Any], ...]
+    """Test and value. A test names an argument, which must be neither absent, null, false, 0 nor empty; None
+    always holds. A value is as in any template, `ABSENT`, or a further choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +74,27 @@ class PythonExec:
 
 @dataclass(frozen=True, slots=True)
 class CommandExec:
-    """A program and its arguments, run confined and without a shell."""
+    """A program and its arguments, run confined: without a shell, or as one line for it."""
 
     entrypoint: str
     args: tuple[str, ...] = ()
     cwd: str = "."
-    env: dict[str, str] = field(default_factory=dict)
+    env: dict[str, Any] = field(default_factory=dict)
     stdin: Any = None
     stdout_format: Literal["json", "text"] | None = None
     exit_codes_ok: tuple[int, ...] = (0,)
     timeout_ms: int | None = None
+    shell: str | None = None
+    """A line for `/bin/sh -c`; `entrypoint` is `/bin/sh` then, and `args` are empty."""
+    allow_dash: tuple[str, ...] = ()
+    """Arguments of the tool that may begin with `-` where they are words of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltinExec:
+    """A function registered in the same toolset, under another name."""
+
+    function: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,4 +226,6 @@ class McpExec:
     """SHA-256 of what the settings say of the server, in hex."""
 
 
-ExecConfig = FunctionExec | PythonExec | CommandExec | HttpExec | FileExec | CompositeExec | McpExec
+ExecConfig = (
+    FunctionExec | PythonExec | CommandExec | HttpExec | FileExec | CompositeExec | McpExec | BuiltinExec
+)

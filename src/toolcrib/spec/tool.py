@@ -29,7 +29,7 @@ class Tool:
     name: str
     description: str
     kind: str
-    """`function`, `python`, `command`, `http`, `file`, `composite` or `mcp`."""
+    """`function`, `python`, `command`, `http`, `file`, `composite`, `mcp` or `builtin`."""
     input_schema: dict[str, Any]
     """JSON Schema 2020-12 of the arguments, an object."""
     config: ExecConfig

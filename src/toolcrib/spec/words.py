@@ -19,7 +19,7 @@ def may_touch(tool: Tool) -> list[str]:
     if isinstance(tool.config, CompositeExec):
         names = ", ".join(dict.fromkeys(step.tool for step in tool.config.steps))
         lines.append(f"all that the tools it calls may touch: {names}")
-    if tool.kind == "function":
+    if tool.kind in ("function", "builtin"):
         lines.append("run inside this process, not confined")
     return [line for line in lines if line] or ["nothing of this machine"]
 

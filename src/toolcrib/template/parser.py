@@ -1,13 +1,15 @@
-"""Reads the `${name}` spelling to a tree and fixes what each name is: argument, secret, environment, context.
+"""Makes the tree of a template and fixes what each name in it is: argument, secret, environment, context.
 
 - `${name}` is the argument if the input schema has a property of that name, else a declared secret or
   environment name, else a context name (`version`, `slug`, `name`, `run_id`, `session_id`). A name that is an
   argument and also a secret or environment name is refused, so an argument can never shadow a secret.
 - `${secret:NAME}` is the declared secret and nothing else.
+- `{{name}}`, in the files of Vega, is the argument and nothing else.
 - `${a.b}` and `${items[0].id}` reach into an argument's value, unless the schema has a property of that very
   name.
 - Directly before `{`, each `$$` is one literal `$`: `$${x}` is the text `${x}`, and `$$${x}` a dollar and the
   value. A `$` anywhere else is itself.
+- Conditions: see `spellings`. `Choice` values are conditions that stood round whole entries.
 """
 
 from __future__ import annotations
@@ -17,25 +19,32 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from toolcrib.errors import ManifestError
-from toolcrib.spec import Tool
+from toolcrib.spec import ABSENT, Choice, Tool
 from toolcrib.spec.naming import nearest
+from toolcrib.template.spellings import Part, Spelling, TemplateProblem, scan, tested
 from toolcrib.template.tree import (
+    Branch,
+    Condition,
+    ConditionalText,
     Constant,
     ListTemplate,
     LiteralText,
     ObjectTemplate,
     Reference,
     Template,
+    Text,
     TextTemplate,
+    text_of,
 )
+from toolcrib.template.values import literal_text
 
 __all__ = [
     "CONTEXT_NAMES",
     "Namespaces",
-    "TemplateProblem",
     "escape",
+    "names_in",
     "parse",
+    "parse_conditional",
     "parse_text",
     "problems",
     "references",
@@ -44,29 +53,10 @@ __all__ = [
 CONTEXT_NAMES = frozenset({"version", "slug", "name", "run_id", "session_id"})
 """Names known in every template without being declared."""
 
-_OPEN = re.compile(r"(\$+)\{")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d{1,9})\]")
 _HEAD = re.compile(r"[^.\[\]]+")
 _APPLICATORS = ("allOf", "anyOf", "oneOf")
 _BRANCHES = ("if", "then", "else")
-
-
-@dataclass(frozen=True, slots=True)
-class TemplateProblem:
-    """One thing wrong with a template, and where."""
-
-    message: str
-    path: tuple[str | int, ...] = ()
-    """Keys and positions from the parsed value down to the string that holds it."""
-    offset: int = 0
-    """First character, counted in that string."""
-    length: int = 0
-    hint: str | None = None
-
-    def error(self) -> ManifestError:
-        """The problem as an exception; `details` holds path, offset and length."""
-        details = {"path": list(self.path), "offset": self.offset, "length": self.length}
-        return ManifestError(self.message, hint=self.hint, details=details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +67,7 @@ class Namespaces:
     secrets: frozenset[str] = frozenset()
     env: frozenset[str] = frozenset()
     context: frozenset[str] = field(default=CONTEXT_NAMES)
+    spelling: Spelling = "plain"
 
     @classmethod
     def of(cls, tool: Tool) -> Namespaces:
@@ -85,6 +76,7 @@ class Namespaces:
             arguments=frozenset(_properties(tool.input_schema, tool.input_schema, set())),
             secrets=frozenset(secret.name for secret in tool.permissions.secrets),
             env=frozenset(tool.permissions.env),
+            spelling="braces" if tool.source is not None and tool.source.dialect == "vega" else "plain",
         )
 
 
@@ -103,10 +95,25 @@ def references(text: str) -> list[Reference]:
     `${secret:NAME}` has namespace `secret` and the bare name. A `${` without its `}` is a ManifestError.
     """
     found: list[TemplateProblem] = []
-    parts = _scan(text, found)
+    parts = scan(text, found)
     if found:
         raise found[0].error()
     return [part for part in parts if isinstance(part, Reference)]
+
+
+def names_in(text: str, spelling: Spelling) -> list[Reference]:
+    """All placeholders of `text`, those of conditions too, not resolved; faults are passed over."""
+    return _references(scan(text, [], spelling))
+
+
+def _references(parts: Iterable[Part]) -> list[Reference]:
+    found: list[Reference] = []
+    for part in parts:
+        if isinstance(part, Reference):
+            found.append(part)
+        elif isinstance(part, Condition):
+            found += part.references
+    return found
 
 
 def parse(value: Any, namespaces: Namespaces) -> Template:
@@ -123,9 +130,20 @@ def parse(value: Any, namespaces: Namespaces) -> Template:
 
 
 def parse_text(text: str, namespaces: Namespaces) -> TextTemplate:
-    """As `parse`, for one string; the result is always a text template."""
+    """As `parse`, for one string where no condition can stand."""
+    tree = parse_conditional(text, namespaces)
+    if isinstance(tree, ConditionalText):
+        offset = next(part.offset for part in tree.parts if isinstance(part, Condition))
+        raise TemplateProblem("a condition cannot stand here", (), offset, 2).error()
+    return tree
+
+
+def parse_conditional(value: str | Choice, namespaces: Namespaces) -> Text:
+    """As `parse`, for one string, or a choice between strings: a text that may hold conditions."""
     found: list[TemplateProblem] = []
-    tree = _text(text, namespaces, (), found)
+    tree = _text(value, namespaces, (), found) if isinstance(value, str) else None
+    if tree is None:
+        tree = ConditionalText((_choice(value, namespaces, (), found, text=True),))  # type: ignore[arg-type]
     if found:
         raise found[0].error()
     return tree
@@ -145,11 +163,15 @@ def _parse(
         text = _text(value, namespaces, path, found)
         literal = text.literal
         return text if literal is None else Constant(literal)
+    if isinstance(value, Choice):
+        return _choice(value, namespaces, path, found)
     if isinstance(value, Mapping):
         items: list[tuple[str, Template]] = []
         for key, item in value.items():
             name = str(key)
-            items.append((_key(name, path, found), _parse(item, namespaces, (*path, name), found)))
+            items.append(
+                (_key(name, path, found, namespaces.spelling), _parse(item, namespaces, (*path, name), found))
+            )
         if all(isinstance(item, Constant) for _, item in items):
             return Constant({key: item.value for key, item in items if isinstance(item, Constant)})
         return ObjectTemplate(tuple(items))
@@ -161,74 +183,84 @@ def _parse(
     return Constant(value)
 
 
-def _key(name: str, path: tuple[str | int, ...], found: list[TemplateProblem]) -> str:
-    if "${" not in name:
+def _choice(
+    choice: Choice,
+    namespaces: Namespaces,
+    path: tuple[str | int, ...],
+    found: list[TemplateProblem],
+    *,
+    text: bool = False,
+) -> Condition:
+    """A choice between values; `text`: each is a text, as is a number or a truth value."""
+    branches: list[Branch] = []
+    for test, value in choice.branches:
+        reference = None if test is None else _resolved(tested(test, 0, found), namespaces, path, found)
+        then: Template | None = None
+        if value is not ABSENT:
+            then = _parse(literal_text(value) if text else value, namespaces, path, found)
+            if text and isinstance(then, Constant):
+                then = TextTemplate((LiteralText(str(then.value)),))
+        branches.append(Branch(reference if isinstance(reference, Reference) else None, then))
+    return Condition(tuple(branches))
+
+
+def _resolved(
+    reference: Reference | None, names: Namespaces, path: tuple[str | int, ...], found: list[TemplateProblem]
+) -> Reference | None:
+    resolved = None if reference is None else _resolve(reference, names)
+    if isinstance(resolved, TemplateProblem):
+        found.append(replace(resolved, path=path))
+        return None
+    return resolved
+
+
+def _key(name: str, path: tuple[str | int, ...], found: list[TemplateProblem], spelling: Spelling) -> str:
+    if "${" not in name and (spelling == "plain" or "{{" not in name):
         return name
     mine: list[TemplateProblem] = []
-    parts = _scan(name, mine)
+    parts = scan(name, mine, spelling)
     for part in parts:
-        if isinstance(part, Reference):
-            message = f"`${{{part.name}}}` stands in a key; placeholders may stand in values only"
-            mine.append(TemplateProblem(message, (), part.offset, part.length))
+        if not isinstance(part, LiteralText):
+            told = (
+                f"`{name[part.offset : part.offset + part.length]}`"
+                if isinstance(part, Reference)
+                else "a condition"
+            )
+            message = f"{told} stands in a key; placeholders may stand in values only"
+            mine.append(TemplateProblem(message, (), part.offset, len(name) - part.offset))
     found.extend(replace(problem, path=(*path, name)) for problem in mine)
     return "".join(part.text for part in parts if isinstance(part, LiteralText))
 
 
 def _text(
     text: str, namespaces: Namespaces, path: tuple[str | int, ...], found: list[TemplateProblem]
-) -> TextTemplate:
+) -> Text:
     mine: list[TemplateProblem] = []
-    parts: list[LiteralText | Reference] = []
-    for part in _scan(text, mine):
-        resolved = _resolve(part, namespaces) if isinstance(part, Reference) else part
-        if isinstance(resolved, TemplateProblem):
-            mine.append(resolved)
+    parts = _settle_names(scan(text, mine, namespaces.spelling), namespaces, mine)
+    found.extend(replace(problem, path=path) for problem in sorted(mine, key=lambda problem: problem.offset))
+    return text_of(parts)
+
+
+def _settle_names(parts: Iterable[Part], names: Namespaces, found: list[TemplateProblem]) -> list[Part]:
+    """The parts with every name resolved, those in branches too."""
+    out: list[Part] = []
+    for part in parts:
+        if isinstance(part, LiteralText):
+            out.append(part)
+        elif isinstance(part, Reference):
+            resolved = _resolve(part, names)
+            if isinstance(resolved, Reference):
+                out.append(resolved)
+            else:
+                found.append(resolved)
         else:
-            parts.append(resolved)
-    mine.sort(key=lambda problem: problem.offset)
-    found.extend(replace(problem, path=path) for problem in mine)
-    return TextTemplate(tuple(parts))
-
-
-def _scan(text: str, found: list[TemplateProblem]) -> list[LiteralText | Reference]:
-    """The parts of `text`, names not resolved; what cannot be read goes to `found`."""
-    parts: list[LiteralText | Reference] = []
-    literal: list[str] = []
-    begin = at = 0
-    while (match := _OPEN.search(text, at)) is not None:
-        dollars = len(match.group(1))
-        literal.append(text[at : match.start()] + "$" * (dollars // 2))
-        at = match.end()
-        if dollars % 2 == 0:
-            literal.append("{")
-            continue
-        offset = at - 2
-        close = text.find("}", at)
-        inner = text[at:close].strip()
-        if close < 0 or "${" in inner:
-            hint = "write `$${` for the two characters themselves"
-            found.append(TemplateProblem("`${` is not closed by `}`", (), offset, 2, hint))
-            continue
-        if joined := "".join(literal):
-            parts.append(LiteralText(joined, begin))
-        literal.clear()
-        begin = at = close + 1
-        reference = _reference(inner, offset, at - offset)
-        if reference.name:
-            parts.append(reference)
-        else:
-            found.append(TemplateProblem("the placeholder has no name", (), offset, at - offset))
-    literal.append(text[at:])
-    if joined := "".join(literal):
-        parts.append(LiteralText(joined, begin))
-    return parts
-
-
-def _reference(inner: str, offset: int, length: int) -> Reference:
-    prefix, colon, rest = inner.partition(":")
-    if colon and prefix.strip() == "secret":
-        return Reference(rest.strip(), offset, length, "secret")
-    return Reference(inner, offset, length)
+            branches: list[Branch] = []
+            for branch in part.branches:
+                test = _resolved(branch.test, names, (), found)
+                inner = branch.then.parts if isinstance(branch.then, TextTemplate | ConditionalText) else ()
+                branches.append(Branch(test, text_of(_settle_names(inner, names, found))))
+            out.append(Condition(tuple(branches), part.offset))
+    return out
 
 
 def _resolve(reference: Reference, names: Namespaces) -> Reference | TemplateProblem:
@@ -238,6 +270,10 @@ def _resolve(reference: Reference, names: Namespaces) -> Reference | TemplatePro
             return reference
         return _unknown(reference, names.secrets, f"`{reference.name}` is not a declared secret")
     name, path = _split(reference.name, names.arguments)
+    if reference.namespace == "argument":
+        if name in names.arguments:
+            return replace(reference, name=name, path=path)
+        return _unknown(reference, names.arguments, f"`{name}` is not a parameter of the tool")
     if name in names.arguments:
         if name in names.secrets or name in names.env:
             return _ambiguous(reference, name, secret=name in names.secrets)

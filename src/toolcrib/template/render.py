@@ -19,14 +19,18 @@ from math import isfinite
 from typing import Any
 from urllib.parse import quote, unquote
 
+from toolcrib.errors import InvalidInput
 from toolcrib.spec import ParameterStyle
 from toolcrib.template.styles import styled_header, styled_path
 from toolcrib.template.tree import (
+    Condition,
+    ConditionalText,
     Constant,
     ListTemplate,
     LiteralText,
     Reference,
     Template,
+    Text,
     TextTemplate,
 )
 from toolcrib.template.values import MISSING, Missing, Values, bad_value
@@ -41,6 +45,7 @@ __all__ = [
     "render_query_value",
     "render_text",
     "render_value",
+    "settled",
 ]
 
 Styles = Mapping[str, ParameterStyle]
@@ -61,6 +66,10 @@ def render_value(template: Template, values: Values) -> Any:
     """
     if isinstance(template, Constant):
         return template.value
+    if isinstance(template, Condition):
+        return _chosen(template, values)
+    if isinstance(template, ConditionalText):
+        return render_text(template, values)
     if isinstance(template, TextTemplate):
         lone = template.lone
         return _plain(lone, values.get(lone)) if lone is not None else render_text(template, values)
@@ -71,8 +80,41 @@ def render_value(template: Template, values: Values) -> Any:
     return {key: item for key, item in pairs if item is not MISSING}
 
 
-def render_text(template: TextTemplate, values: Values) -> str | Missing:
+def _chosen(condition: Condition, values: Values) -> Any:
+    for branch in condition.branches:
+        if branch.test is None or values.holds(branch.test):
+            return MISSING if branch.then is None else render_value(branch.then, values)
+    return MISSING
+
+
+def settled(template: Text, values: Values) -> TextTemplate | Missing:
+    """The text that holds for these values; MISSING where no branch of a lone condition has one."""
+    if isinstance(template, TextTemplate):
+        return template
+    parts: list[LiteralText | Reference] = []
+    for part in template.parts:
+        if not isinstance(part, Condition):
+            parts.append(part)
+            continue
+        branches = part.branches
+        branch = next((b for b in branches if b.test is None or values.holds(b.test)), None)
+        then = None if branch is None else branch.then
+        if isinstance(then, Condition):
+            then = ConditionalText((then,))
+        if not isinstance(then, TextTemplate | ConditionalText):
+            return MISSING
+        inner = settled(then, values)
+        if inner is MISSING:
+            return MISSING
+        parts.extend(inner.parts)
+    return TextTemplate(tuple(parts))
+
+
+def render_text(template: Text, values: Values) -> str | Missing:
     """Plain text; MISSING for a template that is one absent value, invalid_input when a part is absent."""
+    if isinstance(template, ConditionalText):
+        chosen = settled(template, values)
+        return MISSING if chosen is MISSING else "".join(_needed(part, values) for part in chosen.parts)
     if (lone := template.lone) is not None:
         return values.text(lone)
     return "".join(_needed(part, values) for part in template.parts)
@@ -105,8 +147,12 @@ def render_path_segment(template: TextTemplate, values: Values, styles: Styles =
     return segment
 
 
-def render_query_value(template: TextTemplate, values: Values) -> str | None:
+def render_query_value(template: Text, values: Values) -> str | None:
     """One value of a query, values percent-encoded whole, literals as they are; None drops the entry."""
+    chosen = settled(template, values)
+    if chosen is MISSING:
+        return None
+    template = chosen
     out: list[str] = []
     for part in template.parts:
         if isinstance(part, LiteralText):
@@ -119,8 +165,12 @@ def render_query_value(template: TextTemplate, values: Values) -> str | None:
     return "".join(out)
 
 
-def render_header(template: TextTemplate, values: Values, styles: Styles = _NO_STYLES) -> str | None:
+def render_header(template: Text, values: Values, styles: Styles = _NO_STYLES) -> str | None:
     """One header's value; None drops the header. Control characters are invalid_input (RFC 9110, 5.5)."""
+    chosen = settled(template, values)
+    if chosen is MISSING:
+        return None
+    template = chosen
     out: list[str] = []
     lone = template.lone if styles else None
     if lone is not None and lone.namespace == "argument" and lone.name in styles:
@@ -141,7 +191,7 @@ def render_header(template: TextTemplate, values: Values, styles: Styles = _NO_S
 
 
 def render_argv(
-    elements: Sequence[TextTemplate], values: Values, *, allow_dash: frozenset[int] = frozenset()
+    elements: Sequence[Text], values: Values, *, allow_dash: frozenset[int] = frozenset()
 ) -> list[str]:
     """The arguments of a program: each template gives one element, or none when it is one absent value.
 
@@ -150,9 +200,10 @@ def render_argv(
     """
     out: list[str] = []
     ended = False
-    for at, element in enumerate(elements):
-        text = render_text(element, values)
-        if text is MISSING:
+    for at, written in enumerate(elements):
+        element = settled(written, values)
+        text = MISSING if element is MISSING else render_text(element, values)
+        if element is MISSING or text is MISSING:
             continue
         first = element.parts[0] if element.parts else None
         for part in element.parts:
@@ -165,11 +216,15 @@ def render_argv(
     return out
 
 
-def render_env(template: TextTemplate, values: Values) -> str | None:
+def render_env(template: Text, values: Values) -> str | None:
     """The value of an environment variable; None when a value in it is absent. NUL is invalid_input."""
+    chosen = settled(template, values)
+    if chosen is MISSING:
+        return None
+    template = chosen
     out: list[str] = []
     for part in template.parts:
-        text: str | Missing = part.text if isinstance(part, LiteralText) else values.text(part)
+        text = part.text if isinstance(part, LiteralText) else values.text(part)
         if text is MISSING:
             return None
         if isinstance(part, Reference) and "\0" in text:
@@ -178,12 +233,15 @@ def render_env(template: TextTemplate, values: Values) -> str | None:
     return "".join(out)
 
 
-def render_path(template: TextTemplate, values: Values) -> str:
+def render_path(written: Text, values: Values) -> str:
     """A file path. A lone value may be any path (the grants confine it); inside text it is one component.
 
     Absent and empty values, NUL, and inside text a `/` or a component that comes out `.` or `..`, are
     invalid_input.
     """
+    template = settled(written, values)
+    if template is MISSING:
+        raise InvalidInput("no branch of the condition gives a path")
     alone = template.lone is not None
     components: list[str] = []
     for component in template.split("/"):

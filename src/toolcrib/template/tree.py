@@ -1,6 +1,6 @@
 """The tree a template is parsed to when its tool is bound: literals, references, and the JSON around them.
 
-Other spellings and conditions become further nodes of the same tree; rendering knows nothing of spelling.
+All spellings give the same tree; rendering knows nothing of spelling.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 __all__ = [
+    "Branch",
+    "Condition",
+    "ConditionalText",
     "Constant",
     "ListTemplate",
     "LiteralText",
@@ -17,7 +20,9 @@ __all__ = [
     "ObjectTemplate",
     "Reference",
     "Template",
+    "Text",
     "TextTemplate",
+    "text_of",
 ]
 
 Namespace = Literal["argument", "secret", "env", "context"]
@@ -33,6 +38,13 @@ class LiteralText:
 
 
 @dataclass(frozen=True, slots=True)
+class Constant:
+    """A JSON value without any reference in it."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Reference:
     """One placeholder. What kind of thing it names is fixed when the template is parsed, never at a call."""
 
@@ -43,9 +55,11 @@ class Reference:
     length: int = 0
     """Length of the whole placeholder, braces included, in characters."""
     namespace: Namespace | None = None
-    """`None` only in what `references` returns; `secret` there for `${secret:NAME}`."""
+    """`None` only before it is resolved; `secret` there for `${secret:NAME}`, `argument` for `{{name}}`."""
     path: tuple[str | int, ...] = ()
     """Keys and list positions inside an argument's value: `${a.b[0]}` is `("b", 0)`."""
+    default: Constant | None = None
+    """What stands for a value that is absent or null (`| default:10`)."""
 
     @property
     def json_path(self) -> str:
@@ -106,13 +120,6 @@ def _joined(parts: Iterable[LiteralText | Reference]) -> TextTemplate:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
-    """A JSON value without any reference in it."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
 class ObjectTemplate:
     """A JSON object with templates as values; its keys are the author's alone."""
 
@@ -126,4 +133,89 @@ class ListTemplate:
     items: tuple[Template, ...]
 
 
-Template = TextTemplate | ObjectTemplate | ListTemplate | Constant
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One way a condition can go."""
+
+    test: Reference | None
+    """The argument that must be neither absent, null, false, 0 nor empty; None for `else`."""
+    then: Template | None
+    """What stands there then; None: nothing, so that the entry is dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """The first branch whose test holds. Where none does, the entry it is the value of is dropped."""
+
+    branches: tuple[Branch, ...]
+    offset: int = 0
+
+    @property
+    def references(self) -> tuple[Reference, ...]:
+        """The references in all branches; tests are not among them, for their values are not shown."""
+        kinds = (TextTemplate, ConditionalText, Condition)
+        texts = (branch.then for branch in self.branches)
+        return tuple(r for text in texts if isinstance(text, kinds) for r in text.references)
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionalText:
+    """A string with conditions in it. For each call it is settled to the `TextTemplate` that holds for it."""
+
+    parts: tuple[LiteralText | Reference | Condition, ...]
+
+    @property
+    def lone(self) -> None:
+        """There is no lone reference in it."""
+        return None
+
+    @property
+    def literal(self) -> None:
+        """It is not the same text in every call."""
+        return None
+
+    @property
+    def references(self) -> tuple[Reference, ...]:
+        """The references of all branches, in order."""
+        found: list[Reference] = []
+        for part in self.parts:
+            if isinstance(part, Reference):
+                found.append(part)
+            elif isinstance(part, Condition):
+                found.extend(part.references)
+        return tuple(found)
+
+    def variants(self) -> list[TextTemplate]:
+        """Every text it can be settled to, as far as its tests do not exclude each other; 65 at most."""
+        found: list[tuple[LiteralText | Reference, ...]] = [()]
+        for part in self.parts:
+            if not isinstance(part, Condition):
+                found = [(*parts, part) for parts in found]
+                continue
+            ways: list[tuple[LiteralText | Reference, ...]] = []
+            for branch in part.branches:
+                if isinstance(branch.then, ConditionalText):
+                    ways += [text.parts for text in branch.then.variants()]
+                elif isinstance(branch.then, TextTemplate):
+                    ways.append(branch.then.parts)
+            found = [(*parts, *way) for parts in found[:MOST_VARIANTS] for way in ways][: MOST_VARIANTS + 1]
+        return [TextTemplate(parts) for parts in found]
+
+
+MOST_VARIANTS = 64
+
+Text = TextTemplate | ConditionalText
+
+
+def text_of(parts: Iterable[LiteralText | Reference | Condition]) -> Text:
+    """The text that these parts make."""
+    plain: list[LiteralText | Reference] = []
+    whole = tuple(parts)
+    for part in whole:
+        if isinstance(part, Condition):
+            return ConditionalText(whole)
+        plain.append(part)
+    return TextTemplate(tuple(plain))
+
+
+Template = TextTemplate | ConditionalText | Condition | ObjectTemplate | ListTemplate | Constant

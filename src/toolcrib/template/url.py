@@ -9,15 +9,25 @@ from typing import Any
 from urllib.parse import quote
 
 from toolcrib.errors import ManifestError
-from toolcrib.template.parser import Namespaces, TemplateProblem, parse_text
+from toolcrib.spec import Choice
+from toolcrib.template.parser import Namespaces, parse_conditional, parse_text
 from toolcrib.template.render import Styles, render_path_segment, render_query_value
+from toolcrib.template.spellings import TemplateProblem
 from toolcrib.template.styles import styled_pairs
-from toolcrib.template.tree import LiteralText, Reference, TextTemplate
+from toolcrib.template.tree import (
+    Branch,
+    Condition,
+    ConditionalText,
+    LiteralText,
+    Reference,
+    Text,
+    TextTemplate,
+)
 from toolcrib.template.values import MISSING, Values, bad_value, literal_text
 
 __all__ = ["Query", "UrlTemplate", "parse_query", "parse_url", "render_query", "render_url"]
 
-Query = tuple[tuple[str, TextTemplate | None], ...]
+Query = tuple[tuple[str, Text | None], ...]
 """Entries of a query in order: the encoded name, and the value (None for a bare name)."""
 
 _PATH_SAFE = "%:@!$&'()*+,;=~"
@@ -78,16 +88,17 @@ def parse_url(text: str, namespaces: Namespaces, *, host_placeholders: bool = Fa
 
 def parse_query(entries: Mapping[str, Any], namespaces: Namespaces) -> Query:
     """Parse a query mapping: its values are strings, numbers, booleans, or lists of them (repeated)."""
-    out: list[tuple[str, TextTemplate | None]] = []
+    out: list[tuple[str, Text | None]] = []
     for name, value in entries.items():
-        if "${" in name:
+        if "${" in name or (namespaces.spelling == "braces" and "{{" in name):
             raise TemplateProblem("a placeholder cannot stand in the name of a query entry", (name,)).error()
         for item in value if isinstance(value, list | tuple) else (value,):
             if item is None:
                 continue
             if isinstance(item, Mapping | list | tuple):
                 raise TemplateProblem("a query value is a string, a number or a boolean", (name,)).error()
-            out.append((quote(name, safe=""), _quoted(literal_text(item), namespaces, name)))
+            text = item if isinstance(item, Choice) else literal_text(item)
+            out.append((quote(name, safe=""), _quoted(text, namespaces, name)))
     return tuple(out)
 
 
@@ -168,13 +179,13 @@ def _pair(pair: TextTemplate) -> tuple[str, TextTemplate | None]:
     return _encode(name.literal or "", _QUERY_SAFE), _encoded(value, _QUERY_SAFE) if equals else None
 
 
-def _quoted(text: str, namespaces: Namespaces, name: str) -> TextTemplate:
+def _quoted(text: str | Choice, namespaces: Namespaces, name: str) -> Text:
     try:
-        template = parse_text(text, namespaces)
+        template = parse_conditional(text, namespaces)
     except ManifestError as error:
         error.details["path"] = [name]
         raise
-    return _map_literals(template, lambda literal: quote(literal, safe=""))
+    return _map_conditional(template, lambda literal: quote(literal, safe=""))
 
 
 def _encoded(template: TextTemplate, safe: str) -> TextTemplate:
@@ -192,3 +203,28 @@ def _map_literals(template: TextTemplate, change: Callable[[str], str]) -> TextT
             for part in template.parts
         )
     )
+
+
+def _map_conditional(template: Text, change: Callable[[str], str]) -> Text:
+    """As `_map_literals`, in all branches."""
+    if isinstance(template, TextTemplate):
+        return _map_literals(template, change)
+    parts: list[LiteralText | Reference | Condition] = []
+    for part in template.parts:
+        if isinstance(part, Condition):
+            parts.append(_map_branches(part, change))
+        else:
+            parts.extend(_map_literals(TextTemplate((part,)), change).parts)
+    return ConditionalText(tuple(parts))
+
+
+def _map_branches(condition: Condition, change: Callable[[str], str]) -> Condition:
+    branches: list[Branch] = []
+    for branch in condition.branches:
+        then = branch.then
+        if isinstance(then, TextTemplate | ConditionalText):
+            then = _map_conditional(then, change)
+        elif isinstance(then, Condition):
+            then = _map_branches(then, change)
+        branches.append(Branch(branch.test, then))
+    return Condition(tuple(branches), condition.offset)

@@ -75,7 +75,7 @@ class Values:
         )
 
     def get(self, reference: Reference) -> Any:
-        """The value, or MISSING. A path that leads nowhere is MISSING too."""
+        """The value, its default, or MISSING. A path that leads nowhere is MISSING too."""
         value: Any = self._spaces[reference.namespace or "argument"].get(reference.name, MISSING)
         for step in reference.path:
             if isinstance(step, int):
@@ -84,7 +84,14 @@ class Values:
                 value = value.get(step, MISSING) if isinstance(value, dict) else MISSING
         if value is None and reference.namespace == "context":
             return MISSING
+        if reference.default is not None and (value is MISSING or value is None):
+            return reference.default.value
         return value
+
+    def holds(self, test: Reference) -> bool:
+        """Whether a condition's test holds: the value is there, and not null, false, 0 or empty."""
+        value = self.get(test)
+        return value is not MISSING and bool(value)
 
     def text(self, reference: Reference) -> str | Missing:
         """The value as text for a position that is not JSON; null counts as missing."""

@@ -63,6 +63,7 @@ security:
             "sandbox",
             "secrets",
             "security",
+            "sources",
         ),
     }
 
@@ -79,6 +80,10 @@ security:
         ("retry: {jitter: 2}", "1:17", "wrong-value", "from 0 to 1", None),
         ("retry: {max_attempts: 1.5}", "1:23", "wrong-value", "a whole number from 1 to 100", None),
         ("sandbox: {minimum: some}", "1:20", "wrong-value", "one of full, landlock, none", "docs"),
+        ("sources: {dir: a}", "1:1", "wrong-type", "`sources` must be a list", None),
+        ("sources: [{}]", "1:11", "wrong-value", "names a folder", None),
+        ("sources: [{dir: a, dialect: vga}]", "1:29", "wrong-value", "must be one of: vega", "`vega`"),
+        ("sources: [{dir: a, permissions: {fs: {red: []}}}]", "1:39", "unknown-key", "red", "`read`"),
         ("security: {allowed_hosts: x}", "1:27", "wrong-value", "a list of texts", "[…]"),
         ("security: {max_permissions: {network: 5}}", "1:39", "wrong-value", "must be false, true", None),
         ("security: {max_permissions: {fs: {rad: []}}}", "1:35", "unknown-key", "rad", "`read`"),

@@ -1,0 +1,51 @@
+"""Kind `builtin`: another name and schema for a function registered in the same toolset."""
+
+from __future__ import annotations
+
+from toolcrib.errors import ToolNotFound, ToolUnavailable
+from toolcrib.spec import BuiltinExec, Call, CallContext, Catalog, Outcome, Tool
+
+__all__ = ["BuiltinExecutor"]
+
+
+class BuiltinExecutor:
+    """Calls the function by the one path, so that its own checks, approval and limits hold too."""
+
+    grace_s = 1.0
+    """The function ends by its own limit."""
+
+    def __init__(self, tool: Tool, catalog: Catalog) -> None:
+        assert isinstance(tool.config, BuiltinExec)
+        self._tool = tool
+        self._function = tool.config.function
+        self._catalog = catalog
+
+    async def run(self, call: Call, ctx: CallContext) -> Outcome:
+        """One call of the function. ToolUnavailable where none is registered by that name."""
+        kind = self._kind()
+        if kind != "function":
+            raise ToolUnavailable(
+                f"{self._tool.name}: {self._function!r} is "
+                + ("not registered" if kind is None else f"no function, but a tool of kind {kind}"),
+                hint=f"Register a Python function as {self._function!r} in the same toolset.",
+                details={"function": self._function},
+            )
+        inner = Call(
+            self._function,
+            dict(call.arguments) if isinstance(call.arguments, dict) else call.arguments,
+            variables=call.variables,
+            run_id=call.run_id,
+            session_id=call.session_id,
+            approved_by=call.approved_by,
+            caller=call.caller,
+            identity=call.identity,
+            timeout_ms=max(1, int(ctx.remaining * 1000)),
+        )
+        result = await self._catalog.invoke(inner)
+        return Outcome(result.unwrap(), tuple(result.warnings))
+
+    def _kind(self) -> str | None:
+        try:
+            return next(tool.kind for tool in self._catalog.tools() if tool.name == self._function)
+        except (StopIteration, ToolNotFound):
+            return None

@@ -1,0 +1,136 @@
+"""Teams: who may use which tools, by `members[].skills` of a team file and by its map `agents:`.
+
+The lists are read and held against the tools that there are. Whatever else stands there (model, system
+prompt) is kept, for it is about running agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolcrib.errors import NotFoundError
+from toolcrib.manifest.diagnostics import Diagnostic, failure, quoted
+from toolcrib.manifest.positions import Path
+from toolcrib.manifest.source import Document, load
+from toolcrib.spec.naming import nearest
+
+__all__ = ["Member", "Team", "check_team", "read_team"]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member or agent of a team."""
+
+    name: str
+    skills: tuple[str, ...] = ()
+    """The names of the tools it may use; where none are listed, it may use none."""
+    role: str = ""
+    more: dict[str, Any] = field(default_factory=dict)
+    """The other keys, as written."""
+    place: Path = ()
+    """Where its list of tools stands in the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """The members and agents of one file."""
+
+    members: tuple[Member, ...]
+    document: Document
+
+    def member(self, name: str) -> Member:
+        """The member of that name; NotFoundError names the nearest."""
+        for member in self.members:
+            if member.name == name:
+                return member
+        names = [member.name for member in self.members]
+        close = nearest(name, names)
+        hint = f"Did you mean {close!r}?" if close else f"Known here: {', '.join(names) or 'nobody'}."
+        raise NotFoundError(f"{self.document.path} has no member {name!r}", hint=hint)
+
+
+def read_team(path: str, raw: bytes) -> Team:
+    """The team of a file. ManifestError with every place where it has not the form of one."""
+    document = load(raw, path)
+    found: list[Diagnostic] = []
+    members: list[Member] = []
+    data = document.data
+    if not isinstance(data, dict) or not ({"members", "agents"} & data.keys()):
+        told = "a team file has `members:` (a list) or `agents:` (a mapping)"
+        raise failure([document.diagnostic("not-a-mapping", told)])
+    for place, name, block, key in _entries(document, found):
+        member = _member(document, place, name, block, key, found)
+        if any(member.name == other.name for other in members):
+            told = f"{quoted(member.name)} stands twice"
+            found.append(document.diagnostic("wrong-value", told, place))
+        members.append(member)
+    if found:
+        raise failure(sorted(found, key=lambda finding: (finding.line, finding.column)))
+    return Team(tuple(members), document)
+
+
+def check_team(team: Team, names: Iterable[str]) -> list[Diagnostic]:
+    """Every tool that a list names and that there is not, with the nearest one."""
+    known = sorted(names)
+    there = frozenset(known)
+    found: list[Diagnostic] = []
+    for member in team.members:
+        for at, skill in enumerate(member.skills):
+            if skill not in there:
+                close = nearest(skill, known)
+                hint = (
+                    f"did you mean `{close}`?" if close else "`toolcrib list` shows the tools that there are"
+                )
+                told = f"{quoted(member.name)} lists {quoted(skill)}, and there is no such tool"
+                place = (*member.place, at)
+                found.append(team.document.diagnostic("team", told, place, hint=hint))
+    return found
+
+
+def _entries(document: Document, found: list[Diagnostic]) -> Iterator[tuple[Path, Any, dict[str, Any], str]]:
+    """Each entry: its place, its name, what it says, and the key of its list of tools."""
+    members, agents = document.data.get("members"), document.data.get("agents")
+    if members is not None and not isinstance(members, list):
+        found.append(document.diagnostic("wrong-type", "`members` must be a list", ("members",), key=True))
+        members = None
+    if agents is not None and not isinstance(agents, dict):
+        found.append(document.diagnostic("wrong-type", "`agents` must be a mapping", ("agents",), key=True))
+        agents = None
+    blocks: list[tuple[Path, Any, Any, str]] = []
+    for at, block in enumerate(members or []):
+        name = block.get("name") if isinstance(block, dict) else None
+        blocks.append((("members", at), name, block, "skills"))
+    blocks += [(("agents", name), name, block, "tools") for name, block in (agents or {}).items()]
+    for place, name, block, key in blocks:
+        if not isinstance(block, dict):
+            found.append(document.diagnostic("wrong-type", "must be a mapping", place))
+        else:
+            yield place, name, block, key
+
+
+def _member(
+    document: Document, place: Path, name: Any, block: dict[str, Any], key: str, found: list[Diagnostic]
+) -> Member:
+    if not isinstance(name, str) or not name.strip():
+        found.append(document.diagnostic("missing-key", "`name` is missing", place))
+        name = ""
+    skills = block.get(key)
+    if skills is None:
+        skills = []
+    if not isinstance(skills, list) or not all(isinstance(skill, str) for skill in skills):
+        told = f"`{key}` must be a list of names of tools"
+        found.append(document.diagnostic("wrong-type", told, (*place, key)))
+        skills = []
+    for written in block:
+        close = nearest(written, (key,))
+        if written != key and close is not None:
+            told = f"there is no key {quoted(written)} here"
+            hint = f"did you mean `{key}`?"
+            found.append(document.diagnostic("unknown-key", told, (*place, written), key=True, hint=hint))
+    more = {written: value for written, value in block.items() if written not in ("name", "role", key)}
+    role = block.get("role")
+    return Member(
+        name, tuple(dict.fromkeys(skills)), role if isinstance(role, str) else "", more, (*place, key)
+    )

@@ -1,0 +1,24 @@
+"""Lint of what a project has besides its own folder of tools."""
+
+from __future__ import annotations
+
+from toolcrib.guard import Trust
+from toolcrib.manifest import Diagnostic, check_tool
+from toolcrib.project.config import Config
+from toolcrib.project.config_sources import load_source
+from toolcrib.project.root import Place
+from toolcrib.state import Vault
+
+__all__ = ["lint_sources"]
+
+
+def lint_sources(config: Config, place: Place) -> list[Diagnostic]:
+    """All findings about the tools of `sources`, as far as the settings count already."""
+    counts, _ = config.effective(Trust(Vault(place.root)))
+    found: list[Diagnostic] = []
+    for source in counts.sources:
+        loaded = load_source(source, place.root)
+        found += loaded.diagnostics
+        for tool in loaded.tools:
+            found += check_tool(tool)
+    return sorted(found, key=lambda finding: (finding.path, finding.line, finding.column))

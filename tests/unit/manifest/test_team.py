@@ -1,0 +1,76 @@
+"""Teams: members and agents, and the tools that they list."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolcrib import Toolset
+from toolcrib.errors import ManifestError, NotFoundError
+from toolcrib.manifest import check_team, diagnostics_of, read_team
+
+TEAM = """\
+# team.yaml
+members:
+  - name: Gary
+    role: Developer
+    skills:  # Tool whitelist
+      - read_file
+      - write_file
+      - exec
+agents:
+  reporter:
+    model: claude-sonnet-4-20250514
+    system: You compile and email daily summaries.
+    tools:
+      - send_email
+"""
+
+
+def test_the_printed_lists_are_read() -> None:
+    team = read_team("team.yaml", TEAM.encode())
+    assert team.member("Gary").skills == ("read_file", "write_file", "exec")
+    assert (team.member("Gary").role, team.member("reporter").skills) == ("Developer", ("send_email",))
+    assert team.member("reporter").more["model"] == "claude-sonnet-4-20250514"
+    with pytest.raises(NotFoundError, match="no member 'gary'") as caught:
+        team.member("gary")
+    assert caught.value.hint == "Did you mean 'Gary'?"
+
+
+def test_a_toolset_is_cut_down_to_a_member() -> None:
+    tools = Toolset()
+    for name in ("read_file", "write_file", "exec", "send_email"):
+        tools.register(name, lambda: None)
+    team = read_team("team.yaml", TEAM.encode())
+    assert check_team(team, tools.names) == []
+    assert tools.filter(*team.member("Gary").skills).names == ["read_file", "write_file", "exec"]
+    assert tools.filter(*read_team("t", b"members: [{name: A}]").member("A").skills).names == []
+
+
+def test_a_tool_that_there_is_not_is_told_with_its_place_and_the_nearest() -> None:
+    found = check_team(read_team("team.yaml", TEAM.encode()), ["read_file", "write_files", "exec"])
+    assert [(f.line, f.column, f.rule, f.hint) for f in found] == [
+        (7, 9, "team", "did you mean `write_files`?"),
+        (14, 9, "team", "`toolcrib list` shows the tools that there are"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "told"),
+    [
+        ("a: 1", "not-a-mapping", "`members:`"),
+        ("members: {}", "wrong-type", "must be a list"),
+        ("agents: []", "wrong-type", "must be a mapping"),
+        ("members: [x]", "wrong-type", "must be a mapping"),
+        ("members: [{skills: [a]}]", "missing-key", "`name`"),
+        ("members: [{name: A, skills: a}]", "wrong-type", "`skills`"),
+        ("members: [{name: A, skils: [a]}]", "unknown-key", "`skils`"),
+        ("members: [{name: A}, {name: A}]", "wrong-value", "twice"),
+        ("members: [{name: A}]\nmembers: []", "yaml-duplicate-key", "twice"),
+    ],
+)
+def test_what_is_no_team_is_refused(text: str, rule: str, told: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        read_team("team.yaml", text.encode())
+    (finding,) = diagnostics_of(caught.value)
+    assert finding.rule == rule
+    assert told in finding.message
