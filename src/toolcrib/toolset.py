@@ -16,6 +16,7 @@ from toolcrib.executors.function import function_executor, isolation_of
 from toolcrib.middleware import Middleware
 from toolcrib.pipeline import Bound, Gate, Pipeline
 from toolcrib.schema import ArgumentCheck, FunctionShape, SchemaCheck, inspect_function
+from toolcrib.schema.fitting import fitting
 from toolcrib.spec import (
     Annotations,
     Approval,
@@ -291,7 +292,7 @@ class Toolset:
         self._claim(name)
         shape = inspect_function(function, _CONTEXTS, typed=options.input_schema is None)
         if options.input_schema is not None:
-            options.input_schema = _fitting(name, shape, options.input_schema)
+            options.input_schema = fitting(name, shape, options.input_schema)
         options.isolation = isolation_of(name, shape, options.isolation)
         self._add(name, FunctionTool(name, shape, options, self._retry, self._timeout_ms))
 
@@ -575,38 +576,3 @@ def _is_name(name: str) -> bool:
         and all(character.isalnum() or character in "_-." for character in name)
         and name.strip(".") != ""
     )
-
-
-_COMBINED = {"$ref", "allOf", "anyOf", "if", "oneOf", "patternProperties", "unevaluatedProperties"}
-"""With these the properties of a schema are not all in its `properties`."""
-
-
-def _fitting(name: str, shape: FunctionShape, schema: dict[str, Any]) -> dict[str, Any]:
-    """An explicit schema, refused if it is invalid or if arguments that fit it do not fit the function.
-
-    It is closed (`additionalProperties: false`) if the function takes no others and it does not say.
-    """
-    ArgumentCheck(schema)
-    properties = schema.get("properties", {})
-    if shape.struct in properties:
-        shape.struct = None
-    if shape.open or shape.struct is not None:
-        return schema
-    known = {parameter.name for parameter in shape.parameters}
-    for prop in properties:
-        if prop not in known:
-            raise DefinitionError(
-                f"{name}: the schema has the property {prop!r}, the function no such parameter"
-            )
-    for parameter in shape.parameters:
-        if parameter.default is parameter.empty and parameter.name not in schema.get("required", ()):
-            raise DefinitionError(
-                f"{name}: the function needs {parameter.name!r}, the schema does not require it",
-                hint=f"Put {parameter.name!r} into `required`, or give the parameter a default.",
-            )
-    if schema.get("additionalProperties", False) is not False:
-        raise DefinitionError(
-            f"{name}: the schema allows other properties, the function takes no others",
-            hint="Give the function a `**kwargs`, or set additionalProperties to false.",
-        )
-    return schema if _COMBINED & schema.keys() else {**schema, "additionalProperties": False}

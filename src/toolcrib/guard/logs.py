@@ -13,6 +13,7 @@ LOGGERS = (
     "toolcrib.calls",
     "toolcrib.egress.gate",
     "toolcrib.egress.proxy",
+    "toolcrib.project.live",
     "toolcrib.serve.mcp.connection",
     "toolcrib.tools",
 )

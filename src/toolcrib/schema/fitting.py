@@ -1,0 +1,45 @@
+"""An explicit schema held against the function it is given for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolcrib.errors import DefinitionError
+from toolcrib.schema.derive import FunctionShape
+from toolcrib.schema.validate import ArgumentCheck
+
+__all__ = ["fitting"]
+
+_COMBINED = {"$ref", "allOf", "anyOf", "if", "oneOf", "patternProperties", "unevaluatedProperties"}
+"""With these the properties of a schema are not all in its `properties`."""
+
+
+def fitting(name: str, shape: FunctionShape, schema: dict[str, Any]) -> dict[str, Any]:
+    """An explicit schema, refused if it is invalid or if arguments that fit it do not fit the function.
+
+    It is closed (`additionalProperties: false`) if the function takes no others and it does not say.
+    """
+    ArgumentCheck(schema)
+    properties = schema.get("properties", {})
+    if shape.struct in properties:
+        shape.struct = None
+    if shape.open or shape.struct is not None:
+        return schema
+    known = {parameter.name for parameter in shape.parameters}
+    for prop in properties:
+        if prop not in known:
+            raise DefinitionError(
+                f"{name}: the schema has the property {prop!r}, the function no such parameter"
+            )
+    for parameter in shape.parameters:
+        if parameter.default is parameter.empty and parameter.name not in schema.get("required", ()):
+            raise DefinitionError(
+                f"{name}: the function needs {parameter.name!r}, the schema does not require it",
+                hint=f"Put {parameter.name!r} into `required`, or give the parameter a default.",
+            )
+    if schema.get("additionalProperties", False) is not False:
+        raise DefinitionError(
+            f"{name}: the schema allows other properties, the function takes no others",
+            hint="Give the function a `**kwargs`, or set additionalProperties to false.",
+        )
+    return schema if _COMBINED & schema.keys() else {**schema, "additionalProperties": False}
