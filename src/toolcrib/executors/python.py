@@ -18,7 +18,7 @@ from toolcrib.sandbox import Completed, Script, run
 from toolcrib.spec import Call, CallContext, Outcome, PythonExec, Tool
 from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
 
-__all__ = ["PythonExecutor"]
+__all__ = ["PythonExecutor", "interpreter", "returned"]
 
 _PYTHON = re.compile(r"python3(\.\d+)?t?")
 _MAX_SETTINGS = 65_536
@@ -69,7 +69,7 @@ class PythonExecutor:
             if done.timed_out:
                 raise timed_out(ctx, done)
             log_streams(ctx, done, "stdout", "stderr")
-            value = _value(tool.name, done)
+            value = returned(tool.name, done)
         return Outcome(value, network.warnings, facts(done))
 
     def _script(self, python: str) -> Script | None:
@@ -103,7 +103,8 @@ class PythonExecutor:
         return json.dumps(job).encode()
 
 
-def _value(name: str, done: Completed) -> Any:
+def returned(name: str, done: Completed) -> Any:
+    """What a confined interpreter of ours answered. Raises what it told instead, or that it told nothing."""
     if done.result_total > len(done.result):
         raise ToolFailed(
             f"{name} returned {done.result_total} bytes, more than the {len(done.result)} allowed",

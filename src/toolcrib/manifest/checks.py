@@ -39,6 +39,8 @@ _TEMPLATED: dict[str, tuple[str, ...]] = {
     "command": ("args", "env", "stdin"),
     "python": ("args", "kwargs"),
     "file": ("path", "content"),
+    "function": (),
+    "sql": ("parameters", "connection"),
 }
 
 
@@ -129,7 +131,7 @@ def placeholders(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 def fixed(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """What decides which program runs where is written out: no placeholder stands in it."""
     block = document.data["exec"][tool.kind]
-    for key in ("entrypoint", "cwd", "venv", "module", "function"):
+    for key in ("entrypoint", "cwd", "venv", "module", "function", "reference", "statement", "database"):
         if "${" in str(block.get(key, "")):
             told = f"a placeholder cannot stand in `{key}`: it decides what is run"
             yield document.diagnostic("placeholder", told, ("exec", tool.kind, key))

@@ -26,6 +26,7 @@ from toolcrib.spec import (
     ExecConfig,
     FieldMap,
     FileExec,
+    FunctionExec,
     HttpExec,
     Limits,
     Network,
@@ -36,6 +37,7 @@ from toolcrib.spec import (
     Retry,
     SecretSpec,
     Source,
+    SqlExec,
     Tool,
 )
 
@@ -246,6 +248,7 @@ def _tool(data: dict[str, Any], source: Source) -> Tool:
         version=data["version"],
         source=source,
         auth=_auth(get("auth")) if "auth" in data else (),
+        extensions=get("extensions") or {},
     )
 
 
@@ -313,11 +316,29 @@ def _file(block: dict[str, Any]) -> FileExec:
     )
 
 
+def _function(block: dict[str, Any]) -> FunctionExec:
+    return FunctionExec(block["reference"])
+
+
+def _sql(block: dict[str, Any]) -> SqlExec:
+    get = block.get
+    return SqlExec(
+        engine=block["engine"],
+        statement=block["statement"],
+        database=get("database"),
+        parameters=tuple(get("parameters", ())),
+        connection=get("connection") or {},
+        timeout_ms=_duration(get("timeout_ms")),
+    )
+
+
 _CONFIGS: dict[str, Callable[[dict[str, Any]], ExecConfig]] = {
     "http": _http,
     "command": _command,
     "python": _python,
     "file": _file,
+    "function": _function,
+    "sql": _sql,
 }
 
 

@@ -21,9 +21,8 @@ _MOST_NAMES = 20
 _LATER: dict[Path, str] = {
     ("exec", "http", "auth"): "auth helpers",
     ("exec", "composite"): "composite tools",
-    ("exec", "sql"): "SQL tools",
 }
-_LATER_KINDS = {"composite": "composite tools", "sql": "SQL tools"}
+_LATER_KINDS = {"composite": "composite tools"}
 
 _RULES: tuple[tuple[Path, str], ...] = (
     (("name",), "name"),

@@ -1,4 +1,6 @@
-"""Reads manifests: bytes from disk, YAML to JSON-shaped data. Besides `positions` alone in knowing YAML.
+"""Reads manifests: bytes from disk, YAML to JSON-shaped data, and back.
+
+Besides `positions` and `openapi.syntax` alone in knowing YAML.
 
 The YAML here is the part of YAML 1.2 that JSON can hold. What the parser would silently take in another
 sense (tags, merge keys, keys that are not text, line breaks nobody sees) is refused; so is what costs
@@ -26,7 +28,7 @@ from toolcrib.manifest.positions import (
 )
 from toolcrib.spec.naming import json_path
 
-__all__ = ["MAX_BYTES", "Document", "load", "read"]
+__all__ = ["MAX_BYTES", "Document", "decode", "dump", "load", "read"]
 
 MAX_BYTES = 1 << 20
 _MAX_BRACKETS = 10_000
@@ -40,6 +42,7 @@ _ALIAS = re.compile(r"(?<![^\s\[{,:])\*([\w-]+)")
 _TAG = re.compile(r"(?<![^\s\[{,:])![^\s,\[\]{}]*")
 _NOT_FINITE = re.compile(r"\.(?:nan|inf)", re.IGNORECASE)
 _TOLD_PLACE = re.compile(r" at line (\d+) column (\d+)")
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ufeff]")
 _STAND_INS = range(0x100, 0x250)
 
 
@@ -153,7 +156,7 @@ def load(raw: bytes, path: str) -> Document:
     import orjson
     from ryaml._ryaml import loads
 
-    text = _decode(raw, path)
+    text = decode(raw, path)
     document = Document(path, raw, text, None)
     _refuse_before(document)
     try:
@@ -171,6 +174,23 @@ def load(raw: bytes, path: str) -> Document:
     except TypeError:
         _refuse_keys(document)
     return document
+
+
+def dump(data: Any) -> str:
+    """JSON-shaped data as YAML in which every character is seen; where that cannot be, as JSON."""
+    import json
+
+    from ryaml._ryaml import dumps, loads
+
+    body: str = dumps(data)
+    if not _UNSEEN.search(body):
+        try:
+            if loads(body) == data:
+                return body
+        except ValueError:
+            pass
+    # JSON, which is YAML too, can write every value so that it reads back as it was.
+    return json.dumps(data, indent=1) + "\n"
 
 
 def _read_on(descriptor: int, raw: bytes) -> bytes:
@@ -192,7 +212,7 @@ def _unreadable(path: str, error: OSError | ValueError) -> Diagnostic:
     return make(path, (1, 1), "unreadable", f"the manifest cannot be read: {reason}", hint=hint)
 
 
-def _decode(raw: bytes, path: str) -> str:
+def decode(raw: bytes, path: str) -> str:
     if len(raw) > MAX_BYTES:
         raise failure([make(path, (1, 1), "too-large", "the manifest is larger than 1 MiB")])
     try:

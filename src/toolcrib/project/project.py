@@ -27,6 +27,7 @@ from toolcrib.spec import (
     Caller,
     CommandExec,
     Executor,
+    FunctionExec,
     HttpExec,
     Limits,
     PythonExec,
@@ -83,6 +84,8 @@ class Project:
             retry=config.retry, timeout_ms=config.timeout_ms, gate=self._gate, missing=self._explain
         )
         """Holds every tool; functions registered here get the project's guard and audit too."""
+        self.functions = Toolset()
+        """What manifests of kind `function` refer to, by reference or its last part; not tools themselves."""
         loaded = load_tools(place.tools)
         self.diagnostics: list[Diagnostic] = list(loaded.diagnostics)
         """What is wrong with manifests, errors and warnings, as far as it is known yet."""
@@ -349,10 +352,34 @@ def _file(project: Project, tool: Tool) -> Executor:
     return FileExecutor(tool, project.workspace())
 
 
+def _sql(project: Project, tool: Tool) -> Executor:
+    from toolcrib.executors import SqlExecutor
+
+    return SqlExecutor(tool, project.workspace())
+
+
+def _function(project: Project, tool: Tool) -> Executor:
+    """The executor of the registered Python function that a manifest refers to."""
+    assert isinstance(tool.config, FunctionExec)
+    reference = tool.config.reference
+    for name in (reference, reference.rpartition(".")[2]):
+        if name in project.functions.names:
+            return project.functions.bound(name).executor
+        if name != tool.name and name in project.toolset.names:
+            return project.toolset.bound(name).executor
+    raise ToolUnavailable(
+        f"{tool.name} calls the function {reference!r}, which is not registered in this process",
+        hint="Register it where the project is opened: `project.functions.register(name, function)`.",
+        details={"reference": reference},
+    )
+
+
 _EXECUTORS: dict[str, Callable[[Project, Tool], Executor]] = {
     "command": _command,
     "file": _file,
+    "function": _function,
     "http": _http,
     "python": _python,
+    "sql": _sql,
 }
 """Who runs which kind; each is imported when its first tool runs."""

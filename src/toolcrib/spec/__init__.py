@@ -12,6 +12,7 @@ from toolcrib.spec.kinds import (
     HttpExec,
     ParameterStyle,
     PythonExec,
+    SqlExec,
 )
 from toolcrib.spec.permissions import Network, Permissions, SecretSpec
 from toolcrib.spec.policies import (
@@ -63,5 +64,6 @@ __all__ = [
     "SecretSource",
     "SecretSpec",
     "Source",
+    "SqlExec",
     "Tool",
 ]

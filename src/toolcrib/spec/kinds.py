@@ -18,6 +18,7 @@ __all__ = [
     "HttpExec",
     "ParameterStyle",
     "PythonExec",
+    "SqlExec",
 ]
 
 
@@ -132,4 +133,20 @@ class FileExec:
     mkdir: bool = False
 
 
-ExecConfig = FunctionExec | PythonExec | CommandExec | HttpExec | FileExec
+@dataclass(frozen=True, slots=True)
+class SqlExec:
+    """One SQL statement. Values are bound to its parameters; none is ever written into its text."""
+
+    engine: str
+    """`sqlite` can be run; any other name is kept, and such a tool is unavailable."""
+    statement: str
+    database: str | None = None
+    """`sqlite`: the file, from the project root; else the name of the database."""
+    parameters: tuple[Any, ...] = ()
+    """Templates, in the order of the statement's `?`."""
+    connection: dict[str, Any] = field(default_factory=dict)
+    """How other engines are reached, as written."""
+    timeout_ms: int | None = None
+
+
+ExecConfig = FunctionExec | PythonExec | CommandExec | HttpExec | FileExec | SqlExec

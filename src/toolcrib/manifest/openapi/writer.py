@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -17,12 +15,11 @@ from toolcrib.manifest import checks
 from toolcrib.manifest.native import FILE_NAME, parse_tool
 from toolcrib.manifest.openapi.slim import Slimmer
 from toolcrib.manifest.openapi.text import clean
-from toolcrib.manifest.source import MAX_BYTES, load
+from toolcrib.manifest.source import MAX_BYTES, dump, load
 from toolcrib.spec import Auth, HttpExec, Tool
 
 __all__ = ["Draft", "draft", "manifest_of", "put"]
 
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ufeff]")
 _SMALLER = (400_000, 150_000, 50_000, 15_000, 5_000)
 """Bytes of schema tried when a manifest becomes larger than the format allows."""
 
@@ -151,15 +148,8 @@ def _write(path: Path, text: bytes) -> None:
 
 
 def _text(tool: Tool, origin: str) -> bytes:
-    from ryaml._ryaml import dumps
-
     first = f"# Made by `toolcrib import openapi`{f' from {_line(origin)}' if origin else ''}.\n"
-    manifest = manifest_of(tool)
-    body: str = dumps(manifest)
-    if _UNSEEN.search(body):
-        # JSON, which is YAML too, can write every character so that it is seen.
-        body = json.dumps(manifest, indent=1) + "\n"
-    return (first + body).encode()
+    return (first + dump(manifest_of(tool))).encode()
 
 
 def _line(text: str) -> str:
