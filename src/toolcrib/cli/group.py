@@ -18,6 +18,7 @@ __all__ = ["COMMANDS", "toolcrib"]
 COMMANDS = {
     "approvals": "Decide on calls that wait for a person.",
     "audit": "Check, show and search the audit log.",
+    "convert": "Write tools in another format, and say what gets lost.",
     "doctor": "Show what this machine can confine, and how.",
     "import": "Make tools of the operations of an OpenAPI document.",
     "init": "Make a project here, with example tools if wanted.",

@@ -229,7 +229,7 @@ def _impl(tool: Tool, config: HttpExec) -> dict[str, Any]:
     if config.headers:
         impl["headers"] = config.headers
     if config.body is not None:
-        impl["bodyTemplate"] = config.body if isinstance(config.body, str) else json.dumps(config.body)
+        impl["bodyTemplate"] = config.body if isinstance(config.body, str) else _written(tool, config.body)
     if config.success_codes:
         impl["successCodes"] = list(config.success_codes)
     if config.timeout_ms:
@@ -242,6 +242,16 @@ def _impl(tool: Tool, config: HttpExec) -> dict[str, Any]:
     if config.error_mode != "fail":
         impl["errorMode"] = config.error_mode
     return impl
+
+
+def _written(tool: Tool, body: Any) -> str:
+    """A body as text; what the input schema has as another type than text stands without quotes."""
+    named = tool.input_schema.get("properties", {})
+    text = json.dumps(body, ensure_ascii=False)
+    for name, rule in named.items():
+        if isinstance(rule, dict) and rule.get("type", "string") != "string":
+            text = text.replace(f'"${{{name}}}"', f"${{{name}}}")
+    return text
 
 
 def _jsonpath(dotted: str | None) -> str | None:

@@ -190,7 +190,8 @@ def dump(data: Any) -> str:
         except ValueError:
             pass
     # JSON, which is YAML too, can write every value so that it reads back as it was.
-    return json.dumps(data, indent=1) + "\n"
+    text = json.dumps(data, indent=1, ensure_ascii=False)
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
 
 
 def _read_on(descriptor: int, raw: bytes) -> bytes:
