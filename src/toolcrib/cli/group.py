@@ -26,9 +26,11 @@ COMMANDS = {
     "list": "List the project's tools.",
     "policy": "Show the policy, and explain what it says of a call.",
     "run": "Run one tool.",
+    "schema": "Print the JSON Schema of the manifest format.",
     "secrets": "Show which secrets the tools need, and whether they are there.",
     "serve": "Serve the project's tools over MCP.",
     "show": "Show one tool: arguments, permissions, examples.",
+    "test": "Run the examples of the tools, and compare.",
     "token": "Make, list and revoke callers' tokens.",
     "trust": "Let settings count that weaken a guard.",
 }

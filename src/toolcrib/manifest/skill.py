@@ -69,25 +69,26 @@ def drafts(document: Document) -> list[Draft]:
     draft.put(("description",), data.get("description"), ("description",))
     draft.put(("version",), 1)
     draft.put(("kind",), "file")
-    draft.put(("inputs", "schema"), _schema(folder))
     draft.put(("outputs",), {"format": "text"})
     place = _place(folder)
-    draft.put(("exec", "file"), {"action": "read", "path": f"{place}/${{file}}"})
+    draft.put(("inputs", "schema"), _schema(folder, place))
+    draft.put(("exec", "file"), {"action": "read", "path": "${file}"})
     draft.put(("permissions", "fs"), {"read": [place]})
     draft.put(("annotations",), {"read_only": True})
     draft.keep(data, _KNOWN, _SILENT)
     return [draft]
 
 
-def _schema(folder: FilePath) -> dict[str, Any]:
-    told = f"File of the skill to read, from its folder (default {SKILL_FILE}: the instructions)."
+def _schema(folder: FilePath, place: str) -> dict[str, Any]:
+    first = f"{place}/{SKILL_FILE}"
+    told = f"File of the skill to read (default {first}: the instructions)."
     inside = _files(folder)
     if inside:
-        told += f" There are: {', '.join(inside)}."
+        told += f" In {place} there are: {', '.join(inside)}."
     return {
         "type": "object",
         "additionalProperties": False,
-        "properties": {"file": {"type": "string", "description": told, "default": SKILL_FILE}},
+        "properties": {"file": {"type": "string", "description": told, "default": first}},
     }
 
 
@@ -111,5 +112,5 @@ def _place(folder: FilePath) -> str:
     absolute = FilePath(os.path.abspath(folder))  # noqa: PTH100 - links stay as they are written
     for parent in absolute.parents:
         if any((parent / home).is_dir() for home in (".toolcrib", ".glee")):
-            return os.fspath(absolute.relative_to(parent)).replace("${", "$${")
-    return os.fspath(absolute).replace("${", "$${")
+            return os.fspath(absolute.relative_to(parent))
+    return os.fspath(absolute)

@@ -81,7 +81,11 @@ class Project:
             self.audit, self.secrets, policy=_policy(config), checkpoint=self._checkpoint(config)
         )
         self.toolset = Toolset(
-            retry=config.retry, timeout_ms=config.timeout_ms, gate=self._gate, missing=self._explain
+            retry=config.retry,
+            timeout_ms=config.timeout_ms,
+            gate=self._gate,
+            missing=self._explain,
+            lenient=config.lenient,
         )
         """Holds every tool; functions registered here get the project's guard and audit too."""
         self.functions = Toolset()

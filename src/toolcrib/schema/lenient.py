@@ -1,4 +1,4 @@
-"""Arguments that a model has written almost right: a number as text, an object as JSON text.
+"""Arguments that a model has written almost right: numbers and objects as text, null for what it leaves out.
 
 A switch that is off unless somebody turns it on. Only a value that does not fit is looked at, only where the
 schema leaves one way to read it, and what comes of it is checked like any other argument.
@@ -6,15 +6,17 @@ schema leaves one way to read it, and what comes of it is checked like any other
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from toolcrib.errors import InvalidInput
+from toolcrib.schema.decode import decode_object
+
 __all__ = ["relaxed"]
 
-_WHOLE = re.compile(r"\s*[+-]?\d{1,19}\s*")
-_NUMBER = re.compile(r"\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\s*")
+_WHOLE = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
+_NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
 _TRUTH = {"true": True, "false": False}
 _LONGEST = 1 << 20
 
@@ -30,16 +32,23 @@ def relaxed(value: Any, schema: Any, root: Mapping[str, Any] | None = None, dept
         value = _read(value, kinds)
     if isinstance(value, dict):
         named = rule.get("properties")
-        rest = rule.get("additionalProperties")
+        rules = named if isinstance(named, Mapping) else {}
+        required, rest = rule.get("required", ()), rule.get("additionalProperties")
         return {
-            key: relaxed(
-                part, named[key] if isinstance(named, Mapping) and key in named else rest, root, depth + 1
-            )
+            key: relaxed(part, rules.get(key, rest), root, depth + 1)
             for key, part in value.items()
+            # Null is what a strict list of tools makes a model say for an argument that it leaves out.
+            if part is not None or key in required or _takes_null(rules.get(key, rest), root)
         }
     if isinstance(value, list) and isinstance(rule.get("items"), Mapping):
         return [relaxed(part, rule["items"], root, depth + 1) for part in value]
     return value
+
+
+def _takes_null(rule: Any, root: Mapping[str, Any]) -> bool:
+    followed = _followed(rule, root)
+    kinds = _kinds(followed, root) if followed is not None else frozenset()
+    return not kinds or "null" in kinds
 
 
 def _read(text: str, kinds: frozenset[str]) -> Any:
@@ -55,15 +64,16 @@ def _read(text: str, kinds: frozenset[str]) -> Any:
         return number if number - number == 0 else text
     if kinds & {"object", "array"} and plain[:1] in ("{", "[") and len(plain) <= _LONGEST:
         try:
-            found = json.loads(plain)
-        except (ValueError, RecursionError):
+            whole = decode_object(f'{{"value":{plain}}}')
+        except InvalidInput:
             return text
+        found = whole["value"] if len(whole) == 1 else text
         wanted = "object" if isinstance(found, dict) else "array"
         return found if wanted in kinds else text
     return text
 
 
-def _kinds(rule: Mapping[str, Any], root: Mapping[str, Any]) -> frozenset[str]:
+def _kinds(rule: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> frozenset[str]:
     """The types that a value may have; none where the schema does not say."""
     kind = rule.get("type")
     if isinstance(kind, str):
@@ -71,12 +81,12 @@ def _kinds(rule: Mapping[str, Any], root: Mapping[str, Any]) -> frozenset[str]:
     if isinstance(kind, list):
         return frozenset(kind)
     branches = rule.get("anyOf") or rule.get("oneOf")
-    if not isinstance(branches, list):
+    if not isinstance(branches, list) or depth > 20:
         return frozenset()
     found: set[str] = set()
     for branch in branches:
         inner = _followed(branch, root)
-        told = _kinds(inner, {}) if inner is not None else frozenset()
+        told = _kinds(inner, root, depth + 1) if inner is not None else frozenset()
         if not told:
             return frozenset()
         found |= told

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,14 +24,17 @@ _DEEPEST = 5
 """Levels to which a reference that contains itself is written out."""
 _DESCRIPTION = 1024
 """Characters of a function's description that OpenAI takes."""
-_COMMON = ("type", "description", "enum", "properties", "required", "items")
-_OPENAI_STRICT = frozenset((*_COMMON, "anyOf", "additionalProperties", "const", "pattern", "format", "minimum", "maximum",
-                            "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems"))  # fmt: skip
+_COMMON = frozenset({"type", "description", "enum", "properties", "required", "items", "anyOf", "format"})
+_NUMBERS = frozenset({"minimum", "maximum", "minItems", "maxItems", "pattern"})
+_OPENAI_STRICT = (
+    _COMMON
+    | _NUMBERS
+    | {"additionalProperties", "const", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
+)
 _STRICT_FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
 )
-_GEMINI = frozenset((*_COMMON, "anyOf", "format", "nullable", "title", "minItems", "maxItems", "minimum", "maximum",
-                     "minLength", "maxLength", "pattern"))  # fmt: skip
+_GEMINI = _COMMON | _NUMBERS | {"nullable", "title", "minLength", "maxLength"}
 _GEMINI_FORMATS = {
     "string": ("enum", "date-time"),
     "number": ("float", "double"),
@@ -60,14 +63,27 @@ def shape_tools(tools: Iterable[Tool], shape: str) -> Shaped:
     entries: list[dict[str, Any]] = []
     names: dict[str, str] = {}
     refused: dict[str, str] = {}
-    for wire_name, tool in wire_names(tools).items():
+    wired = wire_names(tools)
+    for wire_name, tool in wired.items():
         try:
             SchemaCheck(tool.input_schema)
-            entries.append(make(tool, wire_name))
-            names[wire_name] = tool.name
+            name = _leading(wire_name, {*wired, *names}) if shape == "gemini" else wire_name
+            entries.append(make(tool, name))
+            names[name] = tool.name
         except (DefinitionError, RecursionError) as error:
             refused[tool.name] = str(error) or type(error).__name__
     return Shaped(tuple(entries), names, refused)
+
+
+def _leading(name: str, taken: Container[str]) -> str:
+    """Gemini wants a letter or an underscore in front."""
+    if re.match(r"[A-Za-z_]", name):
+        return name
+    for count in range(1, 60):
+        led = ("_" * count + name)[:64]
+        if led not in taken:
+            return led
+    raise DefinitionError(f"there is no name for {name} that Gemini takes")
 
 
 def openai_tool(tool: Tool, wire_name: str, *, strict: bool = False) -> dict[str, Any]:
@@ -89,11 +105,9 @@ def openai_tool(tool: Tool, wire_name: str, *, strict: bool = False) -> dict[str
 
 def gemini_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
     """The tool as a function declaration of the Gemini API (its `Schema` is a part of OpenAPI 3.0's)."""
-    # Gemini wants a letter or an underscore in front.
-    name = wire_name if re.match(r"[A-Za-z_]", wire_name) else f"_{wire_name}"[:64]
     schema = {"type": "object", "properties": {}, **_written_out(tool.input_schema)}
     told = {word: schema.pop(word) for word in _TOP if word in schema}
-    entry: dict[str, Any] = {"name": name, "description": _described(tool, told)}
+    entry: dict[str, Any] = {"name": wire_name, "description": _described(tool, told)}
     parameters = _gemini(_restricted(_single_types(schema), _GEMINI, _gemini_format))
     if parameters.get("properties"):
         entry["parameters"] = parameters
@@ -115,11 +129,12 @@ def _described(tool: Tool, rules: Mapping[str, Any]) -> str:
     text = tool.description
     if rules:
         text += "\n\nThe input must also fit this JSON Schema: " + _compact(rules)
-    for number, example in enumerate(tool.examples):
-        line = f"{'' if number else chr(10) + chr(10) + 'Examples:'}\n- {example.description or 'Call'}: {_compact(example.params)}"
-        if len(text) + len(line) > _DESCRIPTION:
+    said = [f"- {one.description or 'Call'}: {_compact(one.params)}" for one in tool.examples]
+    for number, line in enumerate(said):
+        more = f"\n{line}" if number else f"\n\nExamples:\n{line}"
+        if len(text) + len(more) > _DESCRIPTION:
             break
-        text += line
+        text += more
     return text
 
 

@@ -139,7 +139,7 @@ EXECS = st.one_of(
             "args": st.lists(SAID, max_size=3),
             "cwd": SAID,
             "env": st.dictionaries(VARIABLE, SAID, max_size=2),
-            "stdin": JSON,
+            "stdin": SAID | st.dictionaries(NAME, JSON, max_size=2),
             "stdout": st.fixed_dictionaries({"format": st.sampled_from(["json", "text"])}),
             "exit_codes_ok": st.lists(st.integers(0, 255), min_size=1, max_size=3, unique=True),
             "timeout_ms": MS,

@@ -328,10 +328,11 @@ def test_a_skill_becomes_a_tool_that_reads_its_folder() -> None:
     tool = loaded.tools[0]
     assert tool.description.startswith("Fill in PDF forms.")
     assert isinstance(tool.config, FileExec)
-    assert tool.config.path.endswith("pdf-forms/${file}")
-    assert tool.permissions.read == (tool.config.path.removesuffix("/${file}"),)
-    described = tool.input_schema["properties"]["file"]["description"]
-    assert "references/fields.md" in described
+    assert tool.config.path == "${file}"
+    (folder,) = tool.permissions.read
+    asked = tool.input_schema["properties"]["file"]
+    assert asked["default"] == f"{folder}/SKILL.md"
+    assert "references/fields.md" in asked["description"]
     assert tool.extensions["skill"]["allowed-tools"] == "Read Bash(python:*)"
     assert check_tool(tool) == []
 
