@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -246,3 +247,21 @@ def test_tools_of_other_formats_run_from_their_own_files(crib: Crib) -> None:
     assert cli(crib, "run", "pdf-forms", inside, "--json").document["value"] == "Fields."
     outside = cli(crib, "run", "pdf-forms", "file=.toolcrib/tools/pdf-forms/../../config.yml", "--json")
     assert outside.document["error"]["code"] in ("invalid_input", "permission_denied")
+
+
+@pytest.mark.usefixtures("kernel")
+def test_converted_tools_run(crib: Crib) -> None:
+    (crib.root / "data").mkdir()
+    with sqlite3.connect(crib.root / "data/shop.db") as database:
+        database.execute("CREATE TABLE users (name TEXT, age INTEGER)")
+        database.execute("INSERT INTO users VALUES ('Ann', 30), ('Bob', 20)")
+    database.close()
+    for name in ("skillpack.yaml", "tools.yaml"):
+        done = cli(crib, "convert", str(DATA / name), "--to", "native", "--output", ".toolcrib/tools")
+        assert done.code == 0
+    words = ("first=a b; $(x)", "second=%s", "--json")
+    assert cli(crib, "run", "echo_words", *words).document["value"] == "a b; $(x)|%s"
+    found = cli(crib, "run", "search-users", "name=%", "min_age:=25", "--json").document
+    assert found["value"] == [{"name": "Ann", "age": 30}]
+    stock = cli(crib, "run", "stock-of", "product=x", "--json", env={"STOCK_PASSWORD": "s"}).document
+    assert stock["error"]["code"] == "tool_unavailable"

@@ -114,6 +114,7 @@ def test_a_byte_order_mark_and_windows_lines_are_fine() -> None:
     ],
     ids=["wide-and-deep", "scalar", "escapes", "backslashes", "comments", "slashes", "blanks", "keys"],
 )
+@pytest.mark.timeout(30)
 def test_a_hostile_file_costs_little_time(text: str) -> None:
     started = time.process_time()
     with contextlib.suppress(ManifestError):
