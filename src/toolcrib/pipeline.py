@@ -57,6 +57,8 @@ class Bound(Protocol):
     retries_timeouts: bool
     approval_reason: str | None
     """Why a person must agree to each call; None when nobody must."""
+    lenient: bool
+    """Whether arguments that do not fit are read once more, a number in a text as that number."""
 
     @property
     def tool(self) -> Tool:

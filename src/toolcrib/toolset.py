@@ -42,6 +42,8 @@ _CONTEXTS = (Context, CallContext)
 class BoundTool:
     """A described tool and the executor that runs it, which is made on first use."""
 
+    lenient = False
+
     def __init__(
         self,
         tool: Tool,
@@ -71,7 +73,7 @@ class BoundTool:
     @cached_property
     def check(self) -> Callable[[Mapping[str, Any] | bytes | str], dict[str, Any]]:
         """Checks arguments; the schema is compiled on first use."""
-        return ArgumentCheck(self.tool.input_schema).check
+        return ArgumentCheck(self.tool.input_schema, lenient=self.lenient).check
 
     def renew(self) -> None:
         """Have the executor made anew for the next call; calls that run keep theirs."""
@@ -98,6 +100,8 @@ def _output_check(output: Output) -> Callable[[Any], list[Any]] | None:
 
 class FunctionTool:
     """A registered callable. Docstring, schema, converters and validator are made when first needed."""
+
+    lenient = False
 
     def __init__(
         self, name: str, shape: FunctionShape, options: _Options, retry: Retry, timeout_ms: int
@@ -145,7 +149,7 @@ class FunctionTool:
     @cached_property
     def check(self) -> Callable[[Mapping[str, Any] | bytes | str], dict[str, Any]]:
         """Checks arguments; the schema is derived and compiled on first use."""
-        return ArgumentCheck(self.tool.input_schema).check
+        return ArgumentCheck(self.tool.input_schema, lenient=self.lenient).check
 
 
 class _Options:
@@ -215,7 +219,8 @@ class Toolset:
     """A set of tools with one call path.
 
     `retry` is the rule for registered Python tools (two attempts, instant), `timeout_ms` the limit of one
-    attempt (five minutes). Use it as an async context manager to open and close tools that hold resources.
+    attempt (five minutes); `lenient` reads "12" for 12. Use it as an async context manager to open and close
+    tools that hold resources.
     """
 
     def __init__(
@@ -226,9 +231,11 @@ class Toolset:
         gate: Gate | None = None,
         clock: Clock | None = None,
         missing: Callable[[str], ToolcribError | None] | None = None,
+        lenient: bool = False,
     ) -> None:
         self._retry = _check_retry(retry or Retry(max_attempts=2))
         self._timeout_ms = timeout_ms
+        self._lenient = lenient
         self._bound: dict[str, Bound] = {}
         self._lifespans: list[_Lifespan] = []
         self._opened: list[_Lifespan] = []
@@ -356,6 +363,7 @@ class Toolset:
             )
 
     def _add(self, name: str, bound: Bound) -> None:
+        bound.lenient = self._lenient
         self._bound[name] = bound
         self._changed()
 

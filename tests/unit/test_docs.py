@@ -104,6 +104,7 @@ def test_the_defaults_of_settings_are_those_told() -> None:
     defaults = {
         "approvals.channels": ", ".join(config.approvals.channels),
         "approvals.ttl_hours": f"{config.approvals.ttl_hours:g}",
+        "inputs.lenient": f"`{str(config.lenient).lower()}`",
         "limits.calls_per_minute": "not set" if config.calls_per_minute is None else config.calls_per_minute,
         "limits.concurrency": "not set" if config.concurrency is None else config.concurrency,
         "limits.created_tools": config.created_tools,

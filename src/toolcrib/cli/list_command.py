@@ -6,7 +6,15 @@ from typing import Any
 
 import click
 
-from toolcrib.cli.output import json_option, note, root_option, tell_diagnostics, tell_lowered, write_json
+from toolcrib.cli.output import (
+    json_option,
+    note,
+    printable,
+    root_option,
+    tell_diagnostics,
+    tell_lowered,
+    write_json,
+)
 
 __all__ = ["command"]
 
@@ -15,10 +23,11 @@ __all__ = ["command"]
 @root_option
 @json_option
 @click.option(
+    "--for",
     "--as",
     "shape",
-    type=click.Choice(["mcp", "anthropic"]),
-    help="The tools as this client is given them, as JSON.",
+    type=click.Choice(["anthropic", "gemini", "mcp", "openai", "openai-strict"]),
+    help="The tools as this provider takes them, as JSON; what it cannot take is told.",
 )
 @click.option("--tag", "tags", multiple=True, help="Only tools with this tag (repeatable: any of them).")
 @click.option("--member", help="Only the tools of this member or agent of a team.")
@@ -91,10 +100,12 @@ def _row(tool: Any) -> dict[str, Any]:
 
 
 def _shaped(tools: list[Any], shape: str) -> list[dict[str, Any]]:
-    from toolcrib.schema.providers import anthropic_tool, mcp_tool, wire_names
+    from toolcrib.schema.provider_shapes import shape_tools
 
-    view = mcp_tool if shape == "mcp" else anthropic_tool
-    return [view(tool, wire_name) for wire_name, tool in wire_names(tools).items()]
+    shaped = shape_tools(tools, shape)
+    for name, reason in shaped.refused.items():
+        note(printable(f"{name} is left out: {reason}"))
+    return list(shaped.entries)
 
 
 def _table(tools: list[Any], folder: str, tags: tuple[str, ...]) -> None:

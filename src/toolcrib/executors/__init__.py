@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from toolcrib.executors.function import function_executor
     from toolcrib.executors.http import HttpExecutor
     from toolcrib.executors.python import PythonExecutor
+    from toolcrib.executors.sql import SqlExecutor
     from toolcrib.executors.workspace import Workspace
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "FileExecutor",
     "HttpExecutor",
     "PythonExecutor",
+    "SqlExecutor",
     "Workspace",
     "function_executor",
 ]
@@ -32,6 +34,7 @@ _HOMES = {
     "FileExecutor": "file",
     "HttpExecutor": "http",
     "PythonExecutor": "python",
+    "SqlExecutor": "sql",
     "Workspace": "workspace",
     "function_executor": "function",
 }

@@ -18,7 +18,7 @@ from toolcrib.sandbox import Completed, Confinement, Script, run
 from toolcrib.spec import Call, CallContext, Outcome, PythonExec, Tool
 from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
 
-__all__ = ["PythonExecutor"]
+__all__ = ["PythonExecutor", "interpreter", "returned"]
 
 _PYTHON = re.compile(r"python3(\.\d+)?t?")
 _MAX_SETTINGS = 65_536
@@ -132,6 +132,30 @@ class PythonExecutor:
             if (denied := of_python(self._workspace, self._tool, job, done, answer)) is not None:
                 raise denied
         return raise_told(str(kind), str(message), signal, delay, facts(done))
+
+
+def returned(name: str, done: Completed) -> Any:
+    """What a confined interpreter of ours answered. Raises what it told instead, or that it told nothing."""
+    if done.result_total > len(done.result):
+        raise ToolFailed(
+            f"{name} returned {done.result_total} bytes, more than the {len(done.result)} allowed",
+            hint="Return less, or raise limits.output_bytes in the manifest.",
+            details=facts(done),
+        )
+    try:
+        answer = json.loads(done.result.decode())
+        if "value" in answer:
+            value: Any = answer["value"]
+            return value
+        kind, message, signal, delay = (answer[key] for key in ("error", "message", "signal", "delay"))
+    except (KeyError, RecursionError, TypeError, ValueError):
+        # No answer, or none that our own child gives: the tool's code has ended the interpreter.
+        raise CommandFailed(
+            f"{name} did not return: its interpreter {ending(done)}",
+            hint="The tool's own code has ended it: a crash, os._exit, too much memory.",
+            details=facts(done),
+        ) from None
+    return raise_told(str(kind), str(message), signal, delay, facts(done))
 
 
 def interpreter(workspace: Workspace, venv: str | None, name: str) -> tuple[str, tuple[str, ...]]:

@@ -104,7 +104,7 @@ class Workspace:
 
     def folder(self, tool: Tool) -> str | None:
         """The tool's own folder, beside its manifest."""
-        if tool.source is None:
+        if tool.source is None or tool.source.shared:
             return None
         return os.path.realpath(Path(tool.source.path).parent)
 

@@ -111,6 +111,8 @@ class Digests:
         loaded = hashlib.sha256(tool.source.raw).hexdigest()
         if not manifest.exists() or not self._file(os.path.realpath(manifest), budget).endswith(loaded):
             raise _stale(tool.name, manifest)
+        if tool.source.shared:
+            return
         for path in _files_below(manifest.parent, budget):
             yield f"files/{os.path.relpath(path, manifest.parent)}", self._file(path, budget)
 

@@ -83,6 +83,11 @@ class Policy:
         self._plans: dict[tuple[int, str], _Plan] = {}
         self._any: dict[tuple[int, ...], AnyCondition] = {}
 
+    @classmethod
+    def of(cls, rules: Rules) -> Policy | None:
+        """The policy of these rules; None where they decide nothing."""
+        return None if not rules.rules and rules.default == "allow" else cls(rules)
+
     def decide(self, tool: Tool, caller: str, arguments: Mapping[str, Any] | None) -> Decision:
         """The decision on one call. `arguments` are those that will run: checked, with defaults filled in.
 

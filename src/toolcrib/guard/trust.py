@@ -158,6 +158,7 @@ WEAKENING: Mapping[str, _Guarded] = {
 NARROWING = frozenset(
     {
         "audit.max_bytes",
+        "inputs.lenient",
         "limits.calls_per_minute",
         "limits.concurrency",
         "limits.created_tools",

@@ -3,14 +3,14 @@
 from toolcrib.manifest.cache import LateTool, load_late, mark_of
 from toolcrib.manifest.checks import TEMPLATED
 from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, failure, make, report
+from toolcrib.manifest.dialects import DIALECTS, entries, load_others, load_tools, read_dialect
 from toolcrib.manifest.directory import READERS, load_directory
-from toolcrib.manifest.lint import check_tool, lint_tool, lint_tree
+from toolcrib.manifest.lint import check_tool, lint_file, lint_tool, lint_tree
 from toolcrib.manifest.native import (
     FILE_NAME,
     OTHER_NAME,
     Loaded,
     folders,
-    load_tools,
     parse_tool,
     read_folder,
 )
@@ -21,6 +21,7 @@ from toolcrib.manifest.team import Member, Team, check_team, read_team
 from toolcrib.manifest.vega import read_vega
 
 __all__ = [
+    "DIALECTS",
     "FILE_NAME",
     "MAX_BYTES",
     "OTHER_NAME",
@@ -38,18 +39,22 @@ __all__ = [
     "check_tool",
     "diagnostics_of",
     "dump",
+    "entries",
     "failure",
     "folders",
+    "lint_file",
     "lint_tool",
     "lint_tree",
     "load",
     "load_directory",
     "load_late",
+    "load_others",
     "load_tools",
     "make",
     "mark_of",
     "parse_tool",
     "read",
+    "read_dialect",
     "read_folder",
     "read_team",
     "read_vega",

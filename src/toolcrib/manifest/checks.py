@@ -42,6 +42,8 @@ TEMPLATED: dict[str, tuple[str, ...]] = {
     "python": ("args", "kwargs"),
     "file": ("path", "content"),
     "composite": (),
+    "function": (),
+    "sql": ("parameters", "connection"),
 }
 """The keys of each kind's block that hold templates; those of a composite tool are checked by step."""
 
@@ -170,7 +172,7 @@ def shell(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 def fixed(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """What decides which program runs where is written out: no placeholder stands in it."""
     block = document.data["exec"][tool.kind]
-    for key in ("entrypoint", "cwd", "venv", "module", "function"):
+    for key in ("entrypoint", "cwd", "venv", "module", "function", "reference", "statement", "database"):
         if "${" in str(block.get(key, "")):
             told = f"a placeholder cannot stand in `{key}`: it decides what is run"
             yield document.diagnostic("placeholder", told, ("exec", tool.kind, key))

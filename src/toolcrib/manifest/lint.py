@@ -9,11 +9,12 @@ from pathlib import Path
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, make
+from toolcrib.manifest.dialects import entries, other_files, reread
 from toolcrib.manifest.native import FILE_NAME, OTHER_NAME, folders, read_folder
-from toolcrib.manifest.source import Document, load
+from toolcrib.manifest.source import Document, read
 from toolcrib.spec import Tool
 
-__all__ = ["check_tool", "lint_tool", "lint_tree"]
+__all__ = ["check_tool", "lint_file", "lint_tool", "lint_tree"]
 
 _MOST = 50
 """Findings of one check about one tool; more tell nothing new."""
@@ -32,20 +33,12 @@ def check_tool(tool: Tool, document: Document | None = None) -> list[Diagnostic]
         if tool.source is None:
             return []
         try:
-            document = _document(tool.source.dialect, tool)
+            document = reread(tool)
         except ManifestError as error:
             return list(diagnostics_of(error))
+        if document is None:
+            return []
     return _sorted(finding for check in CHECKS for finding in islice(check(tool, document), _MOST))
-
-
-def _document(dialect: str, tool: Tool) -> Document:
-    """The manifest read again, in the form that the checks know."""
-    assert tool.source is not None
-    if dialect == "vega":
-        from toolcrib.manifest.vega import document_of
-
-        return document_of(tool)
-    return load(tool.source.raw, tool.source.path)
 
 
 def lint_tool(path: Path) -> list[Diagnostic]:
@@ -67,12 +60,28 @@ def lint_tree(tools_dir: Path) -> list[Diagnostic]:
     return found
 
 
+def lint_file(path: str, dialect: str | None = None) -> list[Diagnostic]:
+    """All findings about the tools of one file in any format; which one is found out unless it is said."""
+    found: list[Diagnostic] = []
+    try:
+        for entry in entries(path, read(path), dialect):
+            found += entry.found
+            if entry.tool is not None:
+                found += check_tool(entry.tool, entry.document)
+    except ManifestError as error:
+        found += diagnostics_of(error)
+    return _sorted(found)
+
+
 def _folder(folder: str, name: str) -> list[Diagnostic] | None:
     """The findings about one folder; None when it holds no manifest."""
     found: list[Diagnostic] = []
     read_one = read_folder(folder, name, found)
     if read_one is None and not found:
-        return None
+        others = other_files(folder)
+        return (
+            [finding for path, dialect in others for finding in lint_file(path, dialect)] if others else None
+        )
     if os.path.lexists(f"{folder}/{FILE_NAME}") and os.path.lexists(f"{folder}/{OTHER_NAME}"):
         told = f"{OTHER_NAME} is not read, because {FILE_NAME} stands beside it"
         found.append(make(f"{folder}/{OTHER_NAME}", (1, 1), "file-name", told, hint="remove one of the two"))

@@ -28,6 +28,7 @@ from toolcrib.spec import (
     ExecConfig,
     FieldMap,
     FileExec,
+    FunctionExec,
     HttpExec,
     Limits,
     Network,
@@ -38,6 +39,7 @@ from toolcrib.spec import (
     Retry,
     SecretSpec,
     Source,
+    SqlExec,
     Step,
     Tool,
 )
@@ -262,6 +264,7 @@ def _tool(data: dict[str, Any], source: Source) -> Tool:
         version=data["version"],
         source=source,
         auth=_auth(get("auth")) if "auth" in data else (),
+        extensions=get("extensions") or {},
     )
 
 
@@ -357,12 +360,30 @@ def _comparison(block: Any) -> Comparison:
     return Comparison(block["value"], how, block[how])
 
 
+def _function(block: dict[str, Any]) -> FunctionExec:
+    return FunctionExec(block["reference"])
+
+
+def _sql(block: dict[str, Any]) -> SqlExec:
+    get = block.get
+    return SqlExec(
+        engine=block["engine"],
+        statement=block["statement"],
+        database=get("database"),
+        parameters=tuple(get("parameters", ())),
+        connection=get("connection") or {},
+        timeout_ms=_duration(get("timeout_ms")),
+    )
+
+
 _CONFIGS: dict[str, Callable[[dict[str, Any]], ExecConfig]] = {
     "http": _http,
     "command": _command,
     "python": _python,
     "file": _file,
     "composite": _composite,
+    "function": _function,
+    "sql": _sql,
 }
 
 

@@ -41,6 +41,12 @@ RULES: dict[str, Rule] = {
     "yaml-key": Rule("error", "A key is not text."),
     "yaml-duplicate-key": Rule("error", "A mapping holds the same key twice."),
     "yaml-number": Rule("error", "A number that JSON does not have: `.nan`, `.inf`, or beyond 64 bits."),
+    # JSON
+    "json-syntax": Rule("error", "The file is not JSON: half-written, or a sign where it cannot stand."),
+    # Other formats
+    "dialect": Rule("error", "The file is in no format that is known, or breaks its own format's rules."),
+    "unmapped": Rule("warning", "A part of another format that is kept, but has no meaning here."),
+    "disabled": Rule("warning", "The file says that its tool is switched off, so it is not loaded."),
     # The form
     "not-a-mapping": Rule("error", "The manifest is empty, a list or a single value instead of a mapping."),
     "unknown-key": Rule("error", "A key that the format does not have."),

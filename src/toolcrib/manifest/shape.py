@@ -20,9 +20,8 @@ _MOST_NAMES = 20
 
 _LATER: dict[Path, str] = {
     ("exec", "http", "auth"): "auth helpers",
-    ("exec", "sql"): "SQL tools",
 }
-_LATER_KINDS = {"sql": "SQL tools"}
+_LATER_KINDS: dict[str, str] = {}
 
 _RULES: tuple[tuple[Path, str], ...] = (
     (("name",), "name"),

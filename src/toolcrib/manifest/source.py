@@ -1,4 +1,4 @@
-"""Reads manifests: bytes from disk, YAML to JSON-shaped data.
+"""Reads manifests: bytes from disk, YAML to JSON-shaped data, and back.
 
 Only this, `positions` and `openapi.syntax` know YAML.
 
@@ -29,7 +29,7 @@ from toolcrib.manifest.positions import (
 )
 from toolcrib.spec.naming import json_path
 
-__all__ = ["MAX_BYTES", "Document", "dump", "load", "read", "value_at"]
+__all__ = ["MAX_BYTES", "Document", "decode", "dump", "load", "read", "value_at"]
 
 MAX_BYTES = 1 << 20
 _MAX_BRACKETS = 10_000
@@ -43,6 +43,7 @@ _ALIAS = re.compile(r"(?<![^\s\[{,:])\*([\w-]+)")
 _TAG = re.compile(r"(?<![^\s\[{,:])![^\s,\[\]{}]*")
 _NOT_FINITE = re.compile(r"\.(?:nan|inf)", re.IGNORECASE)
 _TOLD_PLACE = re.compile(r" at line (\d+) column (\d+)")
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ufeff]")
 _STAND_INS = range(0x100, 0x250)
 
 
@@ -170,7 +171,7 @@ def load(raw: bytes, path: str) -> Document:
     import orjson
     from ryaml._ryaml import loads
 
-    text = _decode(raw, path)
+    text = decode(raw, path)
     document = Document(path, raw, text, None)
     _refuse_before(document)
     try:
@@ -188,6 +189,23 @@ def load(raw: bytes, path: str) -> Document:
     except TypeError:
         _refuse_keys(document)
     return document
+
+
+def dump(data: Any) -> str:
+    """JSON-shaped data as YAML in which every character is seen; where that cannot be, as JSON."""
+
+    from ryaml._ryaml import dumps, loads
+
+    body: str = dumps(data)
+    if not _UNSEEN.search(body):
+        try:
+            if loads(body) == data:
+                return body
+        except ValueError:
+            pass
+    # JSON, which is YAML too, can write every value so that it reads back as it was.
+    text = json.dumps(data, indent=1, ensure_ascii=False)
+    return _UNSEEN.sub(lambda found: f"\\U{ord(found[0]):08x}", text) + "\n"
 
 
 def _read_on(descriptor: int, raw: bytes) -> bytes:
@@ -209,7 +227,7 @@ def _unreadable(path: str, error: OSError | ValueError) -> Diagnostic:
     return make(path, (1, 1), "unreadable", f"the manifest cannot be read: {reason}", hint=hint)
 
 
-def _decode(raw: bytes, path: str) -> str:
+def decode(raw: bytes, path: str) -> str:
     if len(raw) > MAX_BYTES:
         raise failure([make(path, (1, 1), "too-large", "the manifest is larger than 1 MiB")])
     try:
@@ -432,29 +450,3 @@ def _bad_start(document: Document, at: tuple[int, int]) -> Diagnostic:
     return document.diagnostic(
         "yaml-syntax", f"a value cannot begin with {quoted(char)}", at=at, hint="put it in quotes"
     )
-
-
-def dump(data: dict[str, Any], comment: str) -> bytes:
-    """The YAML text that says exactly this, after a comment of one line.
-
-    In the form of JSON, which is YAML too, where the ordinary form would hold a character that is not seen,
-    or would be read as something else.
-    """
-    import orjson
-    from ryaml._ryaml import dumps
-
-    first = f"# {comment}\n"
-    body: str = dumps(data)
-    if all(line.isprintable() for line in body.split("\n")):
-        text = (first + body).encode()
-        try:
-            if orjson.dumps(load(text, "").data) == orjson.dumps(data):
-                return text
-        except ManifestError:
-            pass
-    shown = (char if char.isprintable() or char == "\n" else f"\\U{ord(char):08x}" for char in _json(data))
-    return (first + "".join(shown) + "\n").encode()
-
-
-def _json(data: Any) -> str:
-    return json.dumps(data, indent=1, ensure_ascii=False)

@@ -63,6 +63,8 @@ class Config:
     """`review`: whether a person must look at a tool before its first call."""
     document: Document | None = field(default=None, compare=False, repr=False)
     """The file it was read from; None for settings that a program made itself."""
+    lenient: bool = False
+    """`inputs.lenient`: read arguments that do not fit once more, a number in a text as that number."""
     audit_max_bytes: int = MAX_BYTES
     """`audit.max_bytes`: the size at which the audit log is rotated."""
     secret_sources: tuple[SourceSetting, ...] = ENVIRONMENT
@@ -167,6 +169,11 @@ def _sandbox(reader: Reader, value: Any) -> dict[str, Any]:
     return {"sandbox_minimum": minimum}
 
 
+def _inputs(reader: Reader, value: Any) -> dict[str, Any]:
+    block = reader.mapping(value, ("inputs",), ("lenient",))
+    return {"lenient": reader.truth(block.get("lenient", False), ("inputs", "lenient"))}
+
+
 def _audit(reader: Reader, value: Any) -> dict[str, Any]:
     block = reader.mapping(value, ("audit",), ("max_bytes",))
     if "max_bytes" not in block:
@@ -188,6 +195,7 @@ def _mcp(reader: Reader, value: Any) -> dict[str, Any]:
 _BLOCKS: Mapping[str, Callable[[Reader, Any], dict[str, Any]]] = {
     "approvals": read_approvals,
     "audit": _audit,
+    "inputs": _inputs,
     "limits": _limits,
     "mcp": _mcp,
     "mcp_servers": servers_block,
@@ -202,6 +210,7 @@ _BLOCKS: Mapping[str, Callable[[Reader, Any], dict[str, Any]]] = {
 KEYS = (
     "approvals.channels",
     "approvals.ttl_hours",
+    "inputs.lenient",
     "limits.calls_per_minute",
     "limits.concurrency",
     "limits.created_tools",

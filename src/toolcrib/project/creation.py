@@ -86,7 +86,7 @@ def draft(project: Project, name: str, definition: Mapping[str, Any], creator: s
     creator = shown(creator).replace("\n", " ").strip()[:100] or "unknown"
     manifest = _manifest(name, definition, creator)
     path = str(project.place.tools / name / FILE_NAME)
-    document = load(dump(manifest, f"Made by the agent {creator}."), path)
+    document = load(f"# Made by the agent {creator}.\n{dump(manifest)}".encode(), path)
     tool = parse_tool(document, name)
     found = check_tool(tool, document)
     wrong = [finding for finding in found if finding.is_error or finding.rule in _REFUSED]

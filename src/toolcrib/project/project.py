@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from toolcrib.context import Context
 from toolcrib.errors import ToolcribError, ToolUnavailable
 from toolcrib.guard import ANCHOR, Approval, AuditLog, Digests, Grant, Policy, Reviews, ToolDigest, Trust
-from toolcrib.manifest import Diagnostic, load_late, make
+from toolcrib.manifest import Diagnostic, Loaded, load_late, load_others, make
 from toolcrib.pipeline import Bound
 from toolcrib.project.checkpoint import Checkpoint
 from toolcrib.project.client_desk import ClientDesk
@@ -35,6 +35,7 @@ from toolcrib.spec import (
     CommandExec,
     CompositeExec,
     Executor,
+    FunctionExec,
     HttpExec,
     Limits,
     Permissions,
@@ -99,15 +100,21 @@ class Project:
         self._gate = ProjectGate(
             self.audit,
             self.secrets,
-            policy=_policy(config),
+            policy=Policy.of(config.policy),
             checkpoint=self._checkpoint(config),
             first_use=self.first_use,
             pins=self.pins,
         )
         self.toolset = Toolset(
-            retry=config.retry, timeout_ms=config.timeout_ms, gate=self._gate, missing=self._missing
+            retry=config.retry,
+            timeout_ms=config.timeout_ms,
+            gate=self._gate,
+            missing=self._missing,
+            lenient=config.lenient,
         )
         """Holds every tool; functions registered here get the project's guard and audit too."""
+        self.functions = Toolset()
+        """What manifests of kind `function` refer to, by reference or its last part; not tools themselves."""
         self._egress: Egress | None = None
         self._workspace: Workspace | None = None
         self._live: Live | None = None
@@ -118,24 +125,23 @@ class Project:
         tools, found = load_late(place.tools, None if kept is None else kept / "manifests")
         self._gate.know_names({name for tool in tools for name in tool.secrets})
         self._shelf.fill(tools, found)
-        self._take_sources(config)
+        for more in (load_others(place.tools), *(load_source(one, place.root) for one in config.sources)):
+            self._lay(more)
         self.servers = self._servers(named, trusted) if named.specs or named.wrong else None
         """The MCP servers that the project names; None where it names none."""
 
-    def _take_sources(self, config: Config) -> None:
-        """The tools of `sources`. One whose name is taken is told of, and left out."""
-        for source in config.sources:
-            loaded = load_source(source, self.place.root)
-            found = list(loaded.diagnostics)
-            for tool in loaded.tools:
-                if tool.name in self.toolset:
-                    path = "" if tool.source is None else tool.source.path
-                    told = f"there is a tool named `{tool.name}` already"
-                    found.append(make(path, (1, 1), "name", told, hint="give one of the two another name"))
-                else:
-                    self._shelf.lay(self._bind(tool))
-            self._gate.know(loaded.tools)
-            self._shelf.note(found)
+    def _lay(self, loaded: Loaded) -> None:
+        """Put in tools that have no manifest of our own. One whose name is taken is told of, and left out."""
+        found = list(loaded.diagnostics)
+        for tool in loaded.tools:
+            if tool.name in self.toolset:
+                path = "" if tool.source is None else tool.source.path
+                told = f"there is a tool named `{tool.name}` already"
+                found.append(make(path, (1, 1), "name", told, hint="give one of the two another name"))
+            else:
+                self._shelf.lay(self._bind(tool))
+        self._gate.know(loaded.tools)
+        self._shelf.note(found)
 
     @classmethod
     def open(
@@ -519,12 +525,6 @@ class Project:
             self.audit.close()
 
 
-def _policy(config: Config) -> Policy | None:
-    """The policy; None where it decides nothing."""
-    rules = config.policy
-    return None if not rules.rules and rules.default == "allow" else Policy(rules)
-
-
 def _http(project: Project, tool: Tool, seen: Observation | None) -> Executor:
     from toolcrib.executors import HttpExecutor
 
@@ -557,6 +557,28 @@ def _file(project: Project, tool: Tool, seen: Observation | None) -> Executor:
     return FileExecutor(tool, project.workspace(seen))
 
 
+def _sql(project: Project, tool: Tool, _seen: Observation | None) -> Executor:
+    from toolcrib.executors import SqlExecutor
+
+    return SqlExecutor(tool, project.workspace())
+
+
+def _function(project: Project, tool: Tool, _seen: Observation | None) -> Executor:
+    """The executor of the registered Python function that a manifest refers to."""
+    assert isinstance(tool.config, FunctionExec)
+    reference = tool.config.reference
+    for name in (reference, reference.rpartition(".")[2]):
+        if name in project.functions.names:
+            return project.functions.bound(name).executor
+        if name != tool.name and name in project.toolset.names:
+            return project.toolset.bound(name).executor
+    raise ToolUnavailable(
+        f"{tool.name} calls the function {reference!r}, which is not registered in this process",
+        hint="Register it where the project is opened: `project.functions.register(name, function)`.",
+        details={"reference": reference},
+    )
+
+
 def _composite(project: Project, tool: Tool, _seen: Observation | None) -> Executor:
     from toolcrib.executors import CompositeExecutor
 
@@ -568,7 +590,9 @@ _EXECUTORS: dict[str, Callable[[Project, Tool, Observation | None], Executor]] =
     "command": _command,
     "composite": _composite,
     "file": _file,
+    "function": _function,
     "http": _http,
     "python": _python,
+    "sql": _sql,
 }
 """Who runs which kind; each is imported when its first tool runs."""

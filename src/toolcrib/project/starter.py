@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Iterator
@@ -10,12 +11,15 @@ from pathlib import Path
 
 from toolcrib.errors import UsageError
 from toolcrib.guard import Trust
+from toolcrib.manifest import tool_schema
 from toolcrib.project.config import load_config
 from toolcrib.project.root import HOMES, find
 from toolcrib.state import Vault
 
 __all__ = ["Made", "make", "review", "trust"]
 
+SCHEMA_FILE = "schemas/tool.schema.json"
+"""Below the home folder; manifests begin with `# yaml-language-server: $schema=../../schemas/…`."""
 _FILES = Path(__file__).with_name("starter_files")
 
 
@@ -33,6 +37,7 @@ def make(folder: str | os.PathLike[str], *, examples: bool = False) -> Made:
     try:
         root.mkdir(parents=True, exist_ok=True)
         created = list(_copy(_FILES / "base", root, _home(root)))
+        created += _schema(_home(root), root)
         if examples:
             created += _copy(_FILES / "examples", root, _home(root))
             created += _environment(root)
@@ -91,6 +96,17 @@ def _copy(source: Path, root: Path, home: Path) -> Iterator[Path]:
         if path.suffix == ".sh":
             target.chmod(target.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
         yield target.relative_to(root)
+
+
+def _schema(home: Path, root: Path) -> list[Path]:
+    """The JSON Schema of manifests, which their first line names, so that editors complete them offline."""
+    target = home / SCHEMA_FILE
+    if os.path.lexists(target):
+        return []
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("x") as file:
+        file.write(json.dumps(tool_schema(), indent=2, ensure_ascii=False) + "\n")
+    return [target.relative_to(root)]
 
 
 def _environment(root: Path) -> list[Path]:

@@ -10,6 +10,7 @@ import jsonschema_rs
 from toolcrib.errors import DefinitionError, InvalidInput, Violation
 from toolcrib.schema.decode import decode_object, not_an_object
 from toolcrib.schema.jsonable import to_json
+from toolcrib.schema.lenient import relaxed
 from toolcrib.schema.settle import settler
 from toolcrib.spec.naming import json_path, nearest
 
@@ -109,10 +110,12 @@ def _short(text: str) -> str:
 class ArgumentCheck:
     """Checks the arguments of one tool and fills in the defaults its schema names."""
 
-    __slots__ = ("_check", "_is_valid", "_settle")
+    __slots__ = ("_check", "_is_valid", "_lenient", "_settle")
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
+    def __init__(self, schema: Mapping[str, Any], *, lenient: bool = False) -> None:
         check_schema(schema)
+        self._lenient = lenient
+        """Whether arguments that do not fit are read again as `lenient.relaxed` does."""
         self._check = SchemaCheck(schema)
         self._is_valid = self._check.is_valid
         self._settle = settler(schema)
@@ -127,7 +130,10 @@ class ArgumentCheck:
         else:
             values = _copy(arguments)
         if not self._is_valid(values):
-            raise refuse(self._check.violations(values))
+            if self._lenient:
+                values = relaxed(values, self._check.schema)
+            if not self._lenient or not self._is_valid(values):
+                raise refuse(self._check.violations(values))
         if self._settle is None:
             return values
         try:

@@ -19,20 +19,11 @@ from toolcrib.spec.kinds import (
     McpExec,
     ParameterStyle,
     PythonExec,
+    SqlExec,
     Step,
 )
 from toolcrib.spec.permissions import Network, Permissions, SecretSpec
-from toolcrib.spec.policies import (
-    LEVELS,
-    Annotations,
-    Approval,
-    Auth,
-    Example,
-    Level,
-    Limits,
-    Output,
-    Retry,
-)
+from toolcrib.spec.policies import LEVELS, Annotations, Approval, Auth, Example, Level, Limits, Output, Retry
 from toolcrib.spec.ports import CallContext, Catalog, Clock, Executor, Invoke, SecretSource
 from toolcrib.spec.tool import Source, Tool
 
@@ -78,6 +69,7 @@ __all__ = [
     "SecretSource",
     "SecretSpec",
     "Source",
+    "SqlExec",
     "Step",
     "Tool",
 ]

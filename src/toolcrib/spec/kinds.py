@@ -26,6 +26,7 @@ __all__ = [
     "McpExec",
     "ParameterStyle",
     "PythonExec",
+    "SqlExec",
     "Step",
 ]
 
@@ -226,6 +227,30 @@ class McpExec:
     """SHA-256 of what the settings say of the server, in hex."""
 
 
+@dataclass(frozen=True, slots=True)
+class SqlExec:
+    """One SQL statement. Values are bound to its parameters; none is ever written into its text."""
+
+    engine: str
+    """`sqlite` can be run; any other name is kept, and such a tool is unavailable."""
+    statement: str
+    database: str | None = None
+    """`sqlite`: the file, from the project root; else the name of the database."""
+    parameters: tuple[Any, ...] = ()
+    """Templates, in the order of the statement's `?`."""
+    connection: dict[str, Any] = field(default_factory=dict)
+    """How other engines are reached, as written."""
+    timeout_ms: int | None = None
+
+
 ExecConfig = (
-    FunctionExec | PythonExec | CommandExec | HttpExec | FileExec | CompositeExec | McpExec | BuiltinExec
+    FunctionExec
+    | PythonExec
+    | CommandExec
+    | HttpExec
+    | FileExec
+    | CompositeExec
+    | McpExec
+    | BuiltinExec
+    | SqlExec
 )

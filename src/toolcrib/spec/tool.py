@@ -20,6 +20,8 @@ class Source:
     path: str
     raw: bytes
     sha256: str
+    shared: bool = False
+    """The file is not the one manifest of a folder: what lies beside it does not belong to the tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Tool:
     name: str
     description: str
     kind: str
-    """`function`, `python`, `command`, `http`, `file`, `composite`, `mcp` or `builtin`."""
+    """`function`, `python`, `command`, `http`, `file`, `composite`, `mcp`, `builtin` or `sql`."""
     input_schema: dict[str, Any]
     """JSON Schema 2020-12 of the arguments, an object."""
     config: ExecConfig

@@ -241,6 +241,7 @@ def test_numbers_written_with_a_point_are_still_whole() -> None:
     assert type(config.timeout_ms) is int
 
 
+KINDS = "http, command, python, file, composite, function, sql"
 MISFITS: list[tuple[str, str, str, str, int, int, str | None]] = [
     # (text, old, new, rule, line, column, part of message or hint)
     (PYTHON, "version: 1\n", "version: 1\nnmae: x\n", "unknown-key", 5, 1, None),
@@ -267,8 +268,6 @@ MISFITS: list[tuple[str, str, str, str, int, int, str | None]] = [
     (PYTHON, "version: 1", "version: true", "version", 4, 10, "not true"),
     (PYTHON, "version: 1", "version: ''", "version", 4, 10, "not empty"),
     (PYTHON, "version: 1", "version:", "version", 4, 1, "not nothing"),
-    (PYTHON, "  python:\n", "  sql:\n", "not-supported", 6, 3, "SQL tools are not supported yet"),
-    (PYTHON, "  python:\n", "  sql: {}\n  python:\n", "not-supported", 6, 3, "SQL tools"),
     (PYTHON, "kind: python", "kind: python\nauth: {}", "missing-key", 4, 1, "`type`"),
     (PYTHON, "  python:\n", "  command: {entrypoint: x}\n  python:\n", "exec-kind", 5, 1, "exactly one of"),
     (HTTP, "    url: https://api.example.com/find\n", "", "missing-key", 13, 3, "needs the key `url`"),
@@ -351,9 +350,8 @@ def test_the_error_carries_the_rendered_finding_and_all_of_them_as_json() -> Non
     with pytest.raises(ManifestError) as caught:
         tool(change(PYTHON, "kind: python", "kind: pythn"))
     error = caught.value
-    kinds = "http, command, python, file, composite"
     assert error.message.splitlines() == [
-        f"tool.yml:3:7: error[wrong-value]: `kind` must be one of {kinds}, not `pythn`",
+        f"tool.yml:3:7: error[wrong-value]: `kind` must be one of {KINDS}, not `pythn`",
         "  kind: pythn",
         "        ^",
     ]

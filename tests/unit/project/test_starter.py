@@ -21,6 +21,7 @@ def test_the_base(tmp_path: Path) -> None:
     assert {str(path) for path in made.created} == {
         ".toolcrib/config.yml",
         ".toolcrib/.gitignore",
+        ".toolcrib/schemas/tool.schema.json",
         ".toolcrib/tools/README.md",
     }
     assert load_config(place.config) == Config()

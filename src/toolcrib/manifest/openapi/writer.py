@@ -14,9 +14,8 @@ from toolcrib.errors import ConflictError, ManifestError
 from toolcrib.manifest import checks
 from toolcrib.manifest.native import FILE_NAME, parse_tool
 from toolcrib.manifest.openapi.slim import Slimmer
-from toolcrib.manifest.openapi.syntax import yaml_text
 from toolcrib.manifest.openapi.text import clean
-from toolcrib.manifest.source import MAX_BYTES, load
+from toolcrib.manifest.source import MAX_BYTES, dump, load
 from toolcrib.spec import Auth, HttpExec, Tool
 
 __all__ = ["Draft", "draft", "manifest_of", "put"]
@@ -150,7 +149,7 @@ def _write(path: Path, text: bytes) -> None:
 
 def _text(tool: Tool, origin: str) -> bytes:
     first = f"# Made by `toolcrib import openapi`{f' from {_line(origin)}' if origin else ''}.\n"
-    return (first + yaml_text(manifest_of(tool))).encode()
+    return (first + dump(manifest_of(tool))).encode()
 
 
 def _line(text: str) -> str:

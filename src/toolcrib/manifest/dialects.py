@@ -1,0 +1,214 @@
+"""The formats that tools are written in: by which one is read is said, or found out by what a file holds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from toolcrib.errors import ManifestError, UsageError
+from toolcrib.manifest import flexigpt, native, skill, sympozium, toolbox
+from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, make
+from toolcrib.manifest.json_source import load_json
+from toolcrib.manifest.native import Loaded, parse_tool
+from toolcrib.manifest.source import Document, load, read
+from toolcrib.manifest.translated import Draft, Entry, Translated, finish
+from toolcrib.spec import Tool
+from toolcrib.spec.naming import nearest
+
+__all__ = [
+    "DIALECTS",
+    "FILES",
+    "Dialect",
+    "entries",
+    "load_others",
+    "load_tools",
+    "other_files",
+    "read_dialect",
+    "reread",
+]
+
+
+class Dialect(NamedTuple):
+    """One format."""
+
+    name: str
+    meaning: str
+    load: Callable[[bytes, str], Document]
+    drafts: Callable[[Document], list[Draft]] | None
+    """None for the native format, which needs no translation."""
+    detect: Callable[[Any], bool]
+    shared: bool = False
+    """A file of it may hold several tools, and what lies beside it belongs to none of them."""
+
+
+def _no(_: Any) -> bool:
+    return False
+
+
+def _load_any(raw: bytes, path: str) -> Document:
+    """JSON where the file says so by its name or its first sign, YAML otherwise."""
+    begins = raw[:200].lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    return (
+        load_json(raw, path)
+        if path.endswith((".json", ".jsonc")) or begins in (b"{", b"[")
+        else load(raw, path)
+    )
+
+
+DIALECTS: dict[str, Dialect] = {
+    one.name: one
+    for one in (
+        Dialect("native", "Toolcrib's and Glee's tool.yml", load, None,
+                lambda data: isinstance(data, dict) and "kind" in data and "exec" in data),
+        Dialect("flexigpt", "FlexiGPT's tool.json", load_json, flexigpt.drafts, flexigpt.detect),
+        Dialect("sympozium", "Sympozium's SkillPack, its sidecar's tools", _load_any, sympozium.drafts,
+                sympozium.detect, shared=True),
+        Dialect("skill", "a folder of Agent Skills, SKILL.md", skill.load_skill, skill.drafts, _no),
+        Dialect("toolbox", "tools.yaml of MCP Toolbox", _load_any, toolbox.drafts, toolbox.detect,
+                shared=True),
+    )
+}  # fmt: skip
+"""Every format that is read, by its name."""
+
+FILES = {"tool.json": "flexigpt", "SKILL.md": "skill"}
+"""Files of other formats that make a folder of its own a tool's folder."""
+
+
+def detect(raw: bytes, path: str) -> tuple[Dialect, Document]:
+    """The format of a file and its data. Raises ManifestError where it is none that is known."""
+    if Path(path).name == skill.SKILL_FILE or (raw[:4] in (b"---\n", b"---\r") and path.endswith(".md")):
+        return DIALECTS["skill"], skill.load_skill(raw, path)
+    document = _load_any(raw, path)
+    for dialect in DIALECTS.values():
+        if dialect.detect(document.data):
+            return dialect, document
+    data = document.data
+    if isinstance(data, dict) and "mcpServers" in data:
+        told, hint = (
+            "these are MCP servers, whose tools only the servers know",
+            "name the file in the settings",
+        )
+    else:
+        told, hint = "the file is in no format that is known", f"say which: {', '.join(DIALECTS)}"
+    raise ManifestError(told, hint=hint, details={"diagnostics": [
+        make(path, (1, 1), "dialect", told, hint=hint).as_dict()]})  # fmt: skip
+
+
+def entries(path: str, raw: bytes, dialect: str | None = None) -> list[Entry]:
+    """Every tool of a file, usable or not. Raises ManifestError where the file cannot be read as a whole."""
+    if dialect is None:
+        found, document = detect(raw, path)
+    else:
+        found = _named(dialect)
+        document = found.load(raw, path)
+    if found.drafts is None:
+        return [_native(document)]
+    return [finish(draft, shared=found.shared) for draft in found.drafts(document)]
+
+
+def read_dialect(path: str, raw: bytes | None = None, dialect: str | None = None) -> Loaded:
+    """The tools of a file that can be used, and what was found. Never raises for what the file holds."""
+    try:
+        made = entries(path, read(path) if raw is None else raw, dialect)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        return Loaded((), (make(path, (1, 1), "unreadable", f"the file cannot be read: {error.strerror}"),))
+    except ManifestError as error:
+        return Loaded((), diagnostics_of(error))
+    tools: list[Tool] = []
+    found: list[Diagnostic] = []
+    seen: set[str] = set()
+    for entry in made:
+        found += entry.found
+        tool = entry.tool
+        if tool is None:
+            continue
+        if tool.name in seen:
+            told = f"a tool called {tool.name} stands in the file before"
+            found.append(entry.document.diagnostic("name", told, ("name",)))
+        elif not entry.enabled:
+            told = f"{tool.name} is switched off by its file"
+            found.append(entry.document.diagnostic("disabled", told, hint="set isEnabled to true to use it"))
+        else:
+            seen.add(tool.name)
+            tools.append(tool)
+    return Loaded(tuple(tools), tuple(found))
+
+
+def reread(tool: Tool) -> Document | None:
+    """The document of a tool again, with the places of its file; None when it is not in it any more."""
+    if tool.source is None:
+        return None
+    if tool.source.dialect == "native":
+        return load(tool.source.raw, tool.source.path)
+    if tool.source.dialect == "vega":
+        from toolcrib.manifest.vega import document_of
+
+        return document_of(tool)
+    made = entries(tool.source.path, tool.source.raw, tool.source.dialect)
+    return next(
+        (entry.document for entry in made if entry.tool is not None and entry.tool.name == tool.name), None
+    )
+
+
+def load_tools(tools_dir: Path) -> Loaded:
+    """As `native.load_tools`, and what `load_others` gives."""
+    loaded, others = native.load_tools(tools_dir), load_others(tools_dir)
+    known = {tool.name for tool in loaded.tools}
+    found = [*loaded.diagnostics, *others.diagnostics]
+    tools = list(loaded.tools)
+    for tool in others.tools:
+        if tool.name in known:
+            path = "" if tool.source is None else tool.source.path
+            found.append(make(path, (1, 1), "name", f"a tool called {tool.name} is in another folder"))
+        else:
+            tools.append(tool)
+    return Loaded(tuple(sorted(tools, key=lambda tool: tool.name)), tuple(found))
+
+
+def load_others(tools_dir: Path) -> Loaded:
+    """The tools of folders that hold a file of `FILES` instead of a manifest."""
+    base = os.fspath(tools_dir)
+    tools: dict[str, Tool] = {}
+    found: list[Diagnostic] = []
+    for name in native.folders(base, []):
+        for path, dialect in other_files(f"{base}/{name}"):
+            other = read_dialect(path, dialect=dialect)
+            found += other.diagnostics
+            for tool in other.tools:
+                if tool.name in tools:
+                    told = f"a tool called {tool.name} is in another folder"
+                    found.append(make(path, (1, 1), "name", told))
+                else:
+                    tools[tool.name] = tool
+    return Loaded(tuple(tools.values()), tuple(found))
+
+
+def other_files(folder: str) -> list[tuple[str, str]]:
+    """The file of another format that makes a folder a tool's, with its format; none beside a manifest."""
+    if any(os.path.lexists(f"{folder}/{name}") for name in (native.FILE_NAME, native.OTHER_NAME)):
+        return []
+    return [
+        (f"{folder}/{name}", dialect)
+        for name, dialect in FILES.items()
+        if os.path.lexists(f"{folder}/{name}")
+    ][:1]
+
+
+def _native(document: Document) -> Entry:
+    folder = Path(document.path).parent.name if Path(document.path).name == native.FILE_NAME else None
+    data = document.data if isinstance(document.data, dict) else {}
+    whole = Translated(document, data, {(): ()})
+    try:
+        return Entry(parse_tool(document, folder), whole)
+    except ManifestError as error:
+        return Entry(None, whole, diagnostics_of(error))
+
+
+def _named(name: str) -> Dialect:
+    if name not in DIALECTS:
+        close = nearest(name, DIALECTS)
+        hint = f"Did you mean {close}?" if close else f"Known: {', '.join(DIALECTS)}."
+        raise UsageError(f"there is no format {name!r}", hint=hint)
+    return DIALECTS[name]

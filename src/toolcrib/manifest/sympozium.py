@@ -1,0 +1,147 @@
+"""Sympozium's SkillPack: the tools of its sidecar (`spec.sidecar.tools[]`), and its skills.
+
+A sidecar's tool is a command with a JSON Schema of its parameters. Skills are Markdown that an agent reads;
+they are no tools.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+from toolcrib.manifest.durations import milliseconds
+from toolcrib.manifest.positions import Path
+from toolcrib.manifest.skill import Skill
+from toolcrib.manifest.source import Document
+from toolcrib.manifest.translated import Draft, undeclared
+
+__all__ = ["detect", "drafts", "skills_of"]
+
+_TOOL = ("name", "description", "parameters", "inputSchema", "command", "args", "workdir", "workDir",
+         "timeout", "timeoutSeconds", "env")  # fmt: skip
+_TEXT = {"type": "string"}
+_FORM: dict[str, Any] = {
+    "type": "object",
+    "required": ["name", "description", "command"],
+    "properties": {
+        **dict.fromkeys(("name", "description", "workdir", "workDir"), _TEXT),
+        "parameters": {"type": "object"},
+        "inputSchema": {"type": "object"},
+        "command": {"type": ["string", "array"], "items": _TEXT, "minItems": 1, "minLength": 1},
+        "args": {"type": "array", "items": _TEXT},
+        "env": {"type": ["array", "object"], "items": {"type": "object", "required": ["name"],
+                "properties": {"name": _TEXT, "value": _TEXT}}, "additionalProperties": _TEXT},
+        "timeout": {"type": ["number", "string"]},
+        "timeoutSeconds": {"type": "number"},
+    },
+}  # fmt: skip
+_SPELLING = re.compile(r"\{\{\s*\.?([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+_SHELL = re.compile(r"[|&;<>()`*?\[\]~#!\n]|\$(?!\{)")
+
+
+def detect(data: Any) -> bool:
+    """Whether data is a SkillPack, or its sidecar alone."""
+    if not isinstance(data, dict):
+        return False
+    if data.get("kind") == "SkillPack":
+        return True
+    return isinstance(data.get("sidecar"), dict) and "tools" in data["sidecar"]
+
+
+def drafts(document: Document) -> list[Draft]:
+    """Every tool of the sidecar."""
+    spec, start = _spec(document.data)
+    sidecar = spec.get("sidecar")
+    tools = sidecar.get("tools") if isinstance(sidecar, dict) else None
+    if tools is None:
+        return []
+    made: list[Draft] = []
+    for number, tool in enumerate(tools if isinstance(tools, list) else [tools]):
+        draft = Draft(document, "sympozium", (*start, "sidecar", "tools", number))
+        made.append(draft)
+        if draft.fits(tool, _FORM):
+            _tool(draft, tool)
+    return made
+
+
+def skills_of(document: Document) -> list[Skill]:
+    """The skills of the pack."""
+    spec, _ = _spec(document.data)
+    skills = spec.get("skills")
+    return [
+        Skill(str(one["name"]), str(one.get("description", "")), str(one.get("content", "")))
+        for one in (skills if isinstance(skills, list) else [])
+        if isinstance(one, dict) and "name" in one
+    ]
+
+
+def _spec(data: Any) -> tuple[dict[str, Any], Path]:
+    spec = data.get("spec") if isinstance(data, dict) else None
+    if isinstance(spec, dict):
+        return spec, ("spec",)
+    return (data, ()) if isinstance(data, dict) else ({}, ())
+
+
+def _tool(draft: Draft, tool: dict[str, Any]) -> None:
+    at: Path = ("exec", "command")
+    draft.put(("name",), tool.get("name"), ("name",))
+    draft.put(("description",), tool.get("description"), ("description",))
+    draft.put(("kind",), "command", ("command",))
+    draft.put(("version",), 1)
+    key = "parameters" if "parameters" in tool else "inputSchema"
+    schema = tool.get(key) or {"type": "object", "properties": {}}
+    draft.put(("inputs", "schema"), schema, (key,))
+    draft.put(("outputs",), {"format": "text"})
+    words = _words(draft, tool)
+    if words:
+        draft.put((*at, "entrypoint"), words[0], ("command",))
+        draft.put((*at, "args"), words[1:], ("command",))
+    folder = tool.get("workdir") or tool.get("workDir")
+    if folder and folder != "/workspace":
+        draft.put((*at, "cwd"), folder, ("workdir",))
+    for name in ("timeout", "timeoutSeconds"):
+        limit = _timeout(tool.get(name))
+        if limit is not None:
+            draft.put((*at, "timeout_ms"), limit, (name,))
+    env = tool.get("env")
+    if isinstance(env, list):
+        env = {one["name"]: one.get("value", "") for one in env}
+    if env:
+        draft.put((*at, "env"), env, ("env",))
+    named = schema.get("properties", {})
+    secrets = undeclared(draft.manifest.get("exec", {}), named)
+    if secrets:
+        entries = {name: {"type": "string", "required": True} for name in secrets}
+        draft.put(("permissions", "secrets"), entries, ("command",))
+    draft.put(("permissions", "fs"), {"read": ["."]})
+    draft.keep(tool, _TOOL)
+
+
+def _words(draft: Draft, tool: dict[str, Any]) -> list[str]:
+    """The program and its arguments; a line that needs a shell is refused."""
+    command, more = tool["command"], tool.get("args", [])
+    if isinstance(command, list):
+        words = [*command, *more]
+    else:
+        line = _SPELLING.sub(r"${\1}", command)
+        if _SHELL.search(line):
+            told = "this command line needs a shell, where a value could become a part of it"
+            draft.fault(told, ("command",), hint="write the program and its arguments as a list")
+            return []
+        try:
+            words = [*shlex.split(line), *more]
+        except ValueError as error:
+            draft.fault(f"the command line cannot be read: {error}", ("command",))
+            return []
+    return [_SPELLING.sub(r"${\1}", word) for word in words]
+
+
+def _timeout(value: Any) -> int | None:
+    """Seconds, or a duration; below 1 it is 30 s, above 120 s it is 120 s, as Sympozium has it."""
+    if isinstance(value, bool) or value is None:
+        return None
+    found = int(value * 1000) if isinstance(value, int | float) else milliseconds(value)
+    if found is None:
+        return None
+    return 30_000 if found < 1000 else min(found, 120_000)

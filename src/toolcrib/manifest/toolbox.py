@@ -1,0 +1,280 @@
+"""`tools.yaml` of MCP Toolbox for Databases (genai-toolbox): SQL statements, and HTTP requests.
+
+The form with the maps `sources:` and `tools:` is read, where `kind` says which. A file with one resource a
+document, after `---`, is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from toolcrib.manifest.durations import milliseconds
+from toolcrib.manifest.positions import Path
+from toolcrib.manifest.source import Document
+from toolcrib.manifest.translated import Draft, host_of, undeclared
+
+__all__ = ["detect", "drafts"]
+
+_TYPES: dict[str, dict[str, Any]] = {
+    "string": {"type": "string"},
+    "integer": {"type": "integer"},
+    "float": {"type": "number"},
+    "boolean": {"type": "boolean"},
+}
+_PARAMETER = ("name", "type", "description", "default", "required", "items", "valueType", "allowedValues",
+              "excludedValues", "minValue", "maxValue")  # fmt: skip
+_SQL = ("kind", "type", "name", "source", "description", "statement", "parameters")
+_HTTP = ("kind", "type", "name", "source", "description", "method", "path", "headers", "requestBody",
+         "pathParams", "queryParams", "bodyParams", "headerParams")  # fmt: skip
+_TEXT = {"type": "string"}
+_LIST = {
+    "type": ["array", "null"],
+    "items": {"type": "object", "required": ["name"], "properties": {"name": _TEXT}},
+}
+_TOOL_FORM: dict[str, Any] = {
+    "type": "object",
+    "required": ["kind", "source", "description"],
+    "properties": {
+        **dict.fromkeys(
+            ("kind", "source", "description", "statement", "method", "path", "requestBody"), _TEXT
+        ),
+        **dict.fromkeys(("parameters", "pathParams", "queryParams", "bodyParams", "headerParams"), _LIST),
+        "headers": {"type": "object", "additionalProperties": _TEXT},
+    },
+}
+_SOURCE_FORM: dict[str, Any] = {
+    "type": "object",
+    "required": ["kind"],
+    "properties": {
+        **dict.fromkeys(("kind", "database", "baseUrl", "timeout"), _TEXT),
+        "headers": {"type": "object", "additionalProperties": _TEXT},
+        "queryParams": {"type": "object", "additionalProperties": _TEXT},
+    },
+    "if": {"properties": {"kind": {"const": "http"}}},
+    "then": {"required": ["baseUrl"]},
+}
+_ACTION = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
+_FIELD = re.compile(r"(json\s+)?\.([A-Za-z_][A-Za-z0-9_]*)")
+
+
+def detect(data: Any) -> bool:
+    """Whether data is such a file."""
+    if not isinstance(data, dict):
+        return False
+    tools = data.get("tools")
+    if isinstance(tools, dict) and isinstance(data.get("sources", {}), dict):
+        return all(isinstance(tool, dict) and "kind" in tool for tool in tools.values())
+    return data.get("kind") in ("tools", "sources", "toolsets", "authServices") and "type" in data
+
+
+def drafts(document: Document) -> list[Draft]:
+    """Every tool of the file."""
+    data = document.data
+    if not isinstance(data, dict) or not isinstance(data.get("tools"), dict):
+        return [_alone(document, data)]
+    sources = data.get("sources")
+    sources = sources if isinstance(sources, dict) else {}
+    made: list[Draft] = []
+    for name, tool in data["tools"].items():
+        draft = Draft(document, "toolbox", ("tools", name))
+        made.append(draft)
+        draft.put(("name",), name)
+        if not draft.fits(tool, _TOOL_FORM):
+            continue
+        source = sources.get(tool["source"])
+        if source is None:
+            draft.fault(f"the source {tool['source']!r} is not in `sources`", ("source",))
+        elif (reason := _bad_source(source)) is not None:
+            draft.fault(f"its source {tool['source']!r} is not right: {reason}", ("source",))
+        else:
+            _tool(draft, tool["kind"], tool, source["kind"], source)
+    return made
+
+
+def _bad_source(source: Any) -> str | None:
+    from toolcrib.schema import SchemaCheck
+
+    return next((f"{one.path} {one.message}" for one in SchemaCheck(_SOURCE_FORM).violations(source)), None)
+
+
+def _alone(document: Document, data: Any) -> Draft:
+    draft = Draft(document, "toolbox")
+    apart = isinstance(data, dict) and "tools" not in data
+    told = (
+        "there is no map `tools:` in this file"
+        if apart
+        else "the file must hold the maps `sources:` and `tools:`"
+    )
+    draft.fault(told, hint="write the maps `sources:` and `tools:` in one file")
+    return draft
+
+
+def _tool(draft: Draft, kind: str, tool: dict[str, Any], engine: str, source: dict[str, Any]) -> None:
+    draft.put(("description",), tool.get("description"), ("description",))
+    draft.put(("version",), 1)
+    if "authRequired" in tool:
+        # To leave it out would open the tool to those whom it is to be closed to.
+        draft.fault(
+            "`authRequired` cannot be held here", ("authRequired",), hint="say in the policy who may call it"
+        )
+    if tool.get("templateParameters"):
+        told = "`templateParameters` write values into the statement, which is never done here"
+        draft.fault(told, ("templateParameters",), hint="use `parameters`, one statement for each table")
+    if kind == "http":
+        _http(draft, tool, source)
+    elif "statement" in tool:
+        _sql(draft, tool, engine, source)
+    else:
+        draft.fault(f"tools of kind {kind} are not known: only http, and those with a `statement`", ("kind",))
+
+
+def _sql(draft: Draft, tool: dict[str, Any], engine: str, source: dict[str, Any]) -> None:
+    names = _inputs(draft, {"parameters": tool.get("parameters")})
+    at: Path = ("exec", "sql")
+    draft.put(("kind",), "sql", ("kind",))
+    draft.put((*at, "engine"), engine, ("source",))
+    draft.put((*at, "statement"), tool.get("statement"), ("statement",))
+    draft.put((*at, "parameters"), [f"${{{name}}}" for name in names], ("parameters",))
+    if "database" in source:
+        draft.put((*at, "database"), source["database"], ("source",))
+    if engine == "sqlite":
+        folder = str(source.get("database", "")).rpartition("/")[0] or "."
+        draft.put(("permissions", "fs"), {"read": [folder]}, ("source",))
+    rest = {key: value for key, value in source.items() if key not in ("kind", "database")}
+    if rest:
+        draft.put((*at, "connection"), rest, ("source",))
+    secrets = undeclared(rest, ())
+    if secrets:
+        entries = {name: {"type": "string", "required": True} for name in secrets}
+        draft.put(("permissions", "secrets"), entries, ("source",))
+    draft.keep(tool, (*_SQL, "authRequired", "templateParameters"))
+
+
+def _http(draft: Draft, tool: dict[str, Any], source: dict[str, Any]) -> None:
+    groups = ("pathParams", "queryParams", "bodyParams", "headerParams")
+    names = _inputs(draft, {group: tool.get(group) for group in groups})
+    at: Path = ("exec", "http")
+    draft.put(("kind",), "http", ("kind",))
+    base, path = str(source.get("baseUrl", "")), str(tool.get("path", ""))
+    url = _template(draft, base.rstrip("/") + "/" + path.lstrip("/") if path else base, ("path",))
+    draft.put((*at, "method"), tool.get("method", "GET"), ("method",))
+    draft.put((*at, "url"), url, ("path",))
+    headers = {**(source.get("headers") or {}), **(tool.get("headers") or {})}
+    dynamic = [entry["name"] for entry in tool.get("headerParams") or []]
+    if headers or dynamic:
+        draft.put((*at, "headers"), {**headers, **{name: f"${{{name}}}" for name in dynamic}}, ("headers",))
+    query = {**(source.get("queryParams") or {})}
+    query |= {entry["name"]: f"${{{entry['name']}}}" for entry in tool.get("queryParams") or []}
+    if query:
+        draft.put((*at, "query"), query, ("queryParams",))
+    if tool.get("requestBody"):
+        _body(draft, str(tool["requestBody"]))
+    timeout = milliseconds(source.get("timeout", "30s"))
+    if timeout is not None:
+        draft.put((*at, "timeout_ms"), timeout)
+    host = host_of(base)
+    if host is not None:
+        draft.put(("permissions", "network"), {"allow": [host]}, ("source",))
+    secrets = undeclared(draft.manifest["exec"], names)
+    if secrets:
+        entries = {name: {"type": "string", "required": True} for name in secrets}
+        draft.put(("permissions", "secrets"), entries)
+    draft.keep(tool, (*_HTTP, "authRequired", "templateParameters"))
+
+
+def _body(draft: Draft, text: str) -> None:
+    """A request body: JSON, so that a value cannot add to it."""
+    import json
+
+    bare = re.compile(r'"(?:[^"\\]|\\.)*"|(\$\{[^{}"]*\})')
+    template = _template(draft, text, ("requestBody",))
+    try:
+        value = json.loads(bare.sub(lambda found: f'"{found[1]}"' if found[1] else found[0], template))
+    except ValueError as error:
+        told = f"`requestBody` is not JSON with placeholders for values: {error}"
+        draft.fault(told, ("requestBody",), hint='write `{{.name}}` alone, or inside of a text: "{{.name}}"')
+        return
+    draft.put(("exec", "http", "body"), value, ("requestBody",))
+
+
+def _template(draft: Draft, text: str, origin: Path) -> str:
+    """Go's `{{.x}}` and `{{json .x}}` as `${x}`; anything else is refused."""
+
+    def action(found: re.Match[str]) -> str:
+        inner = _FIELD.fullmatch(found[1])
+        if inner is None:
+            draft.fault(
+                f"`{found[0][:60]}` cannot be read: only `{{{{.name}}}}` and `{{{{json .name}}}}` can", origin
+            )
+            return ""
+        return f"${{{inner[2]}}}"
+
+    return _ACTION.sub(action, text)
+
+
+def _inputs(draft: Draft, groups: dict[str, Any]) -> list[str]:
+    """The input schema of all parameters; their names in order."""
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for group, entries in groups.items():
+        for number, entry in enumerate(entries or []):
+            origin: Path = (group, number)
+            name = entry["name"]
+            if name in properties:
+                draft.fault(f"the parameter {name} stands twice", origin)
+            if entry.get("authServices"):
+                told = f"the parameter {name} comes from a login of another system, which cannot be held here"
+                draft.fault(told, (*origin, "authServices"))
+            properties[name] = _rule(draft, entry, origin)
+            draft.places[("inputs", "schema", "properties", name)] = (*draft.place, *origin)
+            if entry.get("required", "default" not in entry):
+                required.append(name)
+    schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+    if required:
+        schema["required"] = required
+    draft.put(("inputs", "schema"), schema)
+    return list(properties)
+
+
+def _rule(draft: Draft, entry: dict[str, Any], origin: Path) -> dict[str, Any]:
+    """The schema of one parameter."""
+    rule = _type(draft, entry, origin)
+    words = {"description": "description", "default": "default", "minValue": "minimum", "maxValue": "maximum"}
+    rule |= {word: entry[key] for key, word in words.items() if key in entry}
+    if entry.get("allowedValues"):
+        rule["anyOf"] = [_value(value) for value in _several(entry["allowedValues"])]
+    if entry.get("excludedValues"):
+        rule["not"] = {"anyOf": [_value(value) for value in _several(entry["excludedValues"])]}
+    for key in entry:
+        if key not in (*_PARAMETER, "authServices"):
+            draft.fault(f"`{key}` has no meaning here", (*origin, key), rule="unmapped", key=True)
+    return rule
+
+
+def _type(draft: Draft, entry: dict[str, Any], origin: Path) -> dict[str, Any]:
+    kind = entry.get("type")
+    if isinstance(kind, str) and kind in _TYPES:
+        return dict(_TYPES[kind])
+    if kind == "array":
+        items = entry.get("items")
+        if isinstance(items, dict):
+            return {"type": "array", "items": _rule(draft, items, (*origin, "items"))}
+        draft.fault("an array needs `items`", origin)
+        return {"type": "array"}
+    if kind == "map":
+        value = _TYPES.get(str(entry.get("valueType")))
+        return {"type": "object", **({"additionalProperties": value} if value is not None else {})}
+    draft.fault(f"`type` must be one of {', '.join((*_TYPES, 'array', 'map'))}", (*origin, "type"))
+    return {}
+
+
+def _several(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _value(value: Any) -> dict[str, Any]:
+    """An allowed value; text may be a pattern that the whole of the value fits."""
+    if isinstance(value, str) and re.fullmatch(r"[\w -]*", value) is None:
+        return {"pattern": f"^(?:{value})$"}
+    return {"const": value}

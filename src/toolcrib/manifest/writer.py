@@ -1,0 +1,211 @@
+"""A tool as a native manifest again: the data that reads back as the same tool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from typing import Any
+
+from toolcrib.spec import (
+    Auth,
+    CommandExec,
+    ExecConfig,
+    FileExec,
+    FunctionExec,
+    HttpExec,
+    Output,
+    Permissions,
+    PythonExec,
+    SqlExec,
+    Tool,
+)
+
+__all__ = ["manifest_of"]
+
+
+def manifest_of(tool: Tool) -> dict[str, Any]:
+    """The native manifest as data, keys in the order of the documentation; what holds anyway is left out."""
+    config = tool.config
+    approval = {"required": tool.approval.required or None, "reason": tool.approval.reason or None}
+    manifest: dict[str, Any] = {
+        "name": tool.name,
+        "description": tool.description,
+        "kind": tool.kind,
+        "version": tool.version,
+        "tags": list(tool.tags),
+        "annotations": _said(asdict(tool.annotations)),
+        "inputs": {"schema": tool.input_schema},
+        "outputs": _outputs(tool.output),
+        "exec": {tool.kind: _CONFIGS[type(config)](config)},
+        "auth": _auth(tool.auth),
+        "permissions": _permissions(tool.permissions),
+        "approval": _said(approval),
+        "retry": _said(asdict(tool.retry)) if tool.retry is not None else {},
+        "limits": _said(asdict(tool.limits)),
+        "examples": [
+            {
+                key: value
+                for key, value in asdict(example).items()
+                if key == "params" or value not in (None, "")
+            }
+            for example in tool.examples
+        ],
+        "extensions": tool.extensions,
+    }
+    return {key: value for key, value in manifest.items() if value not in ({}, [])}
+
+
+def _outputs(output: Output) -> dict[str, Any]:
+    found: dict[str, Any] = {"format": output.format} if output.format != "json" else {}
+    if output.schema is not None:
+        found["schema"] = output.schema
+    if output.on_violation != "warn":
+        found["on_violation"] = output.on_violation
+    return found
+
+
+def _permissions(permissions: Permissions) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if permissions.network.mode != "none":
+        found["network"] = permissions.network.as_json()
+    if permissions.read or permissions.write:
+        found["fs"] = {"read": list(permissions.read), "write": list(permissions.write)}
+    if permissions.secrets:
+        found["secrets"] = {
+            secret.name: {"type": secret.type, "required": secret.required} for secret in permissions.secrets
+        }
+    if permissions.env:
+        found["env"] = list(permissions.env)
+    return found
+
+
+def _http(config: HttpExec) -> dict[str, Any]:
+    response = {
+        "json_path": config.json_path,
+        "jsonpath": config.jsonpath,
+        "regex": config.regex,
+        "fields": [asdict(entry) for entry in config.fields],
+        "max_bytes": config.max_response_bytes,
+    }
+    return _filled(
+        {
+            "method": config.method,
+            "url": config.url,
+            "headers": config.headers,
+            "query": config.query,
+            "cookies": config.cookies,
+            "styles": {
+                name: {key: value for key, value in asdict(style).items() if value not in (None, False)}
+                for name, style in config.styles.items()
+            },
+            "body_format": config.body_format,
+            "body": config.body,
+            "parts": {name: _said(asdict(part)) for name, part in config.parts.items()},
+            "timeout_ms": config.timeout_ms,
+            "success_codes": list(config.success_codes),
+            "error_mode": config.error_mode if config.error_mode != "fail" else None,
+            "response": _filled(response),
+        },
+        keep=("body", "parts"),
+        drop={"parts": {}},
+    )
+
+
+def _command(config: CommandExec) -> dict[str, Any]:
+    return _filled(
+        {
+            "entrypoint": config.entrypoint,
+            "args": list(config.args),
+            "cwd": config.cwd if config.cwd != "." else None,
+            "env": config.env,
+            "stdin": config.stdin,
+            "stdout": {"format": config.stdout_format} if config.stdout_format else {},
+            "exit_codes_ok": list(config.exit_codes_ok) if config.exit_codes_ok != (0,) else [],
+            "timeout_ms": config.timeout_ms,
+        },
+        keep=("stdin", "cwd"),
+    )
+
+
+def _python(config: PythonExec) -> dict[str, Any]:
+    return _filled(
+        {
+            "module": config.module,
+            "function": config.function,
+            "args": list(config.args),
+            "kwargs": config.kwargs,
+            "venv": config.venv,
+            "cwd": config.cwd if config.cwd != "." else None,
+            "return": config.returns if config.returns != "json" else None,
+            "timeout_ms": config.timeout_ms,
+        },
+        keep=("venv", "cwd"),
+    )
+
+
+def _file(config: FileExec) -> dict[str, Any]:
+    return _filled(
+        {
+            "action": config.action,
+            "path": config.path,
+            "content": config.content,
+            "encoding": config.encoding if config.encoding != "utf-8" else None,
+            "mode": f"{config.mode:04o}" if config.mode != 0o644 else None,
+            "mkdir": config.mkdir or None,
+        },
+        keep=("content",),
+    )
+
+
+def _function(config: FunctionExec) -> dict[str, Any]:
+    return {"reference": config.reference}
+
+
+def _sql(config: SqlExec) -> dict[str, Any]:
+    return _filled(
+        {
+            "engine": config.engine,
+            "database": config.database,
+            "statement": config.statement,
+            "parameters": list(config.parameters),
+            "connection": config.connection,
+            "timeout_ms": config.timeout_ms,
+        }
+    )
+
+
+_CONFIGS: dict[type[ExecConfig], Callable[[Any], dict[str, Any]]] = {
+    HttpExec: _http,
+    CommandExec: _command,
+    PythonExec: _python,
+    FileExec: _file,
+    FunctionExec: _function,
+    SqlExec: _sql,
+}
+
+
+def _auth(entries: Iterable[Auth]) -> Any:
+    names = {"location": "in"}
+    blocks = [
+        {names.get(key, key): value for key, value in asdict(entry).items() if value is not None}
+        for entry in entries
+    ]
+    return blocks[0] if len(blocks) == 1 else blocks
+
+
+def _filled(
+    block: dict[str, Any], keep: tuple[str, ...] = (), drop: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """A block without its empty keys; those of `keep` are only left out for None, or what `drop` says."""
+    dropped = drop or {}
+    return {
+        key: value
+        for key, value in block.items()
+        if value is not None
+        and (value != dropped[key] if key in dropped else key in keep or value not in ({}, [], ""))
+    }
+
+
+def _said(block: dict[str, Any]) -> dict[str, Any]:
+    """A block without what is not said."""
+    return {key: value for key, value in block.items() if value is not None}

@@ -1,0 +1,134 @@
+"""The examples of manifests as tests: each is called, and what comes out is held against what it says.
+
+Calls go the one path, so they are checked, confined and recorded like any other.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from toolcrib.errors import ToolcribError
+from toolcrib.project.project import Project
+from toolcrib.spec import Call, Example, Tool
+
+__all__ = ["Tried", "matches", "try_examples"]
+
+_WILDCARD = "..."
+_ANY = "\x00any\x00"
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\.\.\.', re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One example and how it went."""
+
+    tool: str
+    number: int
+    """From 0, in the order of the manifest."""
+    description: str
+    outcome: Literal["passed", "failed", "skipped"]
+    told: str = ""
+    """Why it failed or was skipped."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return asdict(self)
+
+
+async def try_examples(
+    project: Project, names: Sequence[str] = (), *, live: bool = False
+) -> AsyncIterator[Tried]:
+    """Try every example of these tools, or of all. `live`: also of tools that reach the network.
+
+    `ToolNotFound` where a name is none; a manifest that does not load is told as its error.
+    """
+    tools = [project.get(name) for name in names] if names else list(project.tools())
+    for tool in tools:
+        for number, example in enumerate(tool.examples):
+            reason = _skipped(project, tool, example, live=live)
+            if reason is not None:
+                yield Tried(tool.name, number, example.description, "skipped", reason)
+                continue
+            told = await _tried(project, tool, example)
+            yield Tried(tool.name, number, example.description, "failed" if told else "passed", told)
+
+
+def _skipped(project: Project, tool: Tool, example: Example, *, live: bool) -> str | None:
+    if not live and tool.permissions.network.mode != "none":
+        return "it reaches the network, and there is no recording of it; --live runs it"
+    try:
+        reason = project.asks(Call(tool.name, dict(example.params), caller="cli"))
+    except ToolcribError as error:
+        return None if error.code == "invalid_input" else f"it cannot be called: {error.message}"
+    return None if reason is None else f"a person must agree to it: {reason}"
+
+
+async def _tried(project: Project, tool: Tool, example: Example) -> str:
+    """Empty when the example holds; else what was expected and what came."""
+    result = await project.invoke(Call(tool.name, dict(example.params), caller="cli"))
+    if result.error is not None:
+        return f"{result.error.code}: {result.error.message}"
+    if example.expected_output is None or matches(result.value, example.expected_output):
+        return ""
+    came = result.value if isinstance(result.value, str) else json.dumps(result.value, ensure_ascii=False)
+    return f"expected: {_short(example.expected_output)}\ncame:     {_short(came)}"
+
+
+def matches(value: Any, expected: str) -> bool:
+    """Whether a value is what an example says. `...` stands for any text, any value, any further items.
+
+    JSON is compared as JSON, so that spaces and the order of keys do not count; anything else as text, but
+    for line ends and white space at the end.
+    """
+    with suppress(ValueError):
+        wanted = json.loads(_TOKEN.sub(_placed, expected))
+        if not isinstance(value, str) or isinstance(wanted, str):
+            return _fits(value, wanted)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return _text_fits(text.replace("\r\n", "\n").rstrip(), expected.replace("\r\n", "\n").rstrip())
+
+
+def _placed(found: re.Match[str]) -> str:
+    return found[0] if found[0] != _WILDCARD else json.dumps(_ANY)
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    if wanted == _ANY:
+        return True
+    if isinstance(wanted, str):
+        return isinstance(value, str) and _text_fits(value, wanted)
+    if isinstance(wanted, list) and isinstance(value, list):
+        more = bool(wanted) and wanted[-1] == _ANY
+        fixed = wanted[:-1] if more else wanted
+        enough = len(value) >= len(fixed) if more else len(value) == len(fixed)
+        return enough and all(_fits(one, other) for one, other in zip(value, fixed, strict=False))
+    if isinstance(wanted, dict) and isinstance(value, dict):
+        return set(value) == set(wanted) and all(_fits(value[key], wanted[key]) for key in wanted)
+    return isinstance(value, bool) is isinstance(wanted, bool) and bool(value == wanted)
+
+
+def _text_fits(text: str, wanted: str) -> bool:
+    """Whether a text is the wanted one, each `...` any text; without regular expressions, so never slow."""
+    first, *rest = wanted.split(_WILDCARD)
+    if not rest:
+        return text == wanted
+    last = rest.pop()
+    if not text.startswith(first) or not text.endswith(last) or len(text) < len(first) + len(last):
+        return False
+    at, end = len(first), len(text) - len(last)
+    for part in rest:
+        found = text.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
+
+
+def _short(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= 300 else plain[:300] + "…"

@@ -1,0 +1,109 @@
+"""Arguments that a model has written almost right: numbers and objects as text, null for what it leaves out.
+
+A switch that is off unless somebody turns it on. Only a value that does not fit is looked at, only where the
+schema leaves one way to read it, and what comes of it is checked like any other argument.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from toolcrib.errors import InvalidInput
+from toolcrib.schema.decode import decode_object
+
+__all__ = ["relaxed"]
+
+_WHOLE = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
+_NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
+_TRUTH = {"true": True, "false": False}
+_LONGEST = 1 << 20
+
+
+def relaxed(value: Any, schema: Any, root: Mapping[str, Any] | None = None, depth: int = 0) -> Any:
+    """The value with each part read as its schema's type where it is text that says so; else as it is."""
+    root = root if root is not None else schema
+    rule = _followed(schema, root)
+    if rule is None or depth > 100:
+        return value
+    kinds = _kinds(rule, root)
+    if isinstance(value, str) and kinds and "string" not in kinds:
+        value = _read(value, kinds)
+    if isinstance(value, dict):
+        named = rule.get("properties")
+        rules = named if isinstance(named, Mapping) else {}
+        required, rest = rule.get("required", ()), rule.get("additionalProperties")
+        return {
+            key: relaxed(part, rules.get(key, rest), root, depth + 1)
+            for key, part in value.items()
+            # Null is what a strict list of tools makes a model say for an argument that it leaves out.
+            if part is not None or key in required or _takes_null(rules.get(key, rest), root)
+        }
+    if isinstance(value, list) and isinstance(rule.get("items"), Mapping):
+        return [relaxed(part, rule["items"], root, depth + 1) for part in value]
+    return value
+
+
+def _takes_null(rule: Any, root: Mapping[str, Any]) -> bool:
+    followed = _followed(rule, root)
+    kinds = _kinds(followed, root) if followed is not None else frozenset()
+    return not kinds or "null" in kinds
+
+
+def _read(text: str, kinds: frozenset[str]) -> Any:
+    plain = text.strip()
+    if "boolean" in kinds and plain.lower() in _TRUTH:
+        return _TRUTH[plain.lower()]
+    if "null" in kinds and plain in ("null", ""):
+        return None
+    if kinds & {"integer", "number"} and _WHOLE.fullmatch(text):
+        return int(plain)
+    if "number" in kinds and _NUMBER.fullmatch(text):
+        number = float(plain)
+        return number if number - number == 0 else text
+    if kinds & {"object", "array"} and plain[:1] in ("{", "[") and len(plain) <= _LONGEST:
+        try:
+            whole = decode_object(f'{{"value":{plain}}}')
+        except InvalidInput:
+            return text
+        found = whole["value"] if len(whole) == 1 else text
+        wanted = "object" if isinstance(found, dict) else "array"
+        return found if wanted in kinds else text
+    return text
+
+
+def _kinds(rule: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> frozenset[str]:
+    """The types that a value may have; none where the schema does not say."""
+    kind = rule.get("type")
+    if isinstance(kind, str):
+        return frozenset({kind})
+    if isinstance(kind, list):
+        return frozenset(kind)
+    branches = rule.get("anyOf") or rule.get("oneOf")
+    if not isinstance(branches, list) or depth > 20:
+        return frozenset()
+    found: set[str] = set()
+    for branch in branches:
+        inner = _followed(branch, root)
+        told = _kinds(inner, root, depth + 1) if inner is not None else frozenset()
+        if not told:
+            return frozenset()
+        found |= told
+    return frozenset(found)
+
+
+def _followed(rule: Any, root: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The schema itself behind local references."""
+    for _ in range(20):
+        if not isinstance(rule, Mapping):
+            return None
+        target = rule.get("$ref")
+        if not isinstance(target, str) or not target.startswith("#/"):
+            return rule
+        found: Any = root
+        for step in target[2:].split("/"):
+            key = step.replace("~1", "/").replace("~0", "~")
+            found = found.get(key) if isinstance(found, Mapping) else None
+        rule = found
+    return None

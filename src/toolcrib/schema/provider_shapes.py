@@ -1,0 +1,330 @@
+"""Tools as OpenAI's and Gemini's APIs take them. Each takes a part of JSON Schema only.
+
+What a provider refuses moves into the description it stands by, in words that a model can follow. What a call
+is checked against never changes: that is the tool's own schema. References are written out, because not all
+providers follow them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from toolcrib.errors import DefinitionError
+from toolcrib.schema.providers import anthropic_tool, mcp_tool, wire_names
+from toolcrib.schema.validate import SchemaCheck
+from toolcrib.spec import Tool
+
+__all__ = ["SHAPES", "Shaped", "gemini_tool", "openai_tool", "shape_tools"]
+
+_DEEPEST = 5
+"""Levels to which a reference that contains itself is written out."""
+_DESCRIPTION = 1024
+"""Characters of a function's description that OpenAI takes."""
+_COMMON = frozenset({"type", "description", "enum", "properties", "required", "items", "anyOf", "format"})
+_NUMBERS = frozenset({"minimum", "maximum", "minItems", "maxItems", "pattern"})
+_OPENAI_STRICT = (
+    _COMMON
+    | _NUMBERS
+    | {"additionalProperties", "const", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
+)
+_STRICT_FORMATS = frozenset(
+    {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
+)
+_GEMINI = _COMMON | _NUMBERS | {"nullable", "title", "minLength", "maxLength"}
+_GEMINI_FORMATS = {
+    "string": ("enum", "date-time"),
+    "number": ("float", "double"),
+    "integer": ("int32", "int64"),
+}
+_UNTOLD = frozenset({"$schema", "$id", "$comment", "$defs", "definitions", "$anchor"})
+"""Say nothing that a model has to know."""
+_TOP = ("oneOf", "anyOf", "allOf", "not", "enum", "if", "then", "else")
+"""What OpenAI refuses at the top of a function's parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shaped:
+    """A list of tools for one provider."""
+
+    entries: tuple[dict[str, Any], ...]
+    names: dict[str, str]
+    """From each name on the wire to the tool's own."""
+    refused: dict[str, str]
+    """Tools that cannot be described to the provider, with the reason. The others are there all the same."""
+
+
+def shape_tools(tools: Iterable[Tool], shape: str) -> Shaped:
+    """The tools as a provider takes them, under names it takes; one bad schema leaves out its tool alone."""
+    make = SHAPES[shape]
+    entries: list[dict[str, Any]] = []
+    names: dict[str, str] = {}
+    refused: dict[str, str] = {}
+    wired = wire_names(tools)
+    for wire_name, tool in wired.items():
+        try:
+            SchemaCheck(tool.input_schema)
+            name = _leading(wire_name, {*wired, *names}) if shape == "gemini" else wire_name
+            entries.append(make(tool, name))
+            names[name] = tool.name
+        except (DefinitionError, RecursionError) as error:
+            refused[tool.name] = str(error) or type(error).__name__
+    return Shaped(tuple(entries), names, refused)
+
+
+def _leading(name: str, taken: Container[str]) -> str:
+    """Gemini wants a letter or an underscore in front."""
+    if re.match(r"[A-Za-z_]", name):
+        return name
+    for count in range(1, 60):
+        led = ("_" * count + name)[:64]
+        if led not in taken:
+            return led
+    raise DefinitionError(f"there is no name for {name} that Gemini takes")
+
+
+def openai_tool(tool: Tool, wire_name: str, *, strict: bool = False) -> dict[str, Any]:
+    """The tool as an entry of `tools` of OpenAI's Chat Completions API.
+
+    Strict (structured outputs): every object is closed and has all its properties required, so an optional
+    one may be null; a schema that cannot be said so (a map with any keys) raises DefinitionError.
+    """
+    schema = {"type": "object", "properties": {}, **_written_out(tool.input_schema)}
+    told = {word: schema.pop(word) for word in _TOP if word in schema}
+    description = _described(tool, told)
+    if strict:
+        schema = _strict(_restricted(schema, _OPENAI_STRICT, _strict_format), "$")
+    function: dict[str, Any] = {"name": wire_name, "description": description, "parameters": schema}
+    if strict:
+        function["strict"] = True
+    return {"type": "function", "function": function}
+
+
+def gemini_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
+    """The tool as a function declaration of the Gemini API (its `Schema` is a part of OpenAPI 3.0's)."""
+    schema = {"type": "object", "properties": {}, **_written_out(tool.input_schema)}
+    told = {word: schema.pop(word) for word in _TOP if word in schema}
+    entry: dict[str, Any] = {"name": wire_name, "description": _described(tool, told)}
+    parameters = _gemini(_restricted(_single_types(schema), _GEMINI, _gemini_format))
+    if parameters.get("properties"):
+        entry["parameters"] = parameters
+    return entry
+
+
+SHAPES: dict[str, Callable[[Tool, str], dict[str, Any]]] = {
+    "anthropic": anthropic_tool,
+    "gemini": gemini_tool,
+    "mcp": mcp_tool,
+    "openai": openai_tool,
+    "openai-strict": lambda tool, name: openai_tool(tool, name, strict=True),
+}
+"""Every provider's shape, by its name."""
+
+
+def _described(tool: Tool, rules: Mapping[str, Any]) -> str:
+    """Description, rules that have no place in the schema, and as many examples as there is room for."""
+    text = tool.description
+    if rules:
+        text += "\n\nThe input must also fit this JSON Schema: " + _compact(rules)
+    said = [f"- {one.description or 'Call'}: {_compact(one.params)}" for one in tool.examples]
+    for number, line in enumerate(said):
+        more = f"\n{line}" if number else f"\n\nExamples:\n{line}"
+        if len(text) + len(more) > _DESCRIPTION:
+            break
+        text += more
+    return text
+
+
+# -- references ---------------------------------------------------------------------------------------
+
+
+def _written_out(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema without local references: each replaced by what it stands for, a circle ended by any value."""
+    return _Writer(schema).write(schema, ())  # type: ignore[no-any-return]
+
+
+class _Writer:
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+
+    def write(self, rule: Any, inside: tuple[str, ...]) -> Any:
+        if isinstance(rule, list):
+            return [self.write(part, inside) for part in rule]
+        if not isinstance(rule, Mapping):
+            return rule
+        target = rule.get("$ref")
+        if isinstance(target, str):
+            rest = {word: part for word, part in rule.items() if word != "$ref"}
+            if (inside.count(target) >= 1 and len(inside) >= _DEEPEST) or inside.count(target) >= 2:
+                return {"description": "the same again", **rest}
+            found = self._at(target)
+            written = self.write(found, (*inside, target)) if isinstance(found, Mapping) else {}
+            return {**written, **self.write(rest, inside)}
+        made: dict[str, Any] = {}
+        for word, part in rule.items():
+            if word in ("$defs", "definitions"):
+                continue
+            if word in ("properties", "patternProperties", "dependentSchemas") and isinstance(part, Mapping):
+                made[word] = {name: self.write(inner, inside) for name, inner in part.items()}
+            elif word in ("enum", "const", "default", "examples"):
+                made[word] = part
+            else:
+                made[word] = self.write(part, inside)
+        return made
+
+    def _at(self, target: str) -> Any:
+        found: Any = self._root if target.startswith("#") else None
+        for step in target.lstrip("#").split("/")[1:]:
+            key = step.replace("~1", "/").replace("~0", "~")
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return found
+
+
+# -- words that a provider does not take --------------------------------------------------------------
+
+
+def _restricted(
+    rule: Any, known: frozenset[str], keeps: Callable[[Mapping[str, Any], str, Any], bool]
+) -> dict[str, Any]:
+    """A schema of known words only; the others stand in its description."""
+    if not isinstance(rule, Mapping):
+        return {} if rule is not False else {"description": "nothing fits here"}
+    made: dict[str, Any] = {}
+    moved: dict[str, Any] = {}
+    for word, part in rule.items():
+        if word == "properties":
+            made[word] = {name: _restricted(inner, known, keeps) for name, inner in part.items()}
+        elif word in ("items", "additionalProperties") and isinstance(part, Mapping) and word in known:
+            made[word] = _restricted(part, known, keeps)
+        elif word == "anyOf" and word in known:
+            made[word] = [_restricted(branch, known, keeps) for branch in part]
+        elif word in known and keeps(rule, word, part):
+            made[word] = part
+        elif word not in _UNTOLD and not (
+            word == "title" or (word == "additionalProperties" and part is True)
+        ):
+            moved[word] = part
+    return _with_words(made, moved)
+
+
+def _with_words(made: dict[str, Any], moved: dict[str, Any]) -> dict[str, Any]:
+    if moved.get("additionalProperties") is False:
+        del moved["additionalProperties"]
+        if not made.get("properties"):
+            moved["additionalProperties"] = False
+    if not moved:
+        return made
+    told = ", ".join(f"{word}: {_compact(part)}" for word, part in moved.items())
+    said = made.get("description", "")
+    return {**made, "description": f"{said} ({told})" if said else f"({told})"}
+
+
+def _strict_format(_: Mapping[str, Any], word: str, part: Any) -> bool:
+    return word != "format" or part in _STRICT_FORMATS
+
+
+def _gemini_format(rule: Mapping[str, Any], word: str, part: Any) -> bool:
+    if word == "format":
+        return part in _GEMINI_FORMATS.get(str(rule.get("type")), ())
+    return word != "enum" or (rule.get("type") == "string" and all(isinstance(one, str) for one in part))
+
+
+def _strict(rule: dict[str, Any], path: str) -> dict[str, Any]:
+    """Objects closed, every property required, an optional one nullable."""
+    made = dict(rule)
+    if "properties" in made or made.get("type") == "object":
+        if isinstance(made.get("additionalProperties"), Mapping) or not (
+            made.get("properties") or path == "$"
+        ):
+            raise DefinitionError(f"{path} takes any keys, which a strict schema cannot say")
+        required = set(made.get("required", ()))
+        made["properties"] = {
+            name: (
+                _strict(inner, f"{path}.{name}")
+                if name in required
+                else _nullable(_strict(inner, f"{path}.{name}"))
+            )
+            for name, inner in made.get("properties", {}).items()
+        }
+        made["required"] = list(made["properties"])
+        made["additionalProperties"] = False
+    if isinstance(made.get("items"), Mapping):
+        made["items"] = _strict(dict(made["items"]), f"{path}[]")
+    if "anyOf" in made:
+        made["anyOf"] = [_strict(branch, path) for branch in made["anyOf"]]
+    if not {"type", "anyOf", "enum", "const"} & set(made):
+        raise DefinitionError(f"{path} takes a value of any type, which a strict schema cannot say")
+    return made
+
+
+def _nullable(rule: dict[str, Any]) -> dict[str, Any]:
+    kind = rule.get("type")
+    if "enum" in rule or "const" in rule or kind is None:
+        words = {word: part for word, part in rule.items() if word != "description"}
+        said = {"description": rule["description"]} if "description" in rule else {}
+        return {"anyOf": [words, {"type": "null"}], **said}
+    kinds = list(kind) if isinstance(kind, list) else [kind]
+    return rule if "null" in kinds else {**rule, "type": [*kinds, "null"]}
+
+
+def _single_types(rule: Any) -> Any:
+    """Lists of types as `anyOf`, or as `nullable`; constants as an `enum` of one."""
+    if isinstance(rule, list):
+        return [_single_types(part) for part in rule]
+    if not isinstance(rule, Mapping):
+        return rule
+    made = {
+        word: ({name: _single_types(inner) for name, inner in part.items()} if word == "properties" else
+               part if word in ("enum", "const", "default", "examples", "required") else _single_types(part))
+        for word, part in rule.items()
+    }  # fmt: skip
+    if isinstance(made.get("const"), str):
+        made |= {"type": "string", "enum": [made.pop("const")]}
+    if "oneOf" in made and "anyOf" not in made:
+        made["anyOf"] = made.pop("oneOf")
+    kind = made.get("type")
+    if isinstance(kind, list):
+        kinds = [one for one in kind if one != "null"]
+        if len(kinds) < len(kind):
+            made["nullable"] = True
+        if len(kinds) == 1:
+            made["type"] = kinds[0]
+        else:
+            del made["type"]
+            made["anyOf"] = [{"type": one} for one in kinds]
+    branches = made.get("anyOf")
+    if isinstance(branches, list) and {"type": "null"} in branches:
+        left = [branch for branch in branches if branch != {"type": "null"}]
+        made["nullable"] = True
+        if len(left) == 1:
+            del made["anyOf"]
+            made = {**left[0], **made}
+        else:
+            made["anyOf"] = left
+    return made
+
+
+def _gemini(rule: dict[str, Any]) -> dict[str, Any]:
+    """Types in upper case; an object without properties and a list without items say so in words."""
+    made = dict(rule)
+    if isinstance(made.get("type"), str):
+        made["type"] = made["type"].upper()
+    if "properties" in made:
+        made["properties"] = {name: _gemini(inner) for name, inner in made["properties"].items()}
+        made["required"] = [name for name in made.get("required", ()) if name in made["properties"]]
+        if not made["required"]:
+            del made["required"]
+    if isinstance(made.get("items"), Mapping):
+        made["items"] = _gemini(dict(made["items"]))
+    elif made.get("type") == "ARRAY":
+        made["items"] = {"type": "STRING"}
+    if "anyOf" in made:
+        made["anyOf"] = [_gemini(branch) for branch in made["anyOf"]]
+    return made
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

@@ -1,0 +1,267 @@
+"""Formats on the command line: lint, convert, lists for providers, the schema, examples as tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from tests.crib import Crib
+from tests.e2e.test_cli import ENVIRONMENT, PROGRAM, cli
+
+DATA = Path(__file__).parents[1] / "data" / "dialects"
+
+
+def plain(crib: Crib, name: str = "hello", output: str = "hello ...\n", **more: Any) -> None:
+    config = {"entrypoint": "printf", "args": ["hello %s\\n", "${who}"]}
+    examples = [{"description": "Greet", "params": {"who": "Ann"}, "expected_output": output}]
+    who = {"type": "string", "description": "Whom"}
+    crib.tool(
+        name, "command", config, {"who": who}, outputs={"format": "text"}, **{"examples": examples, **more}
+    )
+
+
+# -- convert ------------------------------------------------------------------------------------------
+
+
+def test_convert_writes_the_tool_and_tells_no_loss_where_there_is_none(crib: Crib) -> None:
+    done = cli(crib, "convert", str(DATA / "tool.json"), "--to", "native")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("name: weather\n")
+    same = cli(crib, "convert", str(DATA / "tool.json"), "--to", "flexigpt")
+    assert same.out.encode() == (DATA / "tool.json").read_bytes()
+
+
+def test_convert_tells_what_is_lost(crib: Crib) -> None:
+    crib.tool("ask", "function", {"reference": "m.f"}, approval={"required": True, "reason": "It is dear"})
+    done = cli(crib, "convert", ".toolcrib/tools/ask/tool.yml", "--to", "flexigpt")
+    assert done.code == 0
+    assert 'ask: $.approval: {"required": true, "reason": "It is dear"} is lost' in done.err
+    report = cli(crib, "convert", ".toolcrib/tools/ask/tool.yml", "--to", "flexigpt", "--json").document
+    assert [loss["path"] for loss in report["tools"][0]["losses"]] == ["$.version", "$.approval"]
+
+
+def test_convert_puts_several_tools_into_folders_and_overwrites_nothing(crib: Crib) -> None:
+    words = ("convert", str(DATA / "tools.yaml"), "--to", "native", "--output", ".toolcrib/tools")
+    assert cli(crib, *words[:-2]).code == 2
+    assert cli(crib, *words).code == 0
+    assert cli(crib, *words).code == 7
+    names = [tool["name"] for tool in cli(crib, "list", "--json").document["tools"]]
+    assert names == ["find-person", "search-users", "stock-of"]
+    assert (
+        cli(crib, "convert", str(DATA / "skillpack.yaml"), "--to", "flexigpt", "--only", "list_pods").code
+        == 4
+    )
+    assert cli(crib, "convert", "gone.json", "--to", "native").code == 3
+    assert cli(crib, "convert", str(DATA / "tool.json"), "--to", "natve").code == 2
+
+
+# -- lint ---------------------------------------------------------------------------------------------
+
+
+def test_lint_speaks_to_a_github_workflow(crib: Crib) -> None:
+    crib.write(
+        ".toolcrib/tools/a,b/tool.yml", "name: a\ndescription: 100%\nkind: cmd\nversion: 1\nexec: {}\n"
+    )
+    done = cli(crib, "lint", "--format", "github")
+    assert done.code == 4
+    lines = done.out.splitlines()
+    assert all(
+        line.startswith(("::error file=.toolcrib/tools/a%2Cb/tool.yml,line=", "::warning ")) for line in lines
+    )
+    assert any(",line=3,col=7,title=wrong-value::" in line for line in lines)
+
+
+def test_lint_reads_files_of_any_format(crib: Crib) -> None:
+    assert (
+        cli(crib, "lint", *(str(DATA / name) for name in ("tool.json", "tools.yaml", "skillpack.yaml"))).code
+        == 0
+    )
+    text = (
+        (DATA / "tool.json").read_text().replace('"slug"         : "weather"', '"slug"         : "we_ather"')
+    )
+    crib.write("bad.json", text)
+    found = cli(crib, "lint", "bad.json", "--json").document
+    assert [(one["line"], one["column"], one["rule"]) for one in found["diagnostics"]] == [(4, 22, "dialect")]
+    assert cli(crib, "lint", "gone.json").code == 3
+
+
+HOSTILE: dict[str, bytes] = {
+    "brackets": b"[" * 200_000,
+    "braces": b'{"a":' * 200_000,
+    "laughs": b"a: &a [x,x,x,x,x,x,x,x,x]\n"
+    + b"".join(b"%c: &%c [%s]\n" % (c, c, b",".join([b"*%c" % (c - 1)] * 9)) for c in range(98, 110)),
+    "deep": b"".join(b" " * at + b"a:\n" for at in range(1200)),
+    "scalar": b"name: " + b"x" * 1_000_000,
+    "quoted": b'name: "' + b"\\n" * 500_000 + b'"',
+    "mark": b"\xef\xbb\xbfname: x\n",
+    "windows": b"name: x\r\nkind: y\r\n",
+    "tabs": b"name:\n\tx: 1\n",
+    "documents": b"name: a\n---\nname: b\n",
+    "norway": b"name: no\ndescription: on\nkind: off\nversion: 1\nexec: {}\n",
+    "date": b"name: 2024-01-01\ndescription: 2024-01-01T00:00:00Z\nkind: x\nversion: 1.0\nexec: {}\n",
+    "python": b"name: !!python/object/apply:os.system ['touch pwned']\n",
+    "bytes": b"name: \xff\xfe\n",
+    "utf16": "name: x\n".encode("utf-16"),
+    "nul": b"name: \x00\n",
+    "keys": b"".join(b"k%d: 1\n" % at for at in range(100_000)),
+    "items": b"x:\n" + b"- 1\n" * 200_000,
+    "anchors": b"".join(b"a%d: &a%d x\n" % (at, at) for at in range(40_000)),
+    "merge": b"a: &a {b: 1}\nc: {<<: *a}\n",
+    "colons": b": " * 300_000,
+    "dashes": b"- " * 300_000,
+    "question": b"? " * 300_000,
+    "huge": b"x" * (2 << 20),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("file", ["tool.yml", "tool.json", "SKILL.md", "tools.yaml"])
+def test_a_hostile_file_is_an_error_in_bounded_time_and_memory(crib: Crib, file: str, name: str) -> None:
+    raw = HOSTILE[name]
+    path = crib.write(f"x/{file}", b"---\n" + raw + b"\n---\n" if file == "SKILL.md" else raw)
+    child = subprocess.Popen(
+        [PROGRAM, "lint", str(path), "--json"], cwd=crib.root, env=ENVIRONMENT, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert child.stdout is not None
+    assert child.stderr is not None
+    out, err = child.stdout.read(), child.stderr.read()
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    child.stdout.close()
+    child.stderr.close()
+    assert child.returncode == 4, (child.returncode, err[-300:])
+    assert json.loads(out)["errors"] >= 1
+    assert used.ru_utime + used.ru_stime < 8
+    assert used.ru_maxrss < 400 * 1024
+    assert not (crib.root / "pwned").exists()
+
+
+@pytest.mark.parametrize("file", ["tool.yml", "tool.json", "SKILL.md"])
+def test_pipes_and_links_in_circles_are_findings(crib: Crib, file: str) -> None:
+    folder = crib.root / ".toolcrib/tools"
+    for name in ("pipe", "loop", "folder"):
+        (folder / name).mkdir()
+    os.mkfifo(folder / "pipe" / file)
+    (folder / "loop" / file).symlink_to(file)
+    (folder / "folder" / file).mkdir()
+    plain(crib)
+    found = cli(crib, "lint", "--json")
+    assert found.code == 4
+    assert {Path(one["path"]).parent.name for one in found.document["diagnostics"]} >= {
+        "pipe",
+        "loop",
+        "folder",
+    }
+    assert [tool["name"] for tool in cli(crib, "list", "--json").document["tools"]] == ["hello"]
+
+
+# -- schema and editors -------------------------------------------------------------------------------
+
+
+def test_the_schema_of_manifests_is_printed_and_is_what_lint_uses(crib: Crib) -> None:
+    schema = cli(crib, "schema", "manifest").document
+    check = jsonschema_rs.Draft202012Validator(schema)
+    assert check.is_valid({"name": "a", "description": "A", "kind": "command", "version": 1,
+                           "exec": {"command": {"entrypoint": "ls"}}})  # fmt: skip
+    assert not check.is_valid({"name": "a"})
+
+
+def test_new_manifests_name_the_schema_beside_them(tmp_path: Path) -> None:
+    words = [PROGRAM, "init", "--examples"]
+    subprocess.run(words, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, timeout=60, check=True)
+    for manifest in (tmp_path / ".toolcrib/tools").glob("*/tool.yml"):
+        first = manifest.read_text().splitlines()[0]
+        prefix, _, reference = first.partition("$schema=")
+        assert prefix == "# yaml-language-server: "
+        assert json.loads((manifest.parent / reference).read_text())["title"] == "Toolcrib tool manifest"
+
+
+# -- lists for providers ------------------------------------------------------------------------------
+
+
+def test_tools_are_listed_as_each_provider_takes_them(crib: Crib) -> None:
+    plain(crib, "say.hello")
+    crib.tool("any", "command", {"entrypoint": "ls"}, {"map": {"type": "object"}})
+    for shape in ("mcp", "anthropic", "openai", "gemini"):
+        done = cli(crib, "list", "--for", shape)
+        names = [one.get("name") or one["function"]["name"] for one in done.document]
+        assert (names, done.err) == (["any", "say_hello"], "")
+    strict = cli(crib, "list", "--for", "openai-strict", "--json")
+    assert [one["function"]["name"] for one in strict.document] == ["say_hello"]
+    assert "any is left out: $.map takes any keys" in strict.err
+
+
+def test_leniency_is_a_setting(crib: Crib) -> None:
+    crib.tool("n", "function", {"reference": "f"}, {"n": {"type": "integer"}})
+    assert cli(crib, "run", "n", "n:=12", "--json").document["error"]["code"] == "tool_unavailable"
+    refused = cli(crib, "run", "n", 'n:="12"', "--json")
+    assert refused.document["error"]["code"] == "invalid_input"
+    crib.write(".toolcrib/config.yml", "inputs: {lenient: true}\nreview: off\n")
+    assert cli(crib, "run", "n", 'n:="12"', "--json").document["error"]["code"] == "tool_unavailable"
+
+
+# -- examples as tests --------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("kernel")
+def test_examples_are_run_and_compared(crib: Crib) -> None:
+    plain(crib, "right")
+    plain(crib, "wrong", "hello Bob")
+    plain(crib, "asks", approval={"required": True, "reason": "It is dear"})
+    plain(crib, "none", examples=[])
+    crib.tool("web", "http", {"url": "https://api.example.com/"}, examples=[{"params": {}}],
+              permissions={"network": {"allow": ["api.example.com"]}})  # fmt: skip
+    done = cli(crib, "test", "--json")
+    assert done.code == 1
+    found = {one["tool"]: one for one in done.document["examples"]}
+    assert {name: one["outcome"] for name, one in found.items()} == {
+        "asks": "skipped", "right": "passed", "web": "skipped", "wrong": "failed"}  # fmt: skip
+    assert "expected: hello Bob\ncame:     hello Ann" in found["wrong"]["told"]
+    assert "It is dear" in found["asks"]["told"]
+    assert "--live" in found["web"]["told"]
+    told = cli(crib, "test", "right")
+    assert (told.code, told.out) == (0, "ok      right[0] Greet\n")
+    assert cli(crib, "test", "gone").code == 3
+
+
+@pytest.mark.usefixtures("kernel")
+def test_tools_of_other_formats_run_from_their_own_files(crib: Crib) -> None:
+    skill = crib.home / "tools/pdf-forms"
+    skill.mkdir()
+    (skill / "SKILL.md").write_bytes((DATA / "pdf-forms/SKILL.md").read_bytes())
+    (skill / "references").mkdir()
+    (skill / "references/fields.md").write_text("Fields.")
+    crib.write(".toolcrib/config.yml", "review: off\n")
+    cli(crib, "trust", "--yes")
+    said = cli(crib, "run", "pdf-forms", "--json").document
+    assert "Read `references/fields.md` first." in said["value"]
+    inside = "file=.toolcrib/tools/pdf-forms/references/fields.md"
+    assert cli(crib, "run", "pdf-forms", inside, "--json").document["value"] == "Fields."
+    outside = cli(crib, "run", "pdf-forms", "file=.toolcrib/tools/pdf-forms/../../config.yml", "--json")
+    assert outside.document["error"]["code"] in ("invalid_input", "permission_denied")
+
+
+@pytest.mark.usefixtures("kernel")
+def test_converted_tools_run(crib: Crib) -> None:
+    (crib.root / "data").mkdir()
+    with sqlite3.connect(crib.root / "data/shop.db") as database:
+        database.execute("CREATE TABLE users (name TEXT, age INTEGER)")
+        database.execute("INSERT INTO users VALUES ('Ann', 30), ('Bob', 20)")
+    database.close()
+    for name in ("skillpack.yaml", "tools.yaml"):
+        done = cli(crib, "convert", str(DATA / name), "--to", "native", "--output", ".toolcrib/tools")
+        assert done.code == 0
+    words = ("first=a b; $(x)", "second=%s", "--json")
+    assert cli(crib, "run", "echo_words", *words).document["value"] == "a b; $(x)|%s"
+    found = cli(crib, "run", "search-users", "name=%", "min_age:=25", "--json").document
+    assert found["value"] == [{"name": "Ann", "age": 30}]
+    stock = cli(crib, "run", "stock-of", "product=x", "--json", env={"STOCK_PASSWORD": "s"}).document
+    assert stock["error"]["code"] == "tool_unavailable"

@@ -1,0 +1,229 @@
+"""Lists of tools for OpenAI, Gemini and the others: within what each takes, and nothing else changed."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.errors import DefinitionError
+from toolcrib.schema.provider_shapes import SHAPES, gemini_tool, openai_tool, shape_tools
+from toolcrib.spec import Example, FunctionExec, Tool
+
+SCHEMA: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "required": ["query"],
+    "additionalProperties": False,
+    "$defs": {
+        "page": {
+            "type": "object",
+            "properties": {"at": {"type": "integer", "minimum": 0}},
+            "required": ["at"],
+        }
+    },
+    "properties": {
+        "query": {"type": "string", "description": "The words", "minLength": 1, "maxLength": 80},
+        "sort": {"enum": ["new", "old"], "type": "string", "default": "new"},
+        "page": {"$ref": "#/$defs/page"},
+        "tags": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+        "since": {"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}]},
+        "level": {"type": ["integer", "null"], "enum": [1, 2, None]},
+    },
+}
+
+
+def make(name: str = "search", schema: dict[str, Any] | None = None, **more: Any) -> Tool:
+    schema = SCHEMA if schema is None else schema
+    return Tool(name, "Searches.", "function", schema, FunctionExec("m:f"), **more)
+
+
+def words(schema: Any) -> set[str]:
+    """Every word of a schema, at any depth; names of properties are none."""
+    if isinstance(schema, list):
+        return set().union(*map(words, schema)) if schema else set()
+    if not isinstance(schema, dict):
+        return set()
+    found: set[str] = set()
+    for word, part in schema.items():
+        found.add(word)
+        if word == "properties":
+            found |= set().union(*map(words, part.values())) if part else set()
+        elif word not in ("enum", "required", "default", "const"):
+            found |= words(part)
+    return found
+
+
+def test_openai_gets_the_schema_as_it_is_without_references() -> None:
+    entry = openai_tool(make(), "search")
+    parameters = entry["function"]["parameters"]
+    assert entry["type"] == "function"
+    assert "strict" not in entry["function"]
+    assert parameters["properties"]["page"] == SCHEMA["$defs"]["page"]
+    assert parameters["properties"]["query"] == SCHEMA["properties"]["query"]
+    assert not words(parameters) & {"$ref", "$defs"}
+
+
+def test_openai_strict_closes_every_object_and_makes_the_optional_nullable() -> None:
+    function = openai_tool(make(), "search", strict=True)["function"]
+    parameters = function["parameters"]
+    assert function["strict"] is True
+    assert parameters["required"] == list(SCHEMA["properties"])
+    assert parameters["additionalProperties"] is False
+    properties = parameters["properties"]
+    assert properties["query"] == {"type": "string", "description": "The words (minLength: 1, maxLength: 80)"}
+    assert properties["sort"] == {
+        "anyOf": [{"enum": ["new", "old"], "type": "string"}, {"type": "null"}],
+        "description": '(default: "new")',
+    }
+    assert properties["page"]["type"] == ["object", "null"]
+    assert properties["page"]["additionalProperties"] is False
+    assert properties["tags"]["description"] == "(uniqueItems: true)"
+
+
+def test_gemini_gets_openapi_types_and_what_it_has_no_word_for_as_text() -> None:
+    entry = gemini_tool(make(), "search")
+    parameters = entry["parameters"]
+    assert parameters["type"] == "OBJECT"
+    assert parameters["required"] == ["query"]
+    properties = parameters["properties"]
+    assert properties["query"]["maxLength"] == 80
+    assert properties["tags"] == {
+        "type": "ARRAY",
+        "items": {"type": "STRING"},
+        "description": "(uniqueItems: true)",
+    }
+    assert properties["since"] == {"type": "STRING", "nullable": True, "description": '(format: "date")'}
+    assert properties["level"] == {"type": "INTEGER", "nullable": True, "description": "(enum: [1,2,null])"}
+    assert properties["page"]["properties"]["at"] == {"type": "INTEGER", "minimum": 0}
+    assert not words(parameters) & {"$ref", "$defs", "default", "additionalProperties", "const", "oneOf"}
+
+
+def test_gemini_leaves_out_parameters_where_there_are_none() -> None:
+    assert "parameters" not in gemini_tool(make(schema={"type": "object"}), "ping")
+
+
+def test_rules_over_the_whole_input_move_to_the_description() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}, "oneOf": [{"required": ["a"]}]}
+    for entry in (openai_tool(make(schema=schema), "t")["function"], gemini_tool(make(schema=schema), "t")):
+        assert '{"oneOf":[{"required":["a"]}]}' in entry["description"]
+        assert "oneOf" not in entry["parameters"]
+
+
+def test_examples_stand_where_there_is_a_place() -> None:
+    tool = make(examples=(Example("Find ants", {"query": "ants"}), Example("", {"query": "x" * 2000})))
+    for shape in SHAPES:
+        text = json.dumps(shape_tools([tool], shape).entries[0])
+        assert "ants" in text
+    description = openai_tool(tool, "search")["function"]["description"]
+    assert description.endswith('Examples:\n- Find ants: {"query":"ants"}')
+
+
+def test_a_schema_that_contains_itself_is_written_out_to_a_depth() -> None:
+    tree = {"type": "object", "properties": {"left": {"$ref": "#/$defs/tree"}, "n": {"type": "integer"}}}
+    schema = {"type": "object", "properties": {"top": {"$ref": "#/$defs/tree"}}, "$defs": {"tree": tree}}
+    shaped = shape_tools([make(schema=schema)], "gemini")
+    assert len(json.dumps(shaped.entries)) < 5_000
+    assert "the same again" in json.dumps(shaped.entries)
+    wide = {"type": "object", "properties": {f"p{at}": {"$ref": "#/$defs/tree"} for at in range(20)}}
+    bomb = {**wide, "$defs": {"tree": wide}}
+    shaped = shape_tools([make("bomb", bomb), make()], "openai")
+    assert "search" in shaped.names.values()
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        (
+            {
+                "type": "object",
+                "properties": {"m": {"type": "object", "additionalProperties": {"type": "string"}}},
+            },
+            "$.m takes any keys",
+        ),
+        (
+            {"type": "object", "properties": {"v": {"description": "Anything"}}},
+            "$.v takes a value of any type",
+        ),
+    ],
+)
+def test_what_a_strict_schema_cannot_say_is_refused(schema: dict[str, Any], told: str) -> None:
+    with pytest.raises(DefinitionError, match=re.escape(told)):
+        openai_tool(make(schema=schema), "t", strict=True)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_one_bad_schema_leaves_out_its_tool_alone(shape: str) -> None:
+    bad = {"type": "object", "properties": {"a": {"type": "strng"}}}
+    shaped = shape_tools([make("a"), make("bad", bad), make("z")], shape)
+    assert list(shaped.names.values()) == ["a", "z"]
+    assert list(shaped.refused) == ["bad"]
+    assert "strng" in shaped.refused["bad"]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@given(
+    st.lists(st.text(max_size=80) | st.sampled_from(["1a", "_1a", "a.b", "a_b", "-", "x" * 70]), unique=True)
+)
+def test_names_are_taken_by_the_provider_and_lead_back(shape: str, given_names: list[str]) -> None:
+    tools = [make(name) for name in given_names]
+    shaped = shape_tools(tools, shape)
+    pattern = r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}" if shape == "gemini" else r"[a-zA-Z0-9_-]{1,64}"
+    assert all(re.fullmatch(pattern, name) for name in shaped.names)
+    assert sorted(shaped.names.values()) == sorted(given_names)
+    wired = [entry.get("name") or entry["function"]["name"] for entry in shaped.entries]
+    assert wired == list(shaped.names)
+
+
+def test_the_tools_own_schema_does_not_change() -> None:
+    before = json.dumps(SCHEMA)
+    for shape in SHAPES:
+        shape_tools([make()], shape)
+    assert json.dumps(SCHEMA) == before
+
+
+JSON_SCHEMAS = st.recursive(
+    st.fixed_dictionaries(
+        {
+            "type": st.sampled_from(
+                ["string", "integer", "number", "boolean", ["string", "null"], ["integer", "string"]]
+            )
+        },
+        optional={
+            "description": st.just("d"),
+            "default": st.none() | st.integers(),
+            "format": st.just("date"),
+            "enum": st.just(["a", "b"]),
+            "minLength": st.integers(0, 9),
+        },
+    ),
+    lambda inner: (
+        st.fixed_dictionaries({"type": st.just("array"), "items": inner})
+        | st.fixed_dictionaries(
+            {"type": st.just("object"), "properties": st.dictionaries(st.sampled_from("abc"), inner)}
+        )
+        | st.fixed_dictionaries({"anyOf": st.lists(inner, min_size=1, max_size=3)})
+        | st.fixed_dictionaries({"const": st.sampled_from(["x", 1, None])})
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from("abcd"), JSON_SCHEMAS))
+def test_any_schema_comes_out_in_words_that_gemini_and_openai_strict_take(properties: dict[str, Any]) -> None:
+    tool = make(schema={"type": "object", "properties": properties})
+    gemini = shape_tools([tool], "gemini")
+    assert gemini.refused == {}
+    assert not words(gemini.entries[0].get("parameters", {})) & {
+        "const",
+        "default",
+        "oneOf",
+        "additionalProperties",
+        "$ref",
+    }
+    for entry in shape_tools([tool], "openai-strict").entries:
+        assert not words(entry["function"]["parameters"]) & {"default", "oneOf", "minLength", "$ref"}
