@@ -21,7 +21,6 @@ _MOST_NAMES = 20
 _LATER: dict[Path, str] = {
     ("exec", "http", "auth"): "auth helpers",
 }
-_LATER_KINDS: dict[str, str] = {}
 
 _RULES: tuple[tuple[Path, str], ...] = (
     (("name",), "name"),
@@ -107,8 +106,7 @@ def _explain(error: Any, document: Document) -> Iterator[Diagnostic]:
     elif path == ("exec",) and keyword in ("minProperties", "maxProperties"):
         known = ", ".join(_rule_at(tool_schema(), ("properties", "exec"))["properties"])
         told = f"`exec` must hold exactly one of {known}"
-        if not set(_LATER_KINDS) & set(error.instance):
-            yield document.diagnostic("exec-kind", told, path, key=True)
+        yield document.diagnostic("exec-kind", told, path, key=True)
     else:
         yield _misfit(document, path, keyword, facts, error)
 
@@ -175,9 +173,6 @@ def _misfit(document: Document, path: Path, keyword: str, facts: dict[str, Any],
     elif keyword in ("enum", "const"):
         options = facts["options"] if keyword == "enum" else [facts["expected_value"]]
         known = [str(option) for option in options]
-        if path == ("kind",) and value in _LATER_KINDS:
-            told = f"{_LATER_KINDS[value]} are not supported yet by this version"
-            return document.diagnostic("not-supported", told, path)
         one_of = "one of " if len(known) > 1 else ""
         told = f"{label} must be {one_of}{', '.join(known)}, not {quoted(value)}"
         close = nearest(value, known) if isinstance(value, str) else None
