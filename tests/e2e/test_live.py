@@ -39,8 +39,12 @@ def parameters(crib: Crib, errors: Path) -> StdioServerParameters:
     return StdioServerParameters(command="/bin/sh", args=["-c", command], cwd=crib.root, env=dict(os.environ))
 
 
+META = {"tool_call", "tool_create", "tools_list", "tools_search"}
+
+
 async def names(client: Client) -> list[str]:
-    return [tool.name for tool in (await client.list_tools()).tools]
+    listed = (await client.list_tools()).tools
+    return [tool.name for tool in listed if tool.name not in META]
 
 
 async def told_on_standard_error(errors: Path, text: str) -> None:
