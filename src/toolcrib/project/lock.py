@@ -156,8 +156,10 @@ class Pins:
 
         Tools without a manifest, which a program has registered itself, are not pinned.
         """
+        if (lock := self._lock()) is None:
+            return
         defined = self.remote().get(tool.bundle) if tool.source is None else None
-        if (tool.source is None and defined is None) or (lock := self._lock()) is None:
+        if tool.source is None and defined is None:
             return
         if defined is not None:
             changed = _of(tool.name, lock.bundles.get(tool.bundle, {}), defined)

@@ -389,7 +389,7 @@ class Project:
     def _servers(self, named: NamedServers, trusted: bool) -> Servers:
         from toolcrib.project.servers import Servers
 
-        return Servers(
+        servers = Servers(
             named,
             self.toolset,
             vault=self.vault,
@@ -404,6 +404,8 @@ class Project:
             record=self.audit.record,
             know=self._gate.know,
         )
+        self.pins.remote = servers.definitions
+        return servers
 
     def observe(self, tool: Tool, seen: Observation) -> None:
         """From now on run the tool of this name as `tool` says, and tell `seen` all it uses."""

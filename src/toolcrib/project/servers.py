@@ -111,6 +111,10 @@ class Mounted:
             toolset.add(self._bound(tool))
             self._standing[name] = tool
 
+    def definitions(self) -> dict[str, str]:
+        """The digest of each tool's definition, by the tool's name here."""
+        return {name: digest(self.live[own]) for own, name in self.tools.items() if name in self._standing}
+
     def _described(self, name: str, live: Definition, reviewed: Definition | None) -> Tool:
         """The tool as it is shown: as it was reviewed, until somebody has looked at what it is now."""
         now = digest(live)
@@ -209,6 +213,10 @@ class Servers:
             know([process_of(spec) for spec in named.specs])
             for mounted in self.mounted.values():
                 mounted.recall()
+
+    def definitions(self) -> dict[str, dict[str, str]]:
+        """By server, the digest of each tool's definition as the server gives it, or gave it last."""
+        return {name: mounted.definitions() for name, mounted in self.mounted.items()}
 
     def programs(self) -> list[str]:
         """What the local ones run, as real paths: no tool may write it."""

@@ -12,6 +12,7 @@ import pytest
 from tests.crib import Crib, failed
 from tests.mcp_servers import RAW, mount, write
 from toolcrib.project import Project
+from toolcrib.project.lock import write_lock
 from toolcrib.project.servers import Mounted
 
 pytestmark = pytest.mark.timeout(120)
@@ -69,6 +70,19 @@ async def test_a_change_asks_with_what_changed_and_shows_the_old_words(crib: Cri
         mounted.review()
         assert project.get("raw__find").input_schema == wide
         assert (await project.call("raw__find")).unwrap() == "hello"
+
+
+async def test_a_lock_pins_definitions_and_holds_calls_to_them(crib: Crib) -> None:
+    offers(crib, tool(), tool("other"))
+    async with crib.open() as project:
+        (await there(project)).review()
+        write_lock(project.pins.path, project.pins.now(project.tools()))
+        assert (await project.call("raw__find")).unwrap() == "hello"
+    offers(crib, tool(description="Find other things."), tool("other"))
+    async with crib.open() as project:
+        (await there(project)).review()
+        assert "definition" in failed(await project.call("raw__find"), "lock_drift")
+        assert (await project.call("raw__other")).unwrap() == "hello"
 
 
 async def test_an_approval_for_good_does_not_outlive_a_change(crib: Crib) -> None:
