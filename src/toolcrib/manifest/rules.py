@@ -53,7 +53,6 @@ RULES: dict[str, Rule] = {
     "missing-key": Rule("error", "A key that must be there is missing."),
     "wrong-type": Rule("error", "A value is of another type than the format says."),
     "wrong-value": Rule("error", "A value is outside what the format allows."),
-    "not-supported": Rule("error", "A part of the format that this version does not run yet."),
     "name": Rule("error", "`name` is missing or not usable as a folder name."),
     "name-folder": Rule("error", "`name` differs from the folder's name."),
     "description": Rule("error", "`description` is missing or empty."),

@@ -18,9 +18,6 @@ _SCHEMA = FilePath(__file__).parent / "schemas" / "tool.schema.json"
 _MOST = 50
 _MOST_NAMES = 20
 
-_LATER: dict[Path, str] = {
-    ("exec", "http", "auth"): "auth helpers",
-}
 
 _RULES: tuple[tuple[Path, str], ...] = (
     (("name",), "name"),
@@ -113,9 +110,6 @@ def _explain(error: Any, document: Document) -> Iterator[Diagnostic]:
 
 def _unknown(document: Document, parent: Path, name: str, error: Any) -> Diagnostic:
     path = (*parent, name)
-    if path in _LATER:
-        told = f"{_LATER[path]} are not supported yet by this version"
-        return document.diagnostic("not-supported", told, path, key=True)
     rule = _rule_at(tool_schema(), tuple(error.schema_path)[:-1])
     known = list(rule.get("properties", {}))
     inside = f" in `{_dotted(parent)}`" if parent else ""
