@@ -9,7 +9,7 @@ import orjson
 
 from toolcrib.errors import InvalidInput, Violation
 
-__all__ = ["decode_object", "not_an_object"]
+__all__ = ["decode_object", "not_an_object", "without_space"]
 
 _loads, _dumps = orjson.loads, orjson.dumps
 _SPACE = b" \n\r\t"
@@ -46,9 +46,14 @@ def decode_object(text: bytes | str) -> dict[str, Any]:
         written = _dumps(value)
     except TypeError:  # orjson's limit, the same that `to_json` has
         raise _refuse([Violation("$", "is nested deeper than 254 levels")]) from None
-    if written != raw and written.translate(None, _SPACE) != raw.translate(None, _SPACE):
+    if written != raw and without_space(written) != without_space(raw):
         _check_slowly(raw)
     return value
+
+
+def without_space(text: bytes) -> bytes:
+    """JSON text without any white space, what is in its texts included."""
+    return text.translate(None, _SPACE)
 
 
 def not_an_object(value: Any) -> InvalidInput:

@@ -12,9 +12,12 @@ __all__ = ["settler"]
 _Settle = Callable[[Any], Any]
 
 
-def settler(schema: Mapping[str, Any]) -> _Settle | None:
-    """What settles a value that fits `schema`, in place; None when there is nothing to do."""
-    return _Settlers(schema).make(schema)
+def settler(schema: Mapping[str, Any], *, integers: bool = True) -> _Settle | None:
+    """What settles a value that fits `schema`, in place; None when there is nothing to do.
+
+    Without `integers`, those are known to be whole already.
+    """
+    return _Settlers(schema, integers).make(schema)
 
 
 def _whole(value: Any) -> Any:
@@ -25,8 +28,9 @@ def _whole(value: Any) -> Any:
 class _Settlers:
     """Makes the settlers of one schema, following its `$ref`s."""
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
+    def __init__(self, schema: Mapping[str, Any], integers: bool) -> None:
         self._schema = schema
+        self._integers = integers
         self._made: dict[str, _Settle | None] = {}
         self._making: set[str] = set()
 
@@ -40,7 +44,7 @@ class _Settlers:
             return self.make(branches[0])
         kind = rule.get("type")
         if kind == "integer" or (isinstance(kind, list) and "integer" in kind and "number" not in kind):
-            return _whole
+            return _whole if self._integers else None
         if "properties" in rule or "additionalProperties" in rule:
             return self._object(rule)
         each = self.make(rule.get("items"))

@@ -9,15 +9,18 @@ import jsonschema_rs
 
 from toolcrib.errors import DefinitionError, InvalidInput, Violation
 from toolcrib.schema.decode import decode_object, not_an_object
-from toolcrib.schema.jsonable import to_json
+from toolcrib.schema.jsonable import to_json_text
 from toolcrib.schema.lenient import relaxed
 from toolcrib.schema.settle import settler
+from toolcrib.schema.typed import typed_reader
 from toolcrib.spec.naming import json_path, nearest
 
 __all__ = ["ArgumentCheck", "SchemaCheck", "check_schema", "refuse"]
 
 _LIMIT = 50
 """Violations told at most; more are counted."""
+_OFTEN = 3
+"""From this call on a tool has a `typed_reader`: to import what that needs takes longer than a few calls."""
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:
@@ -110,43 +113,58 @@ def _short(text: str) -> str:
 class ArgumentCheck:
     """Checks the arguments of one tool and fills in the defaults its schema names."""
 
-    __slots__ = ("_check", "_is_valid", "_lenient", "_settle")
+    __slots__ = ("_check", "_fill", "_lenient", "_read", "_settle", "_times")
 
     def __init__(self, schema: Mapping[str, Any], *, lenient: bool = False) -> None:
         check_schema(schema)
         self._lenient = lenient
         """Whether arguments that do not fit are read again as `lenient.relaxed` does."""
         self._check = SchemaCheck(schema)
-        self._is_valid = self._check.is_valid
         self._settle = settler(schema)
+        self._times = 0
+        self._read: Callable[[bytes | str], Any] | None = None
+        self._fill: Callable[[Any], Any] | None = None
 
     def check(self, arguments: Mapping[str, Any] | bytes | str) -> dict[str, Any]:
         """The arguments as a dict of their own, defaults filled in. JSON text is parsed, a mapping is copied.
 
         Raises `InvalidInput` with every violation.
         """
-        if arguments.__class__ is bytes or arguments.__class__ is str:
-            values = decode_object(arguments)
+        kind = arguments.__class__
+        text: Any = arguments if kind is bytes or kind is str else _written(arguments)
+        values = None if self._read is None else self._read(text)
+        if values is None:
+            values, settle = self._checked(text), self._settle
         else:
-            values = _copy(arguments)
-        if not self._is_valid(values):
-            if self._lenient:
-                values = relaxed(values, self._check.schema)
-            if not self._lenient or not self._is_valid(values):
-                raise refuse(self._check.violations(values))
-        if self._settle is None:
+            settle = self._fill
+        if settle is None:
             return values
         try:
-            return self._settle(values)  # type: ignore[no-any-return]
+            return settle(values)  # type: ignore[no-any-return]
         except RecursionError:
             raise refuse([Violation("$", "is nested too deeply")]) from None
 
+    def _checked(self, text: bytes | str) -> dict[str, Any]:
+        self._times += 1
+        if self._times == _OFTEN:
+            self._read = typed_reader(self._check.schema)
+            self._fill = settler(self._check.schema, integers=False)
+        values = decode_object(text)
+        if self._check.is_valid(values):
+            return values
+        if self._lenient:
+            values = relaxed(values, self._check.schema)
+            if self._check.is_valid(values):
+                return values  # type: ignore[no-any-return]
+        raise refuse(self._check.violations(values))
 
-def _copy(arguments: Any) -> dict[str, Any]:
+
+def _written(arguments: Any) -> bytes:
+    """Arguments that are no JSON text yet, as one."""
     if not isinstance(arguments, Mapping):
         raise not_an_object(arguments)
     try:
-        return to_json(arguments)  # type: ignore[no-any-return]
+        return to_json_text(arguments)
     except TypeError as error:
         raise InvalidInput(
             f"the arguments have no JSON form: {error}", violations=[Violation("$", str(error))]

@@ -1,0 +1,157 @@
+"""A schema as a Python type: msgspec parses JSON text and checks it against the type in one step.
+
+Only what a type says exactly as JSON Schema does is taken, so the type never lets through what the schema
+refuses; what it refuses itself is looked at again by the validator, which also tells what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+import orjson
+
+from toolcrib.schema.decode import without_space
+
+__all__ = ["typed_reader"]
+
+_dumps = orjson.dumps
+
+_NOTES = frozenset(
+    {"$comment", "$defs", "$schema", "default", "deprecated", "description", "examples", "format",
+     "readOnly", "title", "writeOnly"}
+)  # fmt: skip
+"""Keywords that say nothing of which values fit (`format` is an annotation in 2020-12)."""
+_NUMBER = {"type", "exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum"}
+_KEYWORDS = {
+    "array": {"type", "items", "maxItems", "minItems"},
+    "boolean": {"type"},
+    "integer": _NUMBER,
+    "null": {"type"},
+    "number": _NUMBER,
+    "object": {"type", "additionalProperties", "properties", "required"},
+    "string": {"type", "maxLength", "minLength"},
+}
+_SCALARS = {"boolean": bool, "integer": int, "null": None, "string": str}
+_NULL = {"type": "null"}
+_LIMITS = {
+    "exclusiveMaximum": "lt",
+    "exclusiveMinimum": "gt",
+    "maximum": "le",
+    "maxItems": "max_length",
+    "maxLength": "max_length",
+    "minimum": "ge",
+    "minItems": "min_length",
+    "minLength": "min_length",
+}
+_EXACT = 2**53
+"""Greater bounds are not the same number to everybody."""
+
+
+class _NoTypeError(Exception):
+    """No type says what this schema says."""
+
+
+def typed_reader(schema: Mapping[str, Any]) -> Callable[[bytes | str], Any] | None:
+    """What reads JSON text that fits `schema`; None where no type says what the schema says.
+
+    It gives None for text that is to be read again by slower means: it is not JSON, does not fit, or is not
+    what the value would be written as, white space aside. That last look finds members the schema does not
+    name, which msgspec leaves out, equal keys, and integers beyond 64 bit.
+    """
+    import msgspec
+
+    try:
+        decode = msgspec.json.Decoder(_Types(schema).of(schema)).decode
+    except (_NoTypeError, TypeError, RecursionError):  # TypeError: a union that msgspec does not tell apart
+        return None
+
+    def read(text: bytes | str) -> Any:
+        try:
+            raw: bytes = text.encode() if text.__class__ is str else text  # type: ignore[assignment]
+            value = decode(raw)
+            written = _dumps(value)
+        except (ValueError, TypeError, RecursionError):
+            return None
+        return value if written == raw or without_space(written) == without_space(raw) else None
+
+    return read
+
+
+class _Types:
+    """Makes the types of one schema, following its `$ref`s."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._definitions = schema.get("$defs", {})
+        self._made: dict[str, Any] = {}
+
+    def of(self, rule: Any) -> Any:
+        if rule is True or rule == {}:
+            return Any
+        if not isinstance(rule, Mapping):
+            raise _NoTypeError
+        said = rule.keys() - _NOTES
+        if said == {"$ref"}:
+            return self._referred(rule["$ref"])
+        if said == {"anyOf"}:
+            others = [branch for branch in rule["anyOf"] if branch != _NULL]
+            if len(others) != 1 or len(rule["anyOf"]) != 2:
+                raise _NoTypeError
+            return self.of(others[0]) | None
+        if "enum" in said and said <= {"enum", "type"}:
+            return _one_of(rule)
+        kind, *null = rule["type"] if isinstance(rule.get("type"), list) else [rule.get("type")]
+        if null not in ([], ["null"]) or kind not in _KEYWORDS or not said <= _KEYWORDS[kind]:
+            raise _NoTypeError
+        made = self._kind(kind, rule)
+        return made | None if null else made
+
+    def _kind(self, kind: str, rule: Mapping[str, Any]) -> Any:
+        if kind == "object":
+            return self._object(rule)
+        if kind == "array":
+            return _limited(list[self.of(rule.get("items", True))], rule)  # type: ignore[misc]
+        if kind == "number":  # Whole ones stay what they are, as with other parsers.
+            return _limited(int, rule) | _limited(float, rule)
+        return _limited(_SCALARS[kind], rule)
+
+    def _object(self, rule: Mapping[str, Any]) -> Any:
+        properties, others = rule.get("properties", {}), rule.get("additionalProperties", True)
+        required = set(rule.get("required", ()))
+        if not required <= properties.keys():
+            raise _NoTypeError
+        if not properties and others is not False:
+            return dict[str, self.of(others)]  # type: ignore[misc]
+        types = {name: self.of(inner) for name, inner in properties.items()}
+        fields = {name: one if name in required else NotRequired[one] for name, one in types.items()}
+        return TypedDict("_Object", fields)  # type: ignore[operator] # mypy wants names it can read
+
+    def _referred(self, reference: str) -> Any:
+        name = reference.removeprefix("#/$defs/")
+        if name == reference or any(char in name for char in "~%/"):  # elsewhere, or written with escapes
+            raise _NoTypeError
+        if name not in self._made:
+            self._made[name] = None  # until it is made: a type that contains itself is none
+            self._made[name] = self.of(self._definitions.get(name, False))
+        if self._made[name] is None:
+            raise _NoTypeError
+        return self._made[name]
+
+
+def _one_of(rule: Mapping[str, Any]) -> Any:
+    options = tuple(rule["enum"])
+    if rule.get("type", "string") != "string" or any(option.__class__ is not str for option in options):
+        raise _NoTypeError
+    return Literal[options]
+
+
+def _limited(kind: Any, rule: Mapping[str, Any]) -> Any:
+    from msgspec import Meta
+
+    limits = {_LIMITS[key]: bound for key, bound in rule.items() if key in _LIMITS}
+    exact = (int, float) if kind is float else (int,)
+    if {"ge", "gt"} <= limits.keys() or {"le", "lt"} <= limits.keys():
+        raise _NoTypeError
+    if any(bound.__class__ not in exact or abs(bound) > _EXACT for bound in limits.values()):
+        raise _NoTypeError
+    return Annotated[kind, Meta(**limits)] if limits else kind
