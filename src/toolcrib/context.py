@@ -59,7 +59,7 @@ class Context(Call):
     def of(cls, call: Call) -> Context:
         """The context of a call that a door has made."""
         context = cls.__new__(cls)
-        context.__dict__.update(vars(call))
+        context.__dict__ = call.__dict__.copy()
         return context
 
     def identify(self) -> str:

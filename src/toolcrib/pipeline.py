@@ -414,7 +414,8 @@ def _check_output(bound: Bound, value: Any) -> tuple[str, ...]:
 def _redact(result: Result, redact: Callable[[Any], Any]) -> None:
     """Mask secrets in all that a caller sees. Errors are masked in place: they are this call's own."""
     result.value = redact(result.value)
-    result.details = redact(result.details)
+    if result.details is not None:
+        result.details = redact(result.details)
     if result.warnings:
         result.warnings = tuple(redact(list(result.warnings)))
     error = result.error

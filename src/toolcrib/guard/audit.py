@@ -14,7 +14,7 @@ import os
 import stat
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from hashlib import sha256
 from os import pwrite
@@ -116,6 +116,10 @@ class AuditLog:
         Raises AuditUnavailable when the line cannot be written, and leaves no part of it; ValueError for an
         event or a field that is badly named.
         """
+        self.append(event, fields)
+
+    def append(self, event: str, fields: Mapping[str, Any]) -> None:
+        """`record` for fields that are in a mapping already."""
         if event not in known_events:
             require_event(event)
         body = f" {event}{encode_fields(fields)}"

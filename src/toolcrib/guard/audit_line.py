@@ -106,7 +106,7 @@ def encode_fields(fields: Mapping[str, Any]) -> str:
         if text is None or len(text) > MAX_VALUE:
             cut.append(key)
             text = _summary(text, value)
-        line += f" {key}={text}"
+        line = f"{line} {key}={text}"
     return line if not cut else f"{line} cut={_json(cut)}"
 
 

@@ -74,9 +74,9 @@ class Redactor:
 
         Goes through lists, tuples and mappings, keys included. Objects of other types are left as they are.
         """
-        if not self._active or value is None:
-            return value
         kind = value.__class__
+        if kind in self._plain or not self._active:
+            return value
         if (kind is dict or kind is list) and self._harmless(value):
             return value
         try:
@@ -166,7 +166,8 @@ class Redactor:
             return False
         for clue in self._clues:
             if clue in text:
-                return False
+                # Without escapes each text stands there as it is, and is searched with all the others.
+                return "\\" not in text and self.pattern.search(text) is None
         return "\\n" not in text
 
     def _redact_mapping(self, value: dict[Any, Any]) -> dict[Any, Any]:

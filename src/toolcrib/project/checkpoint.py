@@ -58,10 +58,11 @@ class Checkpoint:
         self._store = store
         self._digest_of = digest_of
         self._limits = limits
+        self._all_rated = limits.rated
 
     def rated(self, tool: Tool) -> bool:
         """Whether it is limited how often this tool is called."""
-        return tool.limits.rated or self._limits.rated
+        return self._all_rated or tool.limits.rated
 
     async def enter(self, bound: Bound, ctx: Context) -> Result | None:
         """Wait until the call may run; the result of one that is not to run, or not yet.

@@ -156,12 +156,13 @@ class ProjectGate:
                 return Question("policy.default", decision.why)
         if bound.approval_reason is not None:
             return Question(_OWN, bound.approval_reason)
-        if self._first_use is not None and (forced := self._first_use.forced(bound.tool)) is not None:
+        first_use = self._first_use if bound.tool.source is not None else None
+        if first_use is not None and (forced := first_use.forced(bound.tool)) is not None:
             return Question(_OWN, forced)
         return None
 
     def _unseen(self, bound: Bound, ctx: Context) -> Question | None:
-        if self._first_use is None:
+        if self._first_use is None or bound.tool.source is None:
             return None
         return self._first_use.question(bound.tool, ctx.caller, ctx.identity)
 
@@ -219,7 +220,7 @@ class ProjectGate:
         if held is not None:
             event = _event(held, result, event)
             fields.update(_more(held, details))
-        self._audit.record(event, **fields)
+        self._audit.append(event, fields)
 
     def redact(self, value: Any) -> Any:
         """The value with every known secret masked."""

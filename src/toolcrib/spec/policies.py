@@ -76,7 +76,10 @@ class Limits:
     @property
     def rated(self) -> bool:
         """Whether it is limited how often the tool is called."""
-        return (self.calls_per_minute or self.min_interval_ms or self.concurrent_calls) is not None
+        unlimited = (
+            self.calls_per_minute is None and self.min_interval_ms is None and self.concurrent_calls is None
+        )
+        return not unlimited
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,3 +261,39 @@ def test_no_text_makes_the_search_slow(filler: str) -> None:
     began = time.perf_counter()
     redactor.redact_text(text)
     assert time.perf_counter() - began < 2
+
+
+@given(
+    st.recursive(
+        st.lists(
+            st.sampled_from(
+                [
+                    "drill",
+                    "-",
+                    "press",
+                    "\\",
+                    '"',
+                    "\n",
+                    "ZHJpbGwt",
+                    "cHJlc3M",
+                    "x",
+                    " ",
+                    "é",
+                    "%2D",
+                    "\\u002d",
+                ]
+            ),
+            max_size=6,
+        ).map("".join),
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=3),
+            st.dictionaries(st.sampled_from(["k", "drill-press"]), inner, max_size=2),
+        ),
+        max_leaves=6,
+    )
+)
+def test_the_quick_look_at_a_whole_value_finds_what_a_walk_finds(value: Any) -> None:
+    # With a short secret, which is masked where it is a whole text, there is no quick look.
+    whole, walked = Redactor({"KEY": "drill-press"}), Redactor({"KEY": "drill-press", "SHORT": "~"})
+
+    assert whole.redact([value]) == walked.redact([value])
