@@ -57,7 +57,7 @@ def _add(callers: Callers) -> Table:
     rows.plain(CHECKED, checked)
     rows.row(TOOLSET, lambda: callers.toolset("add", ADD_CALL), Target(4))
     rows.row(INLINE, lambda: callers.toolset("add_inline", ADD_CALL))
-    rows.row(PROJECT, lambda: callers.project("add", ADD_CALL), Target(20.5))
+    rows.row(PROJECT, lambda: callers.project("add", ADD_CALL), Target(15, "wall"))
     rows.peers(lambda peer: callers.peer(peer, "add_async", ADD_CALL))
     return rows.measure(25)
 

@@ -1,4 +1,4 @@
-"""A project with everything on: settings, audit, a secret to be masked, timeout."""
+"""A project with everything on: settings, policy, audit, a secret to be masked, timeout."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from toolcrib import Project
 
-CONFIG = "limits:\n  timeout_ms: 60000\n"
+RULES = 100
+LOOKING = 10
 SECRET = "BENCH_KEY"
 
 KEYED = f"""\
@@ -75,6 +76,14 @@ class OneSecret:
         return "drill-press-4711" if name == SECRET else None
 
 
+def policy(rules: int, looking: int) -> str:
+    """A policy of so many rules; some of them look at the arguments of `add`, the others are of other tools."""
+    plain = [f"    - {{effect: deny, tools: [other{n}_*], reason: no}}" for n in range(rules - looking)]
+    when = "when: {properties: {a: {minimum: 1000}}, required: [a]}"
+    closer = [f"    - {{effect: deny, tools: [a*], {when}, reason: too much {n}}}" for n in range(looking)]
+    return "policy:\n  rules:\n" + "\n".join(plain + closer) + "\n"
+
+
 def open_project(
     root: Path, functions: Sequence[Callable[..., Any]] = (), venv: str | None = None
 ) -> Project:
@@ -88,7 +97,8 @@ def open_project(
         (tools / name).mkdir(parents=True)
         (tools / name / "tool.yml").write_text(manifest, encoding="utf-8")
     (tools / "counting" / "counting.py").write_text(MODULE, encoding="utf-8")
-    (root / ".toolcrib" / "config.yml").write_text(CONFIG, encoding="utf-8")
+    config = "limits:\n  timeout_ms: 60000\n" + policy(RULES, 0)
+    (root / ".toolcrib" / "config.yml").write_text(config, encoding="utf-8")
     project = Project.open(root, secrets=OneSecret())
     if project.diagnostics:
         raise RuntimeError("; ".join(map(str, project.diagnostics)))

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.everything_on import LOOKING, RULES, policy
 from benchmarks.setting import Setting
 from benchmarks.table import Row, Table, Target
 from benchmarks.timing import Sampler, interleave, repeat, repeat_async
@@ -15,11 +16,10 @@ from benchmarks.timing import Sampler, interleave, repeat, repeat_async
 if TYPE_CHECKING:
     from toolcrib import Project
 
-RULES = 100
 LINES_A_SECOND = 20_000
 BARE = "Project.call, without rules"
 RULED = f"the same, {RULES} rules, none of which speaks of arguments"
-LOOKING = f"the same, {RULES} rules, 10 of which look at the arguments"
+WEIGHED = f"the same, {RULES} rules, {LOOKING} of which look at the arguments"
 
 
 def measure(setting: Setting) -> list[Table]:
@@ -32,8 +32,8 @@ def measure(setting: Setting) -> list[Table]:
 def _rules(setting: Setting, loop: asyncio.AbstractEventLoop) -> Table:
     cases = {
         BARE: _project(setting.folder / "bare", ""),
-        RULED: _project(setting.folder / "ruled", _config(0)),
-        LOOKING: _project(setting.folder / "looking", _config(10)),
+        RULED: _project(setting.folder / "ruled", policy(RULES, 0)),
+        WEIGHED: _project(setting.folder / "looking", policy(RULES, LOOKING)),
     }
     rows = [Row(name, target=None if name == BARE else Target(5, "over")) for name in cases]
     samplers = {name: repeat_async(loop, _call(project, "add")) for name, project in cases.items()}
@@ -134,10 +134,3 @@ def _project(root: Path, config: str) -> Project:
     limited = project.toolset.bound("limited")
     vars(limited)["tool"] = replace(limited.tool, limits=Limits(calls_per_minute=1_000_000))
     return project
-
-
-def _config(looking: int) -> str:
-    plain = [f"    - {{effect: deny, tools: [other{n}_*], reason: no}}" for n in range(RULES - looking)]
-    when = "when: {properties: {a: {minimum: 1000}}, required: [a]}"
-    closer = [f"    - {{effect: deny, tools: [a*], {when}, reason: too much {n}}}" for n in range(looking)]
-    return "policy:\n  rules:\n" + "\n".join(plain + closer) + "\n"

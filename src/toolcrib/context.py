@@ -52,6 +52,8 @@ class Context(Call):
     """The tool made ready to be called (a `Bound`); the call path's own."""
     outcome: Any = None
     """What the last attempt gave; the call path's own."""
+    decided: Any = None
+    """What the gate has decided whatever the arguments; the gate's own."""
     held: Any = None
     """What the gate holds for this call until it is recorded; the gate's own."""
 

@@ -5,7 +5,7 @@ from toolcrib.guard.approvals import Approvals, may_decide
 from toolcrib.guard.audit import MAX_BYTES, AuditLog
 from toolcrib.guard.audit_anchor import ANCHOR
 from toolcrib.guard.audit_check import Problem, Verdict, verify
-from toolcrib.guard.audit_line import Entry, Head, parse
+from toolcrib.guard.audit_line import Entry, Head, encode_fields, parse
 from toolcrib.guard.audit_search import AuditReader, Line, Query
 from toolcrib.guard.ceiling import excess, opened
 from toolcrib.guard.condition import Condition
@@ -89,6 +89,7 @@ __all__ = [
     "Weakening",
     "canonical",
     "differences",
+    "encode_fields",
     "excess",
     "look_up",
     "may_decide",

@@ -14,7 +14,7 @@ import os
 import stat
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from hashlib import sha256
 from os import pwrite
@@ -116,16 +116,15 @@ class AuditLog:
         Raises AuditUnavailable when the line cannot be written, and leaves no part of it; ValueError for an
         event or a field that is badly named.
         """
-        self.append(event, fields)
+        self.append(event, encode_fields(fields))
 
-    def append(self, event: str, fields: Mapping[str, Any]) -> None:
-        """`record` for fields that are in a mapping already."""
+    def append(self, event: str, body: str) -> None:
+        """`record` for what `encode_fields` has made of the fields."""
         if event not in known_events:
             require_event(event)
-        body = f" {event}{encode_fields(fields)}"
         with self._mutex:
             try:
-                self._append(body)
+                self._append(f" {event}{body}")
             except (OSError, AuditUnavailable) as error:
                 self._lost += 1
                 raise self._unavailable(error) from error

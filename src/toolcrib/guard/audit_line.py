@@ -41,6 +41,7 @@ _hidden = re.compile(
 ).sub
 _decode = json.JSONDecoder().raw_decode
 
+_OF_A_CALL = ("name", "params", "status", "caller", "ms")
 _RESERVED = frozenset({"cut", "prev", "seq"})
 _HEAD_OF_CUT = 512
 _MAX_DEPTH = 200
@@ -87,6 +88,8 @@ def encode_fields(fields: Mapping[str, Any]) -> str:
     Never fails for a value: what is not JSON is recorded as its type (`"<datetime>"`), so that no `repr` can
     carry a secret past the redaction. ValueError for a key that is not a lower-case name.
     """
+    if (*fields,) == _OF_A_CALL and (quick := _quickly(**fields)) is not None:
+        return quick
     line = ""
     cut: list[str] = []
     for key, value in fields.items():
@@ -94,9 +97,7 @@ def encode_fields(fields: Mapping[str, Any]) -> str:
             _require_key(key)
         kind = value.__class__
         if kind is str:
-            text = _known_words.get(value)
-            if text is None:
-                text = _text(value)
+            text = _known_words.get(value) or _text(value)
         elif kind is float:
             text = repr(value) if value - value == 0.0 else "null"
         elif kind is int:
@@ -108,6 +109,16 @@ def encode_fields(fields: Mapping[str, Any]) -> str:
             text = _summary(text, value)
         line = f"{line} {key}={text}"
     return line if not cut else f"{line} cut={_json(cut)}"
+
+
+def _quickly(name: str, params: Any, status: str, caller: str, ms: float) -> str | None:
+    """What most lines say, at half the cost; None where one of the words was not seen before."""
+    if not (name.__class__ is status.__class__ is caller.__class__ is str and ms.__class__ is float):
+        return None
+    words, text = _known_words, _json(params)
+    if text is None or len(text) > MAX_VALUE or not (name in words and status in words and caller in words):
+        return None
+    return f" name={words[name]} params={text} status={words[status]} caller={words[caller]} ms={ms!r}"
 
 
 def parse(line: bytes | str) -> Entry:

@@ -16,10 +16,12 @@ from toolcrib.errors import (
 )
 from toolcrib.guard import (
     AuditLog,
+    Decision,
     EnvironmentSecrets,
     MaskingFilter,
     Policy,
     Redactor,
+    encode_fields,
     require_scope,
     resolve,
 )
@@ -111,7 +113,7 @@ class ProjectGate:
     def authorise(self, bound: Bound, ctx: Context) -> None:
         """Refuse what the caller's token, or the policy, does not allow whatever the arguments."""
         if self._policy is not None:
-            self._policy.admit(bound.tool, ctx.caller, ctx.identity)
+            ctx.decided = self._policy.admit(bound.tool, ctx.caller, ctx.identity)
         elif ctx.identity is not None:
             require_scope(ctx.identity, "invoke", bound.tool)
 
@@ -121,10 +123,11 @@ class ProjectGate:
         A missing secret stops the call, and so does an unwritable log.
         """
         self._audit.ensure()
-        if self._pins is not None:
-            self._pins.require(bound.tool)
-        question = self.question(bound, ctx)
-        first = self._unseen(bound, ctx)
+        question, first = self.question(bound, ctx), None
+        if bound.tool.source is not None or bound.tool.kind == "mcp":  # else the program brings it itself
+            if self._pins is not None:
+                self._pins.require(bound.tool)
+            first = self._unseen(bound, ctx)
         if (question is not None or first is not None) and ctx.approved_by is not None:
             self._audit.record("TOOL_APPROVED", name=bound.name, approver=ctx.approved_by, caller=ctx.caller)
             question = first = None
@@ -149,7 +152,7 @@ class ProjectGate:
         """
         if self._policy is not None:
             assert isinstance(ctx.arguments, Mapping)
-            decision = self._policy.judge(bound.tool, ctx.caller, ctx.arguments)
+            decision: Decision = ctx.decided or self._policy.judge(bound.tool, ctx.caller, ctx.arguments)
             if decision.effect == "ask" and decision.rule is not None:
                 return Question(decision.rule.name, decision.why)
             if decision.effect == "ask" and bound.approval_reason is None:
@@ -162,7 +165,7 @@ class ProjectGate:
         return None
 
     def _unseen(self, bound: Bound, ctx: Context) -> Question | None:
-        if self._first_use is None or bound.tool.source is None:
+        if self._first_use is None:
             return None
         return self._first_use.question(bound.tool, ctx.caller, ctx.identity)
 
@@ -195,23 +198,18 @@ class ProjectGate:
         if held is not None and self._checkpoint is not None:
             self._checkpoint.leave(ctx, result, ran=not refused and result.status != "pending")
         arguments = ctx.arguments if ctx.arguments.__class__ is dict else _plain(ctx.arguments)
-        if self._redactor is not None:
-            arguments = self._redactor.redact(arguments)
-        # The log itself cuts what is too long for a line, and tells its size, digest and beginning.
         # A name that is no tool's could be anything.
         name = ctx.tool if bound is not None else self.redact(ctx.tool)
-        fields: dict[str, Any] = {"name": name, "params": arguments}
+        status = "success" if result.status == "ok" else "refused" if refused else result.status
+        fields: dict[str, Any] = {"name": name, "params": arguments, "status": status}
         event = "TOOL_EXECUTED"
-        if error is None:
-            fields["status"] = "success" if result.status == "ok" else result.status
-        else:
-            fields["status"] = "refused" if refused else "error"
+        if error is not None:
             event = "TOOL_REFUSED" if refused else event
             fields["code"], details = error.code, error.details
             if refused and isinstance(mechanism := details.get("mechanism"), str):
                 fields["mechanism"] = mechanism
         fields["caller"] = ctx.caller
-        fields["ms"] = round(result.duration_ms, 3)
+        fields["ms"] = int(result.duration_ms * 1000) / 1000
         if ctx.call_id is not None:
             fields["call"] = ctx.call_id
         if details and isinstance(sandbox := details.get("enforcement"), dict):
@@ -220,7 +218,12 @@ class ProjectGate:
         if held is not None:
             event = _event(held, result, event)
             fields.update(_more(held, details))
-        self._audit.append(event, fields)
+        body, redactor = encode_fields(fields), self._redactor
+        # What is too long for a line is cut there to its size, digest and beginning: the rest is not seen.
+        if redactor is not None and (" cut=" in body or not redactor.clears(body)):
+            fields["params"] = redactor.redact(arguments)
+            body = encode_fields(fields)
+        self._audit.append(event, body)
 
     def redact(self, value: Any) -> Any:
         """The value with every known secret masked."""

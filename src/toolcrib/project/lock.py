@@ -156,7 +156,7 @@ class Pins:
 
         Tools without a manifest, which a program has registered itself, are not pinned.
         """
-        if (tool.source is None and tool.kind != "mcp") or (lock := self._lock()) is None:
+        if (lock := self._lock()) is None:
             return
         defined = self.remote().get(tool.bundle) if tool.source is None else None
         if tool.source is None and defined is None:
