@@ -77,7 +77,7 @@ class OneSecret:
 
 
 def policy(rules: int, looking: int) -> str:
-    """A policy of so many rules; some of them look at the arguments of `add`, the others are of other tools."""
+    """A policy of so many rules; some look at the arguments of `add`, the others are of other tools."""
     plain = [f"    - {{effect: deny, tools: [other{n}_*], reason: no}}" for n in range(rules - looking)]
     when = "when: {properties: {a: {minimum: 1000}}, required: [a]}"
     closer = [f"    - {{effect: deny, tools: [a*], {when}, reason: too much {n}}}" for n in range(looking)]
