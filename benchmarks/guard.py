@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LINES_A_SECOND = 20_000
 BARE = "Project.call, without rules"
 RULED = f"the same, {RULES} rules, none of which speaks of arguments"
+PATTERNS = f"the same, {RULES} rules of this tool, each with a pattern of its own"
 WEIGHED = f"the same, {RULES} rules, {LOOKING} of which look at the arguments"
 
 
@@ -34,6 +35,7 @@ def _rules(setting: Setting, loop: asyncio.AbstractEventLoop) -> Table:
         BARE: _project(setting.folder / "bare", ""),
         RULED: _project(setting.folder / "ruled", policy(RULES, 0)),
         WEIGHED: _project(setting.folder / "looking", policy(RULES, LOOKING)),
+        PATTERNS: _project(setting.folder / "patterns", _patterns()),
     }
     rows = [Row(name, target=None if name == BARE else Target(5, "over")) for name in cases]
     samplers = {name: repeat_async(loop, _call(project, "add")) for name, project in cases.items()}
@@ -124,7 +126,7 @@ def _project(root: Path, config: str) -> Project:
     (root / ".toolcrib" / "config.yml").write_text(config, encoding="utf-8")
     project = Project.open(root)
 
-    async def add(a: int, b: int) -> int:
+    async def add(a: int, b: int, note: str = "oil the lathe") -> int:  # noqa: ARG001 - what rules look at
         """Add."""
         return a + b
 
@@ -134,3 +136,9 @@ def _project(root: Path, config: str) -> Project:
     limited = project.toolset.bound("limited")
     vars(limited)["tool"] = replace(limited.tool, limits=Limits(calls_per_minute=1_000_000))
     return project
+
+
+def _patterns() -> str:
+    when = "when: {{properties: {{note: {{pattern: '^drill{n}[a-z]+ ({n}|x)$'}}}}, required: [note]}}"
+    rules = [f"    - {{effect: deny, tools: [add], {when.format(n=n)}, reason: no}}" for n in range(RULES)]
+    return "policy:\n  rules:\n" + "\n".join(rules) + "\n"

@@ -94,7 +94,11 @@ class AnyCondition:
     def __init__(self, conditions: Sequence[Condition]) -> None:
         self._is_valid = None
         if len(conditions) > 1:
-            self._is_valid = SchemaCheck({"anyOf": [condition.schema for condition in conditions]}).is_valid
+            schemas = [condition.schema for condition in conditions]
+            try:
+                self._is_valid = SchemaCheck({"anyOf": _together(schemas)}).is_valid
+            except DefinitionError:  # the patterns together are longer than an expression may be
+                self._is_valid = SchemaCheck({"anyOf": schemas}).is_valid
 
     def may_hold(self, arguments: Mapping[str, Any] | None) -> bool:
         """False where none of them holds; True where each is to be looked at."""
@@ -104,6 +108,32 @@ class AnyCondition:
             return self._is_valid(arguments)
         except Exception:  # each condition says itself what that means
             return True
+
+
+def _together(schemas: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Schemas of which one fits what one of these fits: those that differ in one pattern alone become one."""
+    alike: dict[str, tuple[Mapping[str, Any], str, list[str]]] = {}
+    made: list[Mapping[str, Any]] = []
+    for schema in schemas:
+        arguments = schema.get("properties", {})
+        name = next((name for name, rule in arguments.items() if _joins(rule)), None)
+        if name is None:
+            made.append(schema)
+        else:
+            key = repr(_with_pattern(schema, name, ""))
+            alike.setdefault(key, (schema, name, []))[2].append(f"(?:{arguments[name]['pattern']})")
+    return made + [_with_pattern(schema, name, "|".join(found)) for schema, name, found in alike.values()]
+
+
+def _joins(rule: Any) -> bool:
+    """Whether there is a pattern that can be one way of several. Flags would reach beyond it."""
+    pattern = rule.get("pattern") if isinstance(rule, Mapping) else None
+    return pattern is not None and "(?" not in pattern.replace("(?:", "")
+
+
+def _with_pattern(schema: Mapping[str, Any], name: str, pattern: str) -> dict[str, Any]:
+    arguments = schema["properties"]
+    return {**schema, "properties": {**arguments, name: {**arguments[name], "pattern": pattern}}}
 
 
 def _refused(place: _Place, message: str) -> DefinitionError:

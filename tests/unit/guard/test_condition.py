@@ -81,7 +81,12 @@ def test_what_would_be_passed_over_is_refused_with_its_place(
     assert told in caught.value.message
 
 
-_VALUES = st.one_of(st.none(), st.booleans(), st.integers(-2, 2), st.sampled_from(["a", "b", "/etc", "1"]))
+_VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 2),
+    st.sampled_from(["a", "b", "/etc", "1", "/var/y", "/usr", "é)"]),
+)
 _SCHEMAS = st.sampled_from(
     [
         ETC,
@@ -90,6 +95,13 @@ _SCHEMAS = st.sampled_from(
         {"properties": {"a": {"type": "string"}}, "unevaluatedProperties": False},
         {"not": {"required": ["path"]}},
         {"maxProperties": 1},
+        {"properties": {"path": {"pattern": "^/usr|^/var"}}, "required": ["path"]},
+        {"properties": {"path": {"pattern": "b$"}}},
+        {"properties": {"path": {"pattern": "(?x) q # (", "minLength": 2}}},
+        {"properties": {"path": {"pattern": "y"}}},
+        {"properties": {"path": {"pattern": "(?i)USR"}, "a": {"pattern": "[)]"}}},
+        {"properties": {"a": {"pattern": "[)|(]"}}},
+        {"properties": {"a": {"pattern": "é"}}, "not": {"required": ["c"]}},
     ]
 )
 
