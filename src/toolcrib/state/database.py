@@ -90,9 +90,14 @@ class Database:
     def close(self) -> None:
         """Close the file; the next use opens it again."""
         with self._lock:
-            if self._connection is not None and self._pid == os.getpid():
-                self._connection.close()
-            self._connection = None
+            connection, self._connection = self._connection, None
+            if connection is not None and self._pid == os.getpid():
+                connection.close()
+            elif connection is not None:
+                _FORKED.append(connection)
+
+    def __del__(self) -> None:
+        self.close()
 
     @contextmanager
     def _within(self, begin: str) -> Iterator[Transaction]:
@@ -118,9 +123,8 @@ class Database:
             raise _unavailable(self.path, error) from error
 
     def _open(self) -> sqlite3.Connection:
-        if self._pid != os.getpid() and self._connection is not None:
-            _FORKED.append(self._connection)
-            self._connection = None
+        if self._pid != os.getpid():
+            self.close()
         if self._connection is None:
             _require_plain(self.path)
             connection = sqlite3.connect(
