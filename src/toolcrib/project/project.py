@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from toolcrib.context import Context
 from toolcrib.errors import ToolcribError, ToolUnavailable
 from toolcrib.guard import ANCHOR, Approval, AuditLog, Digests, Grant, Policy, Reviews, ToolDigest, Trust
-from toolcrib.manifest import Diagnostic, Loaded, load_late, load_others, make
+from toolcrib.manifest import Diagnostic, load_late, load_others
 from toolcrib.pipeline import Bound
 from toolcrib.project.checkpoint import Checkpoint
 from toolcrib.project.client_desk import ClientDesk
@@ -121,27 +121,20 @@ class Project:
         self._search: Search | None = None
         self._shelf = Shelf(place, self.toolset, self._bind)
         self._composites = Composites(self.bound, self._gate)
-        kept = cache_folder(place.root)
-        tools, found = load_late(place.tools, None if kept is None else kept / "manifests")
-        self._gate.know_names({name for tool in tools for name in tool.secrets})
-        self._shelf.fill(tools, found)
-        for more in (load_others(place.tools), *(load_source(one, place.root) for one in config.sources)):
-            self._lay(more)
+        self._load(config)
         self.servers = self._servers(named, trusted) if named.specs or named.wrong else None
         """The MCP servers that the project names; None where it names none."""
 
-    def _lay(self, loaded: Loaded) -> None:
-        """Put in tools that have no manifest of our own. One whose name is taken is told of, and left out."""
-        found = list(loaded.diagnostics)
-        for tool in loaded.tools:
-            if tool.name in self.toolset:
-                path = "" if tool.source is None else tool.source.path
-                told = f"there is a tool named `{tool.name}` already"
-                found.append(make(path, (1, 1), "name", told, hint="give one of the two another name"))
-            else:
-                self._shelf.lay(self._bind(tool))
-        self._gate.know(loaded.tools)
-        self._shelf.note(found)
+    def _load(self, config: Config) -> None:
+        """Put in the tools of the project's folder and of its sources."""
+        kept = cache_folder(self.place.root)
+        late = load_late(self.place.tools, None if kept is None else kept / "manifests")
+        self._gate.know_names({name for tool in late.tools for name in tool.secrets})
+        self._shelf.fill(late)
+        others = load_others(os.fspath(self.place.tools), late.rest)
+        for more in (others, *(load_source(one, self.place.root) for one in config.sources)):
+            self._gate.know(more.tools)
+            self._shelf.lay(more)
 
     @classmethod
     def open(

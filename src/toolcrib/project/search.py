@@ -44,7 +44,11 @@ class Search:
             raise UsageError("a search needs at least one word", hint="`toolcrib list` shows every tool.")
         if self._revision != self._toolset.revision:
             self._revision = self._toolset.revision
-            marks = {name: self._shelf.marks.get(name) or _HERE for name in self._toolset.names}
+            held = self._shelf.marks
+            marks = {
+                name: ":".join(map(str, held[name])) if held.get(name) else _HERE
+                for name in self._toolset.names
+            }
             self._index.sync(marks, self._tool)
         hits = self._index.find(Wanted(words, tags, kinds))
         if sees is not None:
