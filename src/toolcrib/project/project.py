@@ -183,12 +183,14 @@ class Project:
         tags: Sequence[str] = (),
         kinds: Sequence[str] = (),
         limit: int = 25,
+        page: str | None = None,
         caller: str = "local",
         identity: Caller | None = None,
     ) -> dict[str, Any]:
-        """Tools that fit some words, the best first: `hits`, `total` (at most 1,000), `facets`.
+        """Tools that fit some words, the best first: `hits`, `total`, `facets`, `next`.
 
-        Only tools that this caller may see. Raises UsageError for a query without a word.
+        Only tools that this caller may see. `limit` is at most 256; `page` is the `next` of the page before.
+        Raises UsageError for a query without a word, and for a page of another search.
         """
         if self._search is None:
             from toolcrib.project.search import Search
@@ -199,7 +201,7 @@ class Project:
             return self._gate.visible(self.toolset.get(name), caller, identity)
 
         hidden = sees if self._gate.hides(identity) else None
-        return self._search.find(query, tuple(tags), tuple(kinds), limit, hidden)
+        return self._search.find(query, tags, kinds, limit, page, hidden)
 
     def get(self, name: str) -> Tool:
         """One tool; `ToolNotFound` names the nearest, `ManifestError` says why it does not load."""
