@@ -29,6 +29,7 @@ from toolcrib.manifest.native import (
     tool_of,
     uncollected,
 )
+from toolcrib.manifest.source import Document, Unplaced
 from toolcrib.spec import Tool
 
 __all__ = ["Late", "LateTool", "Mark", "load_late", "mark_of"]
@@ -75,8 +76,11 @@ class LateTool(NamedTuple):
     secrets: list[str]
     mark: Mark
     """Another one whenever the manifest was touched. Empty: not known."""
-    make: Callable[[], Tool]
-    """Raises ManifestError where the cache turns out to be broken and the manifest is no longer good."""
+    make: Callable[[], tuple[Tool, Document]]
+    """With its document, whose places may not be known.
+
+    Raises ManifestError where the cache turns out to be broken and the manifest is no longer good.
+    """
 
 
 class Late(NamedTuple):
@@ -139,10 +143,11 @@ def _mark(facts: os.stat_result | None) -> Mark:
     return [facts.st_mtime_ns, facts.st_ctime_ns, facts.st_size, facts.st_ino, facts.st_dev]
 
 
-def _from_json(raw: bytes, json: bytes, path: str) -> Tool:
+def _from_json(raw: bytes, json: bytes, path: str) -> tuple[Tool, Document]:
     import orjson
 
-    return tool_of(orjson.loads(json), path, raw)
+    document = Unplaced(path, raw, orjson.loads(json))
+    return tool_of(document.data, path, raw), document
 
 
 def _key(base: str) -> bytes:
@@ -182,7 +187,7 @@ def _open(cache: Path, base: str) -> tuple[Any, dict[str, _Entry]]:
     }
 
 
-def _kept(content: Any, entry: _Entry, folder: str, name: str) -> Tool:
+def _kept(content: Any, entry: _Entry, folder: str, name: str) -> tuple[Tool, Document]:
     """The tool that an entry holds; where the entry is broken, the one on disk."""
     whole = bytes(content[entry.start : entry.start + entry.size])
     if hashlib.sha256(whole).hexdigest() == entry.digest:
@@ -191,7 +196,7 @@ def _kept(content: Any, entry: _Entry, folder: str, name: str) -> Tool:
     read_one = read_folder(folder, name, found)
     if read_one is None:
         raise failure(found) if found else ManifestError(f"the manifest of {name} is gone")
-    return read_one[0]
+    return read_one
 
 
 def _write(cache: Path, base: str, content: Any, entries: dict[str, _Entry | _Fresh]) -> None:

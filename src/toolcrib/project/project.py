@@ -159,6 +159,11 @@ class Project:
         return self._shelf.diagnostics
 
     @property
+    def errors(self) -> list[Diagnostic]:
+        """The errors among the `diagnostics`: finding out where ten thousand warnings stand takes long."""
+        return self._shelf.all_errors
+
+    @property
     def revision(self) -> int:
         """Changes whenever the list of tools changes."""
         return self.toolset.revision

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest import Diagnostic, Late, Loaded, Mark, check_tool, make, mark_of, uncollected
+from toolcrib.manifest import Diagnostic, Document, Late, Loaded, Mark, check_tool, make, mark_of, uncollected
 from toolcrib.project.root import Place
 from toolcrib.spec import Approval, Tool
 from toolcrib.toolset import BoundTool, Toolset
@@ -77,6 +77,10 @@ class Shelf:
         self._tools: dict[str, BoundTool] = {}
         self._unchecked: dict[str, BoundTool] = {}
         self._found: dict[str, list[Diagnostic]] = {}
+        self._documents: dict[str, Document] = {}
+        """Of tools that were made and are still to be checked."""
+        self._warned: dict[str, Tool] = {}
+        """Tools with warnings that are not in `_found` yet."""
         self._guests: dict[str, BoundTool] = {}
         self.marks: dict[str, Mark] = {}
         """By name: what is another one whenever the manifest was touched."""
@@ -110,8 +114,10 @@ class Shelf:
             self._unchecked |= self._tools
             self.marks = {tool.name: tool.mark for tool in late.tools}
 
-    def _late(self, make: Callable[[], Tool]) -> BoundTool:
-        return self._bind(make())
+    def _late(self, make: Callable[[], tuple[Tool, Document]]) -> BoundTool:
+        tool, document = make()
+        self._documents[tool.name] = document
+        return self._bind(tool)
 
     def put(self, bound: BoundTool) -> None:
         """Put in one tool, to be checked when it is first listed or called."""
@@ -121,11 +127,20 @@ class Shelf:
             self._toolset.add(bound)
         self._tools[bound.name] = bound
         self._unchecked[bound.name] = bound
+        self._documents.pop(bound.name, None)
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
         """What is wrong with manifests, errors and warnings, as far as it is known yet."""
+        for name, tool in self._warned.items():
+            self._found.setdefault(name, []).extend(check_tool(tool))
+        self._warned.clear()
         return [finding for found in self._found.values() for finding in found]
+
+    @property
+    def all_errors(self) -> list[Diagnostic]:
+        """The errors among the `diagnostics`; where the warnings stand is not looked for."""
+        return [finding for found in self._found.values() for finding in found if finding.is_error]
 
     @property
     def names(self) -> set[str]:
@@ -151,13 +166,15 @@ class Shelf:
         bound = self._unchecked.pop(name, None)
         if bound is None:
             return
-        found = check_tool(bound.tool)
-        if found:
-            self._found.setdefault(name, []).extend(found)
+        tool = bound.tool
+        found = check_tool(tool, self._documents.pop(name, None))
         if any(finding.is_error for finding in found):
+            self._found.setdefault(name, []).extend(check_tool(tool))
             self._tools.pop(name, None)
             self._toolset.remove(name)
         else:
+            if found:
+                self._warned[name] = tool
             _widen(bound, found)
 
     def renew(self) -> None:
@@ -182,6 +199,7 @@ class Shelf:
         self.put(bound)
         self._unchecked.pop(tool.name, None)
         self._found[tool.name] = list(found)
+        self._warned.pop(tool.name, None)
         self.marks[tool.name] = [] if tool.source is None else mark_of(tool.source.path)
 
     def take(self, readings: Iterable[Reading]) -> Change:
@@ -194,6 +212,7 @@ class Shelf:
     def _take(self, reading: Reading, change: Change) -> None:
         name, tool, old = reading.name, reading.tool, self.in_force(reading.name)
         before = self._found.pop(name, [])
+        self._warned.pop(name, None)
         if reading.found:
             self._found[name] = list(reading.found)
         if reading.errors:

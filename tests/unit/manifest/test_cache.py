@@ -44,7 +44,7 @@ def settle(folder: Path) -> None:
 def loaded(folder: Path, cache: Path) -> list[Tool]:
     late = load_late(folder, cache)
     assert late.found == []
-    return [tool.make() for tool in late.tools]
+    return [tool.make()[0] for tool in late.tools]
 
 
 def read_from_disk(monkeypatch: pytest.MonkeyPatch) -> list[str]:
