@@ -1,6 +1,6 @@
 """Manifests: read from disk, held to the format, explained where they break it."""
 
-from toolcrib.manifest.cache import Late, Mark, load_late, mark_of
+from toolcrib.manifest.cache import Late, Mark, load_late, mark_of, new_mark_of
 from toolcrib.manifest.checks import TEMPLATED
 from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, failure, make, report
 from toolcrib.manifest.dialects import DIALECTS, entries, load_others, load_tools, read_dialect
@@ -54,6 +54,7 @@ __all__ = [
     "load_tools",
     "make",
     "mark_of",
+    "new_mark_of",
     "parse_tool",
     "read",
     "read_dialect",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
+import secrets
 import stat
 import time
 from collections.abc import Callable
@@ -32,7 +33,7 @@ from toolcrib.manifest.native import (
 from toolcrib.manifest.source import Document, Unplaced
 from toolcrib.spec import Tool
 
-__all__ = ["Late", "LateTool", "Mark", "load_late", "mark_of"]
+__all__ = ["Late", "LateTool", "Mark", "load_late", "mark_of", "new_mark_of"]
 
 _FORM = b"toolcrib manifests 2 "
 _FEWEST = 200
@@ -44,7 +45,10 @@ _SETTLED_NS = 100_000_000
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 Mark = list[int]
-"""Of a file: when it was written and changed in nanoseconds, size, inode, device. Empty: not known."""
+"""Of a file: when it was written and changed in nanoseconds, size, inode, device. Empty: not known.
+
+Where the file is so new that these may not tell the next change: when it was written, and a random number.
+"""
 
 
 class _Entry(NamedTuple):
@@ -118,10 +122,12 @@ def load_late(tools_dir: Path, cache: Path | None) -> Late:
                 continue
             document, facts = read_one
             raw, json, path, mark = document.raw, document.json, document.path, _mark(facts)
-            secrets = secrets_of(document.data)
-            tools.append(LateTool(name, secrets, mark, partial(_from_json, raw, json, path)))
+            needed = secrets_of(document.data)
             if mark and max(mark[:2]) < settled:
-                fresh[name] = _Fresh(mark, secrets, raw, json)
+                fresh[name] = _Fresh(mark, needed, raw, json)
+            else:
+                mark = _once(mark)
+            tools.append(LateTool(name, needed, mark, partial(_from_json, raw, json, path)))
         if cache is not None and len(fresh) * _STALE_PART > len(names):
             kept = {tool.name: index[tool.name] for tool in tools if tool.name in index}
             _write(cache, base, content, kept | fresh)
@@ -134,6 +140,16 @@ def mark_of(path: str) -> Mark:
         return _mark(os.stat(path))  # noqa: PTH116 - a third of the cost, for every tool
     except OSError:
         return []
+
+
+def new_mark_of(path: str) -> Mark:
+    """A mark for a manifest that was read just now."""
+    return _once(mark_of(path))
+
+
+def _once(mark: Mark) -> Mark:
+    """A mark that no other reading has: what has just been written may be written again at the same time."""
+    return [mark[0], secrets.randbits(62)] if mark else []
 
 
 def _mark(facts: os.stat_result | None) -> Mark:

@@ -20,8 +20,8 @@ __all__ = ["Search"]
 
 _MOST_WORDS = 32
 _MOST_HITS = 256
-_HERE = [0, secrets.randbits(62)]
-"""The mark of functions: they live as long as this process."""
+_HERE = secrets.randbits(62)
+"""Marks tools that are not from manifests: they live as long as this process."""
 _MOST_TAGS = 50
 
 
@@ -91,8 +91,11 @@ class Search:
     def _sync(self) -> None:
         revision = self._toolset.revision
         if revision != self._revision or not self._index.is_current:
-            marks = self._shelf.marks
-            self._index.sync({name: marks.get(name) or _HERE for name in self._toolset.names}, self._tool)
+            marks, bound = self._shelf.marks, self._toolset.bound
+            self._index.sync(
+                {name: marks.get(name) or [0, _HERE, id(bound(name))] for name in self._toolset.names},
+                self._tool,
+            )
             self._revision = revision
 
     def _tool(self, name: str) -> Tool | None:

@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest import Diagnostic, Document, Late, Loaded, Mark, check_tool, make, mark_of, uncollected
+from toolcrib.manifest import (
+    Diagnostic,
+    Document,
+    Late,
+    Loaded,
+    Mark,
+    check_tool,
+    make,
+    new_mark_of,
+    uncollected,
+)
 from toolcrib.project.root import Place
 from toolcrib.spec import Approval, Tool
 from toolcrib.toolset import BoundTool, Toolset
@@ -200,7 +210,7 @@ class Shelf:
         self._unchecked.pop(tool.name, None)
         self._found[tool.name] = list(found)
         self._warned.pop(tool.name, None)
-        self.marks[tool.name] = [] if tool.source is None else mark_of(tool.source.path)
+        self.marks[tool.name] = [] if tool.source is None else new_mark_of(tool.source.path)
 
     def take(self, readings: Iterable[Reading]) -> Change:
         """Put in force what is on disk now. A manifest with errors leaves the tool of its name as it was."""
@@ -231,7 +241,7 @@ class Shelf:
         else:
             bound = self._bind(tool)
             self.put(bound)
-            self.marks[name] = [] if tool.source is None else mark_of(tool.source.path)
+            self.marks[name] = [] if tool.source is None else new_mark_of(tool.source.path)
             if reading.checked:
                 del self._unchecked[name]
                 _widen(bound, reading.found)
