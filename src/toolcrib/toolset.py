@@ -327,16 +327,21 @@ class Toolset:
         self._claim(bound.name)
         self._add(bound.name, bound)
 
+    def add_all(self, bound: Sequence[Bound]) -> None:
+        """As `add` of each, but none is added where a name is taken, and listeners hear of it once."""
+        for one in bound:
+            self._claim(one.name)
+            one.lenient = self._lenient
+        self._bound.update((one.name, one) for one in bound)
+        self._changed()
+
     def load_directory(self, folder: str | os.PathLike[str], **grants: Any) -> list[str]:
         """Add the tools of a folder of Vega files; options and errors as of `open_directory`. Their names."""
         from toolcrib.executors.directory import open_directory
 
         made = open_directory(folder, self, **grants)
         bound = [BoundTool(*one, timeout_ms=self._timeout_ms) for one in made]
-        for one in bound:
-            self._claim(one.name)
-        self._bound |= {one.name: one for one in bound}
-        self._revision += len(bound)
+        self.add_all(bound)
         return [one.name for one in bound]
 
     def remove(self, name: str) -> None:

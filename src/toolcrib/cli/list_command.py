@@ -50,7 +50,7 @@ def command(
     if member is not None or team is not None:
         skills = _skills(team or str(project.root / "team.yaml"), member, project)
         tools = [tool for tool in tools if tool.name in skills]
-    errors = [diagnostic for diagnostic in project.diagnostics if diagnostic.is_error]
+    errors = project.errors
     if shape is not None:
         write_json(_shaped(tools, shape))
     elif as_json:

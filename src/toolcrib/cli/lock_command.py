@@ -46,7 +46,7 @@ def _now(project: Project) -> Lock:
     from toolcrib.errors import ManifestError
 
     tools = project.tools()
-    wrong = [diagnostic for diagnostic in project.diagnostics if diagnostic.is_error]
+    wrong = project.errors
     if wrong:
         tell_diagnostics(wrong)
         raise ManifestError(

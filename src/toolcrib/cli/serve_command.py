@@ -43,9 +43,8 @@ async def _serve(root: str | None) -> int:
     async with Project.open(root) as project:
         identity = None if token is None else Tokens(project.vault).verify(token)
         tell_lowered(project)
-        for diagnostic in project.diagnostics:
-            if diagnostic.is_error:
-                note(diagnostic.render())
+        for diagnostic in project.errors:
+            note(diagnostic.render())
         if project.servers is not None:
             project.servers.start()
         watching = asyncio.create_task(project.watch(_tell))

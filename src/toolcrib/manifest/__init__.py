@@ -1,6 +1,6 @@
 """Manifests: read from disk, held to the format, explained where they break it."""
 
-from toolcrib.manifest.cache import LateTool, load_late, mark_of
+from toolcrib.manifest.cache import Late, Mark, load_late, mark_of, new_mark_of
 from toolcrib.manifest.checks import TEMPLATED
 from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, failure, make, report
 from toolcrib.manifest.dialects import DIALECTS, entries, load_others, load_tools, read_dialect
@@ -13,6 +13,7 @@ from toolcrib.manifest.native import (
     folders,
     parse_tool,
     read_folder,
+    uncollected,
 )
 from toolcrib.manifest.rules import RULES, Rule
 from toolcrib.manifest.shape import tool_schema
@@ -30,8 +31,9 @@ __all__ = [
     "TEMPLATED",
     "Diagnostic",
     "Document",
-    "LateTool",
+    "Late",
     "Loaded",
+    "Mark",
     "Member",
     "Rule",
     "Team",
@@ -52,6 +54,7 @@ __all__ = [
     "load_tools",
     "make",
     "mark_of",
+    "new_mark_of",
     "parse_tool",
     "read",
     "read_dialect",
@@ -60,4 +63,5 @@ __all__ = [
     "read_vega",
     "report",
     "tool_schema",
+    "uncollected",
 ]

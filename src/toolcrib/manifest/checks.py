@@ -16,7 +16,7 @@ from toolcrib.manifest.positions import Path
 from toolcrib.manifest.requests import request_faults
 from toolcrib.manifest.source import Document
 from toolcrib.manifest.steps import steps
-from toolcrib.manifest.wording import MAX_TEXT, hidden_characters, instructions, texts
+from toolcrib.manifest.wording import MAX_TEXT, hidden_characters, instructions, is_plain, texts
 from toolcrib.spec import Choice, CommandExec, FileExec, HttpExec, Tool
 
 __all__ = ["CHECKS", "TEMPLATED"]
@@ -277,6 +277,8 @@ def grants(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 
 def wording(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """No hidden characters and no instructions in the texts that a model reads."""
+    if is_plain(tool):
+        return
     for path, text in texts(tool):
         hidden = hidden_characters(text)
         if hidden:

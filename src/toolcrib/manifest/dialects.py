@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -154,8 +154,10 @@ def reread(tool: Tool) -> Document | None:
 
 def load_tools(tools_dir: Path) -> Loaded:
     """As `native.load_tools`, and what `load_others` gives."""
-    loaded, others = native.load_tools(tools_dir), load_others(tools_dir)
+    loaded = native.load_tools(tools_dir)
     known = {tool.name for tool in loaded.tools}
+    base = os.fspath(tools_dir)
+    others = load_others(base, [name for name in native.folders(base, []) if name not in known])
     found = [*loaded.diagnostics, *others.diagnostics]
     tools = list(loaded.tools)
     for tool in others.tools:
@@ -167,12 +169,11 @@ def load_tools(tools_dir: Path) -> Loaded:
     return Loaded(tuple(sorted(tools, key=lambda tool: tool.name)), tuple(found))
 
 
-def load_others(tools_dir: Path) -> Loaded:
-    """The tools of folders that hold a file of `FILES` instead of a manifest."""
-    base = os.fspath(tools_dir)
+def load_others(base: str, names: Iterable[str]) -> Loaded:
+    """The tools of those folders in `base` that hold a file of `FILES` instead of a manifest."""
     tools: dict[str, Tool] = {}
     found: list[Diagnostic] = []
-    for name in native.folders(base, []):
+    for name in names:
         for path, dialect in other_files(f"{base}/{name}"):
             other = read_dialect(path, dialect=dialect)
             found += other.diagnostics

@@ -23,9 +23,9 @@ _MOST = 50
 def check_tool(tool: Tool, document: Document | None = None) -> list[Diagnostic]:
     """What is wrong with a tool whose manifest has the right form, in the order of the file.
 
-    Costs a millisecond, so it is done when the tool is first listed or called. A tool with an error among the
-    findings must not be run. Without `document` the manifest's kept bytes are read again; a tool that was not
-    read from a manifest has no findings.
+    Costs a part of a millisecond, more where something is found, so it is done when the tool is first listed
+    or called. A tool with an error among the findings must not be run. Without `document` the manifest's kept
+    bytes are read again; a tool that was not read from a manifest has no findings.
     """
     from toolcrib.manifest.checks import CHECKS
 

@@ -15,7 +15,7 @@ from typing import Any
 from toolcrib.errors import ManifestError
 from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, failure, make, quoted, visible
 from toolcrib.manifest.shape import fits, misfits
-from toolcrib.manifest.source import Document, load, read
+from toolcrib.manifest.source import Document, load, read, read_with_facts
 from toolcrib.spec import (
     Annotations,
     Approval,
@@ -51,7 +51,9 @@ __all__ = [
     "folders",
     "load_tools",
     "parse_tool",
+    "read_document",
     "read_folder",
+    "secrets_of",
     "tool_of",
     "uncollected",
 ]
@@ -139,17 +141,33 @@ def folders(base: str, found: list[Diagnostic]) -> list[str]:
 
 def read_folder(folder: str, name: str, found: list[Diagnostic]) -> tuple[Tool, Document] | None:
     """The tool of one folder; None when it has no manifest, or a bad one: then `found` says why."""
+    read_one = read_document(folder, name, found)
+    if read_one is None:
+        return None
+    document, _ = read_one
+    return tool_of(document.data, document.path, document.raw), document
+
+
+def read_document(
+    folder: str, name: str, found: list[Diagnostic]
+) -> tuple[Document, os.stat_result | None] | None:
+    """As `read_folder`, but only the document, which has the form of a tool; and the state of its file.
+
+    No state is told of a file that is not called `FILE_NAME`.
+    """
     path = f"{folder}/{FILE_NAME}"
+    facts: os.stat_result | None
     try:
         try:
-            raw = read(path)
+            raw, facts = read_with_facts(path)
         except FileNotFoundError:
             other = _other_file(path, f"{folder}/{OTHER_NAME}", found)
             if other is None:
                 return None
-            path, raw = other
+            (path, raw), facts = other, None
         document = load(raw, path)
-        return parse_tool(document, name), document
+        _check_form(document, name)
+        return document, facts
     except NotADirectoryError:
         return None
     except ManifestError as error:
@@ -178,13 +196,17 @@ def parse_tool(document: Document, folder_name: str | None = None) -> Tool:
 
     `folder_name` is the name of the folder that holds the manifest; None when there is no folder.
     """
+    _check_form(document, folder_name)
+    return tool_of(document.data, document.path, document.raw)
+
+
+def _check_form(document: Document, folder_name: str | None) -> None:
     data = document.data
     found = [] if fits()(data) else misfits(document)
     if isinstance(data, dict):
         found += _identity(document, data, folder_name)
     if found:
         raise failure(sorted(found, key=lambda finding: (finding.line, finding.column)))
-    return tool_of(data, document.path, document.raw)
 
 
 def tool_of(data: dict[str, Any], path: str, raw: bytes) -> Tool:
@@ -426,6 +448,12 @@ def _auth(block: Any) -> tuple[Auth, ...]:
             for entry in entries
         ]
     )
+
+
+def secrets_of(data: dict[str, Any]) -> list[str]:
+    """The names of the secrets that data of the right form declare."""
+    permissions = data.get("permissions")
+    return list((permissions.get("secrets") if permissions else None) or ())
 
 
 def _retry(block: dict[str, Any]) -> Retry:

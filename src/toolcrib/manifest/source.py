@@ -29,7 +29,17 @@ from toolcrib.manifest.positions import (
 )
 from toolcrib.spec.naming import json_path
 
-__all__ = ["MAX_BYTES", "Document", "decode", "dump", "load", "read", "value_at"]
+__all__ = [
+    "MAX_BYTES",
+    "Document",
+    "Unplaced",
+    "decode",
+    "dump",
+    "load",
+    "read",
+    "read_with_facts",
+    "value_at",
+]
 
 MAX_BYTES = 1 << 20
 _MAX_BRACKETS = 10_000
@@ -50,7 +60,7 @@ _STAND_INS = range(0x100, 0x250)
 class Document:
     """One YAML file: its data, its text, and where each value stands in it."""
 
-    __slots__ = ("_lines", "_outline", "_positions", "data", "path", "raw", "text")
+    __slots__ = ("_lines", "_outline", "_positions", "data", "json", "path", "raw", "text")
 
     def __init__(self, path: str, raw: bytes, text: str, data: Any) -> None:
         self.path = path
@@ -58,6 +68,8 @@ class Document:
         self.text = text
         self.data = data
         """JSON-shaped: dict with text keys, list, str, int, float, bool, None."""
+        self.json = b""
+        """The same as JSON, where it was read from YAML."""
         self._lines: list[str] | None = None
         self._outline: dict[Path, Spot] | None = None
         self._positions: Positions | None = None
@@ -123,6 +135,21 @@ class Document:
         return self._positions
 
 
+class Unplaced(Document):
+    """The data of a manifest that was read before. Finding where things stand takes longest; it does not."""
+
+    __slots__ = ()
+
+    def __init__(self, path: str, raw: bytes, data: Any) -> None:
+        super().__init__(path, raw, "", data)
+
+    def nth_key(self, parent: Path, number: int) -> tuple[int, int]:  # noqa: ARG002
+        return 1, 1
+
+    def _spot(self, path: Path) -> tuple[Spot | None, bool]:  # noqa: ARG002
+        return None, False
+
+
 def value_at(data: Any, path: Path) -> Any:
     """The value below `data`; None where there is none."""
     for step in path:
@@ -139,6 +166,11 @@ def read(path: str) -> bytes:
     Raises FileNotFoundError or NotADirectoryError when there is none, ManifestError when it cannot be read,
     is not a regular file, or is larger than `MAX_BYTES`. Never waits: a pipe or a device is refused.
     """
+    return read_with_facts(path)[0]
+
+
+def read_with_facts(path: str) -> tuple[bytes, os.stat_result]:
+    """As `read`; and what the kernel told of the file just before it was read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except (FileNotFoundError, NotADirectoryError):
@@ -159,7 +191,7 @@ def read(path: str) -> bytes:
         os.close(descriptor)
     if len(raw) > MAX_BYTES:
         raise failure([make(path, (1, 1), "too-large", "the manifest is larger than 1 MiB")])
-    return raw
+    return raw, facts
 
 
 def load(raw: bytes, path: str) -> Document:
@@ -185,7 +217,7 @@ def load(raw: bytes, path: str) -> Document:
     if _NOT_FINITE.search(text):
         _refuse_not_finite(document)
     try:
-        orjson.dumps(data)
+        document.json = orjson.dumps(data)
     except TypeError:
         _refuse_keys(document)
     return document

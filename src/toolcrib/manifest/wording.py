@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 from toolcrib.manifest.positions import Path
 from toolcrib.spec import Tool
 
-__all__ = ["MAX_TEXT", "hidden_characters", "instructions", "texts"]
+__all__ = ["MAX_TEXT", "hidden_characters", "instructions", "is_plain", "texts"]
 
 MAX_TEXT = 20_000
 MAX_TEXTS = 2_000
@@ -42,6 +43,44 @@ _SAYINGS = (
     r"\b(?:you are now|act as an?|pretend to be|jailbreak)\b",
 )
 _INSTRUCTIONS = tuple(re.compile(saying, re.IGNORECASE | re.MULTILINE) for saying in _SAYINGS)
+
+
+@cache
+def _any_instruction() -> Callable[[str], Any]:
+    """All sayings in one pattern. In ASCII text it finds whatever one of them finds."""
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    search: Callable[[str], Any] = re2.compile(f"(?im){'|'.join(_SAYINGS)}", options).search
+    return search
+
+
+def is_plain(tool: Tool) -> bool:
+    """Whether a quick look shows that there is nothing to find in the texts of a tool.
+
+    It looks at more than the texts: at the schemas as JSON, of which each text becomes a line of its own.
+    What may look another way there than in the manifest is not plain.
+    """
+    import orjson
+
+    seen = [
+        tool.name,
+        tool.description,
+        tool.approval.reason,
+        tool.tags,
+        tool.input_schema,
+        tool.output.schema,
+    ]
+    seen += [example.description for example in tool.examples]
+    try:
+        flat = orjson.dumps(seen).decode()
+    except TypeError:
+        return False
+    flat = flat.replace("\\n", "\n").replace('\\"', "'").replace('"', "\n")
+    if not flat.isascii() or "\\" in flat or "\x7f" in flat or len(flat) > MAX_TEXT:
+        return False
+    return _any_instruction()(flat) is None
 
 
 def texts(tool: Tool) -> Iterator[tuple[Path, str]]:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest import Diagnostic, check_tool, folders, read, read_folder
+from toolcrib.manifest import FILE_NAME, Diagnostic, check_tool, folders, mark_of, read, read_folder
 from toolcrib.project.shelf import Change, Reading, Shelf
 from toolcrib.project.watch import Touched, Watch
 from toolcrib.spec import Tool
@@ -96,8 +96,11 @@ class Live:
 
 def _look(shelf: Shelf, name: str) -> Reading | None:
     """What a manifest says now; None where that is in force already."""
+    good, mark = not shelf.errors(name), shelf.marks.get(name)
+    if good and mark and mark == mark_of(f"{shelf.place.tools}/{name}/{FILE_NAME}"):
+        return None
     old = shelf.in_force(name)
-    if old is not None and not shelf.errors(name) and _same(old):
+    if good and old is not None and _same(old):
         return None
     found: list[Diagnostic] = []
     read_one = read_folder(f"{shelf.place.tools}/{name}", name, found)

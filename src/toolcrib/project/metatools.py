@@ -14,8 +14,8 @@ from toolcrib.errors import InvalidInput
 from toolcrib.executors.threads import run_in_thread
 from toolcrib.project.creation import Draft, draft, publish
 from toolcrib.project.project import Project
+from toolcrib.project.search_index import words_of
 from toolcrib.spec import Annotations, Call, Caller, Outcome, Result, Retry, Tool
-from toolcrib.spec.naming import nearest
 
 __all__ = ["Served"]
 
@@ -23,7 +23,9 @@ _MOST = 500
 _ONCE = Retry(max_attempts=1)
 _ACTS = Annotations()
 _LOOKS = Annotations(read_only=True)
-_FINDS = "Find tools by words in their names and descriptions; gives their input schemas."
+_FINDS = (
+    "Find tools by words in their names, tags, descriptions and argument names; gives their input schemas."
+)
 _MAKES = (
     "Make a new tool. A person reviews it before its first call and approves each call. It may ask for no"
     " more than this project allows to tools that agents make."
@@ -201,15 +203,13 @@ class Served:
         return [_brief(tool) for tool in self._own(ctx)]
 
     async def _search(self, ctx: Context, query: str, limit: int = 10) -> list[dict[str, Any]]:
-        words = query.casefold().replace("_", " ").replace("-", " ").split()
-        ranked = [(rank, tool) for tool in self._own(ctx) if (rank := _rank(tool, words)) is not None]
-        ranked.sort(key=lambda one: one[0])
-        found = [tool for _, tool in ranked[:limit]]
-        if not found:
-            own = {tool.name: tool for tool in self._own(ctx)}
-            close = nearest(query, own)
-            found = [own[close]] if close is not None else []
-        return [{**_brief(tool), "input_schema": tool.input_schema} for tool in found]
+        if not words_of(query):
+            return []
+        most = limit + len(self._meta)
+        found = self._project.search(query, limit=most, caller=ctx.caller, identity=ctx.identity)
+        names = [hit["name"] for hit in found["hits"] if hit["name"] not in self._meta]
+        tools = [self._project.get(name) for name in names[:limit]]
+        return [{**_brief(tool), "input_schema": tool.input_schema} for tool in tools]
 
     def _own(self, ctx: Context) -> list[Tool]:
         """The project's tools that this caller may see."""
@@ -219,14 +219,3 @@ class Served:
 
 def _brief(tool: Tool) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description}
-
-
-def _rank(tool: Tool, words: Sequence[str]) -> tuple[int, str] | None:
-    """How well a tool fits, the lower the better: by the beginning of its name, its name, all its texts."""
-    name = tool.name.casefold().replace("_", " ").replace("-", " ")
-    text = f"{name} {tool.description.casefold()} {' '.join(tool.tags).casefold()}"
-    if not all(word in text for word in words):
-        return None
-    if name.startswith(" ".join(words)):
-        return 0, tool.name
-    return (1 if all(word in name for word in words) else 2), tool.name

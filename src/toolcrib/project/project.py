@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from toolcrib.context import Context
 from toolcrib.errors import ToolcribError, ToolUnavailable
 from toolcrib.guard import ANCHOR, Approval, AuditLog, Digests, Grant, Policy, Reviews, ToolDigest, Trust
-from toolcrib.manifest import Diagnostic, Loaded, load_late, load_others, make
+from toolcrib.manifest import Diagnostic, load_late, load_others
 from toolcrib.pipeline import Bound
 from toolcrib.project.checkpoint import Checkpoint
 from toolcrib.project.client_desk import ClientDesk
@@ -121,27 +121,20 @@ class Project:
         self._search: Search | None = None
         self._shelf = Shelf(place, self.toolset, self._bind)
         self._composites = Composites(self.bound, self._gate)
-        kept = cache_folder(place.root)
-        tools, found = load_late(place.tools, None if kept is None else kept / "manifests")
-        self._gate.know_names({name for tool in tools for name in tool.secrets})
-        self._shelf.fill(tools, found)
-        for more in (load_others(place.tools), *(load_source(one, place.root) for one in config.sources)):
-            self._lay(more)
+        self._load(config)
         self.servers = self._servers(named, trusted) if named.specs or named.wrong else None
         """The MCP servers that the project names; None where it names none."""
 
-    def _lay(self, loaded: Loaded) -> None:
-        """Put in tools that have no manifest of our own. One whose name is taken is told of, and left out."""
-        found = list(loaded.diagnostics)
-        for tool in loaded.tools:
-            if tool.name in self.toolset:
-                path = "" if tool.source is None else tool.source.path
-                told = f"there is a tool named `{tool.name}` already"
-                found.append(make(path, (1, 1), "name", told, hint="give one of the two another name"))
-            else:
-                self._shelf.lay(self._bind(tool))
-        self._gate.know(loaded.tools)
-        self._shelf.note(found)
+    def _load(self, config: Config) -> None:
+        """Put in the tools of the project's folder and of its sources."""
+        kept = cache_folder(self.place.root)
+        late = load_late(self.place.tools, None if kept is None else kept / "manifests")
+        self._gate.know_names({name for tool in late.tools for name in tool.secrets})
+        self._shelf.fill(late)
+        others = load_others(os.fspath(self.place.tools), late.rest)
+        for more in (others, *(load_source(one, self.place.root) for one in config.sources)):
+            self._gate.know(more.tools)
+            self._shelf.lay(more)
 
     @classmethod
     def open(
@@ -164,6 +157,11 @@ class Project:
     def diagnostics(self) -> list[Diagnostic]:
         """What is wrong with manifests, errors and warnings, as far as it is known yet."""
         return self._shelf.diagnostics
+
+    @property
+    def errors(self) -> list[Diagnostic]:
+        """The errors among the `diagnostics`: finding out where ten thousand warnings stand takes long."""
+        return self._shelf.all_errors
 
     @property
     def revision(self) -> int:
@@ -190,12 +188,14 @@ class Project:
         tags: Sequence[str] = (),
         kinds: Sequence[str] = (),
         limit: int = 25,
+        page: str | None = None,
         caller: str = "local",
         identity: Caller | None = None,
     ) -> dict[str, Any]:
-        """Tools that fit some words, the best first: `hits`, `total` (at most 1,000), `facets`.
+        """Tools that fit some words, the best first: `hits`, `total`, `facets`, `next`.
 
-        Only tools that this caller may see. Raises UsageError for a query without a word.
+        Only tools that this caller may see. `limit` is at most 256; `page` is the `next` of the page before.
+        Raises UsageError for a query without a word, and for a page of another search.
         """
         if self._search is None:
             from toolcrib.project.search import Search
@@ -206,7 +206,7 @@ class Project:
             return self._gate.visible(self.toolset.get(name), caller, identity)
 
         hidden = sees if self._gate.hides(identity) else None
-        return self._search.find(query, tuple(tags), tuple(kinds), limit, hidden)
+        return self._search.find(query, tags, kinds, limit, page, hidden)
 
     def get(self, name: str) -> Tool:
         """One tool; `ToolNotFound` names the nearest, `ManifestError` says why it does not load."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import secrets
-from collections import Counter
+import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ToolcribError, UsageError
-from toolcrib.project.search_index import Hit, SearchIndex, Wanted, words_of
+from toolcrib.project.search_index import Found, Hit, Place, SearchIndex, Wanted, words_of
 from toolcrib.project.shelf import Shelf
 from toolcrib.spec import Tool
 from toolcrib.toolset import Toolset
@@ -17,8 +19,10 @@ from toolcrib.toolset import Toolset
 __all__ = ["Search"]
 
 _MOST_WORDS = 32
-_HERE = f"0:{secrets.token_hex(8)}"
-"""The mark of functions: they live as long as this process."""
+_MOST_HITS = 256
+_HERE = secrets.randbits(62)
+"""Marks tools that are not from manifests: they live as long as this process."""
+_MOST_TAGS = 50
 
 
 class Search:
@@ -33,37 +37,66 @@ class Search:
     def find(
         self,
         query: str,
-        tags: tuple[str, ...],
-        kinds: tuple[str, ...],
+        tags: Sequence[str],
+        kinds: Sequence[str],
         limit: int,
+        page: str | None,
         sees: Callable[[str], bool] | None,
     ) -> dict[str, Any]:
         """As `Project.search`; `sees` says of a name whether the caller may see it."""
         words = tuple(words_of(query)[:_MOST_WORDS])
         if not words:
             raise UsageError("a search needs at least one word", hint="`toolcrib list` shows every tool.")
-        if self._revision != self._toolset.revision:
-            self._revision = self._toolset.revision
-            marks = {name: self._shelf.marks.get(name) or _HERE for name in self._toolset.names}
-            self._index.sync(marks, self._tool)
-        hits = self._index.find(Wanted(words, tags, kinds))
-        if sees is not None:
-            hits = [hit for hit in hits if hit.name in self._toolset and sees(hit.name)]
-        shown: list[dict[str, Any]] = []
-        bad = 0
-        for hit in hits:
-            if len(shown) >= limit:
+        wanted = Wanted(words, tuple(tags), tuple(kinds))
+        if not 1 <= limit <= _MOST_HITS:
+            raise UsageError(f"a page of {limit} hits", hint=f"Ask for 1 to {_MOST_HITS}.")
+        after = None if page is None else _read_page(page, wanted)
+        unusable: set[str] = set()
+
+        def finds(name: str) -> bool:
+            return name not in unusable and name in self._toolset and (sees is None or sees(name))
+
+        while True:
+            found = self._found(wanted, limit, after, finds if sees is not None or unusable else None)
+            told = [self._told(hit) for hit in found.hits]
+            bad = {hit.name for hit, one in zip(found.hits, told, strict=True) if one is None}
+            if not bad:
                 break
-            told = self._told(hit)
-            if told is None:
-                bad += 1
-            else:
-                shown.append(told)
-        return {"hits": shown, "total": len(hits) - bad, "facets": _facets(hits)}
+            unusable |= bad
+        return {
+            "hits": told,
+            "total": found.total,
+            "facets": {
+                "tags": dict(found.tags.most_common(_MOST_TAGS)),
+                "kinds": dict(found.kinds.most_common()),
+            },
+            "next": _page(found.hits[-1].place, wanted) if found.more else None,
+        }
 
     def close(self) -> None:
         """Let go of the index."""
         self._index.close()
+
+    def _found(
+        self, wanted: Wanted, limit: int, after: Place | None, finds: Callable[[str], bool] | None
+    ) -> Found:
+        try:
+            self._sync()
+            return self._index.find(wanted, limit, after, finds)
+        except sqlite3.Error:
+            self._index.forget()
+            self._sync()
+            return self._index.find(wanted, limit, after, finds)
+
+    def _sync(self) -> None:
+        revision = self._toolset.revision
+        if revision != self._revision or not self._index.is_current:
+            marks, bound = self._shelf.marks, self._toolset.bound
+            self._index.sync(
+                {name: marks.get(name) or [0, _HERE, id(bound(name))] for name in self._toolset.names},
+                self._tool,
+            )
+            self._revision = revision
 
     def _tool(self, name: str) -> Tool | None:
         try:
@@ -87,8 +120,30 @@ class Search:
         }
 
 
-def _facets(hits: Sequence[Hit]) -> dict[str, dict[str, int]]:
-    """How many there are of each tag and kind, the most frequent first."""
-    tags = Counter(tag for hit in hits for tag in hit.tags)
-    kinds = Counter(hit.kind for hit in hits)
-    return {"tags": dict(tags.most_common(50)), "kinds": dict(kinds.most_common())}
+def _page(place: Place, wanted: Wanted) -> str:
+    """The token of the page behind a place: good for this question only."""
+    import orjson
+
+    return base64.urlsafe_b64encode(orjson.dumps([_digest(wanted), *place])).decode().rstrip("=")
+
+
+def _read_page(token: str, wanted: Wanted) -> Place:
+    import orjson
+
+    try:
+        digest, level, score, changed, name = orjson.loads(
+            base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+        )
+        place = Place(int(level), float(score), int(changed), str(name))
+    except (ValueError, TypeError):
+        raise UsageError("this is not a token of a page", hint="Take `next` of the page before.") from None
+    if digest != _digest(wanted):
+        raise UsageError(
+            "this page belongs to another search", hint="Repeat the words, tags and kinds that it came from."
+        )
+    return place
+
+
+def _digest(wanted: Wanted) -> str:
+    question = repr((wanted.words, sorted(wanted.tags), sorted(wanted.kinds)))
+    return hashlib.sha256(question.encode()).hexdigest()[:16]

@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest import Diagnostic, LateTool, check_tool, mark_of
+from toolcrib.manifest import (
+    Diagnostic,
+    Document,
+    Late,
+    Loaded,
+    Mark,
+    check_tool,
+    make,
+    new_mark_of,
+    uncollected,
+)
 from toolcrib.project.root import Place
 from toolcrib.spec import Approval, Tool
 from toolcrib.toolset import BoundTool, Toolset
@@ -77,30 +87,47 @@ class Shelf:
         self._tools: dict[str, BoundTool] = {}
         self._unchecked: dict[str, BoundTool] = {}
         self._found: dict[str, list[Diagnostic]] = {}
+        self._documents: dict[str, Document] = {}
+        """Of tools that were made and are still to be checked."""
+        self._warned: dict[str, Tool] = {}
+        """Tools with warnings that are not in `_found` yet."""
         self._guests: dict[str, BoundTool] = {}
-        self.marks: dict[str, str] = {}
+        self.marks: dict[str, Mark] = {}
         """By name: what is another one whenever the manifest was touched."""
 
-    def lay(self, bound: BoundTool) -> None:
-        """Put in a tool that has no folder here, to be checked when it is first listed or called."""
-        self._toolset.add(bound)
-        self._unchecked[bound.name] = bound
-        self._guests[bound.name] = bound
+    def lay(self, loaded: Loaded) -> None:
+        """Put in tools that have no folder here, to be checked when they are first listed or called.
 
-    def note(self, found: Iterable[Diagnostic]) -> None:
-        """Add findings about files that lie elsewhere."""
-        self._found.setdefault("", []).extend(found)
+        One whose name is taken is told of, and left out.
+        """
+        found = self._found.setdefault("", [])
+        found += loaded.diagnostics
+        for tool in loaded.tools:
+            if tool.name in self._toolset:
+                path = "" if tool.source is None else tool.source.path
+                told = f"there is a tool named `{tool.name}` already"
+                found.append(make(path, (1, 1), "name", told, hint="give one of the two another name"))
+                continue
+            bound = self._bind(tool)
+            self._toolset.add(bound)
+            self._unchecked[bound.name] = bound
+            self._guests[bound.name] = bound
 
-    def fill(self, tools: Iterable[LateTool], found: Iterable[Diagnostic]) -> None:
-        """Put in what a folder of tools holds."""
-        for finding in found:
+    def fill(self, late: Late) -> None:
+        """Put in what a folder of tools holds; nothing of it is there yet."""
+        for finding in late.found:
             self._found.setdefault(self._name_of(finding), []).append(finding)
-        for tool in tools:
-            self.put(_LateBoundTool(tool.name, partial(self._late, tool)))
-            self.marks[tool.name] = tool.mark
+        with uncollected():
+            bound = [_LateBoundTool(tool.name, partial(self._late, tool.make)) for tool in late.tools]
+            self._toolset.add_all(bound)
+            self._tools = {one.name: one for one in bound}
+            self._unchecked |= self._tools
+            self.marks = {tool.name: tool.mark for tool in late.tools}
 
-    def _late(self, tool: LateTool) -> BoundTool:
-        return self._bind(tool.make())
+    def _late(self, make: Callable[[], tuple[Tool, Document]]) -> BoundTool:
+        tool, document = make()
+        self._documents[tool.name] = document
+        return self._bind(tool)
 
     def put(self, bound: BoundTool) -> None:
         """Put in one tool, to be checked when it is first listed or called."""
@@ -110,11 +137,20 @@ class Shelf:
             self._toolset.add(bound)
         self._tools[bound.name] = bound
         self._unchecked[bound.name] = bound
+        self._documents.pop(bound.name, None)
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
         """What is wrong with manifests, errors and warnings, as far as it is known yet."""
+        for name, tool in self._warned.items():
+            self._found.setdefault(name, []).extend(check_tool(tool))
+        self._warned.clear()
         return [finding for found in self._found.values() for finding in found]
+
+    @property
+    def all_errors(self) -> list[Diagnostic]:
+        """The errors among the `diagnostics`; where the warnings stand is not looked for."""
+        return [finding for found in self._found.values() for finding in found if finding.is_error]
 
     @property
     def names(self) -> set[str]:
@@ -140,13 +176,15 @@ class Shelf:
         bound = self._unchecked.pop(name, None)
         if bound is None:
             return
-        found = check_tool(bound.tool)
-        if found:
-            self._found.setdefault(name, []).extend(found)
+        tool = bound.tool
+        found = check_tool(tool, self._documents.pop(name, None))
         if any(finding.is_error for finding in found):
+            self._found.setdefault(name, []).extend(check_tool(tool))
             self._tools.pop(name, None)
             self._toolset.remove(name)
         else:
+            if found:
+                self._warned[name] = tool
             _widen(bound, found)
 
     def renew(self) -> None:
@@ -171,7 +209,8 @@ class Shelf:
         self.put(bound)
         self._unchecked.pop(tool.name, None)
         self._found[tool.name] = list(found)
-        self.marks[tool.name] = "" if tool.source is None else mark_of(tool.source.path)
+        self._warned.pop(tool.name, None)
+        self.marks[tool.name] = [] if tool.source is None else new_mark_of(tool.source.path)
 
     def take(self, readings: Iterable[Reading]) -> Change:
         """Put in force what is on disk now. A manifest with errors leaves the tool of its name as it was."""
@@ -183,6 +222,7 @@ class Shelf:
     def _take(self, reading: Reading, change: Change) -> None:
         name, tool, old = reading.name, reading.tool, self.in_force(reading.name)
         before = self._found.pop(name, [])
+        self._warned.pop(name, None)
         if reading.found:
             self._found[name] = list(reading.found)
         if reading.errors:
@@ -201,7 +241,7 @@ class Shelf:
         else:
             bound = self._bind(tool)
             self.put(bound)
-            self.marks[name] = "" if tool.source is None else mark_of(tool.source.path)
+            self.marks[name] = [] if tool.source is None else new_mark_of(tool.source.path)
             if reading.checked:
                 del self._unchecked[name]
                 _widen(bound, reading.found)

@@ -16,7 +16,7 @@ from toolcrib.project.root import Place
 
 __all__ = ["Touched", "Watch"]
 
-_QUIET_S = 0.02
+_QUIET_S = 0.01
 """A burst of changes is over when nothing came for so long,"""
 _LONGEST_S = 0.1
 """or, if it does not end, after so long."""

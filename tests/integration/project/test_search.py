@@ -49,7 +49,9 @@ def names(crib: Crib, query: str, **options: Any) -> list[str]:
 
 
 def test_words() -> None:
-    assert words_of("getHTTPStatus_of-x2 Ünder") == ["get", "http", "status", "of", "x2", "ünder"]
+    assert words_of("getHTTPStatus_of-x2 Ünder") == ["get", "http", "status", "of", "x2", "under"]
+    assert words_of("Straße ΣΊΣΥΦΟΣ ﬁle") == ["strasse", "σισυφοσ", "file"]
+    assert words_of("天气API的") == ["天", "气", "api", "的"]
 
 
 def test_beginnings_come_first_then_words_and_names_before_the_rest(crib: Crib) -> None:
@@ -76,10 +78,108 @@ def test_beginnings_come_first_then_words_and_names_before_the_rest(crib: Crib) 
         ("forcast", "forecast"),
         ("umbrlela", "umbrella"),
         ("railway station", "station"),
+        ("railwya", "station"),
+        ("weathernow", "weather_now"),
+        ("fore cast", "forecast"),
+        ("tell me whether to take it", "umbrella"),
     ],
 )
 def test_what_is_meant_comes_first(crib: Crib, query: str, first: str) -> None:
     assert names(crib, query)[0] == first
+
+
+def test_the_very_name_and_the_whole_word_come_first(crib: Crib) -> None:
+    for name in ("now", "now_and_then", "say_nowhere", "nowadays", "say_now"):
+        add(crib, name, "Of time.")
+    assert names(crib, "now") == ["now", "nowadays", "now_and_then", "say_now", "weather_now", "say_nowhere"]
+
+
+def test_accents_do_not_count_and_unspaced_text_is_found_inside(crib: Crib) -> None:
+    add(crib, "forecast_zh", "查询城市天气预报")
+    add(crib, "menu", "Crème brûlée für die Straße.")
+    assert names(crib, "天气") == ["forecast_zh"]
+    assert names(crib, "天市") == ["forecast_zh"]
+    for query in ("creme BRULEE", "crème", "fur strasse"):
+        assert names(crib, query) == ["menu"]
+
+
+def test_some_of_the_words_are_better_than_none_and_rare_ones_weigh_more(crib: Crib) -> None:
+    for number in range(40):
+        add(crib, f"x{number}", "A common thing" + " apart" * (number % 8 == 0) + " oddly" * (number == 7))
+    found = search(crib, "common apart oddly")
+    assert found["hits"][0]["name"] == "x7"
+    assert {(hit["match"], hit["field"]) for hit in found["hits"]} == {("some", "several")}
+    assert found["total"] == 6
+    assert names(crib, "nothing whatever") == []
+
+
+def pages(
+    crib: Crib, query: str, between: Callable[[], object] = lambda: None, **options: Any
+) -> list[list[str]]:
+    """All pages of a search, each in a project opened anew."""
+    found: list[list[str]] = []
+    page: str | None = None
+    while True:
+        part = search(crib, query, page=page, **options)
+        found.append([hit["name"] for hit in part["hits"]])
+        page = part["next"]
+        if page is None:
+            return found
+        between()
+
+
+@pytest.mark.parametrize("query", ["weather", "many", "weahter", "kind of some"])
+def test_pages_hold_each_hit_once_in_the_order_of_one_page(crib: Crib, query: str) -> None:
+    for number in range(30):
+        words = "many of some" + " weather" * (number % 3 == 0)
+        add(crib, f"many_{number}" if number % 2 else f"n{number}", words, ("web",) * (number % 5 == 0))
+    for options in (
+        {},
+        {"tags": ("web",)},
+        {"identity": Caller("t", frozenset({"read"}), ("n*", "many_1*"))},
+    ):
+        whole = search(crib, query, limit=256, **options)
+        for limit in (1, 7):
+            found = pages(crib, query, limit=limit, **options)
+            assert {len(page) for page in found[:-1]} <= {limit}
+            assert [name for page in found for name in page] == [hit["name"] for hit in whole["hits"]]
+        assert whole["total"] == len(whole["hits"])
+        assert sum(whole["facets"]["kinds"].values()) == whole["total"]
+
+
+def test_pages_go_on_where_tools_change_meanwhile(crib: Crib) -> None:
+    for number in range(20):
+        add(crib, f"many_{number}", "Many.")
+    late = iter(range(100))
+
+    def change() -> None:
+        add(crib, "many_0", "Many, anew.")
+        add(crib, f"many_more_{next(late)}", "Many.")
+
+    found = [name for page in pages(crib, "many", change, limit=3) for name in page]
+    assert len(found) == len(set(found))
+    assert set(found) >= {f"many_{number}" for number in range(1, 20)}
+
+
+@pytest.mark.parametrize("page", ["", "x", "e30", "W10", "WzFd", "ä", "bnVsbA", "a" * 5_000])
+def test_a_page_that_is_none_is_refused(crib: Crib, page: str) -> None:
+    with pytest.raises(UsageError, match="not a token"):
+        search(crib, "weather", page=page)
+
+
+def test_a_page_of_another_search_and_a_wrong_limit_are_refused(crib: Crib) -> None:
+    page = search(crib, "weather", limit=1)["next"]
+    assert names(crib, "WEATHER", page=page)
+    for query, options in (
+        ("forecast", {}),
+        ("weather", {"tags": ("web",)}),
+        ("weather", {"kinds": ("http",)}),
+    ):
+        with pytest.raises(UsageError, match="another search"):
+            search(crib, query, page=page, **options)
+    for limit in (0, 257):
+        with pytest.raises(UsageError, match="a page of"):
+            search(crib, "weather", limit=limit)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +236,27 @@ def test_functions_are_found_while_they_are_there(crib: Crib) -> None:
 
 def test_a_tool_that_cannot_be_used_is_no_hit(crib: Crib) -> None:
     add(crib, "weather_bad", "Bad.", properties={"a": {"type": "nothing", "description": "It."}})
+    found = search(crib, "weather", limit=1)
+    assert [hit["name"] for hit in found["hits"]] == ["weather_now"]
+    assert (found["total"], found["facets"]["kinds"]) == (5, {"command": 5})
     assert "weather_bad" not in names(crib, "weather")
+
+
+def test_two_processes_keep_each_their_own_tools_in_one_index(crib: Crib) -> None:
+    async def both() -> list[int]:
+        async with crib.open() as one, crib.open() as other:
+            for number, project in enumerate((one, other, one, other)):
+                if number < 2:
+
+                    @project.toolset.tool
+                    def juggle(balls: int) -> int:
+                        """Throw and catch."""
+                        return balls
+
+                project.search("juggle")
+            return [len(project.search("juggle")["hits"]) for project in (one, other, one, other)]
+
+    assert asyncio.run(both()) == [1, 1, 1, 1]
 
 
 def gone(path: Path) -> None:
@@ -157,7 +277,7 @@ def another(path: Path) -> None:
     path.unlink()
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE tools (x)")
-        database.execute("PRAGMA user_version = 3")
+        database.execute("PRAGMA user_version = 4")
     database.close()
     path.chmod(0o600)
 

@@ -29,7 +29,8 @@ def tools(tmp_path: Path) -> Path:
 def write(folder: Path, name: str, description: str = "Scans a folder") -> Path:
     path = folder / name / "tool.yml"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(COMMAND.replace("name: scan", f"name: {name}").replace("Scans a folder", description))
+    text = COMMAND.replace("name: scan", f"name: {name}").replace("Scans a folder", description)
+    path.write_text(text + "permissions: {secrets: {TOKEN: {type: string}}}\n")
     return path
 
 
@@ -41,21 +42,24 @@ def settle(folder: Path) -> None:
 
 
 def loaded(folder: Path, cache: Path) -> list[Tool]:
-    tools, found = load_late(folder, cache)
-    assert found == []
-    return [tool.make() for tool in tools]
+    late = load_late(folder, cache)
+    assert late.found == []
+    return [tool.make()[0] for tool in late.tools]
 
 
 def read_from_disk(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the folders that are read from now on."""
     names: list[str] = []
-    real = native.read_folder
 
-    def read(folder: str, name: str, found: list[object]) -> object:
-        names.append(name)
-        return real(folder, name, found)  # type: ignore[arg-type]
+    def listened(real: Callable[..., object]) -> Callable[..., object]:
+        def read(folder: str, name: str, found: list[object]) -> object:
+            names.append(name)
+            return real(folder, name, found)
 
-    monkeypatch.setattr(cache_module, "read_folder", read)
+        return read
+
+    for function in ("read_document", "read_folder"):
+        monkeypatch.setattr(cache_module, function, listened(getattr(native, function)))
     return names
 
 
@@ -129,6 +133,13 @@ def other_index(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"t7":[[', b'"t7":[{'))
 
 
+def other_secret(path: Path) -> None:
+    """The index reads well, but does not say what it said."""
+    content = path.read_bytes()
+    assert content.count(b'["TOKEN"]') == COUNT
+    path.write_bytes(content.replace(b'["TOKEN"]', b'["TUKEN"]'))
+
+
 def no_index(path: Path) -> None:
     content = path.read_bytes()
     at = content.index(b"\n") + 1
@@ -151,7 +162,8 @@ def pipe(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "harm", [cut, empty, noise, other_entry, other_index, no_index, open_to_others, link, pipe]
+    "harm",
+    [cut, empty, noise, other_entry, other_index, other_secret, no_index, open_to_others, link, pipe],
 )
 def test_a_file_that_is_broken_or_not_ours_changes_nothing(
     tools: Path, tmp_path: Path, harm: Callable[[Path], None]
@@ -160,6 +172,7 @@ def test_a_file_that_is_broken_or_not_ours_changes_nothing(
     loaded(tools, cache)
     harm(cache)
     assert loaded(tools, cache) == list(load_tools(tools).tools)
+    assert {tuple(tool.secrets) for tool in load_late(tools, cache).tools} == {("TOKEN",)}
 
 
 def test_a_file_of_another_folder_or_reader_does_not_count(
@@ -176,14 +189,15 @@ def test_a_file_of_another_folder_or_reader_does_not_count(
 def test_bad_manifests_are_told_each_time(tools: Path, tmp_path: Path) -> None:
     (tools / "t7" / "tool.yml").write_text("name: [")
     for _ in range(2):
-        good, found = load_late(tools, tmp_path / "manifests")
-        assert [finding.rule for finding in found] == ["yaml-syntax"]
-        assert len(good) == COUNT - 1
+        late = load_late(tools, tmp_path / "manifests")
+        assert [finding.rule for finding in late.found] == ["yaml-syntax"]
+        assert len(late.tools) == COUNT - 1
+        assert late.rest == ["t7"]
 
 
 def test_few_manifests_and_no_place_are_no_harm(tools: Path, tmp_path: Path) -> None:
     assert len(loaded(tools, Path("/proc/nowhere/manifests"))) == COUNT
-    assert len(load_late(tools, None)[0]) == COUNT
+    assert len(load_late(tools, None).tools) == COUNT
     few = tmp_path / "few"
     write(few, "t")
     loaded(few, tmp_path / "manifests")
