@@ -67,7 +67,7 @@ class Translated(Document):
 
 @dataclass(slots=True)
 class Draft:
-    """One tool of a file, on its way to a native manifest."""
+    """One tool of a file, on its way to a native manifest; without one it tells findings about the file."""
 
     document: Document
     dialect: str
@@ -128,7 +128,7 @@ class Entry:
     """One tool of a file as it was found; `tool` is None when `found` says why."""
 
     tool: Tool | None
-    document: Translated
+    document: Document
     found: tuple[Diagnostic, ...] = ()
     enabled: bool = True
 
@@ -140,7 +140,7 @@ def finish(draft: Draft, *, shared: bool) -> Entry:
         draft.put(("extensions", draft.dialect), draft.kept)
     translated = Translated(document, draft.manifest, {(): draft.place, **draft.places})
     found = tuple(draft.found)
-    if any(finding.is_error for finding in found):
+    if not draft.manifest or any(finding.is_error for finding in found):
         return Entry(None, translated, found, draft.enabled)
     try:
         tool = parse_tool(translated)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -78,18 +78,44 @@ class Shelf:
         self._unchecked: dict[str, BoundTool] = {}
         self._found: dict[str, list[Diagnostic]] = {}
         self._guests: dict[str, BoundTool] = {}
+        self._noted: dict[str, tuple[list[Diagnostic], Mapping[str, Sequence[Diagnostic]]]] = {}
         self.marks: dict[str, str] = {}
         """By name: what is another one whenever the manifest was touched."""
 
     def lay(self, bound: BoundTool) -> None:
         """Put in a tool that has no folder here, to be checked when it is first listed or called."""
-        self._toolset.add(bound)
-        self._unchecked[bound.name] = bound
-        self._guests[bound.name] = bound
+        name, source = bound.name, bound.tool.source
+        if name in self._toolset:
+            self._toolset.replace(bound)
+        else:
+            self._toolset.add(bound)
+        self._found.pop(name, None)
+        self._unchecked[name] = bound
+        self._guests[name] = bound
+        self.marks[name] = "" if source is None else f"1:{source.sha256}"
 
-    def note(self, found: Iterable[Diagnostic]) -> None:
-        """Add findings about files that lie elsewhere."""
-        self._found.setdefault("", []).extend(found)
+    def unlay(self, name: str) -> bool:
+        """Take out such a tool; whether it was in the list."""
+        there = self.is_guest(name)
+        if there:
+            self._toolset.remove(name)
+        for held in (self._found, self._unchecked, self._guests, self.marks):
+            held.pop(name, None)
+        return there
+
+    def is_guest(self, name: str) -> bool:
+        """Whether the tool of this name is in the list, and has no folder here."""
+        return name in self._guests and name in self._toolset
+
+    def is_taken(self, name: str) -> bool:
+        """Whether there is a tool of this name."""
+        return name in self._toolset
+
+    def note(
+        self, place: str, found: Iterable[Diagnostic], broken: Mapping[str, Sequence[Diagnostic]]
+    ) -> None:
+        """What was found in a place that holds such tools, and which of it in which tool."""
+        self._noted[place] = (list(found), broken)
 
     def fill(self, tools: Iterable[LateTool], found: Iterable[Diagnostic]) -> None:
         """Put in what a folder of tools holds."""
@@ -114,7 +140,8 @@ class Shelf:
     @property
     def diagnostics(self) -> list[Diagnostic]:
         """What is wrong with manifests, errors and warnings, as far as it is known yet."""
-        return [finding for found in self._found.values() for finding in found]
+        noted = (found for found, _ in self._noted.values())
+        return [finding for found in (*self._found.values(), *noted) for finding in found]
 
     @property
     def names(self) -> set[str]:
@@ -128,7 +155,8 @@ class Shelf:
 
     def errors(self, name: str) -> list[Diagnostic]:
         """The errors of the manifest of this name, as far as they are known."""
-        return [finding for finding in self._found.get(name, ()) if finding.is_error]
+        noted = (one for _, broken in self._noted.values() for one in broken.get(name, ()))
+        return [finding for finding in (*self._found.get(name, ()), *noted) if finding.is_error]
 
     def check_all(self) -> None:
         """Check what is still to be checked."""
@@ -173,12 +201,10 @@ class Shelf:
         self._found[tool.name] = list(found)
         self.marks[tool.name] = "" if tool.source is None else mark_of(tool.source.path)
 
-    def take(self, readings: Iterable[Reading]) -> Change:
+    def take(self, readings: Iterable[Reading], change: Change) -> None:
         """Put in force what is on disk now. A manifest with errors leaves the tool of its name as it was."""
-        change = Change()
         for reading in readings:
             self._take(reading, change)
-        return change
 
     def _take(self, reading: Reading, change: Change) -> None:
         name, tool, old = reading.name, reading.tool, self.in_force(reading.name)
@@ -195,7 +221,8 @@ class Shelf:
                 self._toolset.remove(name)
                 change.removed.append(name)
         elif old is None and name in self._toolset:
-            change.warnings.append(f"{name}: a registered function has this name; its manifest is not used")
+            told = "a registered function, or a tool of another file, has this name"
+            change.warnings.append(f"{name}: {told}; its manifest is not used")
         elif old is not None and old.source == tool.source:
             change.mended.append(name)
         else:
