@@ -140,6 +140,8 @@ def read_all(path: str, raw: bytes, dialect: str | None = None) -> Sequence[Tool
     """Every tool of a file, those switched off too. Raises ManifestError where one cannot be used."""
     tools: list[Tool] = []
     for entry in entries(path, raw, dialect):
+        if entry.tool is None and not any(finding.is_error for finding in entry.found):
+            continue
         if entry.tool is None:
             wrong = next((finding for finding in entry.found if finding.is_error), None)
             raise ManifestError(

@@ -11,11 +11,11 @@ from typing import NamedTuple
 from toolcrib.errors import ManifestError
 from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, make
 from toolcrib.manifest.dialects import read_dialect
-from toolcrib.manifest.native import Loaded
+from toolcrib.manifest.native import FILE_NAME, OTHER_NAME, Loaded
 from toolcrib.manifest.skill import SKILL_FILE
 from toolcrib.manifest.source import read
 from toolcrib.manifest.vega import read_vega
-from toolcrib.spec import CommandExec, FileExec, Permissions, Tool
+from toolcrib.spec import CommandExec, FileExec, Permissions, SqlExec, Tool
 
 __all__ = ["FOLDERS", "load_directory", "load_file"]
 
@@ -51,14 +51,12 @@ def load_directory(folder: Path, granted: Permissions, dialect: str = "vega") ->
 
 def load_file(path: Path, granted: Permissions, dialect: str | None = None) -> Loaded:
     """Every tool of one file, whose format is found out unless it is said. Never raises for a bad file."""
-    loaded = _read(os.fspath(path), granted, dialect, own=path.name == SKILL_FILE)
-    native = [tool for tool in loaded.tools if tool.source is not None and tool.source.dialect == "native"]
-    if not native:
-        return loaded
+    if path.name not in (FILE_NAME, OTHER_NAME):
+        loaded = _read(os.fspath(path), granted, dialect, own=path.name == SKILL_FILE)
+        if all(tool.source is not None and tool.source.dialect != "native" for tool in loaded.tools):
+            return loaded
     told = "this is a manifest of Toolcrib's own format"
-    hint = (
-        f"put it into a folder of its own in the project's folder of tools: tools/{native[0].name}/tool.yml"
-    )
+    hint = "put it into a folder of its own in the project's folder of tools: tools/NAME/tool.yml"
     return Loaded((), (make(os.fspath(path), (1, 1), "dialect", told, hint=hint),))
 
 
@@ -87,6 +85,8 @@ def _placed(tool: Tool, granted: Permissions, *, own: bool) -> Tool:
     elif isinstance(tool.config, FileExec) and source.dialect == "vega":
         write = granted.write if tool.config.action == "write" else ()
         permissions = Permissions(read=granted.read, write=write, secrets=permissions.secrets)
+    elif isinstance(tool.config, SqlExec):
+        permissions = replace(permissions, write=granted.write)
     return replace(tool, permissions=permissions, source=source if own else replace(source, shared=True))
 
 

@@ -7,13 +7,13 @@ it was; one that its file no longer holds goes.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from toolcrib.manifest import Diagnostic, Loaded, check_tool, folders, load_folder, make
 from toolcrib.project.config_sources import ToolSource, load_source
 from toolcrib.project.root import Place
-from toolcrib.project.shelf import Change, Shelf
+from toolcrib.project.shelf import Change, Reading, Shelf
 from toolcrib.spec import Tool
 from toolcrib.toolset import BoundTool
 
@@ -36,12 +36,18 @@ class Guests:
     def fill(self) -> list[Tool]:
         """Take in everything; gives the tools."""
         names = folders(os.fspath(self._place.tools), [])
-        return self.take((*(self.folder(name) for name in names), *self.sources), Change())
+        return self.take(self.read((*map(self.folder, names), *self.sources)), Change())
 
     @staticmethod
     def folder(name: str) -> str:
         """The place that a folder of tools is."""
         return f"tools/{name}"
+
+    def may_be_in(self, name: str, reading: Reading | None) -> bool:
+        """Whether a folder may hold another file than a manifest, or held one."""
+        place = self.folder(name)
+        empty = reading is not None and reading.tool is None and not reading.found
+        return empty or place in self._held or place in self._errors
 
     @property
     def places(self) -> list[str]:
@@ -56,33 +62,34 @@ class Guests:
             for number, name in enumerate(tools)
         }
 
-    def leave(self, places: Iterable[str], change: Change) -> None:
-        """Take out what is no longer there, so that its name is free."""
+    def read(self, places: Iterable[str]) -> dict[str, Loaded]:
+        """What these places hold now. Puts nothing in force, and may run in another thread."""
+        found: dict[str, Loaded] = {}
         for place in places:
-            self._leave(place, self._read(place), change)
+            source = self.sources.get(place)
+            loaded = (
+                load_folder(f"{self._place.tools}/{place.removeprefix('tools/')}")
+                if source is None
+                else load_source(source, self._place.root)
+            )
+            if loaded is not None or place in self._held or place in self._errors:
+                found[place] = loaded or Loaded((), ())
+        return found
 
-    def take(self, places: Iterable[str], change: Change) -> list[Tool]:
-        """Put in force what these places hold now; gives the tools that came or changed."""
-        fresh: list[Tool] = []
-        for place in places:
-            loaded = self._read(place)
-            if loaded is None and place not in self._held and place not in self._errors:
-                continue
+    def leave(self, read: Mapping[str, Loaded], change: Change) -> None:
+        """Take out what is no longer there, so that its name is free. Comes before `take`."""
+        for place, loaded in read.items():
             self._leave(place, loaded, change)
-            fresh += self._take(place, loaded or Loaded((), ()), change)
-        return fresh
 
-    def _read(self, place: str) -> Loaded | None:
-        source = self.sources.get(place)
-        if source is not None:
-            return load_source(source, self._place.root)
-        return load_folder(f"{self._place.tools}/{place.removeprefix('tools/')}")
+    def take(self, read: Mapping[str, Loaded], change: Change) -> list[Tool]:
+        """Put in force what was read; gives the tools that came or changed."""
+        return [tool for place, loaded in read.items() for tool in self._take(place, loaded, change)]
 
-    def _leave(self, place: str, loaded: Loaded | None, change: Change) -> None:
+    def _leave(self, place: str, loaded: Loaded, change: Change) -> None:
         held = self._held.get(place, {})
-        offered = set() if loaded is None else {tool.name for tool in loaded.tools}
+        offered = {tool.name for tool in loaded.tools}
         for name, tool in list(held.items()):
-            if name in offered or (loaded is not None and _stays(tool, loaded)):
+            if name in offered or _stays(tool, loaded):
                 continue
             del held[name]
             if self._shelf.unlay(name):

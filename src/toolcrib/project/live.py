@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest import Diagnostic, check_tool, folders, read, read_folder
+from toolcrib.manifest import Diagnostic, Loaded, check_tool, folders, read, read_folder
 from toolcrib.project.guests import Guests
 from toolcrib.project.shelf import Change, Reading, Shelf
 from toolcrib.project.watch import Touched, Watch
@@ -32,7 +32,7 @@ class Live:
         self,
         shelf: Shelf,
         guests: Guests,
-        take: Callable[[list[Reading], list[str]], Change],
+        take: Callable[[list[Reading], Mapping[str, Loaded]], Change],
         tell: Callable[[Change], None] | None = None,
     ) -> None:
         self._shelf = shelf
@@ -96,12 +96,13 @@ class Live:
             reading = _look(self._shelf, name)
             if reading is not None:
                 readings.append(reading)
-            if reading is not None and reading.tool is None and not reading.found:
+            if self._guests.may_be_in(name, reading):
                 places[self._guests.folder(name)] = None
             if clock() > until:
                 await asyncio.sleep(0)
                 until = clock() + _SLICE_S
-        change = self._put(readings, list(places)) if readings or places else Change()
+        held = await asyncio.to_thread(self._guests.read, list(places)) if places else {}
+        change = self._put(readings, held) if readings or held else Change()
         change.broken += found
         if touched.config:
             change.warnings.append("config.yml has changed; it counts from the next start")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from toolcrib.context import Context
 from toolcrib.errors import ToolcribError, ToolUnavailable
 from toolcrib.guard import ANCHOR, Approval, AuditLog, Digests, Grant, Policy, Reviews, ToolDigest, Trust
-from toolcrib.manifest import Diagnostic, load_late
+from toolcrib.manifest import Diagnostic, Loaded, load_late
 from toolcrib.pipeline import Bound
 from toolcrib.project.checkpoint import Checkpoint
 from toolcrib.project.client_desk import ClientDesk
@@ -270,7 +270,7 @@ class Project:
             self._live = Live(self._shelf, self._guests, self._take, tell)
             await self._live.start()
 
-    def _take(self, readings: Sequence[Reading], places: Sequence[str]) -> Change:
+    def _take(self, readings: Sequence[Reading], places: Mapping[str, Loaded]) -> Change:
         """Put in force what is on disk now."""
         new = [reading.tool for reading in readings if reading.tool is not None]
         before = [self._shelf.in_force(reading.name) for reading in readings]
