@@ -23,10 +23,46 @@ from tests.mcp_servers import trust, write
 pytestmark = pytest.mark.timeout(120)
 
 
+def tools() -> MCPServer:
+    """What the server offers."""
+    server = MCPServer("events")
+
+    @server.tool()
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    @server.tool()
+    def say(size: int) -> str:
+        """Say much."""
+        return "x" * size
+
+    @server.tool()
+    async def slow(ctx: Context, seconds: float) -> str:
+        """Take time."""
+        await ctx.report_progress(1, 2, "half")
+        await asyncio.sleep(seconds)
+        return "done"
+
+    @server.tool()
+    async def grow(ctx: Context) -> str:
+        """Offer one more tool."""
+
+        def more() -> str:
+            """One more."""
+            return "more"
+
+        server.add_tool(more)
+        await ctx.notify_tools_changed()
+        return "grown"
+
+    return server
+
+
 class Events:
     """A real server on loopback, on a thread of its own."""
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self) -> None:
         self.seen: list[tuple[str, str, dict[str, str]]] = []
         """Method, path and headers of each request."""
         self.flood = False
@@ -35,69 +71,40 @@ class Events:
         """Megabytes of it that were sent before the client went away."""
         self.endpoint = ""
         """Where messages are to go, if not to the server's own place for them."""
-        server = MCPServer("events")
-
-        @server.tool()
-        def add(a: int, b: int) -> int:
-            """Add two numbers."""
-            return a + b
-
-        @server.tool()
-        def say(size: int) -> str:
-            """Say much."""
-            return "x" * size
-
-        @server.tool()
-        async def slow(ctx: Context, seconds: float) -> str:
-            """Take time."""
-            await ctx.report_progress(1, 2, "half")
-            await asyncio.sleep(seconds)
-            return "done"
-
-        @server.tool()
-        async def grow(ctx: Context) -> str:
-            """Offer one more tool."""
-
-            def more() -> str:
-                """One more."""
-                return "more"
-
-            server.add_tool(more)
-            await ctx.notify_tools_changed()
-            return "grown"
-
-        inner: Any = server.sse_app()
-
-        async def app(scope: Any, receive: Any, send: Any) -> None:
-            if scope["type"] == "http":
-                headers = {k.decode(): v.decode() for k, v in scope["headers"]}
-                self.seen.append((scope["method"], scope["path"], headers))
-                if self.endpoint and scope["path"] == "/sse":
-                    kind = [(b"content-type", b"text/event-stream")]
-                    await send({"type": "http.response.start", "status": 200, "headers": kind})
-                    event = (
-                        f"event: endpoint\ndata: {self.endpoint}{'' if self.flood else chr(10) * 2}".encode()
-                    )
-                    await send({"type": "http.response.body", "body": event, "more_body": True})
-                    await receive()
-                    gone = asyncio.ensure_future(receive())
-                    while self.flood and not gone.done():
-                        part = {"type": "http.response.body", "body": b"x" * 1_000_000, "more_body": True}
-                        self.flooded += 1
-                        await send(part)
-                        await asyncio.sleep(0.01)
-                    await asyncio.wait([gone], timeout=20)
-                    return
-            await inner(scope, receive, send)
-
-        self.socket = socket.create_server(("127.0.0.1", port))
+        self._inner: Any = tools().sse_app()
+        self.socket = socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/sse"
-        config = uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(
+            self._app, interface="asgi3", log_level="error", lifespan="on", timeout_graceful_shutdown=1
+        )
         self.uvicorn = uvicorn.Server(config)
         self.thread = threading.Thread(
             target=self.uvicorn.run, kwargs={"sockets": [self.socket]}, daemon=True
         )
+
+    async def _app(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            headers = {k.decode(): v.decode() for k, v in scope["headers"]}
+            self.seen.append((scope["method"], scope["path"], headers))
+            if self.endpoint and scope["path"] == "/sse":
+                await self._mislead(receive, send)
+                return
+        await self._inner(scope, receive, send)
+
+    async def _mislead(self, receive: Any, send: Any) -> None:
+        """A stream of events that says where messages are to go, and no more."""
+        kind = [(b"content-type", b"text/event-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": kind})
+        event = f"event: endpoint\ndata: {self.endpoint}" + ("" if self.flood else "\n\n")
+        await send({"type": "http.response.body", "body": event.encode(), "more_body": True})
+        await receive()
+        gone = asyncio.ensure_future(receive())
+        while self.flood and not gone.done():
+            self.flooded += 1
+            await send({"type": "http.response.body", "body": b"x" * 1_000_000, "more_body": True})
+            await asyncio.sleep(0.01)
+        await asyncio.wait([gone], timeout=20)
 
     def start(self) -> None:
         self.thread.start()
@@ -224,7 +231,7 @@ class Program:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
 
-    async def start(self) -> None:
+    def start(self) -> None:
         words = [sys.executable, "-c", PROGRAM, str(self.port)]
         self._process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 30
@@ -234,7 +241,7 @@ class Program:
                 return
             except OSError:
                 assert time.monotonic() < deadline
-                await asyncio.sleep(0.02)
+                time.sleep(0.02)
 
     async def called(self) -> None:
         """Wait until a tool has been called."""
@@ -257,14 +264,14 @@ def killable() -> Iterator[Program]:
 async def test_a_server_that_is_killed_in_the_middle_of_a_call_is_connected_to_again(
     crib: Crib, killable: Program
 ) -> None:
-    await killable.start()
+    await asyncio.to_thread(killable.start)
     write(crib, {"far": {"type": "sse", "url": f"http://127.0.0.1:{killable.port}/sse"}})
     async with crib.open() as project:
         running = asyncio.ensure_future(project.call("far__slow", {"seconds": 60}, timeout_ms=30_000))
         await killable.called()
         killable.kill()
         assert "ended before it answered" in failed(await running, "tool_failed")
-        await killable.start()
+        await asyncio.to_thread(killable.start)
         deadline = time.monotonic() + 60
         while not (result := await project.call("far__add", {"a": 2, "b": 2}, timeout_ms=20_000)).ok:
             assert time.monotonic() < deadline, result.error
@@ -273,7 +280,7 @@ async def test_a_server_that_is_killed_in_the_middle_of_a_call_is_connected_to_a
 
 
 async def test_a_stream_that_ends_between_two_calls_is_opened_again(crib: Crib, killable: Program) -> None:
-    await killable.start()
+    await asyncio.to_thread(killable.start)
     write(crib, {"far": {"type": "sse", "url": f"http://127.0.0.1:{killable.port}/sse"}})
     async with crib.open() as project:
         assert project.servers is not None
@@ -281,7 +288,7 @@ async def test_a_stream_that_ends_between_two_calls_is_opened_again(crib: Crib, 
         server = project.servers.get("far").server
         assert (server.state, server.starts) == ("ready", 1)
         killable.kill()
-        await killable.start()
+        await asyncio.to_thread(killable.start)
         deadline = time.monotonic() + 30
         while server.starts < 2 or server.state != "ready":
             assert time.monotonic() < deadline, (server.starts, server.state)
