@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.conftest import need
-from toolcrib.manifest import check_tool, load, parse_tool, read_team, read_vega
+from toolcrib.manifest import check_tool, load, parse_tool, read_dialect, read_team, read_vega
 from toolcrib.project import load_config
 from toolcrib.project.config import KEYS
 from toolcrib.sandbox import level
@@ -100,6 +100,11 @@ def test_manifests_and_settings_are_good(block: Block, tmp_path: Path) -> None:
         assert [finding.render() for finding in check_tool(tool)] == []
         return
     document = load(block.text.encode(), str(block))
+    if "tools" in document.data:
+        loaded = read_dialect(str(block), block.text.encode(), "toolbox")
+        assert [finding.render() for tool in loaded.tools for finding in check_tool(tool)] == []
+        assert loaded.diagnostics == ()
+        return
     if "members" in document.data:
         assert read_team(str(block), block.text.encode()).members
         return

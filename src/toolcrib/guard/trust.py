@@ -107,10 +107,10 @@ def _servers(value: Any) -> str | None:
 
 
 def _leads_out(source: Any) -> bool:
-    folder = source.get("dir") if isinstance(source, Mapping) else None
-    if not isinstance(folder, str):
+    place = source.get("dir", source.get("file")) if isinstance(source, Mapping) else None
+    if not isinstance(place, str):
         return True
-    plain = os.path.normpath(folder)
+    plain = os.path.normpath(place)
     return os.path.isabs(plain) or plain == os.pardir or plain.startswith(os.pardir + os.sep)  # noqa: PTH117
 
 
@@ -120,7 +120,7 @@ def _inside(value: Any) -> Any:
 
 def _outside(value: Any) -> str | None:
     out = [
-        source["dir"] if isinstance(source, Mapping) and "dir" in source else source
+        source.get("dir", source.get("file", source)) if isinstance(source, Mapping) else source
         for source in _listed(value)
         if _leads_out(source)
     ]

@@ -3,8 +3,8 @@
 from toolcrib.manifest.cache import Late, Mark, load_late, mark_of, new_mark_of
 from toolcrib.manifest.checks import TEMPLATED
 from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, failure, make, report
-from toolcrib.manifest.dialects import DIALECTS, entries, load_others, load_tools, read_dialect
-from toolcrib.manifest.directory import READERS, load_directory
+from toolcrib.manifest.dialects import DIALECTS, FILES, entries, load_folder, load_tools, read_dialect, reread
+from toolcrib.manifest.directory import FOLDERS, load_directory, load_file
 from toolcrib.manifest.lint import check_tool, lint_file, lint_tool, lint_tree
 from toolcrib.manifest.native import (
     FILE_NAME,
@@ -23,10 +23,11 @@ from toolcrib.manifest.vega import read_vega
 
 __all__ = [
     "DIALECTS",
+    "FILES",
     "FILE_NAME",
+    "FOLDERS",
     "MAX_BYTES",
     "OTHER_NAME",
-    "READERS",
     "RULES",
     "TEMPLATED",
     "Diagnostic",
@@ -49,8 +50,9 @@ __all__ = [
     "lint_tree",
     "load",
     "load_directory",
+    "load_file",
+    "load_folder",
     "load_late",
-    "load_others",
     "load_tools",
     "make",
     "mark_of",
@@ -62,6 +64,7 @@ __all__ = [
     "read_team",
     "read_vega",
     "report",
+    "reread",
     "tool_schema",
     "uncollected",
 ]

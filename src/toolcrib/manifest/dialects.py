@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolcrib.errors import ManifestError, UsageError
-from toolcrib.manifest import flexigpt, native, skill, sympozium, toolbox
+from toolcrib.manifest import flexigpt, native, skill, sympozium, toolbox, vega
 from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, make
 from toolcrib.manifest.json_source import load_json
 from toolcrib.manifest.native import Loaded, parse_tool
@@ -22,6 +22,7 @@ __all__ = [
     "FILES",
     "Dialect",
     "entries",
+    "load_folder",
     "load_others",
     "load_tools",
     "other_files",
@@ -36,11 +37,8 @@ class Dialect(NamedTuple):
     name: str
     meaning: str
     load: Callable[[bytes, str], Document]
-    drafts: Callable[[Document], list[Draft]] | None
-    """None for the native format, which needs no translation."""
+    entries: Callable[[Document], list[Entry]]
     detect: Callable[[Any], bool]
-    shared: bool = False
-    """A file of it may hold several tools, and what lies beside it belongs to none of them."""
 
 
 def _no(_: Any) -> bool:
@@ -57,17 +55,45 @@ def _load_any(raw: bytes, path: str) -> Document:
     )
 
 
+def _drafted(
+    drafts: Callable[[Document], list[Draft]], *, shared: bool = False
+) -> Callable[..., list[Entry]]:
+    """Entries of a format that becomes a native manifest. A file that is `shared` may hold several tools, and
+    what lies beside it belongs to none of them.
+    """
+    return lambda document: [finish(draft, shared=shared) for draft in drafts(document)]
+
+
+def _native(document: Document) -> list[Entry]:
+    folder = Path(document.path).parent.name if Path(document.path).name == native.FILE_NAME else None
+    data = document.data if isinstance(document.data, dict) else {}
+    whole = Translated(document, data, {(): ()})
+    try:
+        return [Entry(parse_tool(document, folder), whole)]
+    except ManifestError as error:
+        return [Entry(None, whole, diagnostics_of(error))]
+
+
+def _vega(document: Document) -> list[Entry]:
+    try:
+        (tool,) = vega.read_vega(document.path, document.raw)
+    except ManifestError as error:
+        return [Entry(None, document, diagnostics_of(error))]
+    return [Entry(tool, vega.document_of(tool))]
+
+
 DIALECTS: dict[str, Dialect] = {
     one.name: one
     for one in (
-        Dialect("native", "Toolcrib's and Glee's tool.yml", load, None,
+        Dialect("native", "Toolcrib's and Glee's tool.yml", load, _native,
                 lambda data: isinstance(data, dict) and "kind" in data and "exec" in data),
-        Dialect("flexigpt", "FlexiGPT's tool.json", load_json, flexigpt.drafts, flexigpt.detect),
-        Dialect("sympozium", "Sympozium's SkillPack, its sidecar's tools", _load_any, sympozium.drafts,
-                sympozium.detect, shared=True),
-        Dialect("skill", "a folder of Agent Skills, SKILL.md", skill.load_skill, skill.drafts, _no),
-        Dialect("toolbox", "tools.yaml of MCP Toolbox", _load_any, toolbox.drafts, toolbox.detect,
-                shared=True),
+        Dialect("vega", "Vega's definitions, one tool a file", vega.load_vega, _vega, _no),
+        Dialect("flexigpt", "FlexiGPT's tool.json", load_json, _drafted(flexigpt.drafts), flexigpt.detect),
+        Dialect("sympozium", "Sympozium's SkillPack, its sidecar's tools", _load_any,
+                _drafted(sympozium.drafts, shared=True), sympozium.detect),
+        Dialect("skill", "a folder of Agent Skills, SKILL.md", skill.load_skill, _drafted(skill.drafts), _no),
+        Dialect("toolbox", "tools.yaml of MCP Toolbox", _load_any, _drafted(toolbox.drafts, shared=True),
+                toolbox.detect),
     )
 }  # fmt: skip
 """Every format that is read, by its name."""
@@ -80,20 +106,33 @@ def detect(raw: bytes, path: str) -> tuple[Dialect, Document]:
     """The format of a file and its data. Raises ManifestError where it is none that is known."""
     if Path(path).name == skill.SKILL_FILE or (raw[:4] in (b"---\n", b"---\r") and path.endswith(".md")):
         return DIALECTS["skill"], skill.load_skill(raw, path)
+    if vega.detect(raw):
+        return DIALECTS["vega"], vega.load_vega(raw, path)
     document = _load_any(raw, path)
     for dialect in DIALECTS.values():
         if dialect.detect(document.data):
             return dialect, document
-    data = document.data
-    if isinstance(data, dict) and "mcpServers" in data:
-        told, hint = (
-            "these are MCP servers, whose tools only the servers know",
-            "name the file in the settings",
-        )
-    else:
-        told, hint = "the file is in no format that is known", f"say which: {', '.join(DIALECTS)}"
+    told, hint = _another(document.data)
     raise ManifestError(told, hint=hint, details={"diagnostics": [
         make(path, (1, 1), "dialect", told, hint=hint).as_dict()]})  # fmt: skip
+
+
+_OTHERS: tuple[tuple[tuple[str, ...], str, str], ...] = (
+    (("mcpServers",), "these are MCP servers, whose tools only the servers know",
+     "put them into `.mcp.json` at the project's root, or under `mcp_servers` in the settings"),
+    (("openapi", "swagger"), "this is an OpenAPI document, whose operations become manifests first",
+     "run `toolcrib import openapi FILE`"),
+    (("members", "agents"), "this is a team, which says who may use which tools",
+     "run `toolcrib list --team FILE --member NAME`"),
+)  # fmt: skip
+"""Files that hold no tools but something near to it: by one of their keys, what to say and what to do."""
+
+
+def _another(data: Any) -> tuple[str, str]:
+    for keys, told, hint in _OTHERS:
+        if isinstance(data, dict) and any(key in data for key in keys):
+            return told, hint
+    return "the file is in no format that is known", f"say which: {', '.join(DIALECTS)}"
 
 
 def entries(path: str, raw: bytes, dialect: str | None = None) -> list[Entry]:
@@ -103,9 +142,7 @@ def entries(path: str, raw: bytes, dialect: str | None = None) -> list[Entry]:
     else:
         found = _named(dialect)
         document = found.load(raw, path)
-    if found.drafts is None:
-        return [_native(document)]
-    return [finish(draft, shared=found.shared) for draft in found.drafts(document)]
+    return found.entries(document)
 
 
 def read_dialect(path: str, raw: bytes | None = None, dialect: str | None = None) -> Loaded:
@@ -118,11 +155,15 @@ def read_dialect(path: str, raw: bytes | None = None, dialect: str | None = None
         return Loaded((), diagnostics_of(error))
     tools: list[Tool] = []
     found: list[Diagnostic] = []
+    broken: dict[str, tuple[Diagnostic, ...]] = {}
     seen: set[str] = set()
     for entry in made:
         found += entry.found
         tool = entry.tool
         if tool is None:
+            name = entry.document.data.get("name") if isinstance(entry.document.data, dict) else None
+            if isinstance(name, str):
+                broken[name] = entry.found
             continue
         if tool.name in seen:
             told = f"a tool called {tool.name} stands in the file before"
@@ -133,7 +174,7 @@ def read_dialect(path: str, raw: bytes | None = None, dialect: str | None = None
         else:
             seen.add(tool.name)
             tools.append(tool)
-    return Loaded(tuple(tools), tuple(found))
+    return Loaded(tuple(tools), tuple(found), broken)
 
 
 def reread(tool: Tool) -> Document | None:
@@ -143,9 +184,7 @@ def reread(tool: Tool) -> Document | None:
     if tool.source.dialect == "native":
         return load(tool.source.raw, tool.source.path)
     if tool.source.dialect == "vega":
-        from toolcrib.manifest.vega import document_of
-
-        return document_of(tool)
+        return vega.document_of(tool)
     made = entries(tool.source.path, tool.source.raw, tool.source.dialect)
     return next(
         (entry.document for entry in made if entry.tool is not None and entry.tool.name == tool.name), None
@@ -174,16 +213,24 @@ def load_others(base: str, names: Iterable[str]) -> Loaded:
     tools: dict[str, Tool] = {}
     found: list[Diagnostic] = []
     for name in names:
-        for path, dialect in other_files(f"{base}/{name}"):
-            other = read_dialect(path, dialect=dialect)
-            found += other.diagnostics
-            for tool in other.tools:
-                if tool.name in tools:
-                    told = f"a tool called {tool.name} is in another folder"
-                    found.append(make(path, (1, 1), "name", told))
-                else:
-                    tools[tool.name] = tool
+        other = load_folder(f"{base}/{name}")
+        if other is None:
+            continue
+        found += other.diagnostics
+        for tool in other.tools:
+            if tool.name in tools:
+                path = "" if tool.source is None else tool.source.path
+                found.append(make(path, (1, 1), "name", f"a tool called {tool.name} is in another folder"))
+            else:
+                tools[tool.name] = tool
     return Loaded(tuple(tools.values()), tuple(found))
+
+
+def load_folder(folder: str) -> Loaded | None:
+    """The tools of a folder that holds a file of `FILES` instead of a manifest; None for any other."""
+    for path, dialect in other_files(folder):
+        return read_dialect(path, dialect=dialect)
+    return None
 
 
 def other_files(folder: str) -> list[tuple[str, str]]:
@@ -195,16 +242,6 @@ def other_files(folder: str) -> list[tuple[str, str]]:
         for name, dialect in FILES.items()
         if os.path.lexists(f"{folder}/{name}")
     ][:1]
-
-
-def _native(document: Document) -> Entry:
-    folder = Path(document.path).parent.name if Path(document.path).name == native.FILE_NAME else None
-    data = document.data if isinstance(document.data, dict) else {}
-    whole = Translated(document, data, {(): ()})
-    try:
-        return Entry(parse_tool(document, folder), whole)
-    except ManifestError as error:
-        return Entry(None, whole, diagnostics_of(error))
 
 
 def _named(name: str) -> Dialect:

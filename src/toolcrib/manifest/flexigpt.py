@@ -9,7 +9,7 @@ from typing import Any
 
 from toolcrib.manifest.positions import Path
 from toolcrib.manifest.source import Document
-from toolcrib.manifest.translated import Draft, host_of, undeclared
+from toolcrib.manifest.translated import Draft, host_of, secrets_in
 from toolcrib.spec import FunctionExec, HttpExec, Tool
 
 __all__ = ["detect", "drafts", "record_of"]
@@ -139,10 +139,9 @@ def _permissions(draft: Draft, url: Any, arguments: Any) -> None:
     if host is not None:
         draft.put(("permissions", "network"), {"allow": [host]}, ("impl", "urlTemplate"))
     named = arguments.get("properties", {}) if isinstance(arguments, dict) else {}
-    secrets = undeclared(draft.manifest["exec"], (*named, *_CONTEXT))
+    secrets = secrets_in(draft.manifest["exec"], (*named, *_CONTEXT))
     if secrets:
-        entries = {name: {"type": "string", "required": True} for name in secrets}
-        draft.put(("permissions", "secrets"), entries, ("impl",))
+        draft.put(("permissions", "secrets"), secrets, ("impl",))
 
 
 def _told_keys(draft: Draft, impl: dict[str, Any], known: tuple[str, ...]) -> None:

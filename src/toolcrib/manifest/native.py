@@ -6,9 +6,9 @@ import gc
 import hashlib
 import os
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,8 @@ class Loaded:
 
     tools: tuple[Tool, ...]
     diagnostics: tuple[Diagnostic, ...]
+    broken: Mapping[str, tuple[Diagnostic, ...]] = field(default_factory=dict)
+    """What of it was found in tools that cannot be used, by their names, as far as they have one."""
 
 
 def load_tools(tools_dir: Path) -> Loaded:

@@ -115,8 +115,10 @@ class _Follower:
             else:
                 self.sequence(value, (*path, number), column)
 
-    def _after_key(self, key: str, indent: int) -> int:
+    def _after_key(self, key: Any, indent: int) -> int:
         """Where the value begins after `key:` in the line reached."""
+        if not isinstance(key, str):
+            raise _Unclear
         line = self.lines[self.at]
         for written in (key, f'"{key}"', f"'{key}'"):
             if line.startswith(written, indent):

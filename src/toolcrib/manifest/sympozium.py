@@ -14,7 +14,7 @@ from toolcrib.manifest.durations import milliseconds
 from toolcrib.manifest.positions import Path
 from toolcrib.manifest.skill import Skill
 from toolcrib.manifest.source import Document
-from toolcrib.manifest.translated import Draft, undeclared
+from toolcrib.manifest.translated import Draft, secrets_in
 
 __all__ = ["detect", "drafts", "skills_of"]
 
@@ -110,10 +110,9 @@ def _tool(draft: Draft, tool: dict[str, Any]) -> None:
     if env:
         draft.put((*at, "env"), env, ("env",))
     named = schema.get("properties", {})
-    secrets = undeclared(draft.manifest.get("exec", {}), named)
+    secrets = secrets_in(draft.manifest.get("exec", {}), named)
     if secrets:
-        entries = {name: {"type": "string", "required": True} for name in secrets}
-        draft.put(("permissions", "secrets"), entries, ("command",))
+        draft.put(("permissions", "secrets"), secrets, ("command",))
     draft.put(("permissions", "fs"), {"read": ["."]})
     draft.keep(tool, _TOOL)
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from toolcrib.manifest.diagnostics import quoted
 from toolcrib.manifest.durations import milliseconds
 from toolcrib.manifest.positions import Path
 from toolcrib.manifest.source import Document
-from toolcrib.manifest.translated import Draft, host_of, undeclared
+from toolcrib.manifest.translated import Draft, host_of, secrets_in
+from toolcrib.spec.naming import nearest
 
 __all__ = ["detect", "drafts"]
 
@@ -24,9 +26,10 @@ _TYPES: dict[str, dict[str, Any]] = {
 }
 _PARAMETER = ("name", "type", "description", "default", "required", "items", "valueType", "allowedValues",
               "excludedValues", "minValue", "maxValue")  # fmt: skip
-_SQL = ("kind", "type", "name", "source", "description", "statement", "parameters")
-_HTTP = ("kind", "type", "name", "source", "description", "method", "path", "headers", "requestBody",
-         "pathParams", "queryParams", "bodyParams", "headerParams")  # fmt: skip
+_ANY = ("kind", "type", "name", "source", "description", "annotations", "authRequired", "templateParameters")
+_SQL = (*_ANY, "statement", "parameters")
+_HTTP = (*_ANY, "method", "path", "headers", "requestBody", "pathParams", "queryParams", "bodyParams",
+         "headerParams")  # fmt: skip
 _TEXT = {"type": "string"}
 _LIST = {
     "type": ["array", "null"],
@@ -41,6 +44,7 @@ _TOOL_FORM: dict[str, Any] = {
         ),
         **dict.fromkeys(("parameters", "pathParams", "queryParams", "bodyParams", "headerParams"), _LIST),
         "headers": {"type": "object", "additionalProperties": _TEXT},
+        "annotations": {"type": "object", "additionalProperties": {"type": "boolean"}},
     },
 }
 _SOURCE_FORM: dict[str, Any] = {
@@ -54,6 +58,16 @@ _SOURCE_FORM: dict[str, Any] = {
     "if": {"properties": {"kind": {"const": "http"}}},
     "then": {"required": ["baseUrl"]},
 }
+_TOOLSETS_FORM: dict[str, Any] = {
+    "type": ["object", "null"],
+    "additionalProperties": {"type": ["array", "null"], "items": _TEXT},
+}
+_TOP = ("sources", "tools", "toolsets")
+_HTTP_SOURCE = ("kind", "baseUrl", "timeout", "headers", "queryParams")
+_TAG = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+_HINTS = {"readOnlyHint": "read_only", "destructiveHint": "destructive", "idempotentHint": "idempotent",
+          "openWorldHint": "open_world"}  # fmt: skip
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*):([^{}]*)\}")
 _ACTION = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
 _FIELD = re.compile(r"(json\s+)?\.([A-Za-z_][A-Za-z0-9_]*)")
 
@@ -75,11 +89,16 @@ def drafts(document: Document) -> list[Draft]:
         return [_alone(document, data)]
     sources = data.get("sources")
     sources = sources if isinstance(sources, dict) else {}
-    made: list[Draft] = []
+    whole = Draft(document, "toolbox")
+    tags = _toolsets(whole, data)
+    _rest(whole, data, sources)
+    made = [whole] if whole.found else []
     for name, tool in data["tools"].items():
         draft = Draft(document, "toolbox", ("tools", name))
         made.append(draft)
         draft.put(("name",), name)
+        if name in tags:
+            draft.put(("tags",), tags[name])
         if not draft.fits(tool, _TOOL_FORM):
             continue
         source = sources.get(tool["source"])
@@ -88,14 +107,58 @@ def drafts(document: Document) -> list[Draft]:
         elif (reason := _bad_source(source)) is not None:
             draft.fault(f"its source {tool['source']!r} is not right: {reason}", ("source",))
         else:
-            _tool(draft, tool["kind"], tool, source["kind"], source)
+            _tool(draft, tool["kind"], tool, source["kind"], _filled(source))
     return made
+
+
+def _toolsets(whole: Draft, data: dict[str, Any]) -> dict[str, list[str]]:
+    """By tool the toolsets that name it: they become its tags."""
+    toolsets = data.get("toolsets")
+    if not whole.fits(toolsets, _TOOLSETS_FORM, ("toolsets",)) or toolsets is None:
+        return {}
+    tags: dict[str, list[str]] = {}
+    for toolset, names in toolsets.items():
+        if not _TAG.fullmatch(toolset):
+            told = f"the toolset {quoted(toolset)} becomes no tag: a tag has letters, digits, `_` and `-`"
+            whole.fault(told, ("toolsets", toolset), rule="unmapped", key=True)
+            continue
+        for number, name in enumerate(names or ()):
+            if name in data["tools"]:
+                tags.setdefault(name, []).append(toolset)
+                continue
+            close = nearest(name, data["tools"])
+            hint = f"did you mean `{close}`?" if close else None
+            told = f"the toolset {toolset} names {quoted(name)}, and there is no such tool in the file"
+            whole.fault(told, ("toolsets", toolset, number), hint=hint)
+    return {name: list(dict.fromkeys(found)) for name, found in tags.items()}
+
+
+def _rest(whole: Draft, data: dict[str, Any], sources: dict[str, Any]) -> None:
+    """Tell what of the file, and of its HTTP sources, has no meaning here."""
+    for key in data:
+        if key not in _TOP:
+            whole.fault(f"`{key}` has no meaning here", (key,), rule="unmapped", key=True)
+    for name, source in sources.items():
+        if isinstance(source, dict) and source.get("kind") == "http":
+            for key in source:
+                if key not in _HTTP_SOURCE:
+                    told = f"`{key}` has no meaning here"
+                    whole.fault(told, ("sources", name, key), rule="unmapped", key=True)
 
 
 def _bad_source(source: Any) -> str | None:
     from toolcrib.schema import SchemaCheck
 
     return next((f"{one.path} {one.message}" for one in SchemaCheck(_SOURCE_FORM).violations(source)), None)
+
+
+def _filled(source: Any) -> Any:
+    """A source with Toolbox's `${NAME:default}` as `${NAME | default:…}`."""
+    if isinstance(source, str):
+        return _VARIABLE.sub(r"${\1 | default:\2}", source)
+    if isinstance(source, dict):
+        return {key: _filled(value) for key, value in source.items()}
+    return source
 
 
 def _alone(document: Document, data: Any) -> Draft:
@@ -113,6 +176,12 @@ def _alone(document: Document, data: Any) -> Draft:
 def _tool(draft: Draft, kind: str, tool: dict[str, Any], engine: str, source: dict[str, Any]) -> None:
     draft.put(("description",), tool.get("description"), ("description",))
     draft.put(("version",), 1)
+    for key, value in tool.get("annotations", {}).items():
+        if key in _HINTS:
+            draft.put(("annotations", _HINTS[key]), value, ("annotations", key))
+        else:
+            told = f"`{key}` has no meaning here"
+            draft.fault(told, ("annotations", key), rule="unmapped", key=True)
     if "authRequired" in tool:
         # To leave it out would open the tool to those whom it is to be closed to.
         draft.fault(
@@ -144,11 +213,10 @@ def _sql(draft: Draft, tool: dict[str, Any], engine: str, source: dict[str, Any]
     rest = {key: value for key, value in source.items() if key not in ("kind", "database")}
     if rest:
         draft.put((*at, "connection"), rest, ("source",))
-    secrets = undeclared(rest, ())
+    secrets = secrets_in(rest, ())
     if secrets:
-        entries = {name: {"type": "string", "required": True} for name in secrets}
-        draft.put(("permissions", "secrets"), entries, ("source",))
-    draft.keep(tool, (*_SQL, "authRequired", "templateParameters"))
+        draft.put(("permissions", "secrets"), secrets, ("source",))
+    draft.keep(tool, _SQL)
 
 
 def _http(draft: Draft, tool: dict[str, Any], source: dict[str, Any]) -> None:
@@ -160,12 +228,10 @@ def _http(draft: Draft, tool: dict[str, Any], source: dict[str, Any]) -> None:
     url = _template(draft, base.rstrip("/") + "/" + path.lstrip("/") if path else base, ("path",))
     draft.put((*at, "method"), tool.get("method", "GET"), ("method",))
     draft.put((*at, "url"), url, ("path",))
-    headers = {**(source.get("headers") or {}), **(tool.get("headers") or {})}
-    dynamic = [entry["name"] for entry in tool.get("headerParams") or []]
-    if headers or dynamic:
-        draft.put((*at, "headers"), {**headers, **{name: f"${{{name}}}" for name in dynamic}}, ("headers",))
-    query = {**(source.get("queryParams") or {})}
-    query |= {entry["name"]: f"${{{entry['name']}}}" for entry in tool.get("queryParams") or []}
+    headers = _headers(source.get("headers"), tool.get("headers"), _dynamic(tool, "headerParams"))
+    if headers:
+        draft.put((*at, "headers"), headers, ("headers",))
+    query = {**(source.get("queryParams") or {}), **_dynamic(tool, "queryParams")}
     if query:
         draft.put((*at, "query"), query, ("queryParams",))
     if tool.get("requestBody"):
@@ -176,11 +242,23 @@ def _http(draft: Draft, tool: dict[str, Any], source: dict[str, Any]) -> None:
     host = host_of(base)
     if host is not None:
         draft.put(("permissions", "network"), {"allow": [host]}, ("source",))
-    secrets = undeclared(draft.manifest["exec"], names)
+    secrets = secrets_in(draft.manifest["exec"], names)
     if secrets:
-        entries = {name: {"type": "string", "required": True} for name in secrets}
-        draft.put(("permissions", "secrets"), entries)
-    draft.keep(tool, (*_HTTP, "authRequired", "templateParameters"))
+        draft.put(("permissions", "secrets"), secrets)
+    draft.keep(tool, _HTTP)
+
+
+def _dynamic(tool: dict[str, Any], group: str) -> dict[str, str]:
+    """The parameters of a group, each under its own name."""
+    return {entry["name"]: f"${{{entry['name']}}}" for entry in tool.get(group) or []}
+
+
+def _headers(*layers: dict[str, str] | None) -> dict[str, str]:
+    """Headers, the later layer before the earlier, whichever way a name is written."""
+    found: dict[str, tuple[str, str]] = {}
+    for layer in layers:
+        found |= {name.lower(): (name, value) for name, value in (layer or {}).items()}
+    return dict(found.values())
 
 
 def _body(draft: Draft, text: str) -> None:

@@ -19,13 +19,13 @@ from toolcrib.manifest.positions import Path
 from toolcrib.manifest.source import Document
 from toolcrib.spec import Source, Tool
 
-__all__ = ["Draft", "Entry", "Translated", "finish", "host_of", "steps_of", "undeclared"]
+__all__ = ["Draft", "Entry", "Translated", "finish", "host_of", "secrets_in", "steps_of"]
 
 _HOST = re.compile(
     r"^[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#${}@\s:\[\]]+|\[[0-9a-fA-F:.]+\])(?::(\d+))?(?=[/?#]|$)"
 )
 _STEP = re.compile(r'\.([^\W\d]\w*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
-_NAMES = re.compile(r"(?<!\$)(?:\$\$)*\$\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}")
+_NAMES = re.compile(r"(?<!\$)(?:\$\$)*\$\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:(\|)|\})")
 
 
 class Translated(Document):
@@ -67,7 +67,7 @@ class Translated(Document):
 
 @dataclass(slots=True)
 class Draft:
-    """One tool of a file, on its way to a native manifest."""
+    """One tool of a file, on its way to a native manifest; without one it tells findings about the file."""
 
     document: Document
     dialect: str
@@ -128,7 +128,7 @@ class Entry:
     """One tool of a file as it was found; `tool` is None when `found` says why."""
 
     tool: Tool | None
-    document: Translated
+    document: Document
     found: tuple[Diagnostic, ...] = ()
     enabled: bool = True
 
@@ -140,7 +140,7 @@ def finish(draft: Draft, *, shared: bool) -> Entry:
         draft.put(("extensions", draft.dialect), draft.kept)
     translated = Translated(document, draft.manifest, {(): draft.place, **draft.places})
     found = tuple(draft.found)
-    if any(finding.is_error for finding in found):
+    if not draft.manifest or any(finding.is_error for finding in found):
         return Entry(None, translated, found, draft.enabled)
     try:
         tool = parse_tool(translated)
@@ -168,17 +168,23 @@ def host_of(url: str) -> str | None:
     return f"{host}:{port}" if port not in (None, "80", "443") else host
 
 
-def undeclared(value: Any, declared: Iterable[str]) -> list[str]:
-    """Names that stand as `${NAME}` anywhere in a value and are not declared, in their order."""
+def secrets_in(value: Any, declared: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The `permissions.secrets` of a value: each name that stands in it as `${NAME}` and is not declared.
+
+    One that has a default wherever it stands is not required.
+    """
     known = set(declared)
-    found: dict[str, None] = {}
+    found: dict[str, dict[str, Any]] = {}
     waiting = [value]
     while waiting:
         here = waiting.pop(0)
         if isinstance(here, str):
-            found.update(dict.fromkeys(name for name in _NAMES.findall(here) if name not in known))
+            for name, filtered in _NAMES.findall(here):
+                if name not in known:
+                    entry = found.setdefault(name, {"type": "string", "required": False})
+                    entry["required"] |= not filtered
         elif isinstance(here, dict):
             waiting += here.values()
         elif isinstance(here, list):
             waiting += here
-    return list(found)
+    return found

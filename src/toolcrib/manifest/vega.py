@@ -36,7 +36,7 @@ from toolcrib.spec import (
     Tool,
 )
 
-__all__ = ["DIALECT", "VegaDocument", "document_of", "read_vega"]
+__all__ = ["DIALECT", "VegaDocument", "detect", "document_of", "load_vega", "read_vega"]
 
 DIALECT = "vega"
 _GRANTED = Permissions(read=(".",))
@@ -49,6 +49,8 @@ _KINDS = {
 }
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _HEAD = re.compile(r"[^.\[\]]+")
+_DEFINES = re.compile(rb"^implementation[ \t]*:", re.MULTILINE)
+_NATIVE = re.compile(rb"^(?:exec|kind)[ \t]*:", re.MULTILINE)
 _URL_HOST = re.compile(r"(https?)://([^/?#]*)", re.IGNORECASE)
 
 
@@ -117,23 +119,28 @@ class VegaDocument(Document):
         return written
 
 
+def detect(raw: bytes) -> bool:
+    """Whether a file is a definition, by its text: control lines may keep it from being YAML."""
+    return _DEFINES.search(raw) is not None and _NATIVE.search(raw) is None
+
+
 def read_vega(path: str, raw: bytes, granted: Permissions = _GRANTED) -> list[Tool]:
     """The tool of one Vega file. `granted` is what its programs and files may touch: folders and network.
 
     Raises ManifestError with every place where the file has not the form of a definition.
     """
-    document = _open(path, raw)
+    document = load_vega(raw, path)
     found = list(form_faults(document))
     if found:
         raise failure(sorted(found, key=lambda finding: (finding.line, finding.column)))
-    source = Source(DIALECT, path, raw, hashlib.sha256(raw).hexdigest())
+    source = Source(DIALECT, path, raw, hashlib.sha256(raw).hexdigest(), shared=True)
     return [_tool(document, source, granted)]
 
 
 def document_of(tool: Tool) -> VegaDocument:
     """The file of a tool, as the checks of native manifests take it."""
     assert tool.source is not None
-    document = _open(tool.source.path, tool.source.raw)
+    document = load_vega(tool.source.raw, tool.source.path)
     params = [str(param["name"]) for param in params_of(document.data)]
     implementation = document.data["implementation"]
     block = {key: value for key, value in implementation.items() if key not in ("type", "timeout", "retry")}
@@ -143,7 +150,8 @@ def document_of(tool: Tool) -> VegaDocument:
     return document.native({"exec": {tool.kind: block}, "permissions": {}}, params)
 
 
-def _open(path: str, raw: bytes) -> VegaDocument:
+def load_vega(raw: bytes, path: str) -> VegaDocument:
+    """The data of a file, its conditions folded in; ManifestError where it cannot be read."""
     try:
         text = raw.decode().removeprefix("\ufeff")
     except UnicodeDecodeError:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest import FILE_NAME, Diagnostic, check_tool, folders, mark_of, read, read_folder
+from toolcrib.manifest import FILE_NAME, Diagnostic, Loaded, check_tool, folders, mark_of, read, read_folder
+from toolcrib.project.guests import Guests
 from toolcrib.project.shelf import Change, Reading, Shelf
 from toolcrib.project.watch import Touched, Watch
+from toolcrib.project.watch_sources import SourceWatch
 from toolcrib.spec import Tool
 
 __all__ = ["Live"]
@@ -22,45 +24,71 @@ _SLICE_S = 0.01
 
 
 class Live:
-    """Keeps a shelf as its folder is. `take` puts readings in force; `tell` is told, on the event loop."""
+    """Keeps a shelf as its folder and the sources are. `take` puts readings, and what places hold, in force;
+    `tell` is told, on the event loop.
+    """
 
     def __init__(
         self,
         shelf: Shelf,
-        take: Callable[[list[Reading]], Change],
+        guests: Guests,
+        take: Callable[[list[Reading], Mapping[str, Loaded]], Change],
         tell: Callable[[Change], None] | None = None,
     ) -> None:
         self._shelf = shelf
+        self._guests = guests
         self._put = take
         self._tell = tell
-        self._watch = Watch(shelf.place, lambda text: self._told(Change(warnings=[text])))
-        self._task: asyncio.Task[None] | None = None
+        self._watch = Watch(shelf.place, self._warn)
+        self._sources = SourceWatch(guests.sources, shelf.place.root, self._warn) if guests.sources else None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._turn = asyncio.Lock()
+
+    def _warn(self, text: str) -> None:
+        self._told(Change(warnings=[text]))
 
     async def start(self) -> None:
         """Watch, and take up what has changed since the project was opened."""
         await self._watch.start()
+        if self._sources is not None:
+            self._sources.start()
         await self._take(Touched(all=True))
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="toolcrib: manifests on disk")
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._run(self._manifests), name="toolcrib: manifests on disk")]
+        if self._sources is not None:
+            self._tasks.append(loop.create_task(self._run(self._places), name="toolcrib: sources on disk"))
 
     async def stop(self) -> None:
         """Watch no longer."""
-        task, self._task = self._task, None
-        if task is not None:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
             task.cancel()
-            await asyncio.wait([task])
+        if tasks:
+            await asyncio.wait(tasks)
         self._watch.close()
+        if self._sources is not None:
+            self._sources.close()
 
-    async def _run(self) -> None:
+    async def _run(self, next_one: Callable[[], Awaitable[tuple[Touched, Iterable[str]]]]) -> None:
         while True:
-            touched = await self._watch.touched()
+            touched, places = await next_one()
             try:
-                await self._take(touched)
+                async with self._turn:
+                    await self._take(touched, places)
             except Exception:
                 # Whatever one change did, the next is seen.
                 _log.exception("a change on disk could not be taken up")
 
-    async def _take(self, touched: Touched) -> None:
+    async def _manifests(self) -> tuple[Touched, Iterable[str]]:
+        return await self._watch.touched(), ()
+
+    async def _places(self) -> tuple[Touched, Iterable[str]]:
+        assert self._sources is not None
+        return Touched(), sorted(await self._sources.touched())
+
+    async def _take(self, touched: Touched, touched_places: Iterable[str] = ()) -> None:
         readings: list[Reading] = []
+        places = dict.fromkeys(self._guests.places if touched.all else touched_places)
         names, found = self._names(touched)
         clock = asyncio.get_running_loop().time
         until = clock() + _SLICE_S
@@ -68,10 +96,13 @@ class Live:
             reading = _look(self._shelf, name)
             if reading is not None:
                 readings.append(reading)
+            if self._guests.may_be_in(name, reading):
+                places[self._guests.folder(name)] = None
             if clock() > until:
                 await asyncio.sleep(0)
                 until = clock() + _SLICE_S
-        change = self._put(readings) if readings else Change()
+        held = await asyncio.to_thread(self._guests.read, list(places)) if places else {}
+        change = self._put(readings, held) if readings or held else Change()
         change.broken += found
         if touched.config:
             change.warnings.append("config.yml has changed; it counts from the next start")

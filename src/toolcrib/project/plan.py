@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 from typing import Any
+from urllib.parse import quote
 
-from toolcrib.manifest import TEMPLATED, load
-from toolcrib.spec import CompositeExec, Tool
-from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
+from toolcrib.manifest import TEMPLATED, reread
+from toolcrib.spec import CompositeExec, HttpExec, SecretSpec, Tool
+from toolcrib.template import MISSING, Namespaces, Values, parse, parse_url, render_url, render_value
 
 __all__ = ["plan_of"]
 
 
 def plan_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The plan as JSON. Where a secret would stand, its name does; nothing is encoded yet."""
+    """The plan as JSON. Where a secret would stand, its name does; nothing but a URL is encoded yet."""
     plan: dict[str, Any] = {"tool": tool.name, "kind": tool.kind, "arguments": arguments}
     if isinstance(tool.config, CompositeExec):
         plan["steps"] = _steps(tool)
-    elif tool.source is not None:
-        block = load(tool.source.raw, tool.source.path).data["exec"][tool.kind]
+    elif (document := reread(tool)) is not None:
+        block = document.data["exec"][tool.kind]
         plan["would"] = {key: _filled(tool, key, value, arguments) for key, value in block.items()}
     return plan
 
@@ -28,12 +29,29 @@ def _filled(tool: Tool, key: str, value: Any, arguments: dict[str, Any]) -> Any:
         return value
     values = Values(
         arguments,
-        secrets={secret.name: f"<secret {secret.name}>" for secret in tool.permissions.secrets},
+        secrets={secret.name: _shown(secret) for secret in tool.permissions.secrets},
         env={name: os.environ[name] for name in tool.permissions.env if name in os.environ},
         context={"version": str(tool.version), "name": tool.name, "slug": tool.name},
     )
+    if isinstance(tool.config, HttpExec) and key == "url":
+        return _url(tool, tool.config, values)
     filled = render_value(parse(value, Namespaces.of(tool)), values)
     return None if filled is MISSING else filled
+
+
+def _url(tool: Tool, config: HttpExec, values: Values) -> str:
+    """The URL as it would be sent, but for the query that stands apart from it."""
+    template = parse_url(
+        config.url, Namespaces.of(tool), host_placeholders=tool.permissions.network.mode == "hosts"
+    )
+    url = render_url(template, values, styles=config.styles)
+    for secret in tool.permissions.secrets:
+        url = url.replace(quote(_shown(secret), safe=""), _shown(secret))
+    return url
+
+
+def _shown(secret: SecretSpec) -> str:
+    return f"<secret {secret.name}>"
 
 
 def _steps(tool: Tool) -> list[dict[str, Any]]:

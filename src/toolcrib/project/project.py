@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, Literal
 from toolcrib.context import Context
 from toolcrib.errors import ToolcribError, ToolUnavailable
 from toolcrib.guard import ANCHOR, Approval, AuditLog, Digests, Grant, Policy, Reviews, ToolDigest, Trust
-from toolcrib.manifest import Diagnostic, load_late, load_others
+from toolcrib.manifest import Diagnostic, Loaded, load_late
 from toolcrib.pipeline import Bound
 from toolcrib.project.checkpoint import Checkpoint
 from toolcrib.project.client_desk import ClientDesk
 from toolcrib.project.composites import Composites
 from toolcrib.project.config import Config, load_config
 from toolcrib.project.config_secrets import helper_programs, hidden_paths, open_sources
-from toolcrib.project.config_sources import load_source
 from toolcrib.project.desk import Desk
 from toolcrib.project.first_use import FIRST_USE, FirstUse
 from toolcrib.project.gate import ProjectGate
+from toolcrib.project.guests import Guests
 from toolcrib.project.lock import Pins
 from toolcrib.project.minimum import minimum_of
 from toolcrib.project.root import Place, find
@@ -121,20 +121,14 @@ class Project:
         self._search: Search | None = None
         self._shelf = Shelf(place, self.toolset, self._bind)
         self._composites = Composites(self.bound, self._gate)
-        self._load(config)
-        self.servers = self._servers(named, trusted) if named.specs or named.wrong else None
-        """The MCP servers that the project names; None where it names none."""
-
-    def _load(self, config: Config) -> None:
-        """Put in the tools of the project's folder and of its sources."""
-        kept = cache_folder(self.place.root)
-        late = load_late(self.place.tools, None if kept is None else kept / "manifests")
+        kept = cache_folder(place.root)
+        late = load_late(place.tools, None if kept is None else kept / "manifests")
         self._gate.know_names({name for tool in late.tools for name in tool.secrets})
         self._shelf.fill(late)
-        others = load_others(os.fspath(self.place.tools), late.rest)
-        for more in (others, *(load_source(one, self.place.root) for one in config.sources)):
-            self._gate.know(more.tools)
-            self._shelf.lay(more)
+        self._guests = Guests(place, config.sources, self._shelf, self._bind)
+        self._gate.know(self._guests.fill(late.rest))
+        self.servers = self._servers(named, trusted) if named.specs or named.wrong else None
+        """The MCP servers that the project names; None where it names none."""
 
     @classmethod
     def open(
@@ -178,7 +172,8 @@ class Project:
         tools = self.toolset.tools()
         if self._live is not None:  # A tool that came later stands where it would after a new start.
             own = {tool.name for tool in tools} & self._shelf.names
-            tools.sort(key=lambda tool: (tool.name not in own, tool.name if tool.name in own else ""))
+            ranks = self._guests.ranks() | {name: (0, name, 0) for name in own}
+            tools.sort(key=lambda tool: ranks.get(tool.name, (3, "", 0)))
         return [tool for tool in tools if self._gate.visible(tool, caller, identity)]
 
     def search(
@@ -271,7 +266,7 @@ class Project:
         return error or self._shelf.explain(name)
 
     async def watch(self, tell: Callable[[Change], None] | None = None) -> None:
-        """From now on, until the project is closed, take up what changes in its folder of tools.
+        """From now on, until the project is closed, take up what changes in its tools and sources.
 
         Comes back when it has begun. Calls that run end on the tool they began with; a manifest with errors
         leaves the tool as it was. `tell` is called with each change, on this event loop.
@@ -279,17 +274,21 @@ class Project:
         if self._live is None:
             from toolcrib.project.live import Live
 
-            self._live = Live(self._shelf, self._take, tell)
+            self._live = Live(self._shelf, self._guests, self._take, tell)
             await self._live.start()
 
-    def _take(self, readings: Sequence[Reading]) -> Change:
+    def _take(self, readings: Sequence[Reading], places: Mapping[str, Loaded]) -> Change:
         """Put in force what is on disk now."""
         new = [reading.tool for reading in readings if reading.tool is not None]
         before = [self._shelf.in_force(reading.name) for reading in readings]
+        change = Change()
         self._gate.know(new)
-        programs = self._programs_of(new) != self._programs_of(tool for tool in before if tool is not None)
-        change = self._shelf.take(readings)
-        if programs:
+        self._guests.leave(places, change)
+        self._shelf.take(readings, change)
+        guests = self._guests.take(places, change)
+        self._gate.know(guests)
+        programs = self._programs_of([*new, *guests])
+        if programs != self._programs_of(tool for tool in before if tool is not None):
             # What no tool may write to: it is found anew, and executors are made that know of it.
             self._workspace = None
             self._shelf.renew()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -13,10 +13,8 @@ from toolcrib.manifest import (
     Diagnostic,
     Document,
     Late,
-    Loaded,
     Mark,
     check_tool,
-    make,
     new_mark_of,
     uncollected,
 )
@@ -92,26 +90,50 @@ class Shelf:
         self._warned: dict[str, Tool] = {}
         """Tools with warnings that are not in `_found` yet."""
         self._guests: dict[str, BoundTool] = {}
+        self._noted: dict[str, tuple[list[Diagnostic], Mapping[str, Sequence[Diagnostic]]]] = {}
         self.marks: dict[str, Mark] = {}
         """By name: what is another one whenever the manifest was touched."""
 
-    def lay(self, loaded: Loaded) -> None:
-        """Put in tools that have no folder here, to be checked when they are first listed or called.
-
-        One whose name is taken is told of, and left out.
-        """
-        found = self._found.setdefault("", [])
-        found += loaded.diagnostics
-        for tool in loaded.tools:
-            if tool.name in self._toolset:
-                path = "" if tool.source is None else tool.source.path
-                told = f"there is a tool named `{tool.name}` already"
-                found.append(make(path, (1, 1), "name", told, hint="give one of the two another name"))
-                continue
-            bound = self._bind(tool)
+    def lay(self, bound: BoundTool) -> None:
+        """Put in a tool that has no folder here, to be checked when it is first listed or called."""
+        name, source = bound.name, bound.tool.source
+        if name in self._toolset:
+            self._toolset.replace(bound)
+        else:
             self._toolset.add(bound)
-            self._unchecked[bound.name] = bound
-            self._guests[bound.name] = bound
+        self._forget(name)
+        self._unchecked[name] = bound
+        self._guests[name] = bound
+        self.marks[name] = [] if source is None else [0, int(source.sha256[:15], 16)]
+
+    def unlay(self, name: str) -> bool:
+        """Take out such a tool; whether it was in the list."""
+        there = self.is_guest(name)
+        if there:
+            self._toolset.remove(name)
+        self._forget(name)
+        for held in (self._unchecked, self._guests, self.marks):
+            held.pop(name, None)
+        return there
+
+    def _forget(self, name: str) -> None:
+        """What is known of a tool that was here."""
+        for held in (self._found, self._documents, self._warned):
+            held.pop(name, None)
+
+    def is_guest(self, name: str) -> bool:
+        """Whether the tool of this name is in the list, and has no folder here."""
+        return name in self._guests and name in self._toolset
+
+    def is_taken(self, name: str) -> bool:
+        """Whether there is a tool of this name."""
+        return name in self._toolset
+
+    def note(
+        self, place: str, found: Iterable[Diagnostic], broken: Mapping[str, Sequence[Diagnostic]]
+    ) -> None:
+        """What was found in a place that holds such tools, and which of it in which tool."""
+        self._noted[place] = (list(found), broken)
 
     def fill(self, late: Late) -> None:
         """Put in what a folder of tools holds; nothing of it is there yet."""
@@ -145,12 +167,16 @@ class Shelf:
         for name, tool in self._warned.items():
             self._found.setdefault(name, []).extend(check_tool(tool))
         self._warned.clear()
-        return [finding for found in self._found.values() for finding in found]
+        return list(self._all())
 
     @property
     def all_errors(self) -> list[Diagnostic]:
         """The errors among the `diagnostics`; where the warnings stand is not looked for."""
-        return [finding for found in self._found.values() for finding in found if finding.is_error]
+        return [finding for finding in self._all() if finding.is_error]
+
+    def _all(self) -> Iterator[Diagnostic]:
+        for found in (*self._found.values(), *(found for found, _ in self._noted.values())):
+            yield from found
 
     @property
     def names(self) -> set[str]:
@@ -164,7 +190,8 @@ class Shelf:
 
     def errors(self, name: str) -> list[Diagnostic]:
         """The errors of the manifest of this name, as far as they are known."""
-        return [finding for finding in self._found.get(name, ()) if finding.is_error]
+        noted = (one for _, broken in self._noted.values() for one in broken.get(name, ()))
+        return [finding for finding in (*self._found.get(name, ()), *noted) if finding.is_error]
 
     def check_all(self) -> None:
         """Check what is still to be checked."""
@@ -212,12 +239,10 @@ class Shelf:
         self._warned.pop(tool.name, None)
         self.marks[tool.name] = [] if tool.source is None else new_mark_of(tool.source.path)
 
-    def take(self, readings: Iterable[Reading]) -> Change:
+    def take(self, readings: Iterable[Reading], change: Change) -> None:
         """Put in force what is on disk now. A manifest with errors leaves the tool of its name as it was."""
-        change = Change()
         for reading in readings:
             self._take(reading, change)
-        return change
 
     def _take(self, reading: Reading, change: Change) -> None:
         name, tool, old = reading.name, reading.tool, self.in_force(reading.name)
@@ -235,7 +260,8 @@ class Shelf:
                 self._toolset.remove(name)
                 change.removed.append(name)
         elif old is None and name in self._toolset:
-            change.warnings.append(f"{name}: a registered function has this name; its manifest is not used")
+            told = "a registered function, or a tool of another file, has this name"
+            change.warnings.append(f"{name}: {told}; its manifest is not used")
         elif old is not None and old.source == tool.source:
             change.mended.append(name)
         else:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from toolcrib.manifest import FILE_NAME, OTHER_NAME
+from toolcrib.manifest import FILE_NAME, FILES, OTHER_NAME
 from toolcrib.project.inotify import FOLDER, MADE, OVERFLOW, SELF, Inotify, News
 from toolcrib.project.root import Place
 
@@ -26,6 +26,7 @@ _POLL_SHARE = 10
 _SLICE = 200
 """So many folders are looked at before other work on the event loop gets its turn."""
 
+_FILES = (FILE_NAME, OTHER_NAME, *FILES)
 _Signature = tuple[int, int, int, int] | None
 
 
@@ -213,7 +214,7 @@ class Watch:
             names = []
         for number, name in enumerate(names, 1):
             folder = f"{self._tools}/{name}"
-            seen[name] = _signature(f"{folder}/{FILE_NAME}") or _signature(f"{folder}/{OTHER_NAME}")
+            seen[name] = next(filter(None, (_signature(f"{folder}/{file}") for file in _FILES)), None)
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
         config = _signature(f"{self._home}/{self._config}")

@@ -1,0 +1,217 @@
+"""Sources that change on disk while a project is open."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crib import Crib
+from toolcrib import Project
+from toolcrib.project import Change
+from toolcrib.project.inotify import Inotify
+
+PATIENCE_S = 10
+
+
+@pytest.fixture
+def crib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crib:
+    monkeypatch.setenv("TOOLCRIB_CACHE", str(tmp_path / "cache"))
+    return Crib(tmp_path / "project")
+
+
+@asynccontextmanager
+async def watched(crib: Crib, *sources: dict[str, Any]) -> AsyncIterator[tuple[Project, list[Change]]]:
+    crib.write(".toolcrib/config.yml", json.dumps({"sources": sources}))
+    told: list[Change] = []
+    async with crib.open() as project:
+        await project.watch(told.append)
+        yield project, told
+
+
+async def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it never came to be"
+        await asyncio.sleep(0.005)
+
+
+def names(project: Project) -> list[str]:
+    return [tool.name for tool in project.tools()]
+
+
+def toolbox(crib: Crib, *tools: str, description: str = "Ask") -> None:
+    block = {"kind": "http", "source": "api", "method": "GET", "path": "/", "description": description}
+    file = {
+        "sources": {"api": {"kind": "http", "baseUrl": "https://api.example.com"}},
+        "tools": dict.fromkeys(tools, block),
+    }
+    crib.write("tools.yaml", json.dumps(file, indent=1))
+
+
+def vega(crib: Crib, name: str, path: str) -> Path:
+    """A tool that reads a file."""
+    crib.write(f"data/{path}", path)
+    block = f"{{type: file_read, path: data/{path}}}"
+    text = f"name: {name}\ndescription: Read\nparams: []\nimplementation: {block}\n"
+    return crib.write(f"defs/{name}.yaml", text)
+
+
+def skill(crib: Crib, name: str, description: str) -> None:
+    crib.write(f"skills/{name}/SKILL.md", f"---\nname: {name}\ndescription: {description}\n---\nDo it.\n")
+
+
+async def test_tools_of_one_file_come_change_and_go(crib: Crib) -> None:
+    toolbox(crib, "one", "two")
+    async with watched(crib, {"file": "tools.yaml"}) as (project, told):
+        assert names(project) == ["one", "two"]
+        revision = project.revision
+        toolbox(crib, "one", "three")
+        await until(lambda: "three" in project.toolset)
+        assert names(project) == ["one", "three"]
+        assert (told[0].added, told[0].removed, told[0].changed) == (["three"], ["two"], [])
+        assert project.revision > revision
+        toolbox(crib, "one", "three", description="Other")
+        await until(lambda: len(told) > 1)
+        assert told[1].changed == ["one", "three"]
+        assert project.get("one").description == "Other"
+        assert project.search("other")["total"] == 2
+        (crib.root / "tools.yaml").unlink()
+        await until(lambda: not names(project))
+        assert project.diagnostics[0].rule == "unreadable"
+        toolbox(crib, "two")
+        await until(lambda: names(project) == ["two"])
+        assert project.diagnostics == []
+
+
+async def test_a_file_with_errors_leaves_its_tools_as_they_were(crib: Crib) -> None:
+    toolbox(crib, "one", "two")
+    good = (crib.root / "tools.yaml").read_text()
+    async with watched(crib, {"file": "tools.yaml"}) as (project, told):
+        crib.write("tools.yaml", "tools: [")
+        await until(lambda: told)
+        assert [finding.rule for finding in told[0].broken] == ["yaml-syntax"]
+        assert names(project) == ["one", "two"]
+        told.clear()
+        # One tool of two has an error: it stays, and the other one changes.
+        file = json.loads(good)
+        file["tools"]["one"]["kind"] = "mystery"
+        file["tools"]["two"]["description"] = "New"
+        crib.write("tools.yaml", json.dumps(file))
+        await until(lambda: told)
+        assert "tools of kind mystery are not known" in told[0].broken[0].message
+        assert told[0].changed == ["two"]
+        assert (project.get("one").description, project.get("two").description) == ("Ask", "New")
+        told.clear()
+        # It has the right form, but says what cannot be.
+        file["tools"]["one"] |= {"kind": "http", "path": "/${"}
+        crib.write("tools.yaml", json.dumps(file))
+        await until(lambda: told)
+        assert told[0].broken
+        assert project.get("one").description == "Ask"
+        told.clear()
+        crib.write("tools.yaml", good)
+        await until(lambda: told)
+        assert told[0].mended == ["one"]
+        assert project.diagnostics == []
+
+
+async def test_a_call_runs_what_the_file_says_now(crib: Crib) -> None:
+    vega(crib, "look", "a")
+    async with watched(crib, {"dir": "defs"}) as (project, told):
+        assert (await project.call("look")).unwrap() == "a"
+        vega(crib, "look", "b")
+        await until(lambda: told)
+        assert (await project.call("look")).unwrap() == "b"
+        vega(crib, "more", "c").rename(crib.root / "defs/other.yaml")
+        await until(lambda: "more" in project.toolset)
+        (crib.root / "defs/look.yaml").write_text("name: look\n")
+        await until(lambda: told[-1].broken)
+        assert names(project) == ["look", "more"]
+        (crib.root / "defs/look.yaml").unlink()
+        await until(lambda: "look" not in project.toolset)
+        assert (await project.call("more")).unwrap() == "c"
+
+
+async def test_folders_that_come_and_go(crib: Crib) -> None:
+    async with watched(crib, {"dir": "defs"}, {"dir": "skills", "dialect": "skill"}) as (project, _):
+        assert names(project) == []
+        assert len(project.diagnostics) == 2
+        vega(crib, "look", "a")
+        await until(lambda: "look" in project.toolset)
+        skill(crib, "forms", "Fill in forms")
+        await until(lambda: "forms" in project.toolset)
+        assert names(project) == ["look", "forms"]
+        assert project.diagnostics == []
+        skill(crib, "forms", "Fill in all forms")
+        await until(lambda: project.get("forms").description == "Fill in all forms")
+        shutil.rmtree(crib.root / "skills")
+        await until(lambda: names(project) == ["look"])
+
+
+async def test_another_file_in_the_folder_of_tools(crib: Crib) -> None:
+    record = {
+        "slug": "weather", "version": "v1", "description": "One", "type": "go",
+        "argSchema": {"type": "object"}, "impl": {"goFunc": "a.Weather"},
+    }  # fmt: skip
+    async with watched(crib) as (project, _):
+        crib.write(".toolcrib/tools/weather/tool.json", json.dumps(record))
+        await until(lambda: "weather" in project.toolset)
+        crib.write(".toolcrib/tools/weather/tool.json", json.dumps(record | {"description": "Two"}))
+        await until(lambda: project.get("weather").description == "Two")
+        # A manifest beside it counts instead.
+        crib.tool("weather", "file", {"action": "read", "path": "x"})
+        await until(lambda: project.get("weather").kind == "file")
+        (crib.home / "tools/weather/tool.yml").unlink()
+        await until(lambda: "weather" in project.toolset and project.get("weather").kind == "function")
+        shutil.rmtree(crib.home / "tools/weather")
+        await until(lambda: "weather" not in project.toolset)
+
+
+async def test_a_name_that_is_taken_is_told_and_free_later(crib: Crib) -> None:
+    crib.tool("one", "file", {"action": "read", "path": "x"})
+    toolbox(crib, "one", "two")
+    async with watched(crib, {"file": "tools.yaml"}) as (project, told):
+        assert project.get("one").kind == "file"
+        assert "there is a tool named `one` already" in project.diagnostics[0].message
+        shutil.rmtree(crib.home / "tools/one")
+        await until(lambda: "one" not in project.toolset)
+        toolbox(crib, "one", "two", description="Mine")
+        await until(lambda: "one" in project.toolset)
+        assert project.get("one").kind == "http"
+        assert names(project) == ["one", "two"]
+        assert told[-1].added == ["one"]
+
+
+async def test_where_the_kernel_tells_nothing_sources_are_looked_at(
+    crib: Crib, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toolbox(crib, "one")
+
+    def full(self: Inotify) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(Inotify, "__init__", full)
+    async with watched(crib, {"file": "tools.yaml"}, {"dir": "defs"}) as (project, told):
+        assert any("looked at again and again" in text for change in told for text in change.warnings)
+        toolbox(crib, "one", "two")
+        await until(lambda: "two" in project.toolset)
+        vega(crib, "look", "a")
+        await until(lambda: "look" in project.toolset)
+
+
+async def test_a_storm_of_changes_ends_with_what_is_there(crib: Crib) -> None:
+    toolbox(crib, "t0")
+    async with watched(crib, {"file": "tools.yaml"}) as (project, _):
+        for number in range(100):
+            toolbox(crib, f"t{number}", "always")
+            if number % 10 == 0:
+                await asyncio.sleep(0)
+        await until(lambda: sorted(names(project)) == ["always", "t99"])
