@@ -75,20 +75,14 @@ def prctl(stage: str, option: int, value: int, third: int = 0) -> None:
 
 
 def clone(flags: int) -> int:
-    """Fork as os.fork does, into new namespaces; -1 with `errno` set where the kernel refuses.
+    """Fork a process of one thread into new namespaces; -1 with `errno` set where the kernel refuses.
 
-    The C library keeps the parent's thread id in the child, so that the child shall fork once more, in
-    the ordinary way, before it runs anything else.
+    The child must fork once more, by os.fork, before it runs anything but ours: the C library keeps the
+    parent's thread id in it, and what modules want done in a child (os.register_at_fork) is not done.
     """
     number = SYS_CLONE[os.uname().machine]
     zero = ctypes.c_long(0)
-    held.PyOS_BeforeFork()
-    pid = int(held.syscall(ctypes.c_long(number), ctypes.c_long(flags | SIGCHLD), zero, zero, zero, zero))
-    if pid == 0:
-        held.PyOS_AfterFork_Child()
-    else:
-        held.PyOS_AfterFork_Parent()
-    return pid
+    return int(held.syscall(ctypes.c_long(number), ctypes.c_long(flags | SIGCHLD), zero, zero, zero, zero))
 
 
 def write_file(folder: int, path: str, text: str) -> None:

@@ -499,7 +499,7 @@ def descriptors(pid: int) -> int:
         return 0
     for fd in open_now:
         try:
-            count += not str(fd.readlink()).endswith("cgroup.procs")
+            count += not str(fd.readlink()).endswith(("/cgroup.procs", "/tasks"))
         except OSError:
             continue
     return count
