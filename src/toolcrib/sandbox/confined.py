@@ -21,8 +21,10 @@ from toolcrib.sandbox.kernel import (
     PR_SET_PDEATHSIG,
     SYS_CLOSE_RANGE,
     Failure,
+    as_forked,
     check,
     close_other,
+    fork,
     guarded,
     libc,
     prctl,
@@ -92,7 +94,7 @@ def run_init(job: dict[str, Any], control: int, launcher: int, groups: list[int]
     os.umask(0o022)
     leave_keyring()
     inner, outer = (end.detach() for end in _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET))
-    pid = os.fork()
+    pid = fork()
     if pid == 0:
         guarded(control, lambda: run_command(job, control, proc, inner, mapped))
     _signal.signal(SIGTERM, lambda *_: os.kill(pid, SIGTERM))
@@ -280,6 +282,7 @@ def offer(
         from toolcrib.sandbox import zygote
 
         call_main = zygote.call_main
+        as_forked()
         zygote.prepare(warm)
         go(control, 0, lambda _, env: call_main(warm, change(env)))
 
