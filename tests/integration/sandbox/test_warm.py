@@ -289,14 +289,14 @@ def run():
 
 async def test_each_call_has_random_numbers_threads_and_locks_of_its_own(folder: Path) -> None:
     (folder / "tool.py").write_text("""
-import logging, random, ssl, tempfile, threading, uuid
+import logging, os, random, ssl, tempfile, threading, uuid
 from concurrent.futures import ThreadPoolExecutor
 def run():
     main = threading.main_thread()
     with ThreadPoolExecutor(3) as pool:
         squares = sum(pool.map(lambda n: n * n, range(10)))
     logging.getLogger("x").warning("told")
-    own = main.native_id == threading.get_native_id() and main is threading.current_thread()
+    own = main is threading.current_thread() and threading.get_native_id() == os.getpid()
     names = [random.random(), tempfile.mktemp(), uuid.uuid4().hex, ssl.RAND_bytes(8).hex()]
     return [names, own, main.ident == threading.get_ident(), squares, threading.active_count()]
 """)
