@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
+import stat
 
 from toolcrib.errors import InvalidInput, PermissionDenied, ToolUnavailable
 from toolcrib.executors.output import MAX_OUTPUT, facts, log_streams, refuse_exit, timed_out, value_of
 from toolcrib.executors.workspace import Workspace
-from toolcrib.sandbox import run
+from toolcrib.sandbox import Confinement, run
+from toolcrib.sandbox.paths import Kept, Paths
 from toolcrib.spec import Call, CallContext, CommandExec, Outcome, Tool
 from toolcrib.template import (
     MISSING,
@@ -48,12 +49,13 @@ class CommandExecutor:
                 parse_conditional(config.shell, names), held_variables(config.env, names)
             )
         self._stdin = parse(tool.config.stdin, names)
+        self._grounds: Kept[tuple[str, Confinement]] = Kept(1)
 
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
         """One run of the command."""
         tool, config = self._tool, self._config
         values = Values.of(tool, call, ctx)
-        entrypoint, grant = self._entrypoint()
+        entrypoint, ground = self._grounds.get(None, self._prepare)
         network = self._workspace.network(tool)
         env = {name: text for name, t in self._env.items() if (text := render_env(t, values)) is not None}
         if self._shell is None:
@@ -62,13 +64,12 @@ class CommandExecutor:
             line = self._shell.line(values)
             arguments = ["-c", line.text]
             env |= line.environment(values, config.allow_dash, env)
-        job = self._workspace.confine(
+        job = self._workspace.confine_on(
+            ground,
             tool,
-            (entrypoint, *arguments),
-            config.cwd,
             {**declared_environment(tool), **env},
             ctx,
-            read=grant,
+            argv=(entrypoint, *arguments),
             stdin=self._input(values),
             output_limit=tool.limits.output_bytes or MAX_OUTPUT,
             **network.job,
@@ -93,7 +94,13 @@ class CommandExecutor:
             value = value_of(tool.name, done, config.stdout_format or tool.output.format, warnings)
         return Outcome(value, (*warnings, *network.warnings), facts(done))
 
-    def _entrypoint(self) -> tuple[str, tuple[str, ...]]:
+    def _prepare(self, paths: Paths) -> tuple[str, Confinement]:
+        """The program, and what all its calls have in common."""
+        workspace = self._workspace.noting(paths)
+        entrypoint, grant = self._entrypoint(workspace)
+        return entrypoint, workspace.ground(self._tool, self._config.cwd, read=grant, links=())
+
+    def _entrypoint(self, workspace: Workspace) -> tuple[str, tuple[str, ...]]:
         """The program as the sandbox finds it, and the grant it needs to be seen there.
 
         A name without a slash is looked for among the system's programs; anything else is a file, from the
@@ -102,14 +109,14 @@ class CommandExecutor:
         written = self._config.entrypoint
         if "/" not in written or self._shell is not None:
             return written, ()
-        path = self._workspace.resolve(written)
-        if not self._workspace.inside(written):
+        path = workspace.resolve(written)
+        if not workspace.inside(written):
             raise PermissionDenied(
                 f"the command {written!r} of {self._tool.name} leads out of the project, to {path}",
                 hint="If that is meant, write its real path in exec.command.entrypoint.",
                 details={"path": path},
             )
-        if not Path(path).is_file():
+        if not stat.S_ISREG(workspace.paths.leads_to(path)):
             raise ToolUnavailable(
                 f"the command {written!r} of {self._tool.name} does not exist ({path})",
                 hint="Create it, or mend exec.command.entrypoint in the manifest.",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
+import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolcrib.errors import CommandFailed, ToolFailed, ToolUnavailable
 from toolcrib.executors.answers import raise_told
@@ -15,6 +16,7 @@ from toolcrib.executors.command import declared_environment
 from toolcrib.executors.output import MAX_OUTPUT, ending, facts, log_streams, timed_out
 from toolcrib.executors.workspace import Workspace, links_on, within
 from toolcrib.sandbox import Completed, Confinement, Script, run
+from toolcrib.sandbox.paths import Kept, Paths
 from toolcrib.spec import Call, CallContext, Outcome, PythonExec, Tool
 from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
 
@@ -22,8 +24,16 @@ __all__ = ["PythonExecutor", "interpreter", "returned"]
 
 _PYTHON = re.compile(r"python3(\.\d+)?t?")
 _MAX_SETTINGS = 65_536
-"""Characters of a virtual environment's settings that are looked at."""
+"""Bytes of a virtual environment's settings that are looked at."""
 _CHILD = str(Path(__file__).with_name("python_child.py").resolve())
+
+
+class _Ground(NamedTuple):
+    """What all calls of a tool have in common."""
+
+    job: Confinement
+    path: list[str]
+    """Where its module is looked for."""
 
 
 class PythonExecutor:
@@ -44,24 +54,19 @@ class PythonExecutor:
         self._workspace = workspace
         self._args = [parse(item, names) for item in tool.config.args]
         self._kwargs = {name: parse(item, names) for name, item in tool.config.kwargs.items()}
+        self._grounds: Kept[_Ground] = Kept(1)
 
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
         """One call in an interpreter of its own."""
-        tool, config = self._tool, self._config
-        python, grants = interpreter(self._workspace, config.venv, tool.name)
+        tool = self._tool
+        ground = self._grounds.get(None, self._prepare)
         network = self._workspace.network(tool)
-        job = self._workspace.confine(
+        job = self._workspace.confine_on(
+            ground.job,
             tool,
-            (python, "-I", "-X", "utf8", _CHILD),
-            config.cwd,
             declared_environment(tool),
             ctx,
-            read=(*grants, _CHILD),
-            links=links_on((python, *_home_of(python))),
-            stdin=self._job(Values.of(tool, call, ctx)),
-            output_limit=MAX_OUTPUT,
-            result_limit=tool.limits.output_bytes or MAX_OUTPUT,
-            script=self._script(python),
+            stdin=self._job(Values.of(tool, call, ctx), ground.path),
             **network.job,
         )
         done = await run(job)
@@ -72,34 +77,52 @@ class PythonExecutor:
             value = self._value(job, done)
         return Outcome(value, network.warnings, facts(done))
 
-    def _script(self, python: str) -> Script | None:
+    def _prepare(self, paths: Paths) -> _Ground:
+        tool, config, workspace = self._tool, self._config, self._workspace.noting(paths)
+        python, grants = interpreter(workspace, config.venv, tool.name)
+        job = workspace.ground(
+            tool,
+            config.cwd,
+            read=(*grants, _CHILD),
+            links=links_on((python, *_home_of(python, paths)), paths),
+        )
+        job = replace(
+            job,
+            argv=(python, "-I", "-X", "utf8", _CHILD),
+            output_limit=MAX_OUTPUT,
+            result_limit=tool.limits.output_bytes or MAX_OUTPUT,
+            script=self._script(workspace, python),
+        )
+        own = workspace.folder(tool)
+        path = [job.cwd, workspace.home]
+        return _Ground(job, [*path, own] if own is not None else path)
+
+    def _script(self, workspace: Workspace, python: str) -> Script | None:
         """How to have the call made by an interpreter that runs already; its launcher is not confined.
 
         So a file that belongs to the project, or that a tool may write, is never started as one: a copy
         of an interpreter in a virtual environment is started inside the sandbox, for each call.
         """
-        real = os.path.realpath(python)
-        granted = (self._workspace.resolve(path) for path in self._tool.permissions.write)
-        if any(within(real, folder) for folder in (self._workspace.root, self._workspace.home, *granted)):
+        real = workspace.paths.real(python)
+        granted = (workspace.resolve(path) for path in self._tool.permissions.write)
+        if any(within(real, folder) for folder in (workspace.root, workspace.home, *granted)):
             return None
         return Script(_CHILD, real, python) if _PYTHON.fullmatch(Path(real).name) else None
 
-    def _job(self, values: Values) -> bytes:
+    def _job(self, values: Values, path: list[str]) -> bytes:
         args: list[Any] = [render_value(item, values) for item in self._args]
         while args and args[-1] is MISSING:
             args.pop()
         kwargs = {name: render_value(item, values) for name, item in self._kwargs.items()}
-        config, workspace = self._config, self._workspace
-        path = [workspace.resolve(config.cwd), workspace.home]
-        own = workspace.folder(self._tool)
+        config = self._config
         job = {
             "module": config.module,
             "function": config.function,
             "args": [None if item is MISSING else item for item in args],
             "kwargs": {name: item for name, item in kwargs.items() if item is not MISSING},
-            "path": [*path, own] if own is not None else path,
+            "path": path,
             "returns": config.returns,
-            "trace": workspace.watch is not None,
+            "trace": self._workspace.watch is not None,
         }
         return json.dumps(job).encode()
 
@@ -160,38 +183,36 @@ def returned(name: str, done: Completed) -> Any:
 
 def interpreter(workspace: Workspace, venv: str | None, name: str) -> tuple[str, tuple[str, ...]]:
     """The interpreter of a virtual environment (or the one Toolcrib runs on), and what it must read."""
+    paths = workspace.paths
     if venv is None:
-        base = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
-        return base, _installation(base)
+        base = paths.real(getattr(sys, "_base_executable", None) or sys.executable)
+        return base, _installation(base, paths)
     folder = workspace.resolve(venv)
-    python = Path(folder, "bin", "python")
-    if not python.exists() or not Path(folder, "pyvenv.cfg").is_file():
+    python = f"{folder}/bin/python"
+    if not paths.leads_to(python) or not stat.S_ISREG(paths.leads_to(f"{folder}/pyvenv.cfg")):
         raise ToolUnavailable(
             f"{name} runs in the virtual environment {venv!r}, which does not exist ({folder})",
             hint=f"Create it: python3 -m venv {venv}",
             details={"path": folder},
         )
-    return str(python), (folder, *_installation(os.path.realpath(python)))
+    return python, (folder, *_installation(paths.real(python), paths))
 
 
-def _home_of(python: str) -> list[str]:
+def _home_of(python: str, paths: Paths) -> list[str]:
     """Where the settings of a virtual environment say that its interpreter comes from."""
-    try:
-        with Path(python).parent.with_name("pyvenv.cfg").open(errors="replace") as settings:
-            lines = settings.read(_MAX_SETTINGS).splitlines()
-    except OSError:
-        return []
+    settings = paths.text(str(Path(python).parent.with_name("pyvenv.cfg")), _MAX_SETTINGS)
+    lines = settings.decode(errors="replace").splitlines()
     pairs = (line.partition("=") for line in lines)
     return [value.strip() for key, _, value in pairs if key.strip() == "home" and value.strip()[:1] == "/"]
 
 
-def _installation(python: str) -> tuple[str, ...]:
+def _installation(python: str, paths: Paths) -> tuple[str, ...]:
     """An interpreter's own files as grants, unless they are the system's, which every tool sees.
 
     Not all of its prefix: that may be somebody's home folder.
     """
-    prefix = Path(python).parent.parent
+    prefix = str(Path(python).parent.parent)
     if within(python, "/usr"):
         return ()
-    libraries = (os.path.realpath(prefix / name) for name in ("lib", "lib64"))
-    return (python, *(path for path in libraries if Path(path).is_dir() and within(path, str(prefix))))
+    libraries = (paths.real(f"{prefix}/{name}") for name in ("lib", "lib64"))
+    return (python, *(path for path in libraries if paths.is_folder(path) and within(path, prefix)))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from toolcrib.errors import PermissionDenied, ToolUnavailable
 from toolcrib.executors.network import CallNetwork
 from toolcrib.sandbox import Confinement
+from toolcrib.sandbox.paths import Paths
 from toolcrib.spec import CallContext, Level, Tool
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ SECRET_FILES = (".env",)
 STATE = "state.db"
 LOCK = "toolcrib.lock"
 GIT_SETTINGS = ("config", "config.worktree", "commondir", "hooks", "modules", "worktrees")
-MAX_LINKS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,17 @@ class Workspace:
     """The user's data folder, where decisions about projects are kept: no tool may see it or make it."""
     watch: Observer | None = None
     """Who is told what the tools use, if anybody."""
+    noted: Paths | None = None
+    """Where looks at paths are noted, if anybody keeps what was worked out from them."""
+
+    @property
+    def paths(self) -> Paths:
+        """What to look at paths with."""
+        return self.noted or Paths()
+
+    def noting(self, paths: Paths) -> Workspace:
+        """The same, its looks noted."""
+        return replace(self, noted=paths)
 
     @property
     def scratch(self) -> str:
@@ -100,13 +111,13 @@ class Workspace:
 
     def resolve(self, path: str) -> str:
         """The real path of one written in a manifest: relative ones start at the project root."""
-        return os.path.realpath(Path(self.root, path))
+        return self.paths.real(self._written(path))
 
     def folder(self, tool: Tool) -> str | None:
         """The tool's own folder, beside its manifest."""
         if tool.source is None or tool.source.shared:
             return None
-        return os.path.realpath(Path(tool.source.path).parent)
+        return self.paths.real(os.path.dirname(os.path.abspath(tool.source.path)))  # noqa: PTH100, PTH120
 
     def grants(self, tool: Tool) -> Grants:
         """The tool's permissions as real paths.
@@ -135,7 +146,9 @@ class Workspace:
                 *home,
                 f"{self.home}/audit",
             ),
-            links=links_on(Path(self.root, path) for path in (*permissions.read, *permissions.write)),
+            links=links_on(
+                (self._written(path) for path in (*permissions.read, *permissions.write)), self.paths
+            ),
         )
 
     def protected(self, tool: Tool, write: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -145,24 +158,27 @@ class Workspace:
         them by several ways (`commondir`, submodules, worktrees).
         """
         own = self.folder(tool)
-        git = Path(self.root, ".git")
-        if git.is_symlink() and any(within(str(git), grant) for grant in write):
+        paths, git = self.paths, f"{self.root}/.git"
+        if paths.is_link(git) and any(within(git, grant) for grant in write):
             raise PermissionDenied(
                 f"{tool.name} may write {self.root}, where .git is a symbolic link that it could replace",
                 hint="Grant the folders that are needed under permissions.fs.write in the manifest.",
-                details={"path": str(git)},
+                details={"path": git},
             )
-        named = git.is_dir() and any(within(grant, str(git)) for grant in write)
+        named = paths.is_folder(git) and any(within(grant, git) for grant in write)
         inside = [*HOMES, *((f".git/{name}" for name in GIT_SETTINGS) if named else (".git",))]
         lock = f"{self.root}/{LOCK}"
-        locked = (lock,) if os.path.lexists(lock) else ()
-        paths = [*(f"{self.root}/{name}" for name in inside), self.home, *self.programs, *locked]
-        return tuple(dict.fromkeys([*paths, own] if own is not None else paths))
+        locked = (lock,) if paths.exists(lock) else ()
+        found = [*(f"{self.root}/{name}" for name in inside), self.home, *self.programs, *locked]
+        return tuple(dict.fromkeys([*found, own] if own is not None else found))
 
     def inside(self, path: str) -> bool:
         """Whether a path of a manifest stays in the project, links followed, if it is written as in it."""
-        lexical = os.path.normpath(Path(self.root, path))
+        lexical = os.path.normpath(self._written(path))
         return not within(lexical, self.root) or within(self.resolve(path), self.root)
+
+    def _written(self, path: str) -> str:
+        return os.path.join(self.root, path)  # noqa: PTH118 - of Path it would take a tenth of a call
 
     def _close_data(self, write: tuple[str, ...]) -> None:
         """See that the user's data folder is there where a tool could make it: only what is can be hidden."""
@@ -176,6 +192,7 @@ class Workspace:
                 hint="Make it yourself, or name another folder for the user's data in TOOLCRIB_DATA.",
                 details={"path": self.data},
             ) from None
+        self.paths.exists(self.data)  # noted: where it goes, this is done again
 
     def _scratch(self, write: tuple[str, ...]) -> tuple[str, ...]:
         if any(within(self.scratch, grant) for grant in write):
@@ -190,7 +207,7 @@ class Workspace:
             raise ToolUnavailable(
                 f"the folder {self.scratch} cannot be made: {error.strerror}", details={"path": self.scratch}
             ) from None
-        if os.path.realpath(self.scratch) != self.scratch:
+        if self.paths.real(self.scratch) != self.scratch:
             raise PermissionDenied(
                 f"{self.scratch} is a symbolic link",
                 hint="Make it a real folder.",
@@ -198,7 +215,7 @@ class Workspace:
             )
 
     def _granted(self, tool: Tool, access: str, written: str) -> str:
-        if os.path.normpath(Path(self.root, written)) == self.scratch:
+        if os.path.normpath(self._written(written)) == self.scratch:
             self._make_scratch()
         path = self.resolve(written)
         details = {"grant": written, "path": path}
@@ -221,7 +238,7 @@ class Workspace:
                 hint=f"If that is meant, write its real path, {path}, under {where}.",
                 details=details,
             )
-        if not Path(path).exists():
+        if not self.paths.leads_to(path):
             raise ToolUnavailable(
                 f"{tool.name} is granted fs.{access} of {written!r}, which does not exist ({path})",
                 hint=f"Create it, or take it out of {where}.",
@@ -246,31 +263,48 @@ class Workspace:
 
         What `more` says of `read` and `links` comes on top of the tool's grants; `network` is in `more`.
         """
+        ground = self.ground(tool, cwd, read=more.pop("read", ()), links=more.pop("links", ()))
+        return self.confine_on(ground, tool, env, ctx, argv=argv, **more)
+
+    def confine_on(
+        self, ground: Confinement, tool: Tool, env: dict[str, str], ctx: CallContext, **more: Any
+    ) -> Confinement:
+        """The job of one call; `more` are further fields of `Confinement`."""
+        env = {**base_environment(), **env, **ctx.secrets}
+        job = replace(ground, env=env, timeout_ms=max(1, int(ctx.remaining * 1000)), **more)
+        return job if self.watch is None else self.watch.over(self, tool, job)
+
+    def ground(
+        self, tool: Tool, cwd: str, *, read: tuple[str, ...], links: tuple[tuple[str, str], ...]
+    ) -> Confinement:
+        """What all jobs of a tool have in common, but for its network: it follows from manifest and paths.
+
+        Arguments:
+            cwd: the working folder as written.
+            read, links: on top of the tool's grants.
+        """
         folder = self.resolve(cwd)
-        if not Path(folder).is_dir():
+        if not self.paths.is_folder(folder):
             raise ToolUnavailable(
                 f"the working folder {cwd!r} of {tool.name} does not exist ({folder})",
                 hint="Create it, or mend `cwd` in the manifest.",
                 details={"path": folder},
             )
         grants = self.grants(tool)
-        job = Confinement(
-            argv=argv,
+        return Confinement(
+            argv=(),
             cwd=folder,
-            env={**base_environment(), **env, **ctx.secrets},
-            read=(*grants.read, *more.pop("read", ())),
+            read=(*grants.read, *read),
             write=grants.write,
             protect=grants.protect,
             scratch=grants.scratch,
             hide=grants.hide,
-            links=tuple(dict.fromkeys((*grants.links, *more.pop("links", ())))),
+            links=tuple(dict.fromkeys((*grants.links, *links))),
             empty=() if grants.cover(folder) else (folder,),
-            timeout_ms=max(1, int(ctx.remaining * 1000)),
             minimum=self.minimum,
             advice=self.advice,
+            **bounds(tool),
         )
-        job = replace(job, **bounds(tool), **more)
-        return job if self.watch is None else self.watch.over(self, tool, job)
 
 
 def bounds(tool: Tool) -> dict[str, Any]:
@@ -286,28 +320,14 @@ def bounds(tool: Tool) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def links_on(paths: Iterable[str | os.PathLike[str]]) -> tuple[tuple[str, str], ...]:
+def links_on(
+    written: Iterable[str | os.PathLike[str]], paths: Paths | None = None
+) -> tuple[tuple[str, str], ...]:
     """Every symbolic link on the way to these absolute paths, with what it says."""
+    paths = paths or Paths()
     found: dict[str, str] = {}
-    for path in paths:
-        waiting = os.fspath(path).split("/")[::-1]
-        here, left = "", MAX_LINKS
-        while waiting and left:
-            part = waiting.pop()
-            if part in ("", "."):
-                continue
-            if part == "..":
-                here = here.rpartition("/")[0]
-                continue
-            here = f"{here}/{part}"
-            try:
-                text = os.readlink(here)  # noqa: PTH115 - the text as it stands
-            except OSError:
-                continue
-            left -= 1
-            found[here] = text
-            waiting += text.split("/")[::-1]
-            here = "" if text.startswith("/") else here.rpartition("/")[0]
+    for path in written:
+        found |= paths.links(os.fspath(path))
     return tuple(found.items())
 
 

@@ -112,8 +112,14 @@ class Slot:
 
     @property
     def join_files(self) -> tuple[str, ...]:
-        """Files that a process writes `0` to, to join the group: all of them, and before it forks."""
-        return tuple(os.path.join(folder, "cgroup.procs") for folder in self.folders)
+        """Files that a process of one thread writes `0` to, to join the group: all of them, before it forks.
+
+        On v1 the file for single threads: for a whole process the kernel waits until no process of the
+        machine is in the middle of a fork, which takes it some 10 ms.
+        """
+        places = {self.memory_folder: self.memory, self.pids_folder: self.pids}
+        names = {1: "tasks", 2: "cgroup.procs"}
+        return tuple(os.path.join(folder, names[place.version]) for folder, place in places.items())
 
     @property
     def join_fds(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""The two processes of every sandbox: pid 1, which builds it and then only reaps, and the command.
+"""The two processes of every sandbox: pid 1, which only reaps, and the one that builds it and is the command.
 
 Forked by the launcher. Everything is made ready before the server says go: only then come the arguments,
 the environment and the pipes, straight from the server, so that the launcher never sees a secret. The
@@ -8,13 +8,12 @@ command is confined before it waits, and exec or the call of a function is all t
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # `signal` without `enum`, which is most of its import time
-import _thread
+import _socket
 import ctypes
 import errno
 import marshal
 import os
 import resource
-import time
 
 from toolcrib.sandbox import landlock, network, seccomp, waiting
 from toolcrib.sandbox.kernel import (
@@ -22,8 +21,10 @@ from toolcrib.sandbox.kernel import (
     PR_SET_PDEATHSIG,
     SYS_CLOSE_RANGE,
     Failure,
+    as_forked,
     check,
     close_other,
+    fork,
     guarded,
     libc,
     prctl,
@@ -73,7 +74,9 @@ STREAMS = ("stdin", "stdout", "stderr", "result")
 
 
 def run_init(job: dict[str, Any], control: int, launcher: int, groups: list[int], mapped: bool) -> None:
-    """Build the root, give up every privilege, start the command and reap.
+    """Start the process that builds the sandbox and becomes its command, give up every privilege and reap.
+
+    It does next to nothing itself: each page that it writes to is one that it no longer shares.
 
     Arguments:
         launcher: a pidfd of the launcher.
@@ -83,68 +86,38 @@ def run_init(job: dict[str, Any], control: int, launcher: int, groups: list[int]
     follow(launcher)
     proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     close_other((control, launcher, proc, *groups))
-    joined = begin_to_join(groups)
+    join(groups)
     # When memory runs out, this and all below it goes before the server does.
     write_if_allowed(proc, "self/oom_score_adj", "1000")
     if mapped:
         write_maps(proc, *job["ids"])
-    network.open_listener(job, control)
-    check("uts namespace", libc.sethostname(b"sandbox", ctypes.c_size_t(7)))
     os.umask(0o022)
     leave_keyring()
-    found = build_root(job)
-    joined()
-    check("cgroup namespace", libc.unshare(NEWCGROUP))
-    if not mapped:
-        # Mounts were made with all the rights of root; the command shall have none over the machine.
-        try:
-            enter_user_namespace(proc, job["ids"])
-        except Failure as failure:
-            if failure.stage != "user namespace":  # Where there are none, the command can make none.
-                raise
-    drop_privileges()
-    # Told again: gaining or giving up rights may have cleared it.
-    follow(launcher)
-    pid = os.fork()
+    inner, outer = (end.detach() for end in _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET))
+    pid = fork()
     if pid == 0:
-        guarded(control, lambda: run_command(job, control, found))
+        guarded(control, lambda: run_command(job, control, proc, inner, mapped))
     _signal.signal(SIGTERM, lambda *_: os.kill(pid, SIGTERM))
-    close_other((control,))
+    drop_privileges()
+    # Told again: giving up rights may have cleared it.
+    follow(launcher)
+    close_other((control, outer))
     try:
         waiting.hold(job["waiting"])
     except OSError as error:
         raise Failure("seccomp", error.errno or 0) from None
+    report(outer, "held")
+    os.close(outer)
     reap(pid, control)
 
 
-def begin_to_join(groups: list[int]) -> Callable[[], None]:
-    """Join the cgroup in a thread, and give what waits for it: the kernel takes milliseconds for that."""
-    if not groups:
-        return lambda: None
-    lock = _thread.allocate_lock()
-    lock.acquire()
-    errors: list[OSError] = []
-
-    def join() -> None:
-        try:
-            for fd in groups:
-                os.write(fd, b"0")
-        except OSError as error:
-            errors.append(error)
-        finally:
-            lock.release()
-
-    _thread.start_new_thread(join, ())
-
-    def wait() -> None:
-        lock.acquire()
-        if errors:
-            raise Failure("cgroup", errors[0].errno or 0)
-        # A process with two threads may not enter a user namespace, and a thread ends after its last word.
-        while len(os.listdir("/proc/self/task")) > 1:
-            time.sleep(0.0001)
-
-    return wait
+def join(groups: list[int]) -> None:
+    """Be counted and bounded in a cgroup, with all that comes from this process."""
+    try:
+        for fd in groups:
+            os.write(fd, b"0")
+    except OSError as error:
+        raise Failure("cgroup", error.errno or 0) from None
 
 
 def follow(launcher: int) -> None:
@@ -232,12 +205,30 @@ def hold_none() -> None:
     prctl("no_new_privs", PR_SET_NO_NEW_PRIVS, 1)
 
 
-def run_command(job: dict[str, Any], control: int, found: list[tuple[int, int] | None]) -> None:
-    """Confine this process, wait for the word, become the command."""
+def run_command(job: dict[str, Any], control: int, proc: int, init: int, mapped: bool) -> None:
+    """Build the root, confine this process, wait for the word, become the command.
+
+    Arguments:
+        proc: the machine's own /proc.
+        init: on it pid 1 tells that it is held; the command must not start before.
+    """
     # A group of its own, else `kill 0` would mean pid 1 as well. The session is the launcher's, which
     # has no terminal; another setsid here costs 4 ms on a busy machine (a new scheduling group).
     os.setpgid(0, 0)
-    close_other((control,))
+    close_other((control, proc, init))
+    network.open_listener(job, control)
+    check("uts namespace", libc.sethostname(b"sandbox", ctypes.c_size_t(7)))
+    found = build_root(job)
+    check("cgroup namespace", libc.unshare(NEWCGROUP))
+    if not mapped:
+        # Mounts were made with all the rights of root; the command shall have none over the machine.
+        try:
+            enter_user_namespace(proc, job["ids"])
+        except Failure as failure:
+            if failure.stage != "user namespace":  # Where there are none, the command can make none.
+                raise
+    drop_privileges()
+    close_other((control, init))
     settle(job)
     hold_to_grants(job["mounts"], network.ports(job))
     try:
@@ -246,6 +237,9 @@ def run_command(job: dict[str, Any], control: int, found: list[tuple[int, int] |
         raise Failure("seccomp", error.errno or 0) from None
     if job["watch"]:
         let_be_watched(job["watch"], control)
+    if receive(init)[0] != b"held":
+        os._exit(126)
+    os.close(init)
     offer(job, control, found)
 
 
@@ -288,6 +282,7 @@ def offer(
         from toolcrib.sandbox import zygote
 
         call_main = zygote.call_main
+        as_forked()
         zygote.prepare(warm)
         go(control, 0, lambda _, env: call_main(warm, change(env)))
 

@@ -6,7 +6,7 @@ import errno
 import os
 
 from toolcrib.errors import InvalidInput, PermissionDenied, SandboxUnavailable, ToolcribError, ToolUnavailable
-from toolcrib.sandbox.grants import real_path
+from toolcrib.sandbox.paths import real_path
 
 __all__ = ["ANY_NAMESPACE", "HINTS", "explain", "unavailable", "why"]
 

@@ -9,7 +9,6 @@ kernel then answers EBUSY to renaming or removing it.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,8 +16,9 @@ from typing import Literal, NamedTuple
 
 from toolcrib.errors import PermissionDenied, UsageError
 from toolcrib.sandbox.job import Confinement
+from toolcrib.sandbox.paths import Paths
 
-__all__ = ["BASE", "BASE_ETC", "PRIVATE", "RESERVED", "Mount", "Plan", "nameable", "plan", "real_path"]
+__all__ = ["BASE", "BASE_ETC", "PRIVATE", "RESERVED", "Mount", "Plan", "nameable", "plan"]
 
 BASE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 """Programs and libraries; where one is a symbolic link (merged /usr), the link is shown."""
@@ -104,8 +104,8 @@ class Rules:
         return next((p for p in (*ancestors(path), path) if "hide" in self.at.get(p, ())), None)
 
 
-def plan(job: Confinement) -> Plan:
-    """Work out the mounts of a job.
+def plan(job: Confinement, paths: Paths | None = None) -> Plan:
+    """Work out the mounts of a job, from its rules and from what `paths` are.
 
     Raises:
         UsageError: a path is not absolute and normal.
@@ -113,15 +113,16 @@ def plan(job: Confinement) -> Plan:
             lies outside of everything granted.
     """
     check_paths(job)
-    base, links = base_system()
+    paths = paths or Paths()
+    base, links = base_system(paths)
     rules = Rules()
     rules.add("base", (mount.target for mount in base))
     rules.add("read", job.read)
     rules.add("write", job.write)
     rules.add("scratch", job.scratch)
-    rules.add("hide", hidden_places(job.hide))
-    rules.add("protect", protected_places(job.protect, rules))
-    mounts, unprotected = overlay(rules)
+    rules.add("hide", hidden_places(job.hide, paths))
+    rules.add("protect", protected_places(job.protect, rules, paths))
+    mounts, unprotected = overlay(rules, paths)
     empty = [Mount("", path, "empty", True) for path in job.empty if rules.state(path) == "none"]
     check_cwd(job, rules, [link for link, _ in links])
     taken = [mount.target for mount in (*base, *mounts, *empty)]
@@ -189,45 +190,34 @@ def check_cwd(job: Confinement, rules: Rules, links: list[str]) -> None:
     )
 
 
-def hidden_places(paths: Iterable[str]) -> list[str]:
+def hidden_places(hidden: Iterable[str], paths: Paths) -> list[str]:
     """The paths with symbolic links resolved: it is what a link leads to that must not be read."""
-    places = (beneath_real_parent(path) for path in paths)
-    return [real_path(place) if os.path.islink(place) else place for place in places]
+    return [paths.real(path) for path in hidden]
 
 
-def protected_places(paths: Iterable[str], rules: Rules) -> list[str]:
+def protected_places(protected: Iterable[str], rules: Rules, paths: Paths) -> list[str]:
     """The same for protected paths; a link that could be replaced cannot be protected."""
     places = []
-    for path in paths:
-        place = beneath_real_parent(path)
-        if os.path.islink(place):
+    for path in protected:
+        place = beneath_real_parent(path, paths)
+        if paths.is_link(place):
             if rules.state(place) == "rw":
                 raise PermissionDenied(
                     f"a symbolic link inside a writable folder cannot be protected: {place}",
                     hint="make it a real file or folder, or do not grant write there",
                     details={"path": place},
                 )
-            place = real_path(place)
+            place = paths.real(place)
         places.append(place)
     return places
 
 
-def beneath_real_parent(path: str) -> str:
+def beneath_real_parent(path: str, paths: Paths) -> str:
     folder, name = os.path.split(path)
-    return os.path.join(real_path(folder), name) if name else path
+    return os.path.join(paths.real(folder), name) if name else path
 
 
-def real_path(path: str) -> str:
-    """The path without symbolic links, also while somebody changes them."""
-    for _ in range(100):
-        try:
-            return os.path.realpath(path)
-        except OSError:  # What was a link when it was looked at is none when it is read.
-            continue
-    raise PermissionDenied(f"a path is being changed: {path}", details={"path": path})
-
-
-def overlay(rules: Rules) -> tuple[list[Mount], tuple[str, ...]]:
+def overlay(rules: Rules, paths: Paths) -> tuple[list[Mount], tuple[str, ...]]:
     """The mounts over the base system, each after those that hold it."""
     found: dict[str, Mount] = {}
     unprotected = []
@@ -250,7 +240,7 @@ def overlay(rules: Rules) -> tuple[list[Mount], tuple[str, ...]]:
             found[path] = Mount("", path, "hide", False)
         elif hidden is None and "protect" in kinds and outer == "rw":
             found[path] = Mount(path, path, "ro?", False)
-            if not os.path.lexists(path):
+            if not paths.exists(path):
                 unprotected.append(path)
         else:
             continue
@@ -268,21 +258,19 @@ def pin(path: str, rules: Rules, found: dict[str, Mount]) -> None:
         found.setdefault(folder, Mount(folder, folder, "rw?", False))
 
 
-def base_system() -> tuple[list[Mount], list[tuple[str, str]]]:
+def base_system(paths: Paths) -> tuple[list[Mount], list[tuple[str, str]]]:
     """What every command sees of this machine: its programs, libraries and their few settings."""
     mounts: list[Mount] = []
     links: list[tuple[str, str]] = []
     for path in (*BASE, *BASE_ETC):
-        try:
-            is_link = stat.S_ISLNK(os.lstat(path).st_mode)
-        except OSError:
+        if not paths.exists(path):
             continue
-        if not is_link:
+        if not paths.is_link(path):
             mounts.append(Mount(path, path, "ro?", True))
             continue
-        real = real_path(path)
+        real = paths.real(path)
         if inside(real, (*BASE, *BASE_ETC)):
-            links.append((path, os.readlink(path)))
-        elif os.path.exists(real):
+            links.append((path, paths.look(path).text))
+        elif paths.leads_to(real):
             mounts.append(Mount(real, path, "ro?", True))
     return mounts, links

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.sandbox.cgroup import Slot
-from toolcrib.sandbox.grants import Mount
 
-__all__ = ["Launcher", "Sandbox", "Stamps", "in_memory", "stamps"]
+__all__ = ["Launcher", "Sandbox", "Stamps", "in_memory"]
 
 HERE = str(Path(__file__).parent)
 # Only the modules named are loaded, not the packages they lie in, which would bring the whole server. The
@@ -40,22 +39,6 @@ MOST_MESSAGES = 64
 
 Stamps = list[tuple[int, int] | None]
 """Device and inode of what each mount of a plan binds; None where there is nothing."""
-
-
-def stamps(mounts: tuple[Mount, ...]) -> Stamps:
-    """What the paths of a plan name now."""
-    found: Stamps = []
-    for mount in mounts:
-        if mount.mode == "empty":
-            found.append(None)
-            continue
-        try:
-            info = os.lstat(mount.source or mount.target)
-        except OSError:
-            found.append(None)
-        else:
-            found.append((info.st_dev, info.st_ino))
-    return found
 
 
 class Sandbox:

@@ -156,6 +156,8 @@ class Launcher:
             if name == "toolcrib":
                 zygote.know_ourselves(self.path)
             importlib.import_module(name)
+            if name == "site":
+                zygote.begin_site()
         except Exception:  # noqa: S110 - also what a user's own module of that name may raise
             pass
         if not self.to_load:

@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 
-from toolcrib.sandbox.kernel import Failure, check, libc, syscall
+from toolcrib.sandbox.kernel import Failure, check, libc, typed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["build_root"]
 
 # linux/mount.h
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 0x4000, 0x40000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
+MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
 MNT_DETACH = 2
 ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV, ATTR_NOEXEC = 1, 2, 4, 8
 OPEN_TREE_CLONE, MOVE_MOUNT_FROM_FD, MOVE_MOUNT_TO_FD = 1, 0x4, 0x40
@@ -29,9 +30,16 @@ AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE = -100, 0x1000, 0x8000
 RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x04, 0x08
 # Numbers every architecture shares (asm-generic/unistd.h).
 SYS_OPEN_TREE, SYS_MOVE_MOUNT, SYS_OPENAT2, SYS_MOUNT_SETATTR = 428, 429, 437, 442
+open_tree = typed(ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+move_mount = typed(ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+openat2 = typed(ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
+mount_setattr = typed(ctypes.c_int, ctypes.c_char_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_size_t)
+HOW = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH)
+"""`struct open_how`: for reference only, through no symbolic link."""
 
 OLD = "/.toolcrib-old"
-MASK_FILE, MASK_FOLDER = "/.toolcrib-file", "/.toolcrib-folder"
+MASKS = "/.toolcrib-masks"
+MASK_FILE, MASK_FOLDER = f"{MASKS}/file", f"{MASKS}/folder"
 DEVICES = ("null", "zero", "full", "random", "urandom")
 PROC_MASKS = (
     "acpi", "bus", "cmdline", "driver", "kallsyms", "kcore", "key-users", "keys", "kmsg", "kpagecgroup",
@@ -39,8 +47,8 @@ PROC_MASKS = (
     "timer_list", "vmallocinfo",
 )  # fmt: skip
 KERNEL_FILESYSTEMS = frozenset((
-    "autofs", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "devtmpfs", "efivarfs", "fusectl",
-    "mqueue", "nsfs", "proc", "pstore", "securityfs", "selinuxfs", "sysfs", "tracefs",
+    b"autofs", b"bpf", b"cgroup", b"cgroup2", b"configfs", b"debugfs", b"devpts", b"devtmpfs", b"efivarfs",
+    b"fusectl", b"mqueue", b"nsfs", b"proc", b"pstore", b"securityfs", b"selinuxfs", b"sysfs", b"tracefs",
 ))  # fmt: skip
 
 
@@ -57,9 +65,8 @@ def build_root(job: dict[str, Any]) -> list[tuple[int, int] | None]:
     os.chdir("/")
     old = os.open(OLD, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     new = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    os.mkdir(MASK_FOLDER, 0o555)  # empty, so that a walk through all of a project goes on
-    os.close(os.open(MASK_FILE, os.O_CREAT | os.O_CLOEXEC, 0))
-    build_proc(new)
+    build_masks(new)
+    build_proc()
     build_dev(old, new)
     for folder, size in (("/tmp", job["tmp_size"]), ("/dev/shm", job["tmp_size"])):  # noqa: S108 - its own
         os.mkdir(folder)
@@ -71,13 +78,15 @@ def build_root(job: dict[str, Any]) -> list[tuple[int, int] | None]:
             f"mode=1777,size={size},nr_inodes={max(1024, size >> 12)}",
         )
     for target, text in job["links"]:
-        os.makedirs(os.path.dirname(target), exist_ok=True)
+        make_folder(target.rpartition("/")[0])
         os.symlink(text, target)
     found = [bind(old, new, source, target, mode, make) for source, target, mode, make in job["mounts"]]
+    for place in (MASKS, OLD):
+        check("umount", libc.umount2(place.encode(), MNT_DETACH), place)
     refuse_kernel_mounts()
     os.rmdir(MASK_FOLDER)
     os.unlink(MASK_FILE)
-    check("umount", libc.umount2(OLD.encode(), MNT_DETACH))
+    os.rmdir(MASKS)
     os.rmdir(OLD)
     check("mount_setattr", set_attributes(AT_FDCWD, b"/", 0, ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV))
     os.close(old)
@@ -91,12 +100,32 @@ def mount(source: str, target: str, kind: str, flags: int, data: str) -> None:
     check(kind or "mount", libc.mount(*args), target)
 
 
-def build_proc(new: int) -> None:
+def build_masks(new: int) -> None:
+    """Make what is put over what is hidden. It is mounted read-only, and so is each copy of it."""
+    os.mkdir(MASKS)
+    os.mkdir(MASK_FOLDER, 0o555)  # empty, so that a walk through all of a project goes on
+    os.close(os.open(MASK_FILE, os.O_CREAT | os.O_CLOEXEC, 0))
+    bind(new, new, MASKS, MASKS, "ro", False)
+
+
+def build_proc() -> None:
     """Show the sandbox's own processes; all of it read-only, since uid 0 owns /proc/sys."""
     os.mkdir("/proc")
     mount("proc", "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "")
     for name in PROC_MASKS:
-        bind(-1, new, "", f"/proc/{name}", "hide", False)
+        mask(f"/proc/{name}")
+
+
+def mask(target: str) -> None:
+    """Put something empty over a file or folder of the kernel's, where there is one."""
+    flags = ctypes.c_ulong(MS_BIND)
+    if libc.mount(MASK_FILE.encode(), target.encode(), None, flags, None) == 0:
+        return
+    number = ctypes.get_errno()
+    if number == errno.ENOTDIR:
+        check("mask", libc.mount(MASK_FOLDER.encode(), target.encode(), None, flags, None), target)
+    elif number != errno.ENOENT:
+        raise Failure("mask", number, target)
 
 
 def build_dev(old: int, new: int) -> None:
@@ -124,12 +153,12 @@ def bind(old: int, new: int, source: str, target: str, mode: str, make: bool) ->
     mode = mode.rstrip("?")
     seen = os.fstat(to if mode == "hide" else origin)
     flags = OPEN_TREE_CLONE | os.O_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE
-    tree = check("open_tree", syscall(SYS_OPEN_TREE, origin, b"", flags), target)
+    tree = check("open_tree", open_tree(SYS_OPEN_TREE, origin, b"", flags), target)
     attributes = ATTR_NOSUID | (0 if mode == "rw" else ATTR_RDONLY) | (0 if mode == "device" else ATTR_NODEV)
     # An empty folder may hold grants that were mounted before it and keep what they are.
     depth = AT_EMPTY_PATH | (0 if mode == "empty" else AT_RECURSIVE)
     check("mount_setattr", set_attributes(tree, b"", depth, attributes), target)
-    done = syscall(SYS_MOVE_MOUNT, tree, b"", to, b"", MOVE_MOUNT_FROM_FD | MOVE_MOUNT_TO_FD)
+    done = move_mount(SYS_MOVE_MOUNT, tree, b"", to, b"", MOVE_MOUNT_FROM_FD | MOVE_MOUNT_TO_FD)
     check("move_mount", done, target)
     for fd in (tree, origin, to):
         os.close(fd)
@@ -143,7 +172,7 @@ def open_ends(old: int, new: int, source: str, target: str, mode: str, make: boo
         folder = stat.S_ISDIR(os.fstat(to).st_mode)
         return resolve(new, MASK_FOLDER if folder else MASK_FILE), to
     if mode == "empty":
-        os.makedirs(target, exist_ok=True)
+        make_folder(target)
         return resolve(new, target), resolve(new, target)
     origin = resolve(old, source)
     if make:
@@ -153,8 +182,7 @@ def open_ends(old: int, new: int, source: str, target: str, mode: str, make: boo
 
 def resolve(root: int, path: str) -> int:
     """Open a path below a root for reference only, through no symbolic link."""
-    how = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH)
-    fd = syscall(SYS_OPENAT2, root, os.fsencode(path.lstrip("/") or "."), how, ctypes.sizeof(how))
+    fd = openat2(SYS_OPENAT2, root, os.fsencode(path.lstrip("/") or "."), HOW, ctypes.sizeof(HOW))
     if fd < 0:
         number = ctypes.get_errno()
         if number == errno.ENOSYS:
@@ -166,24 +194,41 @@ def resolve(root: int, path: str) -> int:
 def make_target(target: str, folder: bool) -> None:
     """Make an empty place to mount on, in memory of our own."""
     if folder:
-        os.makedirs(target, exist_ok=True)
-    elif not os.path.lexists(target):
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        make_folder(target)
+        return
+    flags = os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        os.close(os.open(target, flags, 0o600))
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        make_folder(target.rpartition("/")[0])
+        os.close(os.open(target, flags, 0o600))
+
+
+def make_folder(path: str) -> None:
+    """Make a folder and those above it; most often they are there."""
+    try:
+        os.mkdir(path or "/")
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        make_folder(path.rpartition("/")[0])
+        os.mkdir(path)
 
 
 def set_attributes(fd: int, path: bytes, flags: int, attributes: int) -> int:
     """Call mount_setattr(2), which changes a whole tree at once."""
     record = (ctypes.c_uint64 * 4)(attributes, 0, MS_PRIVATE, 0)
-    return syscall(SYS_MOUNT_SETATTR, fd, path, flags, record, ctypes.sizeof(record))
+    return mount_setattr(SYS_MOUNT_SETATTR, fd, path, flags, record, ctypes.sizeof(record))
 
 
 def refuse_kernel_mounts() -> None:
     """Refuse a grant with a file system of the kernel mounted inside: it shows other processes."""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as lines:
-        for line in lines:
-            fields = line.split(" ")
-            place, kind = fields[4], fields[fields.index("-", 6) + 1]
-            own = place == OLD or place.startswith((f"{OLD}/", "/proc", "/dev/"))
-            if kind in KERNEL_FILESYSTEMS and not own:
-                raise Failure("kernel mount", errno.EPERM, place, kind)
+    with open("/proc/self/mountinfo", "rb", buffering=0) as file:
+        for line in file.readall().splitlines():
+            kind = line.partition(b" - ")[2].partition(b" ")[0]
+            if kind in KERNEL_FILESYSTEMS:
+                place = os.fsdecode(line.split(b" ", 5)[4])
+                if not f"{place}/".startswith(("/proc/", "/dev/")):
+                    raise Failure("kernel mount", errno.EPERM, place, kind.decode())

@@ -11,18 +11,16 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from toolcrib.errors import InvalidInput, ToolcribError, UnavailableError, UsageError, Violation
 from toolcrib.sandbox.enforcement import report, told_limits
 from toolcrib.sandbox.failures import explain, unavailable
-from toolcrib.sandbox.grants import Plan, plan
-from toolcrib.sandbox.handle import Sandbox, in_memory, stamps
-from toolcrib.sandbox.job import Completed, Confinement, NetworkAccess, Outlet
-from toolcrib.sandbox.network import filter_arguments, proxy_variables
-from toolcrib.sandbox.pool import Key, Pool, shared
+from toolcrib.sandbox.handle import Sandbox, in_memory
+from toolcrib.sandbox.job import Completed, Confinement, Outlet
+from toolcrib.sandbox.network import proxy_variables
+from toolcrib.sandbox.order import Order, asked, order
+from toolcrib.sandbox.pool import Pool, shared
 from toolcrib.sandbox.streams import Drain
 from toolcrib.sandbox.watch import Watcher
 from toolcrib.spec import Level
@@ -42,11 +40,6 @@ DESCRIPTORS_A_CALL = 12
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 COME_AGAIN = (errno.EAGAIN, errno.EPIPE, errno.ECONNRESET, errno.ETOOMANYREFS)
 """The launcher has too much to do, or has just ended."""
-LIMITS: dict[str, int] = {
-    "cpu_s": resource.RLIMIT_CPU,
-    "file_size": resource.RLIMIT_FSIZE,
-    "open_files": resource.RLIMIT_NOFILE,
-}
 TOLD_BY = (("cpu", signal.SIGXCPU), ("file_size", signal.SIGXFSZ))
 
 
@@ -93,9 +86,8 @@ async def tried(job: Confinement, level: Level) -> Completed:
 
 async def attempt(job: Confinement, level: Level) -> Completed:
     """Run a job on the launcher that it names."""
-    mounts = plan(job)
     began = time.monotonic()
-    run = Run(job, mounts, asyncio.get_running_loop(), level)
+    run = Run(job, order(job, level), asyncio.get_running_loop(), level)
     try:
         try:
             await run.start()
@@ -158,15 +150,13 @@ class NeverStarted(Exception):
 class Run:
     """The life of one call: its sandbox, its pipes and its clock."""
 
-    def __init__(self, job: Confinement, mounts: Plan, loop: asyncio.AbstractEventLoop, level: Level) -> None:
+    def __init__(self, job: Confinement, order: Order, loop: asyncio.AbstractEventLoop, level: Level) -> None:
         self.job = job
         self.level = level
-        self.mounts = mounts
+        self.order = order
         self.loop = loop
         self.pool: Pool = shared()
-        self.order = describe(job, mounts, level)
-        self.key: Key = key_of(self.order, job)
-        self.now = stamps(mounts.mounts)
+        self.now = order.stamps()
         self.timed_out = False
         self.started = False
         """Whether the word was given: before, nothing of the command's has run."""
@@ -208,7 +198,7 @@ class Run:
         script = self.job.script
         program = sys.executable if script is None else script.interpreter
         try:
-            sandbox = self.pool.take(self.key, program, self.order, self.now)
+            sandbox = self.pool.take(self.order.key, program, self.order.job, self.now)
         except OSError as error:
             if error.errno not in COME_AGAIN:
                 raise
@@ -217,10 +207,10 @@ class Run:
         try:
             usable = not sandbox.spare or sandbox.found is not None or await self._is_made(sandbox)
         except BaseException:
-            self.pool.give_back(self.key, sandbox)
+            self.pool.give_back(self.order.key, sandbox)
             raise
         if not usable:
-            self.pool.give_back(self.key, sandbox)
+            self.pool.give_back(self.order.key, sandbox)
             return
         self.sandbox = sandbox
         self._watch(sandbox.control.fileno(), self._receive)
@@ -276,7 +266,7 @@ class Run:
         self._unwatch()
         self._stop_watching()
         if self.sandbox is not None:
-            self.pool.give_back(self.key, self.sandbox)
+            self.pool.give_back(self.order.key, self.sandbox)
             self.sandbox = None
 
     def completed(self, duration_ms: float) -> Completed:
@@ -292,7 +282,9 @@ class Run:
             stderr_total=err.total,
             timed_out=self.timed_out,
             duration_ms=duration_ms,
-            enforcement=report(self.mounts.unprotected, self.exceeded(status), self.job.network, self.level),
+            enforcement=report(
+                self.order.plan.unprotected, self.exceeded(status), self.job.network, self.level
+            ),
             result=bytes(result[0].kept) if result else b"",
             result_total=result[0].total if result else 0,
         )
@@ -453,77 +445,6 @@ class Run:
             self.sandbox.signal(signal.SIGKILL)
         else:
             self._end()
-
-
-def describe(job: Confinement, mounts: Plan, level: Level) -> dict[str, Any]:
-    """What a sandbox is made from; nothing of the call itself."""
-    # Core limit 1 and not 0: the kernel then does not feed a core dump program either (core(5)).
-    limits = [(resource.RLIMIT_CORE, 1), *((which, getattr(job, n)) for n, which in LIMITS.items())]
-    script = job.script
-    return {
-        "cwd": job.cwd,
-        "limits": tuple(limits),
-        "links": mounts.links,
-        "mounts": tuple(tuple(mount) for mount in mounts.mounts),
-        "tmp_size": job.tmp_size,
-        "memory_bytes": job.memory_bytes,
-        "processes": job.processes,
-        "level": level,
-        "network": job.network,
-        "waiting": waiting_calls(),
-        "filter": system_calls(job.network, asked=asked(job))
-        if level == "full"
-        else level_filter(job.network),
-        "watch": b"" if job.watch is None else watched_calls(),
-        "warm": None if script is None else {"script": script.path, "executable": script.executable},
-    }
-
-
-@cache
-def system_calls(network: NetworkAccess, *, asked: bool = False) -> bytes:
-    """The filter that every command with this network gets; built once."""
-    from toolcrib.sandbox import seccomp
-
-    return seccomp.program(os.uname().machine, **filter_arguments(network), asked=asked)
-
-
-@cache
-def waiting_calls() -> bytes:
-    """The filter of every pid 1."""
-    from toolcrib.sandbox import waiting
-
-    return waiting.program(os.uname().machine)
-
-
-@cache
-def level_filter(network: str) -> bytes:
-    """The narrower filter for commands that have no namespaces of their own."""
-    from toolcrib.sandbox import seccomp
-
-    return seccomp.program(os.uname().machine, inet=False, host=network == "host", private=False)
-
-
-def asked(job: Confinement) -> bool:
-    """Whether the watcher is to refuse internet sockets, so that it sees who wanted one."""
-    return job.watch is not None and job.network == "none"
-
-
-@cache
-def watched_calls() -> bytes:
-    """The filter that has the kernel tell of calls; built once."""
-    from toolcrib.sandbox import watched
-
-    return watched.program(os.uname().machine)
-
-
-def key_of(order: dict[str, Any], job: Confinement) -> Key:
-    """What two calls must have in common for one to use a spare made for the other."""
-    script = job.script
-    launcher = ("", "", "") if script is None else (script.interpreter, script.executable, script.path)
-    # What is watched shares with nothing.
-    own = () if job.watch is None else (object(),)
-    same = ("cwd", "limits", "links", "mounts", "tmp_size", "memory_bytes", "processes", "level", "network")
-    return (*launcher, *(order[name] for name in same), *own)
 
 
 async def uncancelled(future: asyncio.Future[None]) -> None:

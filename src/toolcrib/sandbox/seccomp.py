@@ -363,6 +363,8 @@ def encode(kind: str, value: int, jumps: list[int], *, long: bool) -> bytes:
 
 # In the child.
 
+libc = ctypes.CDLL(None, use_errno=True)
+
 
 class Program(ctypes.Structure):
     """`struct sock_fprog`."""
@@ -379,7 +381,6 @@ def install(code: bytes) -> None:
         OSError: the kernel refuses it; EACCES where no_new_privs is not set.
     """
     whole = Program(len(code) // 8, code)
-    libc = ctypes.CDLL(None, use_errno=True)
     mode, unused = ctypes.c_ulong(SECCOMP_MODE_FILTER), ctypes.c_ulong(0)
     if libc.prctl(PR_SET_SECCOMP, mode, ctypes.byref(whole), unused, unused) < 0:
         number = ctypes.get_errno()
@@ -393,7 +394,6 @@ def listen(code: bytes) -> int:
         OSError: the kernel refuses it; EBUSY where another filter asks already.
     """
     whole = Program(len(code) // 8, code)
-    libc = ctypes.CDLL(None, use_errno=True)
     number = SYS_SECCOMP.get(os.uname().machine)
     if number is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), "seccomp")

@@ -11,9 +11,9 @@ from typing import Any
 from toolcrib.errors import SandboxUnavailable, ToolcribError, UnavailableError
 from toolcrib.sandbox.enforcement import report, told_limits
 from toolcrib.sandbox.failures import unavailable
-from toolcrib.sandbox.grants import plan
 from toolcrib.sandbox.job import Confinement
 from toolcrib.sandbox.levels import chosen
+from toolcrib.sandbox.order import order
 from toolcrib.sandbox.runner import GRACE, NeverStarted, Run, check, uncancelled
 
 __all__ = ["Stream", "open_stream"]
@@ -108,7 +108,7 @@ class Stream(Run):
 
     def enforcement(self) -> dict[str, Any]:
         """What holds it."""
-        return dict(report(self.mounts.unprotected, (), self.job.network, self.level))
+        return dict(report(self.order.plan.unprotected, (), self.job.network, self.level))
 
     async def aclose(self, grace_s: float = 2.0) -> None:
         """End it: first by the end of its input, then by SIGTERM, then by SIGKILL. Waits until it is gone."""
@@ -168,7 +168,7 @@ async def open_stream(job: Confinement) -> Stream:
     told_limits(job)
     try:
         level = await chosen(job)
-        stream = Stream(job, plan(job), asyncio.get_running_loop(), level)
+        stream = Stream(job, order(job, level), asyncio.get_running_loop(), level)
     except SandboxUnavailable as error:
         if job.advice:
             error.hint = f"{error.hint}; {job.advice}" if error.hint else job.advice

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PRELOADED",
+    "begin_site",
     "call_main",
     "finish",
     "forget_ourselves",
@@ -34,6 +35,7 @@ PRELOADED = (
     "json", "re", "traceback", "inspect", "datetime", "pathlib", "typing", "dataclasses", "collections.abc",
     "functools", "itertools", "math", "random", "time", "base64", "hashlib", "io", "logging", "shutil",
     "subprocess", "tempfile", "threading", "uuid", "csv", "decimal", "urllib.request", "asyncio", "sqlite3",
+    "zipfile", "importlib.resources", "importlib.readers",
 )  # fmt: skip
 """Loaded one after the other while the launcher has nothing else to do."""
 
@@ -65,9 +67,7 @@ def prepare(warm: dict[str, Any], forget: bool = True) -> ModuleType:
     sys.argv = [warm["script"]]
     sys.orig_argv = [sys.executable, "-I", "-X", "utf8", warm["script"]]
     find_packages()
-    # Now, while nobody waits: the first collection takes a millisecond.
-    gc.collect()
-    gc.freeze()
+    gc.freeze()  # So that the first collection has nothing to go through, and to write to.
     gc.enable()
     return scripts[warm["script"]]
 
@@ -104,10 +104,21 @@ def find_packages() -> None:
     known = site.removeduppaths()
     known = site.venv(known) or known
     site.addsitepackages(known)
+    site.execsitecustomize()
+
+
+def begin_site() -> None:
+    """The part of `site` that is the same for all, in the launcher: nothing that is installed is run here.
+
+    Folders of installed packages are listed: who imports from them looks only whether they have changed.
+    """
+    import site
+    from importlib.machinery import PathFinder
+
     site.setquit()
     site.setcopyright()
     site.sethelper()
-    site.execsitecustomize()
+    PathFinder.find_spec("toolcrib_nothing", site.getsitepackages())
 
 
 def call_main(warm: dict[str, Any], env: dict[str, str]) -> None:

@@ -287,6 +287,28 @@ def run():
     assert warm[1:] == cold[1:]
 
 
+async def test_each_call_has_random_numbers_threads_and_locks_of_its_own(folder: Path) -> None:
+    (folder / "tool.py").write_text("""
+import logging, os, random, ssl, tempfile, threading, uuid
+from concurrent.futures import ThreadPoolExecutor
+def run():
+    main = threading.main_thread()
+    with ThreadPoolExecutor(3) as pool:
+        squares = sum(pool.map(lambda n: n * n, range(10)))
+    logging.getLogger("x").warning("told")
+    own = main is threading.current_thread() and threading.get_native_id() == os.getpid()
+    names = [random.random(), tempfile.mktemp(), uuid.uuid4().hex, ssl.RAND_bytes(8).hex()]
+    return [names, own, main.ident == threading.get_ident(), squares, threading.active_count()]
+""")
+    seen: set[Any] = set()
+    for number in range(4):  # the first without a spare, the last with one
+        names, *rest = answer(await run(python_job(folder)))
+        assert rest == [True, True, 285, 1]
+        assert not seen & set(names)
+        seen |= set(names)
+        assert number < 1 or await spare_ready()
+
+
 async def test_tools_may_have_modules_of_our_names(folder: Path) -> None:
     for name in ("toolcrib", "launcher", "kernel", "zygote"):
         (folder / f"{name}.py").write_text(f"NAME = {str(folder)!r}")
@@ -501,7 +523,7 @@ def descriptors(pid: int) -> int:
         return 0
     for fd in open_now:
         try:
-            count += not str(fd.readlink()).endswith("cgroup.procs")
+            count += not str(fd.readlink()).endswith(("/cgroup.procs", "/tasks"))
         except OSError:
             continue
     return count
