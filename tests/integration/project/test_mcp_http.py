@@ -35,6 +35,12 @@ class Remote:
             return a + b
 
         @server.tool()
+        async def say(ctx: Context, size: int) -> str:
+            """Say much; with progress, so that the answer is a stream of events."""
+            await ctx.report_progress(1, 2, "half")
+            return "x" * size
+
+        @server.tool()
         async def slow(ctx: Context, seconds: float) -> str:
             """Take time."""
             await ctx.report_progress(1, 2, "half")
@@ -116,6 +122,18 @@ async def test_a_server_elsewhere_is_listed_and_called(crib: Crib, remote: Remot
     assert {one["x-key"] for one in remote.headers} == {"Bearer s3cr3t-value"}
 
 
+async def test_a_large_message_in_a_stream_of_events(crib: Crib, remote: Remote) -> None:
+    write(crib, {"far": {"url": remote.url}})
+    async with crib.open() as project:
+        heard: list[Any] = []
+        large = await project.call("far__say", {"size": 3_000_000}, on_progress=lambda *t: heard.append(t))
+        assert len(large.unwrap()["result"]) == 3_000_000
+        assert heard == [(1.0, 2.0, "half")]
+        beyond = await project.call("far__say", {"size": 20_000_000}, timeout_ms=30_000)
+        assert beyond.error is not None
+        assert beyond.error.code == "tool_failed"
+
+
 async def test_a_redirect_to_another_origin_takes_nothing_along(crib: Crib, remote: Remote) -> None:
     other = Remote()
     other.start()
@@ -182,7 +200,7 @@ async def test_a_server_that_restarts_is_connected_to_again(crib: Crib, remote: 
         gone = await project.call("far__add", {"a": 1, "b": 2})
         assert gone.error is not None
         assert gone.error.code in ("tool_failed", "tool_unavailable")
-        assert project.servers.get("far").tools == {"add": "far__add", "slow": "far__slow"}
+        assert project.servers.get("far").tools == {name: f"far__{name}" for name in ("add", "say", "slow")}
         again = Remote(remote.port)
         again.start()
         try:

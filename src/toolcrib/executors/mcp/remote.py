@@ -22,14 +22,15 @@ __all__ = ["HttpLink"]
 
 _EVENT_S = 300.0
 """Seconds that an open stream of events may be silent."""
+_EVENT_BYTES = 16 * 1024 * 1024
+"""The longest message in a stream of events. The older transport takes 1 MiB at most, and cannot be told."""
 
 
 class HttpLink:
     """One server elsewhere for as long as the block lasts.
 
     Its own host may be reached, and those under `permissions.network`; its headers go to its own origin
-    alone.
-    `auth` makes what signs requests, where somebody has logged in.
+    alone. `auth` makes what signs requests, where somebody has logged in.
     """
 
     def __init__(
@@ -70,7 +71,8 @@ class HttpLink:
                 streams = await stack.enter_async_context(sse_client(url, httpx_client_factory=client))
             else:
                 http = await stack.enter_async_context(client())
-                streams = await stack.enter_async_context(streamable_http_client(url, http_client=http))
+                way = streamable_http_client(url, http_client=http, max_sse_event_size=_EVENT_BYTES)
+                streams = await stack.enter_async_context(way)
             self._stack = stack.pop_all()
         return streams
 
