@@ -327,11 +327,13 @@ class Toolset:
         self._claim(bound.name)
         self._add(bound.name, bound)
 
-    def load_directory(self, folder: str | os.PathLike[str], **grants: Any) -> list[str]:
-        """Add the tools of a folder of Vega files; options and errors as of `open_directory`. Their names."""
+    def load_directory(self, folder: str | os.PathLike[str], **options: Any) -> list[str]:
+        """Add the tools of a folder, Vega's unless `dialect` says other; options and errors as of
+        `open_directory`. Their names.
+        """
         from toolcrib.executors.directory import open_directory
 
-        made = open_directory(folder, self, **grants)
+        made = open_directory(folder, self, **options)
         bound = [BoundTool(*one, timeout_ms=self._timeout_ms) for one in made]
         for one in bound:
             self._claim(one.name)

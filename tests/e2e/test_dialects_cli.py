@@ -26,6 +26,18 @@ RECORD = {
         "properties": {"city": {"type": "string", "description": "The city"}},
     },
 }
+VEGA = """\
+name: greet
+description: Greet
+params: [{name: loud, type: boolean, description: Loud}]
+implementation:
+  type: http
+  url: https://api.example.com/
+  body:
+    {{if loud}}
+    text: HELLO
+    {{end}}
+"""
 TOOLS = """\
 sources:
   api:
@@ -170,6 +182,18 @@ def test_a_file_that_is_no_source_is_refused_with_what_to_do(
     assert told in found["message"]
     assert hint in found["hint"]
     assert cli(crib, "list", "--json").document["tools"] == []
+
+
+def test_a_vega_file_is_checked_by_its_path_and_not_converted(crib: Crib) -> None:
+    path = crib.write("greet.yaml", VEGA)
+    assert cli(crib, "lint", str(path)).code == 0
+    for target in ("native", "flexigpt"):
+        done = cli(crib, "convert", str(path), "--to", target)
+        assert (done.code, done.out) == (4, "")
+        assert "name its file or folder under `sources`" in done.err
+    crib.write("greet.yaml", VEGA.replace("{{end}}", ""))
+    found = cli(crib, "lint", str(path), "--json").document["diagnostics"]
+    assert (found[0]["line"], found[0]["rule"]) == (8, "condition")
 
 
 @pytest.mark.parametrize("dialect", ["flexigpt", "vega", "toolbox"])

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from toolcrib.errors import ToolcribError
+from toolcrib.errors import ToolcribError, UsageError
 from toolcrib.executors.builtin import BuiltinExecutor
 from toolcrib.guard import EnvironmentSecrets, Redactor, resolve
-from toolcrib.manifest import check_tool, failure, load_directory
-from toolcrib.spec import Call, CallContext, Catalog, Executor, Network, Outcome, Permissions, Tool
+from toolcrib.manifest import FOLDERS, check_tool, failure, load_directory
+from toolcrib.spec import (
+    BuiltinExec,
+    Call,
+    CallContext,
+    Catalog,
+    Executor,
+    FunctionExec,
+    Network,
+    Outcome,
+    Permissions,
+    Tool,
+)
 
 __all__ = ["open_directory"]
 
@@ -23,6 +34,7 @@ def open_directory(
     folder: str | os.PathLike[str],
     catalog: Catalog,
     *,
+    dialect: str = "vega",
     root: str | os.PathLike[str] | None = None,
     read: Sequence[str] = (".",),
     write: Sequence[str] = (),
@@ -30,11 +42,14 @@ def open_directory(
 ) -> list[Made]:
     """Every tool of a folder and what makes its executor.
 
-    `root` (default: the working folder) is where relative paths begin; `read`, `write` and `network`, as
-    in a manifest, are what programs and files may touch. ManifestError with every mistake there is.
+    `dialect` is its format: vega, flexigpt, toolbox, sympozium or skill. `root` (default: the working folder)
+    is where relative paths begin; `read`, `write` and `network`, as in a manifest, are what programs and
+    files may touch. ManifestError with every mistake there is; UsageError for a format that is not known.
     """
+    if dialect not in FOLDERS:
+        raise UsageError(f"there is no format {dialect!r} of folders", hint=f"Known: {', '.join(FOLDERS)}.")
     granted = Permissions(Network.parse(network), tuple(read), tuple(write))
-    loaded = load_directory(Path(folder).absolute(), granted)
+    loaded = load_directory(Path(folder).absolute(), granted, dialect)
     found = [*loaded.diagnostics, *(finding for tool in loaded.tools for finding in check_tool(tool))]
     errors = [finding for finding in found if finding.is_error]
     if errors:
@@ -57,6 +72,9 @@ class _Shared:
     def executor(self, tool: Tool) -> Executor:
         from toolcrib.executors.workspace import Workspace
 
+        if isinstance(tool.config, FunctionExec):
+            name = tool.config.reference.rpartition(".")[2]
+            return BuiltinExecutor(replace(tool, config=BuiltinExec(name)), self.catalog)
         if tool.kind == "builtin":
             return BuiltinExecutor(tool, self.catalog)
         if tool.kind == "http":
@@ -66,6 +84,10 @@ class _Shared:
             from toolcrib.executors.file import FileExecutor
 
             return FileExecutor(tool, workspace)
+        if tool.kind == "sql":
+            from toolcrib.executors.sql import SqlExecutor
+
+            return SqlExecutor(tool, workspace)
         from toolcrib.executors.command import CommandExecutor
 
         return CommandExecutor(tool, workspace)

@@ -90,6 +90,10 @@ def convert(tool: Tool, to: str) -> Written:
         hint = f"Did you mean {close}?" if close else f"Known: {', '.join(TARGETS)}."
         raise UsageError(f"no format {to!r} is written", hint=hint)
     target = TARGETS[to]
+    if tool.source is not None and tool.source.dialect == "vega":
+        # Its shell lines and conditions have no words in the others, and its placeholders are spelled apart.
+        told = f"{tool.name} is a definition of Vega, which is not written in other formats"
+        raise ManifestError(told, hint="Use it as it is: name its file or folder under `sources`.")
     if tool.source is not None and tool.source.dialect == to and _unchanged(tool):
         return Written(tool, tool.source.raw, ())
     text = target.write(tool)

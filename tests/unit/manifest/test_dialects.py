@@ -279,6 +279,43 @@ def test_parameters_of_every_type_become_a_schema() -> None:
     assert tool.input_schema["required"] == ["f", "s", "m"]
 
 
+def test_toolsets_become_tags_and_a_name_that_is_not_there_is_an_error() -> None:
+    text = TOOLBOX + "toolsets:\n  all: [one, one]\n  two:\n    - one\n    - ones\n  'a b': [one]\n  none:\n"
+    loaded = read_dialect("tools.yaml", text.encode())
+    assert [tool.tags for tool in loaded.tools] == [("all", "two")]
+    found = {(finding.line, finding.is_error): finding for finding in loaded.diagnostics}
+    assert found[15, True].hint == "did you mean `one`?"
+    assert "becomes no tag" in found[16, False].message
+    assert len(found) == 2
+
+
+def test_what_has_no_meaning_in_a_toolbox_file_is_told() -> None:
+    text = TOOLBOX.replace("baseUrl: https://api.example.com", "baseUrl: https://a.example.com, proxy: x")
+    loaded = read_dialect("tools.yaml", (text + "prompts: {}\nauthServices: {}\n").encode())
+    assert [(finding.line, finding.rule) for finding in loaded.diagnostics] == [
+        (11, "unmapped"), (12, "unmapped"), (4, "unmapped"),
+    ]  # fmt: skip
+    assert [tool.name for tool in loaded.tools] == ["one"]
+
+
+def test_headers_of_a_tool_go_before_those_of_its_source_however_they_are_written() -> None:
+    file = {
+        "sources": {"api": {"kind": "http", "baseUrl": "https://api.example.com",
+                            "headers": {"X-A": "1", "x-b": "${B:two}", "X-C": "3"}}},
+        "tools": {"t": {"kind": "http", "source": "api", "description": "T", "method": "GET", "path": "/",
+                        "headers": {"x-a": "9"}, "annotations": {"readOnlyHint": True, "colour": False},
+                        "headerParams": [{"name": "X-c", "type": "string", "description": "C"}]}},
+    }  # fmt: skip
+    loaded = read_dialect("tools.json", json.dumps(file).encode())
+    (tool,) = loaded.tools
+    assert isinstance(tool.config, HttpExec)
+    assert tool.config.headers == {"x-a": "9", "x-b": "${B | default:two}", "X-c": "${X-c}"}
+    assert [(secret.name, secret.required) for secret in tool.permissions.secrets] == [("B", False)]
+    assert tool.annotations.read_only is True
+    assert ["colour" in finding.message for finding in loaded.diagnostics] == [True]
+    assert check_tool(tool) == []
+
+
 # -- Sympozium and skills -----------------------------------------------------------------------------
 
 
