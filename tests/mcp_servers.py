@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import sysconfig
+import threading
+import time
 from pathlib import Path
 from typing import Any
+
+import uvicorn
 
 from tests.crib import Crib
 from toolcrib.guard import Trust
 from toolcrib.project import load_config
 from toolcrib.state import Vault
 
-__all__ = ["GOOD", "RAW", "mount"]
+__all__ = ["GOOD", "RAW", "Served", "mount", "trust", "write"]
 
 GOOD = """
 import asyncio, os, sys
@@ -157,3 +162,32 @@ def write(crib: Crib, servers: dict[str, Any], settings: dict[str, Any] | None =
 def trust(root: Path) -> None:
     """Trust the settings as they are."""
     Trust(Vault(root)).accept(load_config(root / ".toolcrib" / "config.yml", root).digest, "tester")
+
+
+class Served:
+    """An application on loopback, by a server on a thread of its own."""
+
+    def __init__(self, app: Any, port: int = 0) -> None:
+        self.socket = socket.create_server(("127.0.0.1", port))
+        self.port: int = self.socket.getsockname()[1]
+        config = uvicorn.Config(
+            app, interface="asgi3", log_level="error", lifespan="on", timeout_graceful_shutdown=1
+        )
+        self.uvicorn = uvicorn.Server(config)
+        self.thread = threading.Thread(
+            target=self.uvicorn.run, kwargs={"sockets": [self.socket]}, daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin, and wait until it answers."""
+        self.thread.start()
+        deadline = time.monotonic() + 20
+        while not self.uvicorn.started:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """End, and wait for that."""
+        self.uvicorn.should_exit = True
+        self.thread.join(20)
+        self.socket.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolcrib.errors import ManifestError, UsageError
-from toolcrib.manifest import flexigpt, native, skill, sympozium, toolbox, vega
+from toolcrib.manifest import flexigpt, native, skill, sympozium, toolbox, toolbox_documents, vega
 from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, make
 from toolcrib.manifest.json_source import load_json
 from toolcrib.manifest.native import Loaded, parse_tool
@@ -55,6 +55,11 @@ def _load_any(raw: bytes, path: str) -> Document:
     )
 
 
+def _load_toolbox(raw: bytes, path: str) -> Document:
+    apart = toolbox_documents.detect(raw)
+    return toolbox_documents.load_documents(raw, path) if apart else _load_any(raw, path)
+
+
 def _drafted(
     drafts: Callable[[Document], list[Draft]], *, shared: bool = False
 ) -> Callable[..., list[Entry]]:
@@ -92,7 +97,7 @@ DIALECTS: dict[str, Dialect] = {
         Dialect("sympozium", "Sympozium's SkillPack, its sidecar's tools", _load_any,
                 _drafted(sympozium.drafts, shared=True), sympozium.detect),
         Dialect("skill", "a folder of Agent Skills, SKILL.md", skill.load_skill, _drafted(skill.drafts), _no),
-        Dialect("toolbox", "tools.yaml of MCP Toolbox", _load_any, _drafted(toolbox.drafts, shared=True),
+        Dialect("toolbox", "tools.yaml of MCP Toolbox", _load_toolbox, _drafted(toolbox.drafts, shared=True),
                 toolbox.detect),
     )
 }  # fmt: skip
@@ -106,6 +111,8 @@ def detect(raw: bytes, path: str) -> tuple[Dialect, Document]:
     """The format of a file and its data. Raises ManifestError where it is none that is known."""
     if Path(path).name == skill.SKILL_FILE or (raw[:4] in (b"---\n", b"---\r") and path.endswith(".md")):
         return DIALECTS["skill"], skill.load_skill(raw, path)
+    if toolbox_documents.detect(raw):
+        return DIALECTS["toolbox"], toolbox_documents.load_documents(raw, path)
     if vega.detect(raw):
         return DIALECTS["vega"], vega.load_vega(raw, path)
     document = _load_any(raw, path)

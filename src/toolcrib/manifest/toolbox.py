@@ -1,7 +1,6 @@
 """`tools.yaml` of MCP Toolbox for Databases (genai-toolbox): SQL statements, and HTTP requests.
 
-The form with the maps `sources:` and `tools:` is read, where `kind` says which. A file with one resource a
-document, after `---`, is refused.
+The form with the maps `sources:` and `tools:`, where `kind` says which. `toolbox_documents` reads the other.
 """
 
 from __future__ import annotations
@@ -77,9 +76,9 @@ def detect(data: Any) -> bool:
     if not isinstance(data, dict):
         return False
     tools = data.get("tools")
-    if isinstance(tools, dict) and isinstance(data.get("sources", {}), dict):
-        return all(isinstance(tool, dict) and "kind" in tool for tool in tools.values())
-    return data.get("kind") in ("tools", "sources", "toolsets", "authServices") and "type" in data
+    if not isinstance(tools, dict) or not isinstance(data.get("sources", {}), dict):
+        return False
+    return all(isinstance(tool, dict) and "kind" in tool for tool in tools.values())
 
 
 def drafts(document: Document) -> list[Draft]:
@@ -163,13 +162,10 @@ def _filled(source: Any) -> Any:
 
 def _alone(document: Document, data: Any) -> Draft:
     draft = Draft(document, "toolbox")
-    apart = isinstance(data, dict) and "tools" not in data
-    told = (
-        "there is no map `tools:` in this file"
-        if apart
-        else "the file must hold the maps `sources:` and `tools:`"
-    )
-    draft.fault(told, hint="write the maps `sources:` and `tools:` in one file")
+    missing = isinstance(data, dict) and "tools" not in data
+    told = "holds no tools" if missing else "must hold the maps `sources:` and `tools:`"
+    hint = "write the maps `sources:` and `tools:`, or a document with `kind: tool` for each"
+    draft.fault(f"the file {told}", hint=hint)
     return draft
 
 

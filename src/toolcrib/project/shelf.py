@@ -123,7 +123,8 @@ class Shelf:
 
     def is_guest(self, name: str) -> bool:
         """Whether the tool of this name is in the list, and has no folder here."""
-        return name in self._guests and name in self._toolset
+        bound = self._guests.get(name)
+        return bound is not None and name in self._toolset and self._toolset.bound(name) is bound
 
     def is_taken(self, name: str) -> bool:
         """Whether there is a tool of this name."""

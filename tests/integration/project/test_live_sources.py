@@ -215,3 +215,24 @@ async def test_a_storm_of_changes_ends_with_what_is_there(crib: Crib) -> None:
             if number % 10 == 0:
                 await asyncio.sleep(0)
         await until(lambda: sorted(names(project)) == ["always", "t99"])
+
+
+async def test_a_function_that_has_taken_the_name_of_a_broken_tool_stays(crib: Crib) -> None:
+    toolbox(crib, "one", "two")
+    broken = (crib.root / "tools.yaml").read_text().replace('"path": "/"', '"path": "/${"', 1)
+    crib.write("tools.yaml", broken)
+    async with watched(crib, {"file": "tools.yaml"}) as (project, told):
+        assert names(project) == ["two"]
+
+        @project.toolset.tool
+        def one() -> str:
+            """Mine."""
+            return "mine"
+
+        toolbox(crib, "one", "two", "three")
+        await until(lambda: "three" in project.toolset)
+        assert (await project.call("one")).unwrap() == "mine"
+        assert any("there is a tool named `one` already" in finding.message for finding in told[-1].broken)
+        toolbox(crib, "two")
+        await until(lambda: "three" not in project.toolset)
+        assert (await project.call("one")).unwrap() == "mine"

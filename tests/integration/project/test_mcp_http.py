@@ -5,22 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 
 from tests.crib import Crib, failed
-from tests.mcp_servers import write
+from tests.mcp_servers import Served, write
 
 pytestmark = pytest.mark.timeout(120)
 
 
-class Remote:
+class Remote(Served):
     """A real server on loopback, on a thread of its own."""
 
     def __init__(self, port: int = 0) -> None:
@@ -73,26 +70,8 @@ class Remote:
                     return
             await inner(scope, receive, send)
 
-        self.socket = socket.create_server(("127.0.0.1", port))
-        self.port = self.socket.getsockname()[1]
+        super().__init__(app, port)
         self.url = f"http://127.0.0.1:{self.port}/mcp"
-        config = uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=1)
-        self.uvicorn = uvicorn.Server(config)
-        self.thread = threading.Thread(
-            target=self.uvicorn.run, kwargs={"sockets": [self.socket]}, daemon=True
-        )
-
-    def start(self) -> None:
-        self.thread.start()
-        deadline = time.monotonic() + 20
-        while not self.uvicorn.started:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-
-    def stop(self) -> None:
-        self.uvicorn.should_exit = True
-        self.thread.join(20)
-        self.socket.close()
 
 
 @pytest.fixture

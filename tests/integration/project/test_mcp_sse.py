@@ -8,17 +8,15 @@ import json
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 
 from tests.crib import Crib, failed
-from tests.mcp_servers import trust, write
+from tests.mcp_servers import Served, trust, write
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -59,7 +57,7 @@ def tools() -> MCPServer:
     return server
 
 
-class Events:
+class Events(Served):
     """A real server on loopback, on a thread of its own."""
 
     def __init__(self) -> None:
@@ -72,16 +70,8 @@ class Events:
         self.endpoint = ""
         """Where messages are to go, if not to the server's own place for them."""
         self._inner: Any = tools().sse_app()
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.port = self.socket.getsockname()[1]
+        super().__init__(self._app)
         self.url = f"http://127.0.0.1:{self.port}/sse"
-        config = uvicorn.Config(
-            self._app, interface="asgi3", log_level="error", lifespan="on", timeout_graceful_shutdown=1
-        )
-        self.uvicorn = uvicorn.Server(config)
-        self.thread = threading.Thread(
-            target=self.uvicorn.run, kwargs={"sockets": [self.socket]}, daemon=True
-        )
 
     async def _app(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
@@ -105,18 +95,6 @@ class Events:
             await send({"type": "http.response.body", "body": b"x" * 1_000_000, "more_body": True})
             await asyncio.sleep(0.01)
         await asyncio.wait([gone], timeout=20)
-
-    def start(self) -> None:
-        self.thread.start()
-        deadline = time.monotonic() + 20
-        while not self.uvicorn.started:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-
-    def stop(self) -> None:
-        self.uvicorn.should_exit = True
-        self.thread.join(20)
-        self.socket.close()
 
 
 @pytest.fixture
