@@ -5,6 +5,7 @@ from toolcrib.manifest.checks import TEMPLATED
 from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, failure, make, report
 from toolcrib.manifest.dialects import DIALECTS, entries, load_others, load_tools, read_dialect
 from toolcrib.manifest.directory import READERS, load_directory
+from toolcrib.manifest.kept import kept_key, read_kept, write_kept
 from toolcrib.manifest.lint import check_tool, lint_file, lint_tool, lint_tree
 from toolcrib.manifest.native import (
     FILE_NAME,
@@ -44,6 +45,7 @@ __all__ = [
     "entries",
     "failure",
     "folders",
+    "kept_key",
     "lint_file",
     "lint_tool",
     "lint_tree",
@@ -59,9 +61,11 @@ __all__ = [
     "read",
     "read_dialect",
     "read_folder",
+    "read_kept",
     "read_team",
     "read_vega",
     "report",
     "tool_schema",
     "uncollected",
+    "write_kept",
 ]

@@ -338,14 +338,16 @@ class SearchIndex:
     def _scores(self, words: Sequence[str]) -> dict[int, float]:
         """How much the tools have of these words: rare ones say more."""
         vocabulary, size = self._words(), len(self._cards)
+        known = [
+            (sum(map(vocabulary.count, meant)), meant)
+            for meant in map(vocabulary.meant, dict.fromkeys(words))
+            if meant
+        ]
+        rare = [one for one in known if one[0] * _COMMON <= max(size, _ENOUGH * _COMMON)]
         scores: dict[int, float] = {}
-        for meant in map(vocabulary.meant, dict.fromkeys(words)):
-            count = sum(vocabulary.count(term) for term in meant)
-            if not count or count * _COMMON > max(size, _ENOUGH * _COMMON):
-                continue
-            weight = math.log(1 + size / count)
+        for count, meant in rare or known:
             for number in self._ids(_any_of(meant)):
-                scores[number] = scores.get(number, 0.0) + weight
+                scores[number] = scores.get(number, 0.0) + math.log(1 + size / count)
         return scores
 
 
