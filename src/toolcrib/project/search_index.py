@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from heapq import nsmallest
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -277,8 +276,11 @@ class SearchIndex:
             if not rest or len(hits) > count:
                 break
         cards = [self._cards[one] for one in every]
-        tags = Counter(chain.from_iterable(card.tags for card in cards))
-        kinds = Counter(card.kind for card in cards)
+        kinds = Counter([card.kind for card in cards])
+        tags: Counter[str] = Counter()
+        for together, number in Counter([card.tags for card in cards]).items():
+            for tag in together:
+                tags[tag] += number
         return Found(hits[:count], len(hits) > count, len(every), tags, kinds)
 
     def _best(
