@@ -31,7 +31,7 @@ FIELDS = ("name", "tags", "description", "arguments")
 _FORM = 4
 _ENOUGH = 5
 _COMMON = 5
-"""A word in more than one tool of so many says little where not all the words are found."""
+"""A word in more than one tool of so many says little where not all are found, if there are rarer ones."""
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Thai, Lao, Japanese, Chinese: written without spaces, so each sign counts as a word."""
@@ -340,16 +340,14 @@ class SearchIndex:
     def _scores(self, words: Sequence[str]) -> dict[int, float]:
         """How much the tools have of these words: rare ones say more."""
         vocabulary, size = self._words(), len(self._cards)
-        known = [
-            (sum(map(vocabulary.count, meant)), meant)
-            for meant in map(vocabulary.meant, dict.fromkeys(words))
-            if meant
-        ]
-        rare = [one for one in known if one[0] * _COMMON <= max(size, _ENOUGH * _COMMON)]
+        meant = [found for word in dict.fromkeys(words) if (found := vocabulary.meant(word))]
+        counts = [sum(map(vocabulary.count, found)) for found in meant]
+        most = max(size // _COMMON, _ENOUGH, 2 * min(counts, default=0))
         scores: dict[int, float] = {}
-        for count, meant in rare or known:
-            for number in self._ids(_any_of(meant)):
-                scores[number] = scores.get(number, 0.0) + math.log(1 + size / count)
+        for found, count in zip(meant, counts, strict=True):
+            if count <= most:
+                for number in self._ids(_any_of(found)):
+                    scores[number] = scores.get(number, 0.0) + math.log(1 + size / count)
         return scores
 
 
