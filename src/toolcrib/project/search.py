@@ -84,8 +84,8 @@ class Search:
         try:
             self._sync()
             return self._index.find(wanted, limit, after, finds)
-        except sqlite3.Error:
-            self._index.forget()
+        except sqlite3.Error as error:
+            self._index.forget(error)
             self._sync()
             return self._index.find(wanted, limit, after, finds)
 

@@ -130,10 +130,11 @@ class SearchIndex:
         self._named: dict[str, _Card] = {}
         self._vocabulary: Vocabulary | None = None
 
-    def forget(self) -> None:
-        """Give up a file that is somebody else's, broken or locked; from now on the index is in memory."""
+    def forget(self, error: sqlite3.Error) -> None:
+        """Give up a file for this error: the index is in memory from now on. A file in use stays."""
         self.close()
-        if self._path is not None:
+        locked = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+        if self._path is not None and not locked:
             with suppress(OSError):
                 self._path.unlink()
         self._path = None
@@ -196,10 +197,13 @@ class SearchIndex:
         if version == self._version:
             return
         rows = database.execute("SELECT id, name, mark, kind, tags FROM tools")
-        cards = [
-            _Card(number, name, orjson.loads(mark), kind, tuple(orjson.loads(tags)))
-            for number, name, mark, kind, tags in rows
-        ]
+        try:
+            cards = [
+                _Card(number, name, orjson.loads(mark), kind, tuple(orjson.loads(tags)))
+                for number, name, mark, kind, tags in rows
+            ]
+        except (ValueError, TypeError) as error:
+            raise sqlite3.DatabaseError(str(error)) from None
         self._cards = {card.id: card for card in cards}
         self._named = {card.name: card for card in cards}
         self._vocabulary = None
