@@ -1,21 +1,33 @@
-"""Loading a folder of manifests cold, beside the YAML parser alone on the same files."""
+"""Opening a project of many manifests beside the YAML parser alone; taking up one that changes."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
-from collections.abc import Callable
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from benchmarks.setting import Setting, find, told
 from benchmarks.table import Row, Table, Target
-from benchmarks.timing import interleave, repeat
+from benchmarks.timing import Sampler, interleave, repeat
 
-MANY = 1_000
+MANY = 10_000
+COLD = {1_000: Target(1.5), MANY: Target(1.4)}
+"""How many manifests, and the most that opening them may take of what the parser takes."""
 FEW = 30
+WARM = Target(100, "wall")
+CHANGED = Target(20, "wall")
 LIMIT = "list, read and ryaml.loads"
 READ = "list and read only"
-LOAD = "toolcrib.manifest.load_tools"
+OPEN = "Project.open"
+STAT = "list, and the times of each"
+WATCH = "Project.watch, until the change is in force"
+ONE = "write it, read it and ryaml.loads"
 
 WORDS = [
     "anvil",
@@ -166,39 +178,106 @@ OPTION = """\
 
 
 def measure(setting: Setting) -> list[Table]:
-    """One table; its operation is the whole folder."""
-    count = FEW if setting.quick else MANY
-    folder = setting.folder / "tools"
-    size = write(folder, count)
-    base = os.fspath(folder)
+    """Four tables: nothing is kept yet, of few and many; opened before; one of many changes."""
+    os.environ["TOOLCRIB_CACHE"] = os.fspath(setting.folder / "cache")
+    counts = [FEW] if setting.quick else list(COLD)
+    roots = {count: project(setting.folder / str(count), count) for count in counts}
     # The parser's package does not export its names as type checkers want it.
     loads = find("ryaml", "loads")
+    cold = [_cold(setting, roots[count], count, loads) for count in counts]
+    return [*cold, _warm(setting, roots[counts[-1]], counts[-1]), _one(setting, roots[counts[-1]], loads)]
+
+
+def project(root: Path, count: int) -> Path:
+    """Make a project of so many tools."""
+    write(root / ".toolcrib" / "tools", count)
+    return root
+
+
+def _cold(setting: Setting, root: Path, count: int, loads: Callable[[str], object]) -> Table:
+    folder = root / ".toolcrib" / "tools"
+    base, cache = os.fspath(folder), setting.folder / "cache"
+    load = Row(OPEN, target=COLD.get(count))
     samplers = {LIMIT: repeat(lambda: _parse(base, loads)), READ: repeat(lambda: _read(base))}
-    load = Row(LOAD, target=Target(1.5))
     try:
-        samplers[LOAD] = repeat(_loader(folder, count))
+        samplers[OPEN] = _opener(root, count, lambda: shutil.rmtree(cache, ignore_errors=True))
     except Exception as error:
         load.missing = told(error)
-    table = Table(
-        f"Load {count:,} manifests cold",
-        "ms",
-        [Row(LIMIT), Row(READ), load],
-        [f"{size / count:,.0f} bytes each, one folder per tool; the files are in the page cache."],
-    )
+    size = sum(path.stat().st_size for path in folder.glob("*/tool.yml"))
+    notes = [
+        f"{size / count:,.0f} bytes each, one folder per tool; the files are in the page cache.",
+        "What is kept for the next start is written within the time that is told.",
+    ]
+    table = Table(f"Open a project of {count:,} manifests cold", "ms", [Row(LIMIT), Row(READ), load], notes)
+    table.take(interleave(samplers, setting.effort(11 if count < MANY else 5), times=1))
+    return table
+
+
+def _warm(setting: Setting, root: Path, count: int) -> Table:
+    again = Row(OPEN, target=WARM)
+    samplers = {STAT: repeat(lambda: _stat(os.fspath(root / ".toolcrib" / "tools")))}
+    try:
+        samplers[OPEN] = _opener(root, count)
+    except Exception as error:
+        again.missing = told(error)
+    table = Table(f"Open it again: {count:,} manifests that are as they were", "ms", [Row(STAT), again])
     table.take(interleave(samplers, setting.effort(11), times=1))
-    return [table]
+    return table
 
 
-def write(folder: Path, count: int) -> int:
-    """Write so many different manifests, always the same ones; gives their size in bytes."""
-    size = 0
+def _one(setting: Setting, root: Path, loads: Callable[[str], object]) -> Table:
+    path = root / ".toolcrib" / "tools" / name_of(FEW - 1) / "tool.yml"
+    text, rounds = path.read_text(encoding="utf-8"), iter(range(1_000_000))
+
+    def change() -> None:
+        path.write_text(f"{text}# {next(rounds)}\n", encoding="utf-8")
+
+    def alone() -> None:
+        change()
+        loads(path.read_bytes().decode())
+
+    row = Row(WATCH, target=CHANGED)
+    table = Table(
+        "One of them changes while the project is open",
+        "ms",
+        [Row(ONE), row],
+        ["10 ms of it are spent waiting for the end of a burst of changes."],
+    )
+    with _watched(root, change) as sampler:
+        table.take(interleave({ONE: repeat(alone), WATCH: sampler}, setting.effort(11), times=1))
+    return table
+
+
+@contextmanager
+def _watched(root: Path, change: Callable[[], None]) -> Iterator[Sampler]:
+    """Samples how long a change takes until it is in force."""
+    loop = asyncio.new_event_loop()
+    opened = find("toolcrib.project", "Project").open(root)
+    seen = asyncio.Event()
+
+    async def once() -> float:
+        # The row before has written too.
+        await asyncio.sleep(0.05)
+        seen.clear()
+        began = time.perf_counter()
+        change()
+        await asyncio.wait_for(seen.wait(), 10)
+        return time.perf_counter() - began
+
+    try:
+        loop.run_until_complete(opened.watch(lambda _: seen.set()))
+        yield lambda times: sum(loop.run_until_complete(once()) for _ in range(times))
+    finally:
+        loop.run_until_complete(opened.aclose())
+        loop.close()
+
+
+def write(folder: Path, count: int) -> None:
+    """Write so many different manifests, always the same ones."""
     for number in range(count):
-        text = manifest(number)
         path = folder / name_of(number) / "tool.yml"
         path.parent.mkdir(parents=True)
-        path.write_text(text, encoding="utf-8")
-        size += len(text.encode())
-    return size
+        path.write_text(manifest(number), encoding="utf-8")
 
 
 def name_of(number: int) -> str:
@@ -247,13 +326,24 @@ def _parse(base: str, loads: Callable[[str], object]) -> None:
             loads(file.read().decode())
 
 
-def _loader(folder: Path, count: int) -> Callable[[], object]:
-    """`load_tools` on the folder, after a look whether it takes every manifest."""
-    from toolcrib.manifest import load_tools
+def _stat(base: str) -> None:
+    for name in sorted(os.listdir(base)):  # noqa: PTH208 - see above
+        os.stat(f"{base}/{name}/tool.yml")  # noqa: PTH116 - see above
 
-    loaded = load_tools(folder)
-    if len(loaded.tools) != count or loaded.diagnostics:
-        raise RuntimeError(
-            f"{len(loaded.tools)} of {count} loaded; {[str(d) for d in loaded.diagnostics[:3]]}"
-        )
-    return lambda: load_tools(folder)
+
+def _opener(root: Path, count: int, before: Callable[[], object] = lambda: None) -> Sampler:
+    """Samples `Project.open`, after a look whether it takes every manifest."""
+    opens: Callable[[Path], Any] = find("toolcrib.project", "Project").open
+
+    def once() -> float:
+        before()
+        began = time.perf_counter()
+        opened = opens(root)
+        taken = time.perf_counter() - began
+        if len(opened.toolset.names) != count or opened.diagnostics:
+            raise RuntimeError(f"{len(opened.toolset.names)} of {count} loaded; {opened.diagnostics[:3]}")
+        asyncio.run(opened.aclose())
+        return taken
+
+    once()
+    return lambda times: sum(once() for _ in range(times))

@@ -16,6 +16,7 @@ PARTS = {
     "calls": "benchmarks.calls",
     "registration": "benchmarks.registration",
     "manifests": "benchmarks.manifests",
+    "search": "benchmarks.search",
     "mcp": "benchmarks.mcp_stdio",
     "guard": "benchmarks.guard",
     "sandbox": "benchmarks.sandbox",

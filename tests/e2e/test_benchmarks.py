@@ -50,7 +50,9 @@ def test_only_the_named_parts_run() -> None:
     done = bench("--quick", "--no-peers", "--only", "manifests")
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stdout.splitlines() if line.startswith("### ")] == [
-        "### Load 30 manifests cold"
+        "### Open a project of 30 manifests cold",
+        "### Open it again: 30 manifests that are as they were",
+        "### One of them changes while the project is open",
     ]
 
 

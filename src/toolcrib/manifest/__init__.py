@@ -5,6 +5,7 @@ from toolcrib.manifest.checks import TEMPLATED
 from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, failure, make, report
 from toolcrib.manifest.dialects import DIALECTS, FILES, entries, load_folder, load_tools, read_dialect, reread
 from toolcrib.manifest.directory import FOLDERS, load_directory, load_file
+from toolcrib.manifest.kept import kept_key, read_kept, write_kept
 from toolcrib.manifest.lint import check_tool, lint_file, lint_tool, lint_tree
 from toolcrib.manifest.native import (
     FILE_NAME,
@@ -45,6 +46,7 @@ __all__ = [
     "entries",
     "failure",
     "folders",
+    "kept_key",
     "lint_file",
     "lint_tool",
     "lint_tree",
@@ -61,10 +63,12 @@ __all__ = [
     "read",
     "read_dialect",
     "read_folder",
+    "read_kept",
     "read_team",
     "read_vega",
     "report",
     "reread",
     "tool_schema",
     "uncollected",
+    "write_kept",
 ]

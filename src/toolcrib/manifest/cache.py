@@ -1,26 +1,24 @@
 """What manifests said, kept so that the next start need not parse them. It never changes what is loaded.
 
-One file: a line that names its form, the digest and the length of an index, the index, then for each tool the
-bytes of its manifest and its data as JSON. An entry counts only while the manifest's state on disk is what it
-was, and its digest is right. Whatever is wrong with the file, the manifests are read instead.
+One file (see `kept`): an index, then for each tool the bytes of its manifest and its data as JSON. An entry
+counts only while the manifest's state on disk is what it was, and its digest is right. Whatever is wrong with
+the file, the manifests are read instead.
 """
 
 from __future__ import annotations
 
 import hashlib
-import mmap
 import os
 import secrets
-import stat
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from toolcrib.errors import ManifestError
 from toolcrib.manifest import native, shape, source
-from toolcrib.manifest.diagnostics import Diagnostic, failure
+from toolcrib.manifest.diagnostics import Diagnostic, failure, make
+from toolcrib.manifest.kept import kept_key, read_kept, write_kept
 from toolcrib.manifest.native import (
     FILE_NAME,
     folders,
@@ -35,14 +33,13 @@ from toolcrib.spec import Tool
 
 __all__ = ["Late", "LateTool", "Mark", "load_late", "mark_of", "new_mark_of"]
 
-_FORM = b"toolcrib manifests 2 "
+_FORM = "toolcrib manifests 2"
 _FEWEST = 200
 """So many manifests are worth a file."""
 _STALE_PART = 20
 """The file is written anew once one part in so many of it does not count."""
 _SETTLED_NS = 100_000_000
 """A file changed less than this before it was looked at may change again with its times as they are."""
-_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 Mark = list[int]
 """Of a file: when it was written and changed in nanoseconds, size, inode, device. Empty: not known.
@@ -59,9 +56,20 @@ class _Entry(NamedTuple):
     digest: str
     """SHA-256 of the whole entry."""
     start: int
+    """Where it begins behind the index."""
     raw: int
     """Bytes of the manifest; its data follows."""
     size: int
+
+
+class _Kept(NamedTuple):
+    """The file."""
+
+    content: Any
+    begin: int
+    """Where the entries begin."""
+    entries: dict[str, list[Any]]
+    """The parts of an `_Entry` by name: to make ten thousand of them takes long."""
 
 
 class _Fresh(NamedTuple):
@@ -71,6 +79,9 @@ class _Fresh(NamedTuple):
     secrets: list[str]
     raw: bytes
     json: bytes
+
+
+_NOTHING = _Kept(b"", 0, {})
 
 
 class LateTool(NamedTuple):
@@ -107,14 +118,14 @@ def load_late(tools_dir: Path, cache: Path | None) -> Late:
         names = folders(base, found)
         if len(names) < _FEWEST:
             cache = None
-        content, index = (b"", {}) if cache is None else _open(cache, base)
+        read = None if cache is None else read_kept(cache, _key(base))
+        kept = _NOTHING if read is None else _Kept(*read)
         settled = time.time_ns() - _SETTLED_NS
         for name in names:
             folder = f"{base}/{name}"
-            entry = index.get(name)
-            if entry is not None and entry.mark == mark_of(f"{folder}/{FILE_NAME}"):
-                make = partial(_kept, content, entry, folder, name)
-                tools.append(LateTool(name, entry.secrets, entry.mark, make))
+            entry = kept.entries.get(name)
+            if entry is not None and entry[0] == mark_of(f"{folder}/{FILE_NAME}"):
+                tools.append(LateTool(name, entry[1], entry[0], partial(_from_file, kept, folder, name)))
                 continue
             read_one = read_document(folder, name, found)
             if read_one is None:
@@ -129,8 +140,7 @@ def load_late(tools_dir: Path, cache: Path | None) -> Late:
                 mark = _once(mark)
             tools.append(LateTool(name, needed, mark, partial(_from_json, raw, json, path)))
         if cache is not None and len(fresh) * _STALE_PART > len(names):
-            kept = {tool.name: index[tool.name] for tool in tools if tool.name in index}
-            _write(cache, base, content, kept | fresh)
+            _write(cache, base, [tool.name for tool in tools], fresh, kept)
     return Late(tools, found, rest)
 
 
@@ -167,79 +177,49 @@ def _from_json(raw: bytes, json: bytes, path: str) -> tuple[Tool, Document]:
 
 
 def _key(base: str) -> bytes:
-    """What must be the same for the file to count: the folder, and the modules that read manifests."""
-    parts = [base, *(repr(mark_of(module.__file__ or "")) for module in (native, shape, source))]
-    digest = hashlib.sha256("\n".join(parts).encode(errors="surrogateescape")).hexdigest()
-    return _FORM + digest.encode() + b"\n"
+    """For this folder, and the modules that read manifests."""
+    return kept_key(_FORM, base, *(repr(mark_of(one.__file__ or "")) for one in (native, shape, source)))
 
 
-def _open(cache: Path, base: str) -> tuple[Any, dict[str, _Entry]]:
-    """The file and its index; nothing where there is none, or none that this user alone has written."""
-    import orjson
-
-    try:
-        descriptor = os.open(cache, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return b"", {}
-    try:
-        facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & _OTHERS:
-            return b"", {}
-        content = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError):
-        return b"", {}
-    finally:
-        os.close(descriptor)
-    key = _key(base)
-    at = len(key) + 32
-    start = at + 8
-    begin = start + int.from_bytes(content[at:start], "big")
-    head = content[start:begin]
-    if content[: len(key)] != key or content[len(key) : at] != hashlib.sha256(head).digest():
-        return b"", {}
-    return content, {
-        name: _Entry(mark, secrets, digest, begin + at, raw, size)
-        for name, (mark, secrets, digest, at, raw, size) in orjson.loads(head).items()
-    }
-
-
-def _kept(content: Any, entry: _Entry, folder: str, name: str) -> tuple[Tool, Document]:
+def _from_file(kept: _Kept, folder: str, name: str) -> tuple[Tool, Document]:
     """The tool that an entry holds; where the entry is broken, the one on disk."""
-    whole = bytes(content[entry.start : entry.start + entry.size])
+    entry = _Entry(*kept.entries[name])
+    whole = _bytes(kept, entry)
     if hashlib.sha256(whole).hexdigest() == entry.digest:
         return _from_json(whole[: entry.raw], whole[entry.raw :], f"{folder}/{FILE_NAME}")
     found: list[Diagnostic] = []
     read_one = read_folder(folder, name, found)
-    if read_one is None:
-        raise failure(found) if found else ManifestError(f"the manifest of {name} is gone")
+    if read_one is None and found:
+        raise failure(found)
+    if read_one is None or entry.mark != mark_of(read_one[1].path):
+        # It may have passed its checks as it was.
+        told = "the manifest has changed since the project was opened"
+        raise failure([make(f"{folder}/{FILE_NAME}", (1, 1), "unreadable", told, hint="open it again")])
     return read_one
 
 
-def _write(cache: Path, base: str, content: Any, entries: dict[str, _Entry | _Fresh]) -> None:
-    """Put the file in the place of the one before. That it cannot be written is no harm."""
-    import orjson
+def _bytes(kept: _Kept, entry: _Entry) -> bytes:
+    start = kept.begin + entry.start
+    return bytes(kept.content[start : start + entry.size])
 
+
+def _write(cache: Path, base: str, names: list[str], fresh: dict[str, _Fresh], kept: _Kept) -> None:
     parts: list[bytes] = []
     index: dict[str, _Entry] = {}
     at = 0
-    for name, entry in entries.items():
-        if isinstance(entry, _Fresh):
-            whole = entry.raw + entry.json
-            digest = hashlib.sha256(whole).hexdigest()
-            index[name] = _Entry(entry.mark, entry.secrets, digest, at, len(entry.raw), len(whole))
+    for name in names:
+        if name in fresh:
+            mark, secrets, raw, json = fresh[name]
+            digest = hashlib.sha256(raw)
+            digest.update(json)
+            entry = _Entry(mark, secrets, digest.hexdigest(), at, len(raw), len(raw) + len(json))
+            parts += (raw, json)
+        elif name in kept.entries:
+            entry = _Entry(*kept.entries[name])
+            parts.append(_bytes(kept, entry))
+            entry = entry._replace(start=at)
         else:
-            whole = content[entry.start : entry.start + entry.size]
-            index[name] = entry._replace(start=at)
-        parts.append(whole)
-        at += len(whole)
-    head = orjson.dumps({name: list(entry) for name, entry in index.items()})
-    temporary = cache.with_name(f"{cache.name}.{os.getpid()}")
-    try:
-        cache.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
-            file.write(_key(base) + hashlib.sha256(head).digest() + len(head).to_bytes(8, "big") + head)
-            file.writelines(parts)
-        temporary.replace(cache)
-    except OSError:
-        temporary.unlink(missing_ok=True)
+            continue
+        index[name] = entry
+        at += entry.size
+    write_kept(cache, _key(base), {name: list(entry) for name, entry in index.items()}, parts)

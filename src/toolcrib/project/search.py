@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ToolcribError, UsageError
+from toolcrib.manifest import uncollected
 from toolcrib.project.search_index import Found, Hit, Place, SearchIndex, Wanted, words_of
 from toolcrib.project.shelf import Shelf
 from toolcrib.spec import Tool
@@ -83,8 +84,8 @@ class Search:
         try:
             self._sync()
             return self._index.find(wanted, limit, after, finds)
-        except sqlite3.Error:
-            self._index.forget()
+        except sqlite3.Error as error:
+            self._index.forget(error)
             self._sync()
             return self._index.find(wanted, limit, after, finds)
 
@@ -92,10 +93,9 @@ class Search:
         revision = self._toolset.revision
         if revision != self._revision or not self._index.is_current:
             marks, bound = self._shelf.marks, self._toolset.bound
-            self._index.sync(
-                {name: marks.get(name) or [0, _HERE, id(bound(name))] for name in self._toolset.names},
-                self._tool,
-            )
+            with uncollected():
+                known = {name: marks.get(name) or [0, _HERE, id(bound(name))] for name in self._toolset.names}
+                self._index.sync(known, self._tool)
             self._revision = revision
 
     def _tool(self, name: str) -> Tool | None:

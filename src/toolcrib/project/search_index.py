@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from heapq import nsmallest
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,7 +31,7 @@ FIELDS = ("name", "tags", "description", "arguments")
 _FORM = 4
 _ENOUGH = 5
 _COMMON = 5
-"""A word in more than one tool of so many says little where not all the words are found."""
+"""A word in more than one tool of so many says little where not all are found, if there are rarer ones."""
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Thai, Lao, Japanese, Chinese: written without spaces, so each sign counts as a word."""
@@ -131,10 +130,11 @@ class SearchIndex:
         self._named: dict[str, _Card] = {}
         self._vocabulary: Vocabulary | None = None
 
-    def forget(self) -> None:
-        """Give up a file that is somebody else's, broken or locked; from now on the index is in memory."""
+    def forget(self, error: sqlite3.Error) -> None:
+        """Give up a file for this error: the index is in memory from now on. A file in use stays."""
         self.close()
-        if self._path is not None:
+        locked = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+        if self._path is not None and not locked:
             with suppress(OSError):
                 self._path.unlink()
         self._path = None
@@ -197,10 +197,13 @@ class SearchIndex:
         if version == self._version:
             return
         rows = database.execute("SELECT id, name, mark, kind, tags FROM tools")
-        cards = [
-            _Card(number, name, orjson.loads(mark), kind, tuple(orjson.loads(tags)))
-            for number, name, mark, kind, tags in rows
-        ]
+        try:
+            cards = [
+                _Card(number, name, orjson.loads(mark), kind, tuple(orjson.loads(tags)))
+                for number, name, mark, kind, tags in rows
+            ]
+        except (ValueError, TypeError) as error:
+            raise sqlite3.DatabaseError(str(error)) from None
         self._cards = {card.id: card for card in cards}
         self._named = {card.name: card for card in cards}
         self._vocabulary = None
@@ -277,8 +280,11 @@ class SearchIndex:
             if not rest or len(hits) > count:
                 break
         cards = [self._cards[one] for one in every]
-        tags = Counter(chain.from_iterable(card.tags for card in cards))
-        kinds = Counter(card.kind for card in cards)
+        kinds = Counter([card.kind for card in cards])
+        tags: Counter[str] = Counter()
+        for together, number in Counter([card.tags for card in cards]).items():
+            for tag in together:
+                tags[tag] += number
         return Found(hits[:count], len(hits) > count, len(every), tags, kinds)
 
     def _best(
@@ -338,14 +344,14 @@ class SearchIndex:
     def _scores(self, words: Sequence[str]) -> dict[int, float]:
         """How much the tools have of these words: rare ones say more."""
         vocabulary, size = self._words(), len(self._cards)
+        meant = [found for word in dict.fromkeys(words) if (found := vocabulary.meant(word))]
+        counts = [sum(map(vocabulary.count, found)) for found in meant]
+        most = max(size // _COMMON, _ENOUGH, 2 * min(counts, default=0))
         scores: dict[int, float] = {}
-        for meant in map(vocabulary.meant, dict.fromkeys(words)):
-            count = sum(vocabulary.count(term) for term in meant)
-            if not count or count * _COMMON > max(size, _ENOUGH * _COMMON):
-                continue
-            weight = math.log(1 + size / count)
-            for number in self._ids(_any_of(meant)):
-                scores[number] = scores.get(number, 0.0) + weight
+        for found, count in zip(meant, counts, strict=True):
+            if count <= most:
+                for number in self._ids(_any_of(found)):
+                    scores[number] = scores.get(number, 0.0) + math.log(1 + size / count)
         return scores
 
 

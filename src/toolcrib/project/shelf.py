@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,11 +16,14 @@ from toolcrib.manifest import (
     Late,
     Mark,
     check_tool,
+    diagnostics_of,
     new_mark_of,
     uncollected,
 )
+from toolcrib.project.passed import Passed, Passing
 from toolcrib.project.root import Place
 from toolcrib.spec import Approval, Tool
+from toolcrib.state import cache_folder
 from toolcrib.toolset import BoundTool, Toolset
 
 __all__ = ["Change", "Reading", "Shelf"]
@@ -79,6 +83,8 @@ class Shelf:
     """Puts manifests into a toolset. `bind` makes a tool ready to be called."""
 
     def __init__(self, place: Place, toolset: Toolset, bind: Callable[[Tool], BoundTool]) -> None:
+        kept = cache_folder(place.root)
+        self._passed = Passed(None if kept is None else kept / "passed", os.fspath(place.tools))
         self.place = place
         self._toolset = toolset
         self._bind = bind
@@ -87,7 +93,7 @@ class Shelf:
         self._found: dict[str, list[Diagnostic]] = {}
         self._documents: dict[str, Document] = {}
         """Of tools that were made and are still to be checked."""
-        self._warned: dict[str, Tool] = {}
+        self._warned: dict[str, BoundTool] = {}
         """Tools with warnings that are not in `_found` yet."""
         self._guests: dict[str, BoundTool] = {}
         self._noted: dict[str, tuple[list[Diagnostic], Mapping[str, Sequence[Diagnostic]]]] = {}
@@ -96,7 +102,7 @@ class Shelf:
 
     def lay(self, bound: BoundTool) -> None:
         """Put in a tool that has no folder here, to be checked when it is first listed or called."""
-        name, source = bound.name, bound.tool.source
+        name = bound.name
         if name in self._toolset:
             self._toolset.replace(bound)
         else:
@@ -104,7 +110,7 @@ class Shelf:
         self._forget(name)
         self._unchecked[name] = bound
         self._guests[name] = bound
-        self.marks[name] = [] if source is None else [0, int(source.sha256[:15], 16)]
+        self.marks[name] = []  # what it may touch can change without its file
 
     def unlay(self, name: str) -> bool:
         """Take out such a tool; whether it was in the list."""
@@ -149,7 +155,8 @@ class Shelf:
 
     def _late(self, make: Callable[[], tuple[Tool, Document]]) -> BoundTool:
         tool, document = make()
-        self._documents[tool.name] = document
+        if tool.name in self._unchecked:
+            self._documents[tool.name] = document
         return self._bind(tool)
 
     def put(self, bound: BoundTool) -> None:
@@ -165,8 +172,8 @@ class Shelf:
     @property
     def diagnostics(self) -> list[Diagnostic]:
         """What is wrong with manifests, errors and warnings, as far as it is known yet."""
-        for name, tool in self._warned.items():
-            self._found.setdefault(name, []).extend(check_tool(tool))
+        for name, bound in self._warned.items():
+            self._found.setdefault(name, []).extend(check_tool(bound.tool))
         self._warned.clear()
         return list(self._all())
 
@@ -196,24 +203,41 @@ class Shelf:
 
     def check_all(self) -> None:
         """Check what is still to be checked."""
-        for name in list(self._unchecked):
-            self.check(name)
+        with uncollected():
+            for name in list(self._unchecked):
+                self.check(name)
+        self._passed.keep(self._tools.keys())
 
     def check(self, name: str) -> None:
         """Check a manifest in full, once; one with errors is taken out of the list."""
-        bound = self._unchecked.pop(name, None)
+        bound = self._unchecked.get(name)
         if bound is None:
             return
-        tool = bound.tool
-        found = check_tool(tool, self._documents.pop(name, None))
-        if any(finding.is_error for finding in found):
-            self._found.setdefault(name, []).extend(check_tool(tool))
-            self._tools.pop(name, None)
-            self._toolset.remove(name)
-        else:
-            if found:
-                self._warned[name] = tool
-            _widen(bound, found)
+        try:
+            tool = bound.tool
+        except ManifestError as error:
+            self._refuse(name, diagnostics_of(error))
+            return
+        del self._unchecked[name]
+        mark = self.marks.get(name, [])
+        passing = self._passed.of(name, mark)
+        if passing is None:
+            found = check_tool(tool, self._documents.pop(name, None))
+            if any(finding.is_error for finding in found):
+                self._refuse(name, check_tool(tool))
+                return
+            passing = Passing(mark, bool(found), _wide(found))
+            self._passed.add(name, passing)
+        if passing.warned:
+            self._warned[name] = bound
+        _widen(bound, passing.wide)
+
+    def _refuse(self, name: str, found: Iterable[Diagnostic]) -> None:
+        """Take out a tool whose manifest has errors."""
+        self._found.setdefault(name, []).extend(found)
+        self._unchecked.pop(name, None)
+        self._tools.pop(name, None)
+        self._toolset.remove(name)
 
     def renew(self) -> None:
         """Have the executors made anew; calls that run keep theirs."""
@@ -271,7 +295,7 @@ class Shelf:
             self.marks[name] = [] if tool.source is None else new_mark_of(tool.source.path)
             if reading.checked:
                 del self._unchecked[name]
-                _widen(bound, reading.found)
+                _widen(bound, _wide(reading.found))
             (change.added if old is None else change.changed).append(name)
 
     def _name_of(self, finding: Diagnostic) -> str:
@@ -279,9 +303,13 @@ class Shelf:
         return folder.name if folder.parent == self.place.tools else ""
 
 
-def _widen(bound: BoundTool, found: Iterable[Diagnostic]) -> None:
+def _wide(found: Iterable[Diagnostic]) -> list[str]:
+    """What the permissions of a tool cover too much of."""
+    return [finding.message.partition(";")[0] for finding in found if finding.rule == "grant"]
+
+
+def _widen(bound: BoundTool, wide: Sequence[str]) -> None:
     """A tool whose permissions cover too much needs approval."""
-    wide = [finding.message.partition(";")[0] for finding in found if finding.rule == "grant"]
     if wide and not bound.tool.approval.required:
         bound.approval_reason = ", and ".join(wide)
         bound.tool = replace(bound.tool, approval=Approval(True, bound.approval_reason))

@@ -331,6 +331,21 @@ async def test_what_changed_between_opening_and_watching_is_seen(crib: Crib) -> 
         assert names(project) == ["b", "c"]
 
 
+async def test_a_change_behind_the_back_of_the_clock_is_seen(crib: Crib) -> None:
+    """One that leaves size and time of writing as they were, long after the file was made."""
+    path = says(crib, "b", "one") / "tool.yml"
+    says(crib, "c", "two")
+    old = path.stat().st_mtime_ns - 10**10
+    os.utime(path, ns=(old, old))
+    changed = path.stat().st_ctime_ns
+    await until(lambda: time.time_ns() > changed + 200_000_000)
+    async with crib.open() as project:
+        path.write_text(path.read_text().replace("data/one", "data/two"))
+        os.utime(path, ns=(old, old))
+        await project.watch()
+        assert await value(project, "b") == "two"
+
+
 async def test_a_program_that_comes_later_is_protected_from_tools_that_ran_before(crib: Crib) -> None:
     """No tool may write to what another one runs, whenever that came."""
     crib.write("bin/run.sh", "#!/bin/sh\necho safe\n", 0o755)

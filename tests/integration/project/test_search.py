@@ -292,13 +292,34 @@ def folder(path: Path) -> None:
     path.mkdir()
 
 
-@pytest.mark.parametrize("harm", [gone, noise, half, another, link, folder])
+def nonsense(path: Path) -> None:
+    import sqlite3
+
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE tools SET mark = '{', tags = '7'")
+    database.close()
+
+
+@pytest.mark.parametrize("harm", [gone, noise, half, another, nonsense, link, folder])
 def test_the_index_is_made_anew(crib: Crib, tmp_path: Path, harm: Callable[[Path], None]) -> None:
     before = names(crib, "weather")
     (index,) = (tmp_path / "cache").glob("*/search.db")
     assert index.stat().st_mode & 0o777 == 0o600
     harm(index)
     assert names(crib, "weather") == before
+
+
+def test_an_index_that_somebody_holds_is_left_alone(crib: Crib, tmp_path: Path) -> None:
+    import sqlite3
+
+    before = names(crib, "weather")
+    (index,) = (tmp_path / "cache").glob("*/search.db")
+    add(crib, "weather_then", "Later.")
+    with sqlite3.connect(index) as database:
+        database.execute("BEGIN EXCLUSIVE")
+        assert names(crib, "weather") == ["weather_then", *before]
+        assert index.exists()
+    database.close()
 
 
 def test_without_a_place_for_it_the_index_is_in_memory(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.manifest.samples import COMMAND
+from toolcrib.errors import ManifestError
 from toolcrib.manifest import cache as cache_module
 from toolcrib.manifest import load_late, load_tools, native
 from toolcrib.spec import Tool
@@ -173,6 +174,24 @@ def test_a_file_that_is_broken_or_not_ours_changes_nothing(
     harm(cache)
     assert loaded(tools, cache) == list(load_tools(tools).tools)
     assert {tuple(tool.secrets) for tool in load_late(tools, cache).tools} == {("TOKEN",)}
+
+
+def test_a_broken_entry_of_a_manifest_that_changed_since_is_refused(tools: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "manifests"
+    loaded(tools, cache)
+    other_entry(cache)
+    late = {tool.name: tool for tool in load_late(tools, cache).tools}
+    write(tools, "t7", "Another thing")
+    (tools / "t8" / "tool.yml").unlink()
+    (tools / "t9" / "tool.yml").write_text("name: [")
+    for name, told in (
+        ("t7", "has changed since"),
+        ("t8", "has changed since"),
+        ("t9", "a value must stand here"),
+    ):
+        with pytest.raises(ManifestError, match=told):
+            late[name].make()
+    assert late["t10"].make()[0].description == "Scans a folder"
 
 
 def test_a_file_of_another_folder_or_reader_does_not_count(

@@ -1,0 +1,152 @@
+"""Manifests that passed their checks are not checked again, as long as they are as they were."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crib import Crib
+from toolcrib import Project
+from toolcrib.errors import ManifestError
+from toolcrib.manifest import Diagnostic, check_tool
+from toolcrib.project import shelf
+from toolcrib.spec import Tool
+
+COUNT = 205
+
+
+@pytest.fixture
+def crib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crib:
+    monkeypatch.setenv("TOOLCRIB_CACHE", str(tmp_path / "cache"))
+    crib = Crib(tmp_path / "project")
+    for number in range(COUNT):
+        add(crib, f"t{number}")
+    add(crib, "wide", permissions={"fs": {"read": ["/"]}})
+    add(crib, "warned", {"a": {"type": "string"}})
+    add(crib, "bad", {"a": {"type": "nothing", "description": "It."}})
+    settle(crib)
+    return crib
+
+
+def add(crib: Crib, name: str, properties: dict[str, Any] | None = None, **more: Any) -> None:
+    crib.tool(name, "command", {"entrypoint": "true"}, properties, **more)
+
+
+def settle(crib: Crib) -> None:
+    """Wait until the files are old enough for their times to tell a change."""
+    newest = max(path.stat().st_ctime_ns for path in crib.home.glob("tools/*/tool.yml"))
+    probe = crib.root / "probe"
+    while True:
+        probe.write_text("")
+        if probe.stat().st_ctime_ns > newest + 150_000_000:
+            return
+
+
+def seen(crib: Crib) -> tuple[list[str], bool, list[str]]:
+    """What a new start lists, whether the tool that may read everything needs approval, what it tells."""
+    project = Project.open(crib.root)
+    names = [tool.name for tool in project.tools()]
+    told = sorted(f"{one.where} {one.line} {one.rule}" for one in project.diagnostics)
+    with pytest.raises(ManifestError):
+        project.get("bad")
+    return names, project.get("wide").approval.required, told
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The tools that are checked from now on."""
+    names: set[str] = set()
+
+    def check(tool: Tool, *rest: Any) -> list[Diagnostic]:
+        names.add(tool.name)
+        return check_tool(tool, *rest)
+
+    monkeypatch.setattr(shelf, "check_tool", check)
+    return names
+
+
+def test_the_next_start_checks_only_what_did_not_pass(crib: Crib, checked: set[str]) -> None:
+    first = seen(crib)
+    assert len(checked) == COUNT + 3
+    assert first[1]
+    assert "bad" not in first[0]
+    checked.clear()
+    assert seen(crib) == first
+    # Only for the places of what is told.
+    assert checked == {"bad", "wide", "warned"}
+    checked.clear()
+    Project.open(crib.root).tools()
+    assert checked == {"bad"}
+
+
+def worse(crib: Crib) -> None:
+    add(crib, "t7", {"a": {"type": "nothing", "description": "It."}})
+
+
+def worse_at_the_same_time(crib: Crib) -> None:
+    path = crib.home / "tools" / "t7" / "tool.yml"
+    before = path.stat()
+    text = path.read_text()
+    path.write_text(text.replace('"properties": {}', '"properties": []'))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize("change", [worse, worse_at_the_same_time])
+def test_a_manifest_that_changed_is_checked(crib: Crib, change: Callable[[Crib], None]) -> None:
+    assert "t7" in seen(crib)[0]
+    change(crib)
+    assert "t7" not in seen(crib)[0]
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def noise(path: Path) -> None:
+    path.write_bytes(os.urandom(9_000))
+
+
+def not_wide(path: Path) -> None:
+    """What it says is changed, its digest not."""
+    content = path.read_bytes()
+    assert content.count(b'"wide":[') == 1
+    path.write_bytes(content.replace(b'"wide":[', b'"wibe":['))
+
+
+def open_to_others(path: Path) -> None:
+    path.chmod(0o622)
+
+
+def link(path: Path) -> None:
+    path.rename(path.with_name("real"))
+    path.symlink_to("real")
+
+
+@pytest.mark.parametrize("harm", [cut, empty, noise, not_wide, open_to_others, link, Path.unlink])
+def test_a_file_that_is_broken_or_not_ours_passes_nothing(
+    crib: Crib, tmp_path: Path, checked: set[str], harm: Callable[[Path], None]
+) -> None:
+    first = seen(crib)
+    (kept,) = (tmp_path / "cache").glob("*/passed")
+    assert kept.stat().st_mode & 0o777 == 0o600
+    harm(kept)
+    checked.clear()
+    assert seen(crib) == first
+    assert len(checked) == COUNT + 3
+
+
+def test_without_a_place_for_it_all_are_checked_each_time(
+    crib: Crib, monkeypatch: pytest.MonkeyPatch, checked: set[str]
+) -> None:
+    for name in ("TOOLCRIB_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, "/proc/nowhere")
+    assert seen(crib) == seen(crib)
+    assert len(checked) == COUNT + 3
