@@ -14,12 +14,27 @@ from benchmarks.setting import told
 from benchmarks.table import Row, Table, Target
 from toolcrib.sandbox import Warmth
 from toolcrib.sandbox import pool as pools
+from toolcrib.sandbox.zygote import PRELOADED
 
 BARE = "an interpreter that has loaded nothing"
+FORKS = "two processes forked from one with the libraries, that wait"
 LAUNCHER = "launcher for commands"
 PYTHON_LAUNCHER = "launcher for Python, libraries loaded"
 SPARE = "spare for a command"
 PYTHON_SPARE = "spare for a Python tool in a virtual environment"
+WAITING_FORKS = """
+import gc, importlib, os, sys
+gc.disable()
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+gc.collect()
+gc.freeze()
+if os.fork() or os.fork():
+    os.wait()
+else:
+    os.write(1, b"waits\\n")
+    os.read(0, 1)
+"""
 SETTLED = 1.5
 """Seconds in which a launcher has loaded its libraries."""
 
@@ -28,6 +43,7 @@ def memory(loop: asyncio.AbstractEventLoop, command: Run, tool: Run) -> Table:
     """One table, each figure taken once: private bytes as of /proc/PID/smaps_rollup."""
     rows = [
         Row(BARE),
+        Row(FORKS),
         Row(LAUNCHER, target=Target(15, "wall")),
         Row(PYTHON_LAUNCHER, target=Target(20, "wall")),
         Row(SPARE, target=Target(2, "wall")),
@@ -37,10 +53,14 @@ def memory(loop: asyncio.AbstractEventLoop, command: Run, tool: Run) -> Table:
         "Memory of what is kept ready",
         "MB",
         rows,
-        ["Private to the processes of the row; what they share with their launcher counts there."],
+        [
+            "Private to the processes of the row; what they share with their launcher counts there.",
+            "Of the two that are forked and do nothing more, each is a copy of what it has written to since.",
+        ],
     )
     figures: dict[str, Callable[[], float]] = {
         BARE: _bare,
+        FORKS: _forks,
         LAUNCHER: lambda: loop.run_until_complete(_launcher(command)),
         PYTHON_LAUNCHER: lambda: loop.run_until_complete(_launcher(tool)),
         SPARE: lambda: loop.run_until_complete(_spare(command)),
@@ -55,15 +75,29 @@ def memory(loop: asyncio.AbstractEventLoop, command: Run, tool: Run) -> Table:
 
 
 def _bare() -> float:
-    code = "print(flush=True); input()"
-    with subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
+    with _started("print(flush=True); input()") as process:
         size = _private(process.pid)
         process.kill()
     return size
+
+
+def _forks() -> float:
+    """A process and its child, as a spare is, with nothing of ours in them."""
+    with _started(WAITING_FORKS, *PRELOADED) as process:
+        size = float(sum(_private(pid) for pid in _below(process.pid)))
+        # They wait for the end of its input.
+        assert process.stdin is not None
+        process.stdin.close()
+    return size
+
+
+def _started(code: str, *arguments: str) -> subprocess.Popen[bytes]:
+    """An interpreter that has said that it waits."""
+    command = [sys.executable, "-I", "-S", "-c", code, *arguments]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
 
 
 async def _launcher(run: Run) -> float:

@@ -35,16 +35,21 @@ NO_USE = {
     "controls/project": "a grant of all of the project",
 }
 """What does not work at this level, and why."""
-REFUSED = ("grants/forged-answers", "grants/run-denied", "grants/shadowed-module")
+JUDGED_BY_ANSWERS = ("grants/forged-answers", "grants/run-denied", "grants/shadowed-module")
 """Their tools are granted all of the project, which this level refuses; they judge by answers alone."""
-GRANTS_OF_THE_PROJECT = ("grants", "file tools")
-"""Most of these stand on a grant that is refused at this level, so that there is nothing to attempt."""
-TRIED = [
-    (probe, kind)
-    for kind in kinds()
-    for probe in probes()
-    if probe.fits(LEVEL) and probe.name not in (*NO_USE, *REFUSED)
-]
+REFUSED = (
+    "grants/audit-log-locked",
+    "grants/granted-folder-replaced",
+    "grants/script-replaced-by-link",
+    "grants/venv-replaced-by-link",
+)
+"""They stand on such a grant as well, so that there is nothing to attempt."""
+OWN_SERVER = ("processes/cancelled",)
+"""It starts a server of its own, which allows no level below full."""
+LEFT_OUT = (*NO_USE, *JUDGED_BY_ANSWERS, *REFUSED, *OWN_SERVER)
+FITTING = [(probe, kind) for kind in kinds() for probe in probes() if probe.fits(LEVEL)]
+TRIED = [(probe, kind) for probe, kind in FITTING if probe.name not in LEFT_OUT]
+NOT_RUN = [(probe, kind) for probe, kind in FITTING if probe.name in REFUSED]
 
 
 @pytest.mark.parametrize(("probe", "kind"), TRIED, ids=[f"{probe.name}-{kind}" for probe, kind in TRIED])
@@ -52,8 +57,6 @@ def test_probe(stage: Stage, probe: Probe, kind: str) -> None:
     need("a C compiler (cc)", not probe.compiled or stage.attacks is not None)
     if probe.name.startswith("grants/git"):
         need("git", shutil.which("git") is not None)
-    if probe.name == "processes/cancelled":
-        pytest.skip("starts a server of its own, which allows no level below full")
     found = stage.run(probe, kind, LEVEL)
     verdict = judge(probe, found)
     told = f"{probe.tries}\n{found.outcome.value}: {found.evidence}"
@@ -64,11 +67,15 @@ def test_probe(stage: Stage, probe: Probe, kind: str) -> None:
     if probe.name in NOT_HELD:
         assert found.outcome is not Outcome.NOT_RUN, told
         return
-    if probe.group in GRANTS_OF_THE_PROJECT and found.outcome is Outcome.NOT_RUN:
-        pytest.skip("stands on a grant that this level refuses")
     assert verdict is Verdict.HELD, told
+
+
+@pytest.mark.parametrize(("probe", "kind"), NOT_RUN, ids=[f"{probe.name}-{kind}" for probe, kind in NOT_RUN])
+def test_a_tool_that_is_granted_all_of_the_project_is_not_run(stage: Stage, probe: Probe, kind: str) -> None:
+    found = stage.run(probe, kind, LEVEL)
+    assert found.outcome is Outcome.NOT_RUN, f"{probe.tries}\n{found.outcome.value}: {found.evidence}"
 
 
 def test_most_of_the_suite_is_tried() -> None:
     assert len({probe.name for probe, _ in TRIED}) >= 100
-    assert {*NOT_HELD, *NO_USE} <= {probe.name for probe in probes()}
+    assert {*NOT_HELD, *LEFT_OUT} <= {probe.name for probe in probes()}

@@ -40,6 +40,8 @@ HOW = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS | R
 OLD = "/.toolcrib-old"
 MASKS = "/.toolcrib-masks"
 MASK_FILE, MASK_FOLDER = f"{MASKS}/file", f"{MASKS}/folder"
+STAGE = "/proc"
+"""Any folder would do to hang the new root on, from where it moves away at once; then free for other use."""
 DEVICES = ("null", "zero", "full", "random", "urandom")
 PROC_MASKS = (
     "acpi", "bus", "cmdline", "driver", "kallsyms", "kcore", "key-users", "keys", "kmsg", "kpagecgroup",
@@ -58,15 +60,16 @@ def build_root(job: dict[str, Any]) -> list[tuple[int, int] | None]:
     Answers device and inode of what each of the job's mounts bound or hid; None where there was nothing.
     """
     mount("", "/", "", MS_REC | MS_PRIVATE, "")
-    stage = "/proc"  # Any folder would do to hang the new root on: it moves away at once.
-    mount("tmpfs", stage, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=4m,nr_inodes=65536")
-    os.mkdir(stage + OLD)
-    check("pivot_root", libc.pivot_root(stage.encode(), (stage + OLD).encode()))
+    mount("tmpfs", STAGE, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=4m,nr_inodes=65536")
+    os.mkdir(STAGE + OLD)
+    check("pivot_root", libc.pivot_root(STAGE.encode(), (STAGE + OLD).encode()))
     os.chdir("/")
     old = os.open(OLD, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     new = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    build_masks(new)
-    build_proc()
+    os.mkdir(MASKS)
+    os.mkdir(MASK_FOLDER, 0o555)  # empty, so that a walk through all of a project goes on
+    os.close(os.open(MASK_FILE, os.O_CREAT | os.O_CLOEXEC, 0))
+    build_proc(new)
     build_dev(old, new)
     for folder, size in (("/tmp", job["tmp_size"]), ("/dev/shm", job["tmp_size"])):  # noqa: S108 - its own
         os.mkdir(folder)
@@ -81,8 +84,7 @@ def build_root(job: dict[str, Any]) -> list[tuple[int, int] | None]:
         make_folder(target.rpartition("/")[0])
         os.symlink(text, target)
     found = [bind(old, new, source, target, mode, make) for source, target, mode, make in job["mounts"]]
-    for place in (MASKS, OLD):
-        check("umount", libc.umount2(place.encode(), MNT_DETACH), place)
+    check("umount", libc.umount2(OLD.encode(), MNT_DETACH))
     refuse_kernel_mounts()
     os.rmdir(MASK_FOLDER)
     os.unlink(MASK_FILE)
@@ -100,32 +102,31 @@ def mount(source: str, target: str, kind: str, flags: int, data: str) -> None:
     check(kind or "mount", libc.mount(*args), target)
 
 
-def build_masks(new: int) -> None:
-    """Make what is put over what is hidden. It is mounted read-only, and so is each copy of it."""
-    os.mkdir(MASKS)
-    os.mkdir(MASK_FOLDER, 0o555)  # empty, so that a walk through all of a project goes on
-    os.close(os.open(MASK_FILE, os.O_CREAT | os.O_CLOEXEC, 0))
-    bind(new, new, MASKS, MASKS, "ro", False)
-
-
-def build_proc() -> None:
+def build_proc(new: int) -> None:
     """Show the sandbox's own processes; all of it read-only, since uid 0 owns /proc/sys."""
     os.mkdir("/proc")
     mount("proc", "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "")
+    # A mount of the masks that is read-only, as each copy of it is then; it goes with the old root.
+    place = OLD + STAGE
+    origin = resolve(new, MASKS)
+    tree = copy(origin, ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV, AT_RECURSIVE, MASKS)
+    check("move_mount", move_mount(SYS_MOVE_MOUNT, tree, b"", AT_FDCWD, place.encode(), MOVE_MOUNT_FROM_FD))
+    for fd in (tree, origin):
+        os.close(fd)
+    masks = [(place + name.removeprefix(MASKS)).encode() for name in (MASK_FILE, MASK_FOLDER)]
     for name in PROC_MASKS:
-        mask(f"/proc/{name}")
+        mask(masks, f"/proc/{name}")
 
 
-def mask(target: str) -> None:
-    """Put something empty over a file or folder of the kernel's, where there is one."""
-    flags = ctypes.c_ulong(MS_BIND)
-    if libc.mount(MASK_FILE.encode(), target.encode(), None, flags, None) == 0:
-        return
-    number = ctypes.get_errno()
-    if number == errno.ENOTDIR:
-        check("mask", libc.mount(MASK_FOLDER.encode(), target.encode(), None, flags, None), target)
-    elif number != errno.ENOENT:
-        raise Failure("mask", number, target)
+def mask(masks: list[bytes], target: str) -> None:
+    """Put something empty over a file or a folder of the kernel's, where there is one."""
+    for source in masks:
+        if libc.mount(source, target.encode(), None, ctypes.c_ulong(MS_BIND), None) == 0:
+            return
+        if ctypes.get_errno() != errno.ENOTDIR:  # which a file on a folder gives
+            break
+    if ctypes.get_errno() != errno.ENOENT:
+        raise Failure("mask", ctypes.get_errno(), target)
 
 
 def build_dev(old: int, new: int) -> None:
@@ -152,17 +153,22 @@ def bind(old: int, new: int, source: str, target: str, mode: str, make: bool) ->
         raise Failure("grant", error.errno or 0, target) from None
     mode = mode.rstrip("?")
     seen = os.fstat(to if mode == "hide" else origin)
-    flags = OPEN_TREE_CLONE | os.O_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE
-    tree = check("open_tree", open_tree(SYS_OPEN_TREE, origin, b"", flags), target)
     attributes = ATTR_NOSUID | (0 if mode == "rw" else ATTR_RDONLY) | (0 if mode == "device" else ATTR_NODEV)
     # An empty folder may hold grants that were mounted before it and keep what they are.
-    depth = AT_EMPTY_PATH | (0 if mode == "empty" else AT_RECURSIVE)
-    check("mount_setattr", set_attributes(tree, b"", depth, attributes), target)
+    tree = copy(origin, attributes, 0 if mode == "empty" else AT_RECURSIVE, target)
     done = move_mount(SYS_MOVE_MOUNT, tree, b"", to, b"", MOVE_MOUNT_FROM_FD | MOVE_MOUNT_TO_FD)
     check("move_mount", done, target)
     for fd in (tree, origin, to):
         os.close(fd)
     return None if mode == "empty" else (seen.st_dev, seen.st_ino)
+
+
+def copy(origin: int, attributes: int, depth: int, target: str) -> int:
+    """A copy of a mounted tree that nobody sees yet; `depth` is how far the attributes reach."""
+    flags = OPEN_TREE_CLONE | os.O_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE
+    tree = check("open_tree", open_tree(SYS_OPEN_TREE, origin, b"", flags), target)
+    check("mount_setattr", set_attributes(tree, b"", AT_EMPTY_PATH | depth, attributes), target)
+    return tree
 
 
 def open_ends(old: int, new: int, source: str, target: str, mode: str, make: bool) -> tuple[int, int]:

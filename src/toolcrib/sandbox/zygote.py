@@ -123,8 +123,10 @@ def begin_site() -> None:
 
 def call_main(warm: dict[str, Any], env: dict[str, str]) -> None:
     """Run the script as the program of this process, which ends with it."""
-    os.environ.clear()
-    os.environ.update(env)
+    if os.environ:  # All of it: the launcher may have one that its interpreter could not start without.
+        os.environ.clear()
+    for name, value in env.items():  # `update` takes five times as long
+        os.environ[name] = value
     if "time" in sys.modules and "TZ" in env:
         sys.modules["time"].tzset()
     _signal.signal(_signal.SIGPIPE, _signal.SIG_IGN)
@@ -172,9 +174,11 @@ def finish(status: int) -> None:
 
 
 def alone() -> bool:
-    """Whether the sandbox holds no process but this one and pid 1."""
+    """Whether the sandbox holds no process but this one and pid 1 (kill(2): -1 means neither of them)."""
     try:
-        processes = {name for name in os.listdir("/proc") if name.isdigit()}
+        os.kill(-1, 0)
+    except ProcessLookupError:
+        return True
     except OSError:
         return False
-    return processes == {"1", str(os.getpid())}
+    return False

@@ -116,7 +116,7 @@ def launcher_environment(arena: Arena) -> Found:
         eventually(ready.exists)
         look()
     # The command's own children know it, as they should.
-    strangers = [line for line in seen if not line.startswith(("sleep", "/bin/sh", "sh", "bwrap"))]
+    strangers = [line for line in seen if not line.startswith(("sleep", "touch", "/bin/sh", "sh", "bwrap"))]
     return arena.found(found[0], strangers, " ".join(strangers))
 
 
