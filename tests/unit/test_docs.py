@@ -134,6 +134,14 @@ def test_every_key_of_an_entry_is_told(tmp_path: Path) -> None:
         options = known_below(tmp_path, {"secrets": {"sources": [{kind: {"?": 0}}]}})
         assert set(CODE.findall(told[kind])) == options, kind
 
+    (tmp_path / "config.yml").write_text("mcp_servers: {a: {'?': 0}}")
+    with pytest.raises(errors.ConfigError, match="known: (.*)") as caught:
+        load_config(tmp_path / "config.yml")
+    (finding,) = caught.value.details["diagnostics"]
+    page = FENCED.sub("", text_of("docs/mcp-servers.md"))
+    rows = "".join(re.findall(r"^\| .*$", section(page, "## Name a server"), re.MULTILINE))
+    assert set(finding["message"].partition("known: ")[2].split(", ")) <= set(CODE.findall(rows))
+
     row = re.search(r"^\| `sources` .*$", text_of("docs/project.md"), re.MULTILINE)
     below = known_below(tmp_path, {"sources": [{"?": 0}]})
     assert row is not None
