@@ -135,7 +135,7 @@ def test_every_key_of_an_entry_is_told(tmp_path: Path) -> None:
         assert set(CODE.findall(told[kind])) == options, kind
 
     (tmp_path / "config.yml").write_text("mcp_servers: {a: {'?': 0}}")
-    with pytest.raises(errors.ConfigError, match="known: (.*)") as caught:
+    with pytest.raises(errors.ConfigError, match="known: ") as caught:
         load_config(tmp_path / "config.yml")
     (finding,) = caught.value.details["diagnostics"]
     page = FENCED.sub("", text_of("docs/mcp-servers.md"))
