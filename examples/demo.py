@@ -88,7 +88,9 @@ def make_project(port: int) -> Path:
     shutil.rmtree(DEMO, ignore_errors=True)
     shutil.rmtree(DATA, ignore_errors=True)
     shutil.copytree(REPOSITORY, DEMO, ignore=SKIPPED, symlinks=True)
-    subprocess.run([TOOLCRIB, "init", str(DEMO), "--examples"], check=True, stderr=subprocess.DEVNULL)
+    environment = {**os.environ, "TOOLCRIB_DATA": str(DATA)}
+    init = [TOOLCRIB, "init", str(DEMO), "--examples"]
+    subprocess.run(init, check=True, env=environment, stderr=subprocess.DEVNULL)
     tools = DEMO / ".toolcrib" / "tools"
     local = (tools / "web_search" / "tool.yml").read_text()
     for old, new in {
@@ -105,7 +107,6 @@ def make_project(port: int) -> Path:
     subprocess.run([TOOLCRIB, "lint", "--root", str(DEMO)], check=True, stderr=subprocess.DEVNULL)
     # A person looks at a tool that reaches beyond the project before an agent may call it.
     review = [TOOLCRIB, "review", "web_search_local", "--yes", "--root", str(DEMO)]
-    environment = {**os.environ, "TOOLCRIB_DATA": str(DATA)}
     subprocess.run(review, check=True, env=environment, capture_output=True)
     return DEMO
 

@@ -231,6 +231,14 @@ def test_examples_are_run_and_compared(crib: Crib) -> None:
     assert (told.code, told.out) == (0, "ok      right[0] Greet\n")
     assert cli(crib, "test", "gone").code == 3
 
+    crib.write(".toolcrib/tools/broken/tool.yml", "- a\n")
+    (crib.root / ".toolcrib/tools/wrong/tool.yml").unlink()
+    told = cli(crib, "test")
+    assert told.code == 4
+    assert "broken/tool.yml:1:1: error[not-a-mapping]" in told.err
+    assert [one["rule"] for one in cli(crib, "test", "--json").document["diagnostics"]] == ["not-a-mapping"]
+    assert cli(crib, "test", "right").code == 0  # only what is named
+
 
 @pytest.mark.usefixtures("kernel")
 def test_tools_of_other_formats_run_from_their_own_files(crib: Crib) -> None:

@@ -34,6 +34,7 @@ FILE = re.compile(r"^# ((?:[\w.-]+/)+[\w.-]+\.\w+)$")
 PRINTS = re.compile(r"^print\(.*\)  # (.+)$")
 """What a line of Python prints, as the page says behind it."""
 SECONDS = 50
+SLOW = re.compile(r"\S+ is running …")
 
 
 class Block(NamedTuple):
@@ -178,9 +179,9 @@ def play(block: Block, folder: Path) -> None:
 
 
 def plain(text: str) -> str:
-    """Text without blanks at the ends of lines, and without empty lines and rules of tables."""
+    """Text without blanks at the ends of lines, empty lines, rules of tables and what slow calls say."""
     lines = (line.rstrip() for line in text.splitlines())
-    return "\n".join(line for line in lines if line.strip(" ─"))
+    return "\n".join(line for line in lines if line.strip(" ─") and not SLOW.fullmatch(line))
 
 
 def pattern(expected: str) -> re.Pattern[str]:

@@ -70,6 +70,15 @@ def test_what_is_not_there_is_told(crib: Crib) -> None:
         assert "Did you mean raw?" in done.stderr
     assert toolcrib(crib, "servers", "login", "raw").returncode == 2
     assert "Nobody is logged in" in toolcrib(crib, "servers", "logout", "raw").stderr
+    (crib.root / ".mcp.json").write_text('{"mcpServers": {"other": {"command": "sh"}}}')
+    assert (
+        "\n.mcp.json: these MCP servers are started or called: other"
+        in f"\n{toolcrib(crib, 'trust', '--show').stdout}"
+    )
+    lines = {
+        one["key"]: one["line"] for one in document(toolcrib(crib, "trust", "--show", "--json"))["settings"]
+    }
+    assert lines[".mcp.json"] is None
     (crib.root / ".mcp.json").write_text("{broken")
     assert ".mcp.json" in toolcrib(crib, "servers", "list").stderr
 

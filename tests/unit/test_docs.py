@@ -5,6 +5,7 @@ The fields of manifests and the rules of lint are held by tests/unit/manifest/te
 
 from __future__ import annotations
 
+import ast
 import datetime
 import inspect
 import json
@@ -26,7 +27,7 @@ from scripts import make_docs
 from toolcrib import errors
 from toolcrib.cli.group import COMMANDS
 from toolcrib.cli.group import toolcrib as program
-from toolcrib.project.config import KEYS, Config
+from toolcrib.project.config import KEYS, Config, load_config
 from toolcrib.schema.types import TypeSchemas
 from toolcrib.toolset import _Options
 
@@ -36,6 +37,7 @@ PAGES = make_docs.pages()
 ROW = re.compile(r"^\| (.+?) \|", re.MULTILINE)
 CODE = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+EVENT = re.compile(r"(?:APPROVAL|AUDIT|MCP_SERVER|SANDBOX|TOOL)_[A-Z]+")
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 TYPE_ROW = re.compile(r"^\| `(.+?)` \| `(\{.*\})` \|$", re.MULTILINE)
 ANNOTATIONS = {
@@ -99,6 +101,72 @@ def test_every_setting_is_told_and_no_other() -> None:
     assert sorted(first_cells(section(text_of("docs/project.md"), "## Settings"))) == sorted(KEYS)
 
 
+def known_below(folder: Path, settings: dict[str, Any]) -> set[str] | None:
+    """What is known in the place where `settings` hold a key that cannot be; None for no mapping."""
+    (folder / "config.yml").write_text(json.dumps(settings))
+    with pytest.raises(errors.ConfigError) as caught:
+        load_config(folder / "config.yml")
+    (finding,) = caught.value.details["diagnostics"]
+    known = re.search("known here: (.*)", finding["hint"] or finding["message"])
+    return set(known[1].split(", ")) if finding["rule"] == "unknown-key" and known else None
+
+
+def test_the_settings_told_are_those_that_are_read(tmp_path: Path) -> None:
+    blocks = known_below(tmp_path, {"?": 0})
+    assert blocks is not None
+    found = set()
+    for block in blocks:
+        below = known_below(tmp_path, {block: {"?": 0}})
+        found |= {block} if below is None else {f"{block}.{key}" for key in below}
+    assert found == set(KEYS)
+
+
+def test_every_key_of_an_entry_is_told(tmp_path: Path) -> None:
+    rule = known_below(tmp_path, {"policy": {"rules": [{"?": 0}]}})
+    assert set(first_cells(section(text_of("docs/security.md"), "### Rules"))) == rule
+
+    table = section(FENCED.sub("", text_of("docs/secrets.md")), "## Where they come from")
+    kinds = known_below(tmp_path, {"secrets": {"sources": [{"?": 0}]}})
+    assert kinds is not None
+    told = dict(re.findall(r"^\| `(\w+)` \|(.*?) \|", table, re.MULTILINE))
+    assert set(told) == kinds
+    for kind in kinds - {"env"}:
+        options = known_below(tmp_path, {"secrets": {"sources": [{kind: {"?": 0}}]}})
+        assert set(CODE.findall(told[kind])) == options, kind
+
+    (tmp_path / "config.yml").write_text("mcp_servers: {a: {'?': 0}}")
+    with pytest.raises(errors.ConfigError, match="known: ") as caught:
+        load_config(tmp_path / "config.yml")
+    (finding,) = caught.value.details["diagnostics"]
+    page = FENCED.sub("", text_of("docs/mcp-servers.md"))
+    rows = "".join(re.findall(r"^\| .*$", section(page, "## Name a server"), re.MULTILINE))
+    assert set(finding["message"].partition("known: ")[2].split(", ")) <= set(CODE.findall(rows))
+
+    row = re.search(r"^\| `sources` .*$", text_of("docs/project.md"), re.MULTILINE)
+    below = known_below(tmp_path, {"sources": [{"?": 0}]})
+    assert row is not None
+    assert below is not None
+    assert below <= set(CODE.findall(row[0]))
+
+
+def test_every_variable_of_the_environment_is_told() -> None:
+    source = "".join(path.read_text(encoding="utf-8") for path in make_docs.SOURCE.rglob("*.py"))
+    read = set(re.findall(r'"((?:TOOLCRIB|XDG)_[A-Z]+_?[A-Z]*|NO_COLOR)"', source))
+    told = first_cells(section(text_of("docs/cli.md"), "## Environment variables"))
+    assert set(told) == read
+
+
+def test_every_event_of_the_audit_log_is_told() -> None:
+    names = {
+        node.value
+        for room in ("cli", "executors", "guard", "project", "serve")
+        for path in (make_docs.SOURCE / room).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and EVENT.fullmatch(node.value)
+    }
+    assert sorted(first_cells(section(text_of("docs/audit.md"), "## Events"))) == sorted(names)
+
+
 def test_the_defaults_of_settings_are_those_told() -> None:
     config = Config()
     defaults = {
@@ -122,7 +190,7 @@ def test_the_defaults_of_settings_are_those_told() -> None:
         "sandbox.minimum": "full",
         "secrets.sources": ", ".join(source.kind for source in config.secret_sources),
         "security.allowed_hosts": "not set" if config.allowed_hosts is None else config.allowed_hosts,
-        "sources": config.sources,
+        "sources": config.sources or "none",
         "security.max_permissions": "not set" if config.max_permissions is None else config.max_permissions,
     }
     told = re.findall(r"^\| `([\w.]+)` \| ([^|]+) \|", text_of("docs/project.md"), re.MULTILINE)

@@ -22,7 +22,7 @@ def approver(project: Project, call: Call, *, approve: bool, ask: bool) -> str |
     """The user who agrees to this one call; None where nobody need, or nobody can be asked.
 
     Nobody is asked about a call that is refused anyway: that is left to the call itself. Raises
-    `ApprovalRequired` when the person says no.
+    `ApprovalRequired` when the person says no, or the project lets nobody agree here.
     """
     try:
         # What is shown is what runs: with the defaults filled in.
@@ -31,6 +31,13 @@ def approver(project: Project, call: Call, *, approve: bool, ask: bool) -> str |
         return None
     if reason is None:
         return None
+    channels = project.config.approvals.channels
+    if "cli" not in channels:
+        told = f"its approvals.channels: {', '.join(channels) or 'none'}"
+        raise ApprovalRequired(
+            f"{call.tool} needs a person's approval: {reason}",
+            hint=f"This project takes no approval at the command line; {told}.",
+        )
     if approve:
         return user_name()
     if not ask or not (sys.stdin.isatty() and sys.stderr.isatty()):

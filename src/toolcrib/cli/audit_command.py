@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.output import json_option, note, printable, root_option, say, write_json
+from toolcrib.cli.output import json_option, note, printable, root_option, say, tell_interrupted, write_json
 
 if TYPE_CHECKING:
     from toolcrib.guard import Line, Verdict
@@ -97,20 +97,27 @@ def _tell(verdict: Verdict) -> None:
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until interrupted.")
 @root_option
 @json_option
-def tail_command(count: int, follow: bool, root: str | None, as_json: bool) -> None:
+def tail_command(count: int, follow: bool, root: str | None, as_json: bool) -> int:
     """Show the last lines. With --follow, --json gives one document a line."""
     from toolcrib.guard import AuditReader, Query
 
     path, _ = _places(root)
-    with _readable(path), AuditReader(path) as reader:
-        found = reader.newest(Query(), count)
+    with AuditReader(path) as reader:
+        with _readable(path):
+            found = reader.newest(Query(), count)
         if as_json and not follow:
             write_json({"lines": [_document(line) for line in found]})
-            return
+            return 0
         _show(found, as_json)
-        while follow:
-            _show(reader.news(Query()), as_json)
-            time.sleep(_POLL)
+        try:
+            while follow:
+                with _readable(path):
+                    found = list(reader.news(Query()))
+                _show(found, as_json)
+                time.sleep(_POLL)
+        except KeyboardInterrupt:
+            return tell_interrupted()  # With --json too: each line shown is a document of its own.
+    return 0
 
 
 @command.command("search")
@@ -124,7 +131,7 @@ def tail_command(count: int, follow: bool, root: str | None, as_json: bool) -> N
     help="From this time on: 2026-01-31T15:00 (UTC), or 10m, 2h, 3d ago.",
 )
 @click.option("--until", type=_time, metavar="TIME", help="Up to this time.")
-@click.option("--status", help="success, error or refused.")
+@click.option("--status", help="success, error, refused or pending.")
 @click.option("--code", help="With this error code.")
 @click.option("--text", help="With this text anywhere in the line.")
 @click.option(
@@ -165,8 +172,6 @@ def _readable(path: Path) -> Iterator[None]:
 
     try:
         yield
-    except BrokenPipeError:
-        raise
     except OSError as error:
         raise AuditUnavailable(
             f"The audit log {error.filename or path} cannot be read: {error.strerror}.",
@@ -175,7 +180,7 @@ def _readable(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _show(lines: Iterator[Line] | list[Line], as_json: bool) -> None:
+def _show(lines: list[Line], as_json: bool) -> None:
     import json
 
     for line in lines:

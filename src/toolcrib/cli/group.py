@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from toolcrib import __version__
+from toolcrib.cli.output import tell_error, tell_interrupted
 from toolcrib.errors import ToolcribError, UsageError
 
 __all__ = ["COMMANDS", "toolcrib"]
@@ -70,6 +71,7 @@ class _Commands(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
         """Run and end the process with the exit code that the outcome has."""
+        _fill_closed()
         for stream in (sys.stdout, sys.stderr):
             # What the locale's encoding cannot write becomes an escape instead of the end of the program.
             if hasattr(stream, "reconfigure"):
@@ -85,23 +87,19 @@ class _Commands(click.Group):
             try:
                 code = _failed(error, as_json="--json" in options)
                 sys.stdout.flush()
-            except BrokenPipeError:
+            except OSError:  # Nobody reads any more, or the disk is full, which has been told.
                 _abandon_output()
         except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
-            code = 130
+            code = tell_interrupted(as_json="--json" in options)
         sys.exit(code if isinstance(code, int) else 0)
 
 
 def _failed(error: Exception, *, as_json: bool) -> int:
     """Tell why a command ended; with `--json` that too is one document on standard output."""
-    from toolcrib.cli.output import tell_error
-
     if isinstance(error, BrokenPipeError):
         raise error
     if isinstance(error, click.Abort):
-        click.echo("interrupted", err=True)
-        return 130
+        return tell_interrupted(as_json=as_json)
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return 2
@@ -110,6 +108,8 @@ def _failed(error: Exception, *, as_json: bool) -> int:
         return tell_error(UsageError(error.format_message(), hint=f"See {path} --help"), as_json=as_json)
     if isinstance(error, ToolcribError):
         return tell_error(error, as_json=as_json)
+    if isinstance(error, OSError) and _of_output(error):
+        return tell_error(ToolcribError(f"standard output cannot be written: {error.strerror}"))
     import traceback
 
     traceback.print_exception(error)
@@ -117,6 +117,36 @@ def _failed(error: Exception, *, as_json: bool) -> int:
         f"{type(error).__name__}: {error}", hint="This is a fault of Toolcrib: please report what is above."
     )
     return tell_error(fault, as_json=as_json)
+
+
+def _fill_closed() -> None:
+    """Open what a caller closed of the first three descriptors: no file of ours shall take its place."""
+    closed = [number for number in range(3) if not _is_open(number)]
+    for number in closed:
+        nowhere = os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
+        if nowhere != number:
+            os.dup2(nowhere, number)
+            os.close(nowhere)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if number in closed:
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
+def _of_output(error: OSError) -> bool:
+    """Whether writing a result failed, on a full disk say: commands open no other file without a name."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    module = at.tb_frame.f_globals.get("__name__", "") if at is not None else ""
+    return error.filename is None and module.startswith(("click.", "toolcrib.cli."))
 
 
 def _abandon_output() -> None:

@@ -114,14 +114,14 @@ def _table(tools: list[Any], folder: str, tags: tuple[str, ...]) -> None:
     elif not tools:
         note(f"There are no tools yet: write {folder}/NAME/tool.yml, or run `toolcrib init --examples`.")
     else:
-        from toolcrib.cli.table import print_table
+        from toolcrib.cli.table import brief, print_table
 
         rows = [
             (
                 tool.name,
                 tool.kind,
                 "asks" if tool.approval.required else "",
-                next(iter(tool.description.strip().splitlines()), ""),
+                brief(tool.description),
             )
             for tool in tools
         ]

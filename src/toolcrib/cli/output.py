@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.errors import ToolcribError
+from toolcrib.errors import Cancelled, ToolcribError
 
 if TYPE_CHECKING:
     from toolcrib.manifest import Diagnostic
@@ -26,6 +26,7 @@ __all__ = [
     "say",
     "tell_diagnostics",
     "tell_error",
+    "tell_interrupted",
     "tell_lowered",
     "write_json",
 ]
@@ -112,6 +113,14 @@ def tell_error(error: ToolcribError, *, as_json: bool = False) -> int:
     if error.hint:
         _hint(error.hint)
     return error.exit_code
+
+
+def tell_interrupted(told: str = "interrupted", *, as_json: bool = False) -> int:
+    """Say that Ctrl-C ended the command, and give its exit code."""
+    if as_json:
+        return tell_error(Cancelled(told), as_json=True)
+    note(told)
+    return Cancelled.exit_code
 
 
 def _hint(text: str) -> None:

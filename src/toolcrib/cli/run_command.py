@@ -18,6 +18,7 @@ from toolcrib.cli.output import (
     root_option,
     say,
     tell_error,
+    tell_interrupted,
     tell_lowered,
     write_json,
 )
@@ -83,8 +84,7 @@ def command(
     try:
         result = result_of(project, call, approve=approve, ask=not as_json)
     except (KeyboardInterrupt, asyncio.CancelledError):
-        note("interrupted: the tool was stopped")
-        return 130
+        return tell_interrupted("interrupted: the tool was stopped", as_json=as_json)
     if as_json:
         write_json(result.as_dict())
         return _exit_code(result)
@@ -264,7 +264,7 @@ def _add_hint(error: Any, call: Call, words: tuple[str, ...]) -> None:
 
 
 def _print_value(value: Any) -> None:
-    if isinstance(value, str):
+    if value and isinstance(value, str):
         say(value, nl=not value.endswith("\n"))
-    elif value is not None:
+    elif value is not None and value != "":
         write_json(value)

@@ -27,7 +27,7 @@ def command(
     page: str | None,
 ) -> int:
     """Find tools by name, tags, description and argument names; exit 3 where there is none."""
-    from toolcrib.cli.table import print_table
+    from toolcrib.cli.table import brief, print_table
     from toolcrib.project import Project
 
     project = Project.open(root)
@@ -36,7 +36,7 @@ def command(
         write_json(found)
     elif found["hits"]:
         rows = [
-            (hit["name"], hit["kind"], f"{hit['match']}, {hit['field']}", hit["description"].strip())
+            (hit["name"], hit["kind"], f"{hit['match']}, {hit['field']}", brief(hit["description"]))
             for hit in found["hits"]
         ]
         print_table(("NAME", "KIND", "MATCH", "DESCRIPTION"), rows)

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 
 from toolcrib.cli.output import printable
 
-__all__ = ["lay_out", "print_table"]
+__all__ = ["brief", "lay_out", "print_table"]
 
 _GAP = 2
+_BRIEF = 240
+"""Characters of a description in a list."""
 _LEAST = 24
 """Cells that the last column needs, or the rows are laid out one below the other."""
 
@@ -21,6 +23,12 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in lay_out(headings, rows, width):
         sys.stdout.write(line + "\n")
+
+
+def brief(text: str) -> str:
+    """The first line of a text, cut where it is long: a list is to be looked over."""
+    line = next(iter(text.strip().splitlines()), "")
+    return line if len(line) <= _BRIEF else line[: _BRIEF - 1].rstrip() + "…"
 
 
 def lay_out(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> list[str]:

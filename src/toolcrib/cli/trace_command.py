@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.arguments import complete_tool
-from toolcrib.cli.output import json_option, note, printable, root_option, say, tell_error, write_json
+from toolcrib.cli.output import (
+    json_option,
+    note,
+    printable,
+    root_option,
+    say,
+    tell_error,
+    tell_interrupted,
+    write_json,
+)
 
 if TYPE_CHECKING:
     from toolcrib.project.trace import Trace
@@ -73,8 +82,7 @@ def command(
     try:
         result = result_of(project, call, approve=approve, ask=not as_json)
     except (KeyboardInterrupt, asyncio.CancelledError):
-        note("interrupted: the tool was stopped")
-        return 130
+        return tell_interrupted("interrupted: the tool was stopped", as_json=as_json)
     if result.error is not None and (trace is None or not trace.ran(result)):
         return tell_error(result.error, as_json=as_json)
     assert trace is not None

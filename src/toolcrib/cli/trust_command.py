@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.output import json_option, note, printable, root_option, write_json
+from toolcrib.cli.output import json_option, note, printable, root_option, say, write_json
 from toolcrib.errors import NotTrusted
 
 if TYPE_CHECKING:
@@ -71,7 +71,9 @@ def _revoke(trust: Trust, as_json: bool) -> None:
 
 def _tell(config: Config, waiting: Sequence[Weakening], trusted: bool) -> None:
     for weak in waiting:
-        print(_one_line(f"{_file(config)}:{_line(config, weak)}: {weak.name}: {weak.allows}"))
+        line = _line(config, weak)
+        place = f"{_file(config)}:{line}: " if line is not None else ""
+        say(_one_line(f"{place}{weak.name}: {weak.allows}"))
     if not waiting:
         note("Nothing in the project's settings needs trust.")
     elif trusted:
@@ -112,5 +114,8 @@ def _file(config: Config) -> str:
     return path.removeprefix(os.getcwd() + os.sep)  # noqa: PTH109 - text is what is compared
 
 
-def _line(config: Config, weak: Weakening) -> int:
-    return config.document.locate(weak.key, key=True)[0] if config.document is not None else 1
+def _line(config: Config, weak: Weakening) -> int | None:
+    """The setting's line in `config.yml`; None for a file of its own, which its name names."""
+    if config.document is None or weak.name == ".mcp.json":
+        return None
+    return config.document.locate(weak.key, key=True)[0]

@@ -93,7 +93,10 @@ def _ceiling(value: Any) -> str | None:
 
 
 def _sources(value: Any) -> str | None:
-    if all(source in ("env", "environment") for source in _listed(value)):
+    if all(
+        source == "env" or (isinstance(source, Mapping) and list(source) == ["env"])
+        for source in _listed(value)
+    ):
         return None
     return f"secrets are read from: {_names(value)}"
 
@@ -143,7 +146,6 @@ WEAKENING: Mapping[str, _Guarded] = {
     ),
     "approvals.ttl_hours": _Guarded(_ttl, lambda value: min(value, DEFAULT_TTL_HOURS)),
     "mcp_servers": _Guarded(_servers),
-    "mcp.servers": _Guarded(_any("these MCP servers are started or called")),
     "policy.self_approval": _Guarded(
         _when(True, "who owns an agent's token may approve its calls by another token of theirs")
     ),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from toolcrib.spec import Network, Permissions, SecretSpec
+from toolcrib.spec.naming import nearest
 
 __all__ = ["ServerSpec", "expand", "read_server", "read_servers"]
 
@@ -92,7 +93,9 @@ def read_server(name: Any, entry: Any) -> ServerSpec:
         raise ValueError("must be a mapping with `command` or `url`")
     for key in entry:
         if key not in _KEYS:
-            raise ValueError(f"`{key}` is not a key of a server; known: {', '.join(_KEYS)}")
+            close = nearest(str(key), _KEYS)
+            mend = f"did you mean `{close}`?" if close else f"known: {', '.join(_KEYS)}"
+            raise ValueError(f"`{key}` is not a key of a server; {mend}")
     kind = entry.get("type") or ("stdio" if "command" in entry else "http")
     transport = _TRANSPORTS.get(kind) if isinstance(kind, str) else None
     if transport is None:

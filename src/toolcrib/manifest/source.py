@@ -181,7 +181,7 @@ def read_with_facts(path: str) -> tuple[bytes, os.stat_result]:
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode):
             kind = "a folder" if stat.S_ISDIR(facts.st_mode) else "not a regular file"
-            raise failure([make(path, (1, 1), "unreadable", f"the manifest is {kind}")])
+            raise failure([make(path, (1, 1), "unreadable", f"this is {kind}")])
         raw = os.read(descriptor, min(facts.st_size, MAX_BYTES) + 1)
         if len(raw) != facts.st_size:
             raw = _read_on(descriptor, raw)
@@ -190,7 +190,7 @@ def read_with_facts(path: str) -> tuple[bytes, os.stat_result]:
     finally:
         os.close(descriptor)
     if len(raw) > MAX_BYTES:
-        raise failure([make(path, (1, 1), "too-large", "the manifest is larger than 1 MiB")])
+        raise failure([make(path, (1, 1), "too-large", "the file is larger than 1 MiB")])
     return raw, facts
 
 
@@ -261,7 +261,7 @@ def _unreadable(path: str, error: OSError | ValueError) -> Diagnostic:
 
 def decode(raw: bytes, path: str) -> str:
     if len(raw) > MAX_BYTES:
-        raise failure([make(path, (1, 1), "too-large", "the manifest is larger than 1 MiB")])
+        raise failure([make(path, (1, 1), "too-large", "the file is larger than 1 MiB")])
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
@@ -323,7 +323,7 @@ def _refuse_expansion(document: Document) -> None:
     rule, message = {
         "self": ("yaml-alias", "the alias stands inside the very thing it stands for"),
         "unknown": ("yaml-alias", "the alias stands for nothing: no such anchor before it"),
-        "size": ("too-large", "with its aliases written out the manifest is larger than 4 MiB"),
+        "size": ("too-large", "with its aliases written out the file is larger than 4 MiB"),
         "unchecked": ("too-large", "the manifest is too large to have aliases"),
     }[kind]
     hint = "write the value out" if kind != "unknown" else None

@@ -16,6 +16,7 @@ from toolcrib.project.config_policy import Approvals, Review, read_approvals, re
 from toolcrib.project.config_secrets import ENVIRONMENT, SourceSetting, secrets_block
 from toolcrib.project.config_sources import ToolSource, read_sources
 from toolcrib.project.reader import Misfit, Reader
+from toolcrib.project.reader import Path as Place
 from toolcrib.spec import LEVELS, Level, Network, Permissions, Retry, SecretSpec
 
 __all__ = ["KEYS", "Config", "load_config"]
@@ -136,10 +137,23 @@ def _security(reader: Reader, value: Any) -> dict[str, Any]:
     block = reader.mapping(value, ("security",), ("max_permissions", "allowed_hosts"))
     found: dict[str, Any] = {}
     if "allowed_hosts" in block:
-        found["allowed_hosts"] = reader.texts(block["allowed_hosts"], ("security", "allowed_hosts"))
+        found["allowed_hosts"] = _hosts(reader, block["allowed_hosts"], ("security", "allowed_hosts"))
     if "max_permissions" in block:
         found["max_permissions"] = _ceiling(reader, block["max_permissions"])
     return found
+
+
+def _hosts(reader: Reader, value: Any, at: Place) -> tuple[str, ...]:
+    from toolcrib.egress import HostRule
+
+    hosts = reader.texts(value, at)
+    for number, host in enumerate(hosts):
+        try:
+            HostRule.parse(host)
+        except ValueError:
+            hint = "write api.example.com, *.example.org or name:port; no https://, no path"
+            raise reader.misfit((*at, number), "must be a host", hint) from None
+    return hosts
 
 
 def _ceiling(reader: Reader, value: Any) -> Permissions:

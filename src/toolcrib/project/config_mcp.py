@@ -89,5 +89,5 @@ def servers_block(reader: Reader, value: Any) -> dict[str, Any]:
         try:
             specs.append(read_server(name, entry))
         except ValueError as error:
-            raise reader.misfit((*at, str(name)), str(error)) from None
+            raise reader.misfit((*at, str(name)), f"cannot be used: {error}") from None
     return {"servers": Servers(tuple(specs), narrowing=narrowing)}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from toolcrib.errors import DefinitionError
+from toolcrib.errors import DefinitionError, DeniedError
 from toolcrib.guard import DEFAULT_TTL_HOURS, EFFECTS, HINTS, Condition, Rule, Rules
 from toolcrib.project.reader import Path, Reader
 
-__all__ = ["CHANNELS", "Approvals", "Review", "read_approvals", "read_policy", "read_review"]
+__all__ = ["CHANNELS", "Approvals", "Review", "check_channel", "read_approvals", "read_policy", "read_review"]
 
 CHANNELS = ("cli", "elicitation", "page")
 """The ways by which a person may agree to a call."""
@@ -105,6 +105,16 @@ def _condition(reader: Reader, block: Mapping[str, Any], at: Path) -> Condition 
     except DefinitionError as error:
         place = (*here, *error.details.get("at", ()))
         raise reader.misfit(place, f"cannot be checked: {error.message}") from None
+
+
+def check_channel(channel: str, taken: Collection[str]) -> None:
+    """Raise `DeniedError` where the project takes no yes by this channel."""
+    if channel not in taken:
+        told = ", ".join(taken) or "none"
+        raise DeniedError(
+            f"this project takes no approval by {channel!r}; its approvals.channels: {told}",
+            hint="Decide by one of these, or change approvals.channels in the project's settings.",
+        )
 
 
 def read_approvals(reader: Reader, value: Any) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from typing import Any
 
 from toolcrib.errors import ConflictError, ToolcribError
 from toolcrib.guard import Approval, Approvals, Grant, Scope, Status, canonical, may_decide
+from toolcrib.project.config import Config
+from toolcrib.project.config_policy import check_channel
 from toolcrib.spec import Caller, Tool
 
 __all__ = ["Desk", "Sheet"]
@@ -29,7 +31,8 @@ class Desk:
 
     `tool_of` gives a tool by name (or raises NotFoundError, ManifestError), `digest_of` its digest as it is
     now, `audit` writes one event (`AuditLog.record`), `redact` masks secrets in a JSON value. `agreed` is
-    told of each yes and its tool, `revoked` of each decision that is taken back.
+    told of each yes and its tool, `revoked` of each decision that is taken back. `config` says by which ways
+    a person may agree here; a no is taken by any.
     """
 
     def __init__(
@@ -40,7 +43,7 @@ class Desk:
         audit: Callable[..., None],
         redact: Callable[[Any], Any],
         *,
-        self_approval: bool = False,
+        config: Config | None = None,
         agreed: Callable[[Approval, Tool], None] | None = None,
         revoked: Callable[[Grant], None] | None = None,
     ) -> None:
@@ -49,7 +52,9 @@ class Desk:
         self._digest_of = digest_of
         self._audit = audit
         self._redact = redact
-        self._self_approval = self_approval
+        config = config or Config()
+        self._self_approval = config.policy.self_approval
+        self._channels = config.approvals.channels
         self._agreed = agreed
         self._revoked = revoked
 
@@ -99,8 +104,9 @@ class Desk:
 
         Raises as `Approvals.approve` does; InvalidInput for arguments that do not fit; ConflictError where
         the tool has changed since it was asked for, which ends the approval; DeniedError where `decider` may
-        not.
+        not, or the project does not take a yes by this `channel`.
         """
+        check_channel(channel, self._channels)
         approval = self.approvals.find(id)
         may_decide(approval, decider, person=by, self_approval=self._self_approval)
         tool = self._tool(approval)

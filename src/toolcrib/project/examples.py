@@ -60,7 +60,7 @@ async def try_examples(
 
 def _skipped(project: Project, tool: Tool, example: Example, *, live: bool) -> str | None:
     if not live and tool.permissions.network.mode != "none":
-        return "it reaches the network, and there is no recording of it; --live runs it"
+        return "it reaches the network; --live runs it"
     try:
         reason = project.asks(Call(tool.name, dict(example.params), caller="cli"))
     except ToolcribError as error:

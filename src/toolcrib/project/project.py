@@ -303,7 +303,7 @@ class Project:
             self.digest_of,
             self.audit.record,
             self._gate.redact,
-            self_approval=self.config.policy.self_approval,
+            config=self.config,
             agreed=self._agreed,
             revoked=self._revoked,
         )

@@ -30,7 +30,8 @@ class Reader:
         self._document = document
 
     def misfit(self, path: Path, message: str, hint: str | None = None, rule: str = "wrong-value") -> Misfit:
-        name = f"`{'.'.join(map(str, path))}`" if path else "the file"
+        steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+        name = f"`{steps.removeprefix('.')}`" if path else "the file"
         return Misfit(
             self._document.diagnostic(
                 rule, f"{name} {message}", path, key=rule in ("unknown-key", "wrong-type"), hint=hint

@@ -41,7 +41,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class SecretSpec:
-    """One declared secret: its value is read from the environment variable of the same name."""
+    """One declared secret: its value comes from the project's sources of secrets."""
 
     name: str
     type: str = "string"

@@ -164,6 +164,7 @@ def test_there_are_not_endlessly_many_rules(tmp_path: Path) -> None:
 def test_every_setting_is_known_to_weaken_or_to_narrow() -> None:
     assert set(KEYS) <= set(WEAKENING) | NARROWING
     assert not set(WEAKENING) & NARROWING
+    assert (set(WEAKENING) | NARROWING) - {".mcp.json"} <= set(KEYS)
 
 
 HOSTILE = """

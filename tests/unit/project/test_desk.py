@@ -174,6 +174,18 @@ def test_a_yes_that_cannot_be_written_down_is_none(project: Project) -> None:
     assert isinstance(project.desk.approvals.seek(asking(project)), Approval)
 
 
+def test_a_yes_comes_by_a_channel_that_the_project_takes(project: Project) -> None:
+    (project.root / ".toolcrib/config.yml").write_text("approvals: {channels: [page]}")
+    strict = Project.open(project.root)
+    waiting = waits(strict)
+    with pytest.raises(DeniedError, match=r"no approval by 'cli'; its approvals\.channels: page"):
+        strict.desk.approve(waiting.id, "ada")
+    assert strict.desk.show(waiting.id).approval.status == "pending"
+    strict.desk.approve(waiting.id, "ada", channel="page")
+    assert strict.desk.show(waiting.id).approval.status == "approved"
+    strict.desk.deny(waits(strict, amount=2).id, "ada")
+
+
 def test_secrets_are_masked_in_what_is_shown_and_written_but_not_in_what_runs(crib: Crib) -> None:
     project = crib.open()
     secret = crib.secrets["TOKEN"]
