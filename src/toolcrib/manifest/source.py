@@ -100,7 +100,12 @@ class Document:
         if self._lines is None:
             self._lines = split_lines(self.text)
         source = self._lines[place[0] - 1] if place[0] <= len(self._lines) else ""
-        return make(self.path, place, rule, message, hint=hint, where=json_path(path), source=source)
+        where = json_path(self.source_path(path))
+        return make(self.path, place, rule, message, hint=hint, where=where, source=source)
+
+    def source_path(self, path: Path) -> Path:
+        """Where the value at `path` of the data stands in the file."""
+        return path
 
     def value_at(self, path: Path) -> Any:
         """The value at `path` as it stands in the file; None where there is none."""

@@ -39,7 +39,6 @@ class Translated(Document):
         self._places = places
 
     def source_path(self, path: Path) -> Path:
-        """Where a value of the manifest stands in the file."""
         for length in range(len(path), -1, -1):
             place = self._places.get(path[:length])
             if place is not None:
@@ -51,18 +50,6 @@ class Translated(Document):
 
     def locate_text(self, path: Path, literal: str, number: int = 0) -> tuple[int, int]:
         return self._origin.locate_text(self.source_path(path), literal, number)
-
-    def diagnostic(
-        self,
-        rule: str,
-        message: str,
-        path: Path = (),
-        *,
-        key: bool = False,
-        hint: str | None = None,
-        at: tuple[int, int] | None = None,
-    ) -> Diagnostic:
-        return self._origin.diagnostic(rule, message, self.source_path(path), key=key, hint=hint, at=at)
 
 
 @dataclass(slots=True)

@@ -79,21 +79,7 @@ class VegaDocument(Document):
     def value_at(self, path: Path) -> Any:
         return value_at(self._yaml.data, self._place(path))
 
-    def diagnostic(
-        self,
-        rule: str,
-        message: str,
-        path: Path = (),
-        *,
-        key: bool = False,
-        hint: str | None = None,
-        at: tuple[int, int] | None = None,
-    ) -> Diagnostic:
-        place = self.locate(path, key) if at is None else at
-        return super().diagnostic(rule, message, self._written(path), key=key, hint=hint, at=place)
-
-    def _written(self, path: Path) -> Path:
-        """A place in a native manifest as the place in a Vega file."""
+    def source_path(self, path: Path) -> Path:
         head, rest = path[:1], path[2:]
         if head == ("exec",):
             names = {"entrypoint": "command", "shell": "command", "action": "type"}
@@ -109,7 +95,7 @@ class VegaDocument(Document):
 
     def _place(self, path: Path) -> Path:
         """A place in the data as the place in the unfolded text."""
-        written = self._written(path)
+        written = self.source_path(path)
         for length in range(len(written), 0, -1):
             place = self._folded.places.get(written[:length])
             if place is not None:
