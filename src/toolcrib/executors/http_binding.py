@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from toolcrib.errors import ManifestError, UnavailableError
+from toolcrib.manifest.requests import signed
 from toolcrib.spec import Choice, Tool
 from toolcrib.template import (
     MISSING,
@@ -26,7 +27,6 @@ from toolcrib.template import (
     Text,
     TextTemplate,
     Values,
-    escape,
     literal_text,
     parse_conditional,
     parse_text,
@@ -195,10 +195,9 @@ def bind_auth(tool: Tool) -> tuple[dict[str, str], dict[str, str], dict[str, str
     for auth in tool.auth:
         if auth.type == "basic" and auth.username_secret is not None:
             basic.append(Basic(auth.username_secret, auth.secret))
-        elif auth.type == "bearer":
-            headers["Authorization"] = f"Bearer ${{secret:{auth.secret}}}"
-        elif auth.location is not None and auth.name is not None:
-            places[auth.location][escape(auth.name)] = f"${{secret:{auth.secret}}}"
+        elif (added := signed(auth)) is not None:
+            place, name, value = added
+            places[place][name] = value
     return headers, places["query"], places["cookie"], tuple(basic)
 
 

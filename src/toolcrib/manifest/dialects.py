@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolcrib.errors import ManifestError, UsageError
-from toolcrib.manifest import flexigpt, native, skill, sympozium, toolbox
+from toolcrib.manifest import conditions, flexigpt, native, skill, sympozium, toolbox, vega
 from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, make
 from toolcrib.manifest.json_source import load_json
 from toolcrib.manifest.native import Loaded, parse_tool
@@ -36,11 +36,27 @@ class Dialect(NamedTuple):
     name: str
     meaning: str
     load: Callable[[bytes, str], Document]
-    drafts: Callable[[Document], list[Draft]] | None
-    """None for the native format, which needs no translation."""
+    entries: Callable[[Document], list[Entry]]
     detect: Callable[[Any], bool]
-    shared: bool = False
-    """A file of it may hold several tools, and what lies beside it belongs to none of them."""
+
+
+def _translated(
+    drafts: Callable[[Document], list[Draft]], *, shared: bool = False
+) -> Callable[[Document], list[Entry]]:
+    """Entries of a format whose tools become native manifests; `shared`: a file may hold several of them, and
+    what lies beside it belongs to none.
+    """
+    return lambda document: [finish(draft, shared=shared) for draft in drafts(document)]
+
+
+def _native(document: Document) -> list[Entry]:
+    folder = Path(document.path).parent.name if Path(document.path).name == native.FILE_NAME else None
+    data = document.data if isinstance(document.data, dict) else {}
+    whole = Translated(document, data, {(): ()})
+    try:
+        return [Entry(parse_tool(document, folder), whole)]
+    except ManifestError as error:
+        return [Entry(None, whole, diagnostics_of(error))]
 
 
 def _no(_: Any) -> bool:
@@ -60,14 +76,17 @@ def _load_any(raw: bytes, path: str) -> Document:
 DIALECTS: dict[str, Dialect] = {
     one.name: one
     for one in (
-        Dialect("native", "Toolcrib's and Glee's tool.yml", load, None,
+        Dialect("native", "Toolcrib's and Glee's tool.yml", load, _native,
                 lambda data: isinstance(data, dict) and "kind" in data and "exec" in data),
-        Dialect("flexigpt", "FlexiGPT's tool.json", load_json, flexigpt.drafts, flexigpt.detect),
-        Dialect("sympozium", "Sympozium's SkillPack, its sidecar's tools", _load_any, sympozium.drafts,
-                sympozium.detect, shared=True),
-        Dialect("skill", "a folder of Agent Skills, SKILL.md", skill.load_skill, skill.drafts, _no),
-        Dialect("toolbox", "tools.yaml of MCP Toolbox", _load_any, toolbox.drafts, toolbox.detect,
-                shared=True),
+        Dialect("vega", "Vega's YAML definitions", vega.load_vega, lambda document: [vega.entry_of(document)],
+                vega.detect),
+        Dialect("flexigpt", "FlexiGPT's tool.json", load_json, _translated(flexigpt.drafts), flexigpt.detect),
+        Dialect("sympozium", "Sympozium's SkillPack, its sidecar's tools", _load_any,
+                _translated(sympozium.drafts, shared=True), sympozium.detect),
+        Dialect("skill", "a folder of Agent Skills, SKILL.md", skill.load_skill,
+                _translated(skill.drafts), _no),
+        Dialect("toolbox", "tools.yaml of MCP Toolbox", _load_any, _translated(toolbox.drafts, shared=True),
+                toolbox.detect),
     )
 }  # fmt: skip
 """Every format that is read, by its name."""
@@ -80,10 +99,15 @@ def detect(raw: bytes, path: str) -> tuple[Dialect, Document]:
     """The format of a file and its data. Raises ManifestError where it is none that is known."""
     if Path(path).name == skill.SKILL_FILE or (raw[:4] in (b"---\n", b"---\r") and path.endswith(".md")):
         return DIALECTS["skill"], skill.load_skill(raw, path)
-    document = _load_any(raw, path)
+    try:
+        document = _load_any(raw, path)
+    except ManifestError:
+        if conditions.has_control_line(raw):  # which no YAML has, but Vega's
+            return DIALECTS["vega"], vega.load_vega(raw, path)
+        raise
     for dialect in DIALECTS.values():
         if dialect.detect(document.data):
-            return dialect, document
+            return dialect, vega.load_vega(raw, path) if dialect.name == "vega" else document
     data = document.data
     if isinstance(data, dict) and "mcpServers" in data:
         told, hint = (
@@ -103,9 +127,7 @@ def entries(path: str, raw: bytes, dialect: str | None = None) -> list[Entry]:
     else:
         found = _named(dialect)
         document = found.load(raw, path)
-    if found.drafts is None:
-        return [_native(document)]
-    return [finish(draft, shared=found.shared) for draft in found.drafts(document)]
+    return found.entries(document)
 
 
 def read_dialect(path: str, raw: bytes | None = None, dialect: str | None = None) -> Loaded:
@@ -143,9 +165,7 @@ def reread(tool: Tool) -> Document | None:
     if tool.source.dialect == "native":
         return load(tool.source.raw, tool.source.path)
     if tool.source.dialect == "vega":
-        from toolcrib.manifest.vega import document_of
-
-        return document_of(tool)
+        return vega.document_of(tool)
     made = entries(tool.source.path, tool.source.raw, tool.source.dialect)
     return next(
         (entry.document for entry in made if entry.tool is not None and entry.tool.name == tool.name), None
@@ -194,16 +214,6 @@ def other_files(folder: str) -> list[tuple[str, str]]:
         for name, dialect in FILES.items()
         if os.path.lexists(f"{folder}/{name}")
     ][:1]
-
-
-def _native(document: Document) -> Entry:
-    folder = Path(document.path).parent.name if Path(document.path).name == native.FILE_NAME else None
-    data = document.data if isinstance(document.data, dict) else {}
-    whole = Translated(document, data, {(): ()})
-    try:
-        return Entry(parse_tool(document, folder), whole)
-    except ManifestError as error:
-        return Entry(None, whole, diagnostics_of(error))
 
 
 def _named(name: str) -> Dialect:

@@ -221,11 +221,7 @@ def record_of(tool: Tool) -> dict[str, Any]:
 
 
 def _impl(tool: Tool, config: HttpExec) -> dict[str, Any]:
-    url = config.url
-    plain = {name: value for name, value in config.query.items() if isinstance(value, str)}
-    if plain:
-        url += ("&" if "?" in url else "?") + "&".join(f"{name}={value}" for name, value in plain.items())
-    impl: dict[str, Any] = {"method": config.method, "urlTemplate": url}
+    impl: dict[str, Any] = {"method": config.method, "urlTemplate": _url(tool, config)}
     if config.headers:
         impl["headers"] = config.headers
     if config.body is not None:
@@ -242,6 +238,18 @@ def _impl(tool: Tool, config: HttpExec) -> dict[str, Any]:
     if config.error_mode != "fail":
         impl["errorMode"] = config.error_mode
     return impl
+
+
+def _url(tool: Tool, config: HttpExec) -> str:
+    """The URL with the query in it, encoded as it is sent."""
+    from toolcrib.template import Namespaces, TextTemplate, parse_query, spell
+
+    entries = [
+        f"{name}={spell(value.parts, 'plain')}"
+        for name, value in parse_query(config.query, Namespaces.of(tool))
+        if isinstance(value, TextTemplate)
+    ]
+    return config.url + ("&" if "?" in config.url else "?") * bool(entries) + "&".join(entries)
 
 
 def _written(tool: Tool, body: Any) -> str:

@@ -29,7 +29,7 @@ from toolcrib.manifest.positions import (
 )
 from toolcrib.spec.naming import json_path
 
-__all__ = ["MAX_BYTES", "Document", "decode", "dump", "load", "read", "value_at"]
+__all__ = ["MAX_BYTES", "Document", "decode", "dump", "flow", "load", "read", "value_at"]
 
 MAX_BYTES = 1 << 20
 _MAX_BRACKETS = 10_000
@@ -208,9 +208,13 @@ def dump(data: Any) -> str:
                 return body
         except ValueError:
             pass
-    # JSON, which is YAML too, can write every value so that it reads back as it was.
-    text = json.dumps(data, indent=1, ensure_ascii=False)
-    return _UNSEEN.sub(lambda found: f"\\U{ord(found[0]):08x}", text) + "\n"
+    return flow(data, indent=1) + "\n"
+
+
+def flow(data: Any, indent: int | None = None) -> str:
+    """Data as JSON, which is YAML too, in which every character is seen; without `indent` on one line."""
+    text = json.dumps(data, indent=indent, ensure_ascii=False)
+    return _UNSEEN.sub(lambda found: f"\\U{ord(found[0]):08x}", text)
 
 
 def _read_on(descriptor: int, raw: bytes) -> bytes:

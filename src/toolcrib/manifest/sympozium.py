@@ -15,8 +15,9 @@ from toolcrib.manifest.positions import Path
 from toolcrib.manifest.skill import Skill
 from toolcrib.manifest.source import Document
 from toolcrib.manifest.translated import Draft, undeclared
+from toolcrib.spec import CommandExec, Tool
 
-__all__ = ["detect", "drafts", "skills_of"]
+__all__ = ["detect", "drafts", "pack_of", "skills_of"]
 
 _TOOL = ("name", "description", "parameters", "inputSchema", "command", "args", "workdir", "workDir",
          "timeout", "timeoutSeconds", "env")  # fmt: skip
@@ -145,3 +146,32 @@ def _timeout(value: Any) -> int | None:
     if found is None:
         return None
     return 30_000 if found < 1000 else min(found, 120_000)
+
+
+# -- writing ------------------------------------------------------------------------------------------
+
+
+def pack_of(tool: Tool, config: CommandExec) -> dict[str, Any]:
+    """A SkillPack whose sidecar has this one command; which image holds the program is not known."""
+    from toolcrib.template import literal_text
+
+    entry: dict[str, Any] = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.input_schema,
+        "command": [config.entrypoint, *config.args],
+    }
+    if config.cwd != ".":
+        entry["workdir"] = config.cwd
+    if config.timeout_ms:
+        seconds, rest = divmod(config.timeout_ms, 1000)
+        entry["timeout"] = f"{config.timeout_ms}ms" if rest else seconds
+    if config.env:
+        entry["env"] = {name: literal_text(value) for name, value in config.env.items()}
+    entry |= tool.extensions.get("sympozium", {})
+    return {
+        "apiVersion": "sympozium.ai/v1alpha1",
+        "kind": "SkillPack",
+        "metadata": {"name": tool.name},
+        "spec": {"sidecar": {"tools": [entry]}},
+    }

@@ -115,7 +115,7 @@ class Entry:
     """One tool of a file as it was found; `tool` is None when `found` says why."""
 
     tool: Tool | None
-    document: Translated
+    document: Document
     found: tuple[Diagnostic, ...] = ()
     enabled: bool = True
 

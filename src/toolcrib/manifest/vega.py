@@ -17,7 +17,8 @@ from toolcrib.errors import ManifestError
 from toolcrib.manifest.conditions import Folded, Unfolded, fold, unfold
 from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, failure, source_line
 from toolcrib.manifest.positions import Path
-from toolcrib.manifest.source import Document, load, value_at
+from toolcrib.manifest.source import Document, decode, load, value_at
+from toolcrib.manifest.translated import Entry
 from toolcrib.manifest.vega_form import form_faults, milliseconds, parameter_schema, params_of
 from toolcrib.spec import (
     BuiltinExec,
@@ -36,7 +37,7 @@ from toolcrib.spec import (
     Tool,
 )
 
-__all__ = ["DIALECT", "VegaDocument", "document_of", "read_vega"]
+__all__ = ["DIALECT", "VegaDocument", "detect", "document_of", "entry_of", "load_vega", "read_vega"]
 
 DIALECT = "vega"
 _GRANTED = Permissions(read=(".",))
@@ -108,18 +109,36 @@ def read_vega(path: str, raw: bytes, granted: Permissions = _GRANTED) -> list[To
 
     Raises ManifestError with every place where the file has not the form of a definition.
     """
-    document = _open(path, raw)
+    return [_read(load_vega(raw, path), granted)]
+
+
+def detect(data: Any) -> bool:
+    """Whether data is a definition."""
+    return isinstance(data, dict) and isinstance(data.get("implementation"), dict) and "name" in data
+
+
+def entry_of(document: Document) -> Entry:
+    """The one tool of a file, in a project that grants it nothing of its own."""
+    assert isinstance(document, VegaDocument)
+    try:
+        tool = _read(document, _GRANTED)
+    except ManifestError as error:
+        return Entry(None, document, diagnostics_of(error))
+    return Entry(tool, document_of(tool))
+
+
+def _read(document: VegaDocument, granted: Permissions) -> Tool:
     found = list(form_faults(document))
     if found:
         raise failure(sorted(found, key=lambda finding: (finding.line, finding.column)))
-    source = Source(DIALECT, path, raw, hashlib.sha256(raw).hexdigest())
-    return [_tool(document, source, granted)]
+    source = Source(DIALECT, document.path, document.raw, hashlib.sha256(document.raw).hexdigest())
+    return _tool(document, source, granted)
 
 
 def document_of(tool: Tool) -> VegaDocument:
     """The file of a tool, as the checks of native manifests take it."""
     assert tool.source is not None
-    document = _open(tool.source.path, tool.source.raw)
+    document = load_vega(tool.source.raw, tool.source.path)
     params = [str(param["name"]) for param in params_of(document.data)]
     implementation = document.data["implementation"]
     block = {key: value for key, value in implementation.items() if key not in ("type", "timeout", "retry")}
@@ -129,12 +148,9 @@ def document_of(tool: Tool) -> VegaDocument:
     return document.native({"exec": {tool.kind: block}, "permissions": {}}, params)
 
 
-def _open(path: str, raw: bytes) -> VegaDocument:
-    try:
-        text = raw.decode().removeprefix("\ufeff")
-    except UnicodeDecodeError:
-        load(raw, path)  # says what is wrong with it
-        raise
+def load_vega(raw: bytes, path: str) -> VegaDocument:
+    """The data of a file, its conditions folded into it. ManifestError tells every fault of the text."""
+    text = decode(raw, path)
     unfolded = unfold(text, path)
     if unfolded.found:
         raise failure(unfolded.found)

@@ -12,16 +12,16 @@ from toolcrib.manifest.source import Document
 from toolcrib.spec import Choice
 from toolcrib.spec.naming import nearest
 
-__all__ = ["TYPES", "form_faults", "is_duration", "milliseconds", "parameter_schema", "params_of"]
+__all__ = ["PASSED", "TYPES", "form_faults", "is_duration", "milliseconds", "parameter_schema", "params_of"]
 
 TYPES = ("string", "integer", "number", "boolean", "array", "object")
 _TOP = ("name", "description", "params", "implementation")
-_PASSED = (
+PASSED = (
     "default", "enum", "format", "maxItems", "maxLength", "maximum", "minItems", "minLength", "minimum",
     "pattern",
 )  # fmt: skip
 """Keys of a parameter that mean what they mean in JSON Schema."""
-_PARAM = ("name", "type", "description", "required", "properties", "items", *_PASSED)
+_PARAM = ("name", "type", "description", "required", "properties", "items", *PASSED)
 _COMMON = ("type", "timeout", "retry")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|ns|h|m|s)")
 _UNITS = {"h": 3_600_000.0, "m": 60_000.0, "s": 1000.0, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "ns": 1e-6}
@@ -56,7 +56,7 @@ def _rule(param: dict[str, Any]) -> dict[str, Any]:
     rule: dict[str, Any] = {"type": param.get("type", "string")}
     if "description" in param:
         rule["description"] = param["description"]
-    rule |= {key: param[key] for key in _PASSED if key in param}
+    rule |= {key: param[key] for key in PASSED if key in param}
     if "items" in param:
         rule["items"] = _rule(param["items"])
     inner = param.get("properties")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
+from toolcrib.errors import ManifestError
 from toolcrib.spec import (
     Auth,
+    BuiltinExec,
     CommandExec,
+    Comparison,
+    CompositeExec,
     ExecConfig,
     FileExec,
     FunctionExec,
@@ -17,14 +21,57 @@ from toolcrib.spec import (
     Permissions,
     PythonExec,
     SqlExec,
+    Step,
     Tool,
 )
+from toolcrib.template import Namespaces, parse_conditional, respell, spell
 
-__all__ = ["manifest_of"]
+__all__ = ["as_native", "manifest_of"]
+
+_STEP = Step("", "")
+
+
+def as_native(tool: Tool) -> Tool:
+    """The tool in the terms of a native manifest, whose placeholders are spelled `${name}`.
+
+    Raises ManifestError for what only Vega can say: conditions, values in a shell line, `builtin`.
+    """
+    if tool.source is None or tool.source.dialect != "vega":
+        return tool
+    config, names = tool.config, Namespaces.of(tool)
+    try:
+        if isinstance(config, CommandExec):
+            config = _command_of(config, names)
+        elif isinstance(config, BuiltinExec):
+            raise ManifestError("it calls another tool as `builtin`, which only Vega has")
+        elif isinstance(config, HttpExec):
+            keys = ("url", "headers", "query", "body")
+            config = replace(config, **{key: respell(getattr(config, key), names, "plain") for key in keys})
+        elif isinstance(config, FileExec):
+            path, content = (respell(text, names, "plain") for text in (config.path, config.content))
+            config = replace(config, path=path, content=content)
+    except ManifestError as error:
+        told = f"{tool.name} cannot be written in another format than vega: {error}"
+        raise ManifestError(told, hint=error.hint) from None
+    return replace(tool, config=config, source=None)
+
+
+def _command_of(config: CommandExec, names: Namespaces) -> CommandExec:
+    line = parse_conditional(config.shell or "", names)
+    if line.literal is None:
+        raise ManifestError(
+            "values stand in its shell line",
+            hint="write the program and its arguments as a manifest of kind command",
+        )
+    env = respell(config.env, names, "plain")
+    return replace(config, args=("-c", spell(line.parts, "plain")), env=env, shell=None, allow_dash=())
 
 
 def manifest_of(tool: Tool) -> dict[str, Any]:
-    """The native manifest as data, keys in the order of the documentation; what holds anyway is left out."""
+    """The native manifest as data, keys in the order of the documentation; what holds anyway is left out.
+
+    Of a tool that `as_native` was not asked for, what only its own format has stands in it too.
+    """
     config = tool.config
     approval = {"required": tool.approval.required or None, "reason": tool.approval.reason or None}
     manifest: dict[str, Any] = {
@@ -122,6 +169,8 @@ def _command(config: CommandExec) -> dict[str, Any]:
             "stdout": {"format": config.stdout_format} if config.stdout_format else {},
             "exit_codes_ok": list(config.exit_codes_ok) if config.exit_codes_ok != (0,) else [],
             "timeout_ms": config.timeout_ms,
+            "shell": config.shell,
+            "allow_dash": list(config.allow_dash),
         },
         keep=("stdin", "cwd"),
     )
@@ -157,6 +206,37 @@ def _file(config: FileExec) -> dict[str, Any]:
     )
 
 
+def _composite(config: CompositeExec) -> dict[str, Any]:
+    steps = [_step(step) for step in config.steps]
+    return {"steps": steps} if config.output is None else {"steps": steps, "output": config.output}
+
+
+def _step(step: Step) -> dict[str, Any]:
+    return _filled(
+        {
+            "id": step.id,
+            "tool": step.tool,
+            "args": step.args,
+            "needs": list(step.needs),
+            "when": [_comparison(one) for one in step.when],
+            "foreach": step.foreach,
+            "concurrency": step.concurrency if step.concurrency != _STEP.concurrency else None,
+            "on_error": {"default": step.default}
+            if step.on_error == "default"
+            else (step.on_error if step.on_error != "fail" else None),
+        },
+        keep=("foreach",),
+    )
+
+
+def _comparison(one: Comparison) -> Any:
+    return one.value if one.how == "truth" else {"value": one.value, one.how: one.other}
+
+
+def _builtin(config: BuiltinExec) -> dict[str, Any]:
+    return {"function": config.function}
+
+
 def _function(config: FunctionExec) -> dict[str, Any]:
     return {"reference": config.reference}
 
@@ -181,6 +261,8 @@ _CONFIGS: dict[type[ExecConfig], Callable[[Any], dict[str, Any]]] = {
     FileExec: _file,
     FunctionExec: _function,
     SqlExec: _sql,
+    CompositeExec: _composite,
+    BuiltinExec: _builtin,
 }
 
 

@@ -379,6 +379,18 @@ def test_the_format_is_found_out_by_what_a_file_holds(tmp_path: Path, name: str,
     assert found == {dialect} or (dialect == "skill" and not found)
 
 
+def test_a_definition_of_vega_is_known_by_what_it_holds_though_it_is_no_yaml() -> None:
+    for path in sorted((DATA.parent / "vega").glob("*.yaml")):
+        (entry,) = entries("any.txt", path.read_bytes())
+        assert entry.tool is not None
+        assert entry.tool.source is not None
+        assert entry.tool.source.dialect == "vega"
+        assert [finding for finding in check_tool(entry.tool, entry.document) if finding.is_error] == []
+    with pytest.raises(ManifestError) as caught:
+        entries("any.yaml", b"name: x\n{{if a}}\n{{end\n")
+    assert diagnostics_of(caught.value)[0].line == 2
+
+
 def test_a_file_of_no_known_format_is_an_error() -> None:
     assert read_dialect("x.json", b'{"a": 1}').diagnostics[0].rule == "dialect"
     told = read_dialect("x.json", b'{"mcpServers": {"a": {"command": "b"}}}').diagnostics[0].message
