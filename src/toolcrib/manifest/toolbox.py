@@ -10,11 +10,12 @@ import re
 from typing import Any
 
 from toolcrib.manifest.durations import milliseconds
+from toolcrib.manifest.fields import Field, Fields
 from toolcrib.manifest.positions import Path
 from toolcrib.manifest.source import Document
 from toolcrib.manifest.translated import Draft, host_of, undeclared
 
-__all__ = ["detect", "drafts"]
+__all__ = ["FIELDS", "detect", "drafts"]
 
 _TYPES: dict[str, dict[str, Any]] = {
     "string": {"type": "string"},
@@ -22,11 +23,73 @@ _TYPES: dict[str, dict[str, Any]] = {
     "float": {"type": "number"},
     "boolean": {"type": "boolean"},
 }
-_PARAMETER = ("name", "type", "description", "default", "required", "items", "valueType", "allowedValues",
-              "excludedValues", "minValue", "maxValue")  # fmt: skip
-_SQL = ("kind", "type", "name", "source", "description", "statement", "parameters")
-_HTTP = ("kind", "type", "name", "source", "description", "method", "path", "headers", "requestBody",
-         "pathParams", "queryParams", "bodyParams", "headerParams")  # fmt: skip
+_LISTED = "list of parameters"
+FIELDS: Fields = {
+    "": {
+        "sources": Field("mapping", "", "What the tools use, by name."),
+        "tools": Field("mapping", "required", "A tool each, by `name`."),
+        "toolsets": Field("mapping", "", "Not read; filter tools by name instead."),
+        "authServices": Field("mapping", "", "Not read; what asks for one is refused."),
+    },
+    "sources.NAME (sql)": {
+        "kind": Field("text", "required", "`exec.sql.engine`; `sqlite` is run, the others are listed only."),
+        "database": Field(
+            "text", "", "`exec.sql.database`; of `sqlite` its folder is `permissions.fs.read`."
+        ),
+        "*": Field("any", "", "`exec.sql.connection`; each `${NAME}` is a secret."),
+    },
+    "sources.NAME (http)": {
+        "kind": Field("`http`", "required", "What it is known by."),
+        "baseUrl": Field("text", "required", "Begins `exec.http.url`; its host is `permissions.network`."),
+        "headers": Field("mapping of texts", "", "`exec.http.headers`, unless the tool has the same."),
+        "queryParams": Field("mapping of texts", "", "`exec.http.query`"),
+        "timeout": Field("duration", "`30s`", "`exec.http.timeout_ms`"),
+    },
+    "tools.NAME": {
+        "kind": Field("text", "required", "`kind`: `http`, or `sql` for any kind with a `statement`."),
+        "type": Field("text", "", "Not read; `kind` says it."),
+        "name": Field("text", "", "Not read; the key of the tool in `tools` is its `name`."),
+        "source": Field("text", "required", "Which of `sources` it uses."),
+        "description": Field("text", "required", "`description`"),
+        "authRequired": Field(
+            "list of texts", "", "Refused: without it, those it shuts out could call the tool."
+        ),
+        "templateParameters": Field("list", "", "Refused: a value never becomes a part of a statement."),
+    },
+    "tools.NAME (sql)": {
+        "statement": Field("text", "required", "`exec.sql.statement`; a placeholder in it is refused."),
+        "parameters": Field(_LISTED, "", "`inputs.schema`, and `exec.sql.parameters` in this order."),
+    },
+    "tools.NAME (http)": {
+        "method": Field("text", "`GET`", "`exec.http.method`"),
+        "path": Field("text", "", "Ends `exec.http.url`; `{{.name}}` is an argument."),
+        "headers": Field("mapping of texts", "", "`exec.http.headers`"),
+        "requestBody": Field("text", "", "`exec.http.body`: JSON with `{{.name}}` or `{{json .name}}`."),
+        "pathParams": Field(_LISTED, "", "`inputs.schema`"),
+        "queryParams": Field(_LISTED, "", "`inputs.schema`, and `exec.http.query`."),
+        "bodyParams": Field(_LISTED, "", "`inputs.schema`"),
+        "headerParams": Field(_LISTED, "", "`inputs.schema`, and `exec.http.headers`."),
+    },
+    "PARAMETER": {
+        "name": Field("text", "required", "The argument."),
+        "type": Field(
+            "`string`, `integer`, `float`, `boolean`, `array` or `map`",
+            "required",
+            "`type`; `float` is number.",
+        ),
+        "description": Field("text", "", "`description`"),
+        "default": Field("any", "", "`default`"),
+        "required": Field("true or false", "`true` without a default", "Whether it stands in `required`."),
+        "items": Field("PARAMETER", "required for `array`", "`items`"),
+        "valueType": Field("a type", "", "`additionalProperties` of a `map`."),
+        "allowedValues": Field("list", "", "`anyOf`: values, or patterns the whole text fits."),
+        "excludedValues": Field("list", "", "`not`, likewise."),
+        "minValue": Field("number", "", "`minimum`"),
+        "maxValue": Field("number", "", "`maximum`"),
+        "authServices": Field("list", "", "Refused: the value would come from another system's login."),
+    },
+}
+"""Every field that is read. Others of a tool are kept, and told."""
 _TEXT = {"type": "string"}
 _LIST = {
     "type": ["array", "null"],
@@ -148,7 +211,7 @@ def _sql(draft: Draft, tool: dict[str, Any], engine: str, source: dict[str, Any]
     if secrets:
         entries = {name: {"type": "string", "required": True} for name in secrets}
         draft.put(("permissions", "secrets"), entries, ("source",))
-    draft.keep(tool, (*_SQL, "authRequired", "templateParameters"))
+    draft.keep(tool, (*FIELDS["tools.NAME"], *FIELDS["tools.NAME (sql)"]))
 
 
 def _http(draft: Draft, tool: dict[str, Any], source: dict[str, Any]) -> None:
@@ -180,7 +243,11 @@ def _http(draft: Draft, tool: dict[str, Any], source: dict[str, Any]) -> None:
     if secrets:
         entries = {name: {"type": "string", "required": True} for name in secrets}
         draft.put(("permissions", "secrets"), entries)
-    draft.keep(tool, (*_HTTP, "authRequired", "templateParameters"))
+    for key in source:
+        if key not in FIELDS["sources.NAME (http)"]:
+            told = f"`{key}` of the source {tool['source']!r} has no meaning here"
+            draft.fault(told, ("source",), rule="unmapped")
+    draft.keep(tool, (*FIELDS["tools.NAME"], *FIELDS["tools.NAME (http)"]))
 
 
 def _body(draft: Draft, text: str) -> None:
@@ -247,7 +314,7 @@ def _rule(draft: Draft, entry: dict[str, Any], origin: Path) -> dict[str, Any]:
     if entry.get("excludedValues"):
         rule["not"] = {"anyOf": [_value(value) for value in _several(entry["excludedValues"])]}
     for key in entry:
-        if key not in (*_PARAMETER, "authServices"):
+        if key not in FIELDS["PARAMETER"]:
             draft.fault(f"`{key}` has no meaning here", (*origin, key), rule="unmapped", key=True)
     return rule
 
