@@ -10,7 +10,7 @@ from typing import Any
 from toolcrib.manifest.fields import Field, Fields, known
 from toolcrib.manifest.positions import Path
 from toolcrib.manifest.source import Document
-from toolcrib.manifest.translated import Draft, host_of, undeclared
+from toolcrib.manifest.translated import Draft, arguments_of, host_of, undeclared
 from toolcrib.spec import FunctionExec, HttpExec, Tool
 
 __all__ = ["FIELDS", "detect", "drafts", "record_of"]
@@ -178,8 +178,7 @@ def _permissions(draft: Draft, url: Any, arguments: Any) -> None:
     host = host_of(url) if isinstance(url, str) else None
     if host is not None:
         draft.put(("permissions", "network"), {"allow": [host]}, ("impl", "urlTemplate"))
-    named = arguments.get("properties", {}) if isinstance(arguments, dict) else {}
-    secrets = undeclared(draft.manifest["exec"], (*named, *_CONTEXT))
+    secrets = undeclared(draft.manifest["exec"], (*arguments_of(arguments), *_CONTEXT))
     if secrets:
         entries = {name: {"type": "string", "required": True} for name in secrets}
         draft.put(("permissions", "secrets"), entries, ("impl",))
@@ -257,13 +256,17 @@ def record_of(tool: Tool) -> dict[str, Any]:
         record["outputSchema"] = tool.output.schema
     if tool.tags:
         record["tags"] = list(tool.tags)
-    return {**record, "isEnabled": True, **kept} if "isEnabled" not in kept else {**record, **kept}
+    if tool.source is None or tool.source.dialect != "flexigpt":
+        record["isEnabled"] = True  # said, so that no default of another program decides it
+    return {**record, **kept}
 
 
 def _impl(tool: Tool, config: HttpExec) -> dict[str, Any]:
+    from toolcrib.template import literal_text
+
     impl: dict[str, Any] = {"method": config.method, "urlTemplate": _url(tool, config)}
     if config.headers:
-        impl["headers"] = config.headers
+        impl["headers"] = {name: literal_text(value) for name, value in config.headers.items()}
     if config.body is not None:
         impl["bodyTemplate"] = config.body if isinstance(config.body, str) else _written(tool, config.body)
     if config.success_codes:

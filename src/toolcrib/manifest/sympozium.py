@@ -15,7 +15,7 @@ from toolcrib.manifest.fields import Field, Fields, known
 from toolcrib.manifest.positions import Path
 from toolcrib.manifest.skill import Skill
 from toolcrib.manifest.source import Document
-from toolcrib.manifest.translated import Draft, undeclared
+from toolcrib.manifest.translated import Draft, arguments_of, undeclared
 from toolcrib.spec import CommandExec, Tool
 
 __all__ = ["FIELDS", "detect", "drafts", "pack_of", "skills_of"]
@@ -150,8 +150,7 @@ def _tool(draft: Draft, tool: dict[str, Any]) -> None:
         env = {one["name"]: one.get("value", "") for one in env}
     if env:
         draft.put((*at, "env"), env, ("env",))
-    named = schema.get("properties", {})
-    secrets = undeclared(draft.manifest.get("exec", {}), named)
+    secrets = undeclared(draft.manifest.get("exec", {}), arguments_of(schema))
     if secrets:
         entries = {name: {"type": "string", "required": True} for name in secrets}
         draft.put(("permissions", "secrets"), entries, ("command",))

@@ -19,7 +19,7 @@ from toolcrib.manifest.positions import Path
 from toolcrib.manifest.source import Document
 from toolcrib.spec import Source, Tool
 
-__all__ = ["Draft", "Entry", "Translated", "finish", "host_of", "steps_of", "undeclared"]
+__all__ = ["Draft", "Entry", "Translated", "arguments_of", "finish", "host_of", "steps_of", "undeclared"]
 
 _HOST = re.compile(
     r"^[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#${}@\s:\[\]]+|\[[0-9a-fA-F:.]+\])(?::(\d+))?(?=[/?#]|$)"
@@ -153,6 +153,12 @@ def host_of(url: str) -> str | None:
         return None
     host, port = found.group(1).lower(), found.group(2)
     return f"{host}:{port}" if port not in (None, "80", "443") else host
+
+
+def arguments_of(schema: Any) -> list[str]:
+    """The names that an input schema gives its arguments; none of one that has not its form."""
+    named = schema.get("properties") if isinstance(schema, dict) else None
+    return list(named) if isinstance(named, dict) else []
 
 
 def undeclared(value: Any, declared: Iterable[str]) -> list[str]:

@@ -91,13 +91,13 @@ def _line(tool: Tool, config: CommandExec, names: Namespaces) -> str:
 
     `exec`, so that the program is meant, where the shell has a command of that name itself.
     """
-    if config.entrypoint == "/bin/sh" and config.args[:1] == ("-c",) and len(config.args) == 2:
-        line = parse_conditional(config.args[1], names)
-        if line.literal is not None:
-            return spell(line.parts, "braces")
+    shell = config.entrypoint == "/bin/sh" and config.args[:1] == ("-c",) and len(config.args) == 2
+    if shell and parse_conditional(config.args[1], names).literal is not None:
+        return str(respell(config.args[1], names, "braces"))
     words = [_quoted(LiteralText(config.entrypoint))]
     given = set(tool.input_schema.get("required", ()))
     for text in config.args:
+        respell(text, names, "braces")  # or it cannot be said at all
         template = parse_conditional(text, names)
         lone = template.lone
         if lone is not None and not _is_there(tool, lone, given):
@@ -112,8 +112,10 @@ def _line(tool: Tool, config: CommandExec, names: Namespaces) -> str:
 
 def _is_there(tool: Tool, reference: Reference, given: set[Any]) -> bool:
     """Whether a value is there in every call."""
-    if reference.default is not None or reference.namespace == "context":
-        return True
+    if reference.default is not None:
+        return reference.default.value is not None
+    if reference.namespace == "context":
+        return reference.name in ("name", "version")
     if reference.namespace == "argument":
         rule = tool.input_schema.get("properties", {}).get(reference.name)
         return not reference.path and (

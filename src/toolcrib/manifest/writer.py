@@ -93,7 +93,7 @@ def manifest_of(tool: Tool) -> dict[str, Any]:
             {
                 key: value
                 for key, value in asdict(example).items()
-                if key == "params" or value not in (None, "")
+                if value is not None and (key, value) != ("description", "")
             }
             for example in tool.examples
         ],

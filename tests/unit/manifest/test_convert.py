@@ -180,6 +180,18 @@ EXECS = st.one_of(
         },
     ).map(lambda block: {"sql": block}),
     st.fixed_dictionaries({"reference": SAID}).map(lambda block: {"function": block}),
+    st.fixed_dictionaries(
+        {"id": st.just("a"), "tool": NAME},
+        optional={
+            "args": st.dictionaries(NAME, JSON, max_size=2),
+            "needs": st.just(["b"]),
+            "when": st.just("${x}")
+            | st.lists(st.just({"value": "${x}", "is": None}), min_size=1, max_size=2),
+            "foreach": st.lists(JSON, max_size=2) | st.just("${x}"),
+            "concurrency": st.integers(1, 9),
+            "on_error": st.sampled_from(["fail", "continue"]) | st.fixed_dictionaries({"default": JSON}),
+        },
+    ).map(lambda step: {"composite": {"steps": [step, {"id": "b", "tool": "t"}], "output": "${x}"}}),
 )
 PERMISSIONS = st.fixed_dictionaries(
     {},
@@ -221,7 +233,7 @@ MANIFESTS = st.fixed_dictionaries(
         "examples": st.lists(
             st.fixed_dictionaries(
                 {"params": st.dictionaries(NAME, JSON, max_size=2)},
-                optional={"description": SAID, "expected_output": SAID},
+                optional={"description": SAID, "expected_output": SAID | st.just("")},
             ),
             max_size=2,
         ),
@@ -312,6 +324,28 @@ def test_what_flexigpt_cannot_say_is_told() -> None:
         "was": {"required": True, "reason": "Costs money"},
         "means": "no person is asked before a call",
     }
+
+
+def test_a_record_that_does_not_say_whether_it_is_on_stays_so() -> None:
+    record = {"slug": "a", "version": "1", "description": "A", "type": "go", "impl": {"goFunc": "m.f"}}
+    (kept,) = read_all("tool.json", json.dumps(record).encode())
+    assert bare(through(kept, "flexigpt")) == bare(kept)
+    # A new one says it.
+    assert record_of(replace(kept, source=None))["isEnabled"] is True
+
+
+def test_headers_of_numbers_are_texts_to_flexigpt() -> None:
+    manifest = {
+        "name": "t",
+        "description": "T",
+        "kind": "http",
+        "version": "1",
+        "exec": {"http": {"url": "https://a.example/", "headers": {"X-Count": 1, "X-On": True}}},
+        "permissions": {"network": {"allow": ["a.example"]}},
+    }
+    written = convert(parse_tool(load(json.dumps(manifest).encode(), "tool.yml")), "flexigpt")
+    assert json.loads(written.text)["impl"]["headers"] == {"X-Count": "1", "X-On": "true"}
+    assert written.losses == ()
 
 
 def test_what_cannot_be_written_at_all_is_refused() -> None:

@@ -257,6 +257,17 @@ def test_what_toolbox_says_and_cannot_be_held_is_refused(
     assert any(told in finding.message and finding.line == line for finding in found), found
 
 
+def test_what_means_nothing_in_an_http_source_is_told() -> None:
+    text = TOOLBOX.replace("kind: sqlite-sql\n    source: db", "kind: http\n    source: web").replace(
+        "    statement: SELECT 1\n", ""
+    )
+    assert read_dialect("tools.yaml", text.encode()).diagnostics == ()
+    text = text.replace("baseUrl:", "disableSslVerification: true, baseUrl:")
+    (found,) = read_dialect("tools.yaml", text.encode()).diagnostics
+    assert (found.rule, found.line) == ("unmapped", 8)
+    assert "`disableSslVerification` of the source 'web'" in found.message
+
+
 def test_parameters_of_every_type_become_a_schema() -> None:
     text = TOOLBOX.replace("SELECT 1", "SELECT ?").replace(
         "    statement",
@@ -320,6 +331,20 @@ def test_a_sidecars_timeout_is_kept_in_its_bounds(said: Any, limit: int) -> None
     tool = read_dialect("pack.yaml", text.encode()).tools[0]
     assert isinstance(tool.config, CommandExec)
     assert tool.config.timeout_ms == limit
+
+
+def test_a_schema_without_properties_has_no_arguments() -> None:
+    text = (
+        (DATA / "skillpack.yaml")
+        .read_text()
+        .replace("properties:\n            namespace:", "properties: null #")
+    )
+    loaded = read_dialect("pack.yaml", text.encode())
+    assert [tool.name for tool in loaded.tools] == ["echo_words"]
+    assert any("properties" in finding.message for finding in loaded.diagnostics)
+    impl = {"urlTemplate": "https://a.example/${x}"}
+    flexigpt = {"slug": "a", "version": "1", "type": "http", "impl": impl, "argSchema": {"properties": None}}
+    assert read_dialect("tool.json", json.dumps(flexigpt).encode()).tools == ()
 
 
 def test_a_skill_becomes_a_tool_that_reads_its_folder() -> None:

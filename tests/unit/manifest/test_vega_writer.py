@@ -241,6 +241,10 @@ def test_everything_that_is_lost_is_told_with_what_it_means() -> None:
          {"permissions": {"network": {"allow": ["*.example.com"]}}}, "must be written out"),
         ("http", {**URL, "query": {"a": "{{x}}"}}, {}, "holds signs that are placeholders"),
         ("command", {"entrypoint": "ls", "args": ["${n}"]}, {}, "`n` is not given"),
+        ("command", {"entrypoint": "ls", "args": ["${who | default:null}"]}, TEXT, "`who` is not given"),
+        ("command", {"entrypoint": "ls", "args": ["${session_id}"]}, TEXT, "`session_id` is not given"),
+        ("command", {"entrypoint": "docker", "args": ["{{.Names}}"]}, TEXT, "holds signs that are"),
+        ("command", {"entrypoint": "/bin/sh", "args": ["-c", "echo {{x}}"]}, TEXT, "holds signs that are"),
         ("command", {"entrypoint": "ls", "stdin": "x"}, {}, r"\$\.exec\.command\.stdin"),
         ("command", {"entrypoint": "ls", "cwd": "src"}, {}, r"\$\.exec\.command\.cwd"),
         ("command", {"entrypoint": "ls", "exit_codes_ok": [0, 1]}, {}, "exit_codes_ok"),
@@ -286,7 +290,7 @@ def test_auth_stands_as_entries_of_the_request() -> None:
         (["-l", "a b", ""], "exec ls -l 'a b' ''"),
         (["it's ${who}", '$HOME `x` "', "$${x}"], "exec ls 'it'\\''s {{who}}' '$HOME `x` \"' '$${x}'"),
         (["--", "${who}", "*.py"], "exec ls -- '{{who}}' '*.py'"),
-        (["${secret:KEY}", "x=${run_id}"], "exec ls '${KEY}' 'x=${run_id}'"),
+        (["${secret:KEY}", "x=${run_id}", "${name}"], "exec ls '${KEY}' 'x=${run_id}' '${name}'"),
     ],
 )
 def test_every_argument_is_one_word_of_the_line(args: list[str], line: str) -> None:
