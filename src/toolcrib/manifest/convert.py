@@ -20,7 +20,7 @@ from toolcrib.manifest.lint import check_tool
 from toolcrib.manifest.native import FILE_NAME
 from toolcrib.manifest.source import dump
 from toolcrib.manifest.vega_writer import as_vega, write_vega
-from toolcrib.manifest.writer import as_native, manifest_of
+from toolcrib.manifest.writer import as_native, as_plain, manifest_of
 from toolcrib.spec import ABSENT, CommandExec, FunctionExec, HttpExec, Tool
 from toolcrib.spec.naming import json_path, nearest
 from toolcrib.template import untied
@@ -124,9 +124,9 @@ def _sympozium(tool: Tool) -> bytes:
 
 TARGETS: dict[str, Target] = {
     "native": Target(f"{{name}}/{FILE_NAME}", _native),
-    "flexigpt": Target("{name}/tool.json", _flexigpt),
+    "flexigpt": Target("{name}/tool.json", _flexigpt, as_plain),
     "vega": Target("{name}.yaml", write_vega, as_vega),
-    "sympozium": Target("{name}.skillpack.yaml", _sympozium),
+    "sympozium": Target("{name}.skillpack.yaml", _sympozium, as_plain),
 }
 """Every format that is written, by its name."""
 
@@ -154,7 +154,7 @@ def convert(tool: Tool, to: str) -> Written:
     found = tuple(losses(termed, entry.tool, to))
     if places := differences(termed, entry.tool):
         altering = [loss for loss in found if is_about_calls(loss.path[2:], places)]
-        told = "; ".join(str(replace(loss, means="")) for loss in altering[:_MOST_TOLD])
+        told = "; ".join(str(replace(loss, means="")) for loss in altering[:_MOST_TOLD]) or ", ".join(places)
         raise ManifestError(
             f"{tool.name} cannot be written as {to}, where a call of it would do something else: {told}",
             hint="Change that in the tool first.",

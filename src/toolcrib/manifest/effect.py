@@ -12,7 +12,15 @@ from typing import Any
 from toolcrib.errors import ManifestError
 from toolcrib.manifest.requests import signed
 from toolcrib.spec import CommandExec, FileExec, HttpExec, Tool
-from toolcrib.template import Namespaces, literal_text, parse, parse_query, parse_url, untied
+from toolcrib.template import (
+    Namespaces,
+    literal_text,
+    parse,
+    parse_conditional,
+    parse_query,
+    parse_url,
+    untied,
+)
 
 __all__ = ["differences", "is_about_calls"]
 
@@ -79,21 +87,35 @@ def _request(tool: Tool, config: HttpExec, names: Namespaces) -> _Effect:
     if jsonpath is not None and (dotted := _DOTTED.fullmatch(jsonpath)) is not None:
         path, jsonpath = dotted[1], None
     block, at = asdict(config), "exec.http"
-    plain = ("method", "success_codes", "error_mode", "styles", "body_format", "parts")
+    plain = ("method", "success_codes", "error_mode", "styles", "parts")
     return {
-        (f"{at}.url", f"{at}.query"): (
+        (f"{at}.url", f"{at}.query", "auth"): (
             *(url.scheme, url.host, url.port, url.segments),
             (*url.query, *parse_query(sides["query"], names)),
         ),
-        (f"{at}.headers",): _texts(headers, names),
-        (f"{at}.cookies",): _texts(sides["cookie"], names),
+        (f"{at}.headers", "auth"): _texts(headers, names),
+        (f"{at}.cookies", "auth"): _texts(sides["cookie"], names),
         ("auth",): basic,
         (f"{at}.body",): None if config.body is None else parse(config.body, names),
+        (f"{at}.body_format",): _body_format(config, names),
         (f"{at}.response.json_path", f"{at}.response.jsonpath"): (path, jsonpath),
         **{(f"{at}.response.{key}",): block[key] for key in ("regex", "fields")},
         **{(f"{at}.{key}",): block[key] for key in plain},
         ("outputs.format",): tool.output.format,
     }
+
+
+def _body_format(config: HttpExec, names: Namespaces) -> str | None:
+    """The format of the body, where it is sure without one being said: a value, or one that a call gives."""
+    if config.body_format is not None or config.body is None:
+        return config.body_format
+    said = next((str(value) for name, value in config.headers.items() if name.lower() == "content-type"), "")
+    if said and "json" not in said.lower():
+        form = said.startswith("application/x-www-form-urlencoded") and isinstance(config.body, dict)
+        return "form" if form else "text" if isinstance(config.body, str) else None
+    if isinstance(config.body, str) and parse_conditional(config.body, names).lone is None:
+        return None
+    return "json"
 
 
 def _command(tool: Tool, config: CommandExec, names: Namespaces) -> Any:

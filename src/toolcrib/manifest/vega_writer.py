@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest.requests import signed
 from toolcrib.manifest.vega_form import PASSED, TYPES
 from toolcrib.manifest.vega_text import Bare, written
-from toolcrib.spec import Auth, BuiltinExec, CommandExec, FileExec, HttpExec, Source, Tool
+from toolcrib.manifest.writer import with_auth_written
+from toolcrib.spec import BuiltinExec, CommandExec, FileExec, HttpExec, Source, Tool
 from toolcrib.template import LiteralText, Namespaces, Reference, parse_conditional, respell, spell
 
 __all__ = ["as_vega", "definition_of", "write_vega"]
@@ -36,7 +36,9 @@ def as_vega(tool: Tool) -> Tool:
 def _in_terms(tool: Tool, names: Namespaces) -> Tool:
     config = tool.config
     if isinstance(config, HttpExec):
-        tool, config = _signed(tool, config)
+        tool = with_auth_written(tool, config)
+        assert isinstance(tool.config, HttpExec)
+        config = tool.config
         keys = ("url", "headers", "query", "body")
         changed = {key: respell(getattr(config, key), names, "braces") for key in keys}
         return replace(tool, config=replace(config, **changed))
@@ -69,21 +71,6 @@ def definition_of(tool: Tool) -> dict[str, Any]:
         ],
         "implementation": _implementation(tool),
     }
-
-
-def _signed(tool: Tool, config: HttpExec) -> tuple[Tool, HttpExec]:
-    """The tool with its `auth` as entries of the request; what no entry can say stays."""
-    headers, query = dict(config.headers), dict(config.query)
-    left: list[Auth] = []
-    for auth in tool.auth:
-        place, name, value = signed(auth) or ("", "", "")
-        if place == "header" and name.lower() not in {header.lower() for header in headers}:
-            headers[name] = value
-        elif place == "query" and name not in query:
-            query[name] = value
-        else:
-            left.append(auth)
-    return replace(tool, auth=tuple(left)), replace(config, headers=headers, query=query)
 
 
 def _line(tool: Tool, config: CommandExec, names: Namespaces) -> str:

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from toolcrib.errors import ManifestError
+from toolcrib.manifest.requests import signed
 from toolcrib.spec import (
     Auth,
     BuiltinExec,
@@ -26,7 +27,14 @@ from toolcrib.spec import (
 )
 from toolcrib.template import Namespaces, parse_conditional, respell, spell
 
-__all__ = ["as_native", "manifest_of"]
+__all__ = ["as_native", "as_plain", "manifest_of", "with_auth_written"]
+
+_TEXTS: dict[type[ExecConfig], tuple[str, ...]] = {
+    HttpExec: ("url", "headers", "query", "cookies", "body"),
+    CommandExec: ("args", "env"),
+    FileExec: ("path", "content"),
+}
+"""What holds placeholders of the kinds that other formats have."""
 
 _STEP = Step("", "")
 
@@ -44,16 +52,41 @@ def as_native(tool: Tool) -> Tool:
             config = _command_of(config, names)
         elif isinstance(config, BuiltinExec):
             raise ManifestError("it calls another tool as `builtin`, which only Vega has")
-        elif isinstance(config, HttpExec):
-            keys = ("url", "headers", "query", "body")
-            config = replace(config, **{key: respell(getattr(config, key), names, "plain") for key in keys})
-        elif isinstance(config, FileExec):
-            path, content = (respell(text, names, "plain") for text in (config.path, config.content))
-            config = replace(config, path=path, content=content)
+        else:
+            config = _plainly(config, names)
     except ManifestError as error:
         told = f"{tool.name} cannot be written in another format than vega: {error}"
         raise ManifestError(told, hint=error.hint) from None
     return replace(tool, config=config, source=None)
+
+
+def as_plain(tool: Tool) -> Tool:
+    """As `as_native`, in what every format has: a secret is `${NAME}`, `auth` stands in the request."""
+    tool = as_native(tool)
+    if isinstance(tool.config, HttpExec):
+        tool = with_auth_written(tool, tool.config)
+    return replace(tool, config=_plainly(tool.config, Namespaces.of(tool)))
+
+
+def with_auth_written(tool: Tool, config: HttpExec) -> Tool:
+    """The tool with its `auth` as headers and query of the request; what no template can say stays."""
+    headers, query = dict(config.headers), dict(config.query)
+    left: list[Auth] = []
+    for auth in tool.auth:
+        place, name, value = signed(auth) or ("", "", "")
+        if place == "header" and name.lower() not in {header.lower() for header in headers}:
+            headers[name] = value
+        elif place == "query" and name not in query:
+            query[name] = value
+        else:
+            left.append(auth)
+    return replace(tool, config=replace(config, headers=headers, query=query), auth=tuple(left))
+
+
+def _plainly(config: ExecConfig, names: Namespaces) -> ExecConfig:
+    keys = _TEXTS.get(type(config), ())
+    made: ExecConfig = replace(config, **{key: respell(getattr(config, key), names, "plain") for key in keys})
+    return made
 
 
 def _command_of(config: CommandExec, names: Namespaces) -> CommandExec:
@@ -63,8 +96,8 @@ def _command_of(config: CommandExec, names: Namespaces) -> CommandExec:
             "values stand in its shell line",
             hint="write the program and its arguments as a manifest of kind command",
         )
-    env = respell(config.env, names, "plain")
-    return replace(config, args=("-c", spell(line.parts, "plain")), env=env, shell=None, allow_dash=())
+    args = ("-c", spell(line.parts, "plain"))
+    return replace(config, args=args, env=respell(config.env, names, "plain"), shell=None, allow_dash=())
 
 
 def manifest_of(tool: Tool) -> dict[str, Any]:

@@ -21,6 +21,8 @@ _CONDITION = "a condition (`{{if …}}`) has no other spelling"
 def respell(value: Any, names: Namespaces, to: Spelling) -> Any:
     """A text, or data with texts in it, in the spelling `to`; its names stand for the same.
 
+    What is spelled so already is made plain: `${ secret:KEY }` is `${KEY}`.
+
     Raises ManifestError for a text that is no template, and for what cannot be said in that spelling.
     """
     if isinstance(value, str):
@@ -28,7 +30,7 @@ def respell(value: Any, names: Namespaces, to: Spelling) -> Any:
     if isinstance(value, dict):
         return {key: respell(item, names, to) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [respell(item, names, to) for item in value]
+        return type(value)(respell(item, names, to) for item in value)
     if isinstance(value, Choice):
         raise ManifestError(_CONDITION)
     return value
@@ -36,8 +38,6 @@ def respell(value: Any, names: Namespaces, to: Spelling) -> Any:
 
 def _text(text: str, names: Namespaces, to: Spelling) -> str:
     template = parse_conditional(text, names)
-    if names.spelling == to:
-        return text
     written = spell(template.parts, to)
     if untied(_parsed(written, replace(names, spelling=to))) != untied(template):
         raise ManifestError(

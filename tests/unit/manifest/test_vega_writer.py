@@ -237,6 +237,8 @@ def test_everything_that_is_lost_is_told_with_what_it_means() -> None:
         ("http", URL, {"outputs": {"format": "text"}}, r'\$\.outputs\.format: "text" becomes "json"'),
         ("http", URL, {"auth": {"type": "basic", "username_secret": "U"},
                        "permissions": {**OWN, "secrets": {"U": {}}}}, r"\$\.auth: .* is lost"),
+        ("http", URL, {"auth": {"type": "api_key", "secret": "U", "in": "cookie", "name": "k"},
+                       "permissions": {**OWN, "secrets": {"U": {}}}}, r"\$\.auth: .* is lost"),
         ("http", {"url": "https://${who}.example.com/"},
          {"permissions": {"network": {"allow": ["*.example.com"]}}}, "must be written out"),
         ("http", {**URL, "query": {"a": "{{x}}"}}, {}, "holds signs that are placeholders"),
