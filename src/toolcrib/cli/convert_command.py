@@ -17,7 +17,9 @@ __all__ = ["command"]
 
 @click.command("convert")
 @click.argument("file", type=click.Path())
-@click.option("--to", "target", required=True, metavar="FORMAT", help="native, vega, flexigpt or sympozium.")
+@click.option(
+    "--to", "target", required=True, metavar="FORMAT", help="native, vega, flexigpt, sympozium or toolbox."
+)
 @click.option("--from", "origin", metavar="FORMAT", help="The file's own format; found out without it.")
 @click.option("--only", metavar="NAME", help="Only the tool of this name.")
 @click.option(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolcrib.errors import ManifestError, UsageError
-from toolcrib.manifest import flexigpt, sympozium
+from toolcrib.manifest import flexigpt, sympozium, toolbox
 from toolcrib.manifest.diagnostics import Diagnostic
 from toolcrib.manifest.dialects import DIALECTS, entries
 from toolcrib.manifest.effect import differences, is_about_calls
@@ -21,7 +21,7 @@ from toolcrib.manifest.native import FILE_NAME
 from toolcrib.manifest.source import dump
 from toolcrib.manifest.vega_writer import as_vega, write_vega
 from toolcrib.manifest.writer import as_native, as_plain, manifest_of
-from toolcrib.spec import ABSENT, CommandExec, FunctionExec, HttpExec, Tool
+from toolcrib.spec import ABSENT, CommandExec, FunctionExec, HttpExec, SqlExec, Tool
 from toolcrib.spec.naming import json_path, nearest
 from toolcrib.template import untied
 
@@ -122,11 +122,18 @@ def _sympozium(tool: Tool) -> bytes:
     return dump(sympozium.pack_of(tool, tool.config)).encode()
 
 
+def _toolbox(tool: Tool) -> bytes:
+    if not isinstance(tool.config, SqlExec):
+        raise ManifestError(f"{tool.name} is of kind {tool.kind}; for MCP Toolbox only sql is written")
+    return dump(toolbox.file_of(tool, tool.config)).encode()
+
+
 TARGETS: dict[str, Target] = {
     "native": Target(f"{{name}}/{FILE_NAME}", _native),
     "flexigpt": Target("{name}/tool.json", _flexigpt, as_plain),
     "vega": Target("{name}.yaml", write_vega, as_vega),
     "sympozium": Target("{name}.skillpack.yaml", _sympozium, as_plain),
+    "toolbox": Target("{name}.tools.yaml", _toolbox, as_plain),
 }
 """Every format that is written, by its name."""
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from toolcrib.errors import ManifestError
 from toolcrib.manifest.durations import milliseconds
 from toolcrib.manifest.fields import Field, Fields
 from toolcrib.manifest.positions import Path
 from toolcrib.manifest.source import Document
 from toolcrib.manifest.translated import Draft, host_of, undeclared
+from toolcrib.spec import SqlExec, Tool
 
-__all__ = ["FIELDS", "detect", "drafts"]
+__all__ = ["FIELDS", "detect", "drafts", "file_of"]
 
 _TYPES: dict[str, dict[str, Any]] = {
     "string": {"type": "string"},
@@ -117,6 +119,8 @@ _SOURCE_FORM: dict[str, Any] = {
     "if": {"properties": {"kind": {"const": "http"}}},
     "then": {"required": ["baseUrl"]},
 }
+_WORDS = {"description": "description", "default": "default", "minValue": "minimum", "maxValue": "maximum"}
+"""Keys of a parameter that a schema has too, and what it calls them."""
 _ACTION = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
 _FIELD = re.compile(r"(json\s+)?\.([A-Za-z_][A-Za-z0-9_]*)")
 
@@ -307,8 +311,7 @@ def _inputs(draft: Draft, groups: dict[str, Any]) -> list[str]:
 def _rule(draft: Draft, entry: dict[str, Any], origin: Path) -> dict[str, Any]:
     """The schema of one parameter."""
     rule = _type(draft, entry, origin)
-    words = {"description": "description", "default": "default", "minValue": "minimum", "maxValue": "maximum"}
-    rule |= {word: entry[key] for key, word in words.items() if key in entry}
+    rule |= {word: entry[key] for key, word in _WORDS.items() if key in entry}
     if entry.get("allowedValues"):
         rule["anyOf"] = [_value(value) for value in _several(entry["allowedValues"])]
     if entry.get("excludedValues"):
@@ -345,3 +348,59 @@ def _value(value: Any) -> dict[str, Any]:
     if isinstance(value, str) and re.fullmatch(r"[\w -]*", value) is None:
         return {"pattern": f"^(?:{value})$"}
     return {"const": value}
+
+
+# -- writing ------------------------------------------------------------------------------------------
+
+
+def file_of(tool: Tool, config: SqlExec) -> dict[str, Any]:
+    """A file with this one statement and its source.
+
+    Raises ManifestError where the statement's values are not the arguments, each once and in their order.
+    """
+    properties: dict[str, Any] = tool.input_schema.get("properties", {})
+    if list(config.parameters) != [f"${{{name}}}" for name in properties]:
+        raise ManifestError(
+            f"{tool.name} cannot be written as toolbox: the values of its statement are not its arguments in "
+            "their order",
+            hint="Let `parameters` name every property of inputs.schema once, in the same order.",
+        )
+    source = {"kind": config.engine, "database": config.database, **config.connection}
+    required = tool.input_schema.get("required", ())
+    entry = {
+        "kind": f"{config.engine}-sql",
+        "source": config.engine,
+        "description": tool.description,
+        "statement": config.statement,
+        "parameters": [
+            {"name": name, **_parameter(tool, name, rule, needed=name in required)}
+            for name, rule in properties.items()
+        ],
+    }
+    return {
+        "sources": {config.engine: {key: value for key, value in source.items() if value is not None}},
+        "tools": {tool.name: {**entry, **tool.extensions.get("toolbox", {})}},
+    }
+
+
+def _parameter(tool: Tool, name: str, rule: Any, *, needed: bool) -> dict[str, Any]:
+    words = {str(schema["type"]): word for word, schema in _TYPES.items()}
+    words |= {"array": "array", "object": "map"}
+    kind = rule.get("type") if isinstance(rule, dict) else None
+    if not isinstance(kind, str) or kind not in words:
+        raise ManifestError(
+            f"{tool.name} cannot be written as toolbox: `{name}` has not one type, and MCP Toolbox needs one",
+            hint=f"Give it one of {', '.join(words)} in inputs.schema.",
+        )
+    entry: dict[str, Any] = {"type": words[kind]}
+    for key, word in _WORDS.items():
+        if word in rule:
+            entry[key] = rule[word]
+    if needed is ("default" in rule):
+        entry["required"] = needed
+    if kind == "array":
+        entry["items"] = {"name": "item", **_parameter(tool, f"{name}[]", rule.get("items"), needed=True)}
+    value = rule.get("additionalProperties")
+    if kind == "object" and isinstance(value, dict) and value.get("type") in words:
+        entry["valueType"] = words[value["type"]]
+    return entry

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from toolcrib.manifest import durations
 from toolcrib.manifest.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.fields import Field, Fields, known
 from toolcrib.manifest.positions import Path
@@ -87,8 +88,8 @@ FIELDS: Fields = {
     },
 }
 """Every field of a definition; any other is an error."""
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|ns|h|m|s)")
-_UNITS = {"h": 3_600_000.0, "m": 60_000.0, "s": 1000.0, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "ns": 1e-6}
+_LONGEST_DURATION = 40
+_DAY = 86_400_000
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 _ENCODINGS = ("utf-8", "base64", "binary")
 _MODE = re.compile(r"0?o?[0-7]{3,4}")
@@ -140,14 +141,14 @@ def milliseconds(text: Any) -> int | None:
         return None
     if isinstance(text, int | float):
         return int(text * 1000) or None
-    return int(sum(float(number) * _UNITS[unit] for number, unit in _DURATION.findall(text))) or None
+    return durations.milliseconds(text) or None
 
 
 def is_duration(text: Any) -> bool:
     """Whether `milliseconds` can read it; a day at most."""
     if isinstance(text, str):
-        whole = re.fullmatch(rf"(?:{_DURATION.pattern})+", text) is not None
-        return whole and len(text) < 40 and (milliseconds(text) or 0) <= 86_400_000
+        found = durations.milliseconds(text) if len(text) < _LONGEST_DURATION else None
+        return found is not None and found <= _DAY
     return isinstance(text, int | float) and not isinstance(text, bool) and 0 <= text <= 86_400
 
 

@@ -18,7 +18,7 @@ from toolcrib.manifest.effect import differences
 from toolcrib.manifest.flexigpt import record_of
 from toolcrib.manifest.source import dump
 from toolcrib.manifest.writer import as_native, manifest_of
-from toolcrib.spec import Approval, HttpExec, Tool
+from toolcrib.spec import Approval, HttpExec, SqlExec, Tool
 
 ROOT = Path(__file__).parents[3]
 DATA = ROOT / "tests" / "data"
@@ -292,6 +292,65 @@ def test_any_command_of_a_sidecar_reads_back_or_its_losses_are_told(manifest: di
     assert differences(tool, back) == ()
     assert bare(back) == bare(tool) or written.losses or "sympozium" in back.extensions
     assert bare(through(back, "sympozium")) == bare(back)
+
+
+@few
+@given(MANIFESTS)
+def test_any_statement_reads_back_or_its_losses_are_told(manifest: dict[str, Any]) -> None:
+    tool = parse_tool(load(json.dumps(manifest, ensure_ascii=False).encode(), "tool.yml"))
+    try:
+        written = convert(tool, "toolbox")
+    except ManifestError:
+        return
+    back = entries("tools.yaml", written.text, "toolbox")[0].tool
+    assert back is not None
+    assert differences(tool, back) == ()
+    assert bare(through(back, "toolbox")) == bare(back)
+
+
+def test_a_statement_goes_to_toolbox_with_its_parameters() -> None:
+    path = DATA / "dialects" / "tools.yaml"
+    tools = {tool.name: tool for tool in read_all(str(path), path.read_bytes())}
+    for name in ("search-users", "stock-of"):
+        native = replace(tools[name], source=None)
+        written = convert(native, "toolbox")
+        assert written.losses == ()
+        assert bare(through(native, "toolbox")) == bare(native)
+        # Of a file with other tools and sources only this one is written, and that is told.
+        (loss,) = convert(replace(tools[name], description="Other."), "toolbox").losses
+        assert (loss.path, loss.means) == ("$.source", "what else stands in that file is not written")
+    search = replace(tools["search-users"], source=None)
+    properties = {
+        "a": {"type": "array", "items": {"type": "number", "minimum": 1}, "description": "A"},
+        "b": {"type": "object", "additionalProperties": {"type": "boolean"}, "default": {"x": True}},
+        "c": {"type": "integer", "default": 3, "maximum": 9},
+        "d": {"type": "string"},
+    }
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+        "required": ["a", "c"],
+    }
+    assert isinstance(search.config, SqlExec)
+    config = replace(
+        search.config, statement="SELECT ?, ?, ?, ?", parameters=("${a}", "${b}", "${c}", "${d}")
+    )
+    typed = replace(search, input_schema=schema, config=config)
+    assert convert(typed, "toolbox").losses == ()
+    for wrong in (
+        ("${b}", "${a}", "${c}", "${d}"),
+        ("${a}", "${a}", "${c}", "${d}"),
+        ("${a}",),
+        ("1", "${b}"),
+    ):
+        with pytest.raises(ManifestError, match="are not its arguments in their order"):
+            convert(replace(typed, config=replace(config, parameters=wrong)), "toolbox")
+    odd = {**schema, "properties": {**properties, "d": {}}}
+    with pytest.raises(ManifestError, match="`d` has not one type"):
+        convert(replace(typed, input_schema=odd), "toolbox")
+    with pytest.raises(ManifestError, match="of kind http; for MCP Toolbox only sql is written"):
+        convert(tools["find-person"], "toolbox")
 
 
 # -- losses -------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def test_arguments_become_tags_and_all_else_stays(text: str, written: str) -> No
 
 def test_what_the_other_spelling_cannot_say_is_refused() -> None:
     for text in ("{{x}}", "a {{ b", "{{end}}"):
-        with pytest.raises(ManifestError, match="holds signs that are placeholders"):
+        with pytest.raises(ManifestError, match="would mean something else"):
             respell(text, PLAIN, "braces")
     for value in ("{{if x}}a{{end}}", Choice((("x", "a"),))):
         with pytest.raises(ManifestError, match="a condition"):
