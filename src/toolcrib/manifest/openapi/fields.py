@@ -91,8 +91,10 @@ FIELDS: Fields = {
         "required": Field("true or false", "`false`", "Whether it stands in `required`."),
         "description": Field("text", "", "`description` of the argument."),
         "deprecated": Field("true or false", "`false`", "`deprecated` of the argument."),
-        "schema": Field("JSON Schema", "text", "The argument's schema."),
-        "content": Field("object", "", "The argument's schema, which is written as JSON."),
+        "schema": Field("JSON Schema", "any", "The argument's schema."),
+        "content": Field(
+            "object", "", "The schema of its one content type; of JSON, the value is written as JSON."
+        ),
         "style": Field("text", "by place", _STYLE),
         "explode": Field("true or false", "by style", _STYLE),
         "allowReserved": Field("true or false", "`false`", _STYLE),
@@ -129,7 +131,7 @@ FIELDS: Fields = {
         ),
         "nullable": Field("true or false", "`false`", "3.0: `null` besides."),
         "x-nullable": Field("true or false", "`false`", "2.0: as `nullable`."),
-        "format": Field("text", "", "The same; bytes are given as base64 text."),
+        "format": Field("text", "", "The same; what is `binary` in a body is an argument that holds base64."),
         "enum": Field("list", "", "The same; numbers among the options of a text are text."),
         "const": Field("any", "", "The same."),
         "default": Field("any", "", "Told in the description of an argument, never sent."),
