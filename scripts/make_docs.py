@@ -6,15 +6,29 @@ A page holds such a part between `<!-- made by scripts/make_docs.py: NAME -->` a
 from __future__ import annotations
 
 import ast
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
 from toolcrib import errors
 from toolcrib.cli.group import COMMANDS, toolcrib
+from toolcrib.manifest import (
+    flexigpt,
+    mcp_servers,
+    openapi,
+    skill,
+    sympozium,
+    tool_schema,
+    toolbox,
+    vega_form,
+)
+from toolcrib.manifest.fields import Fields
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "toolcrib"
@@ -130,11 +144,110 @@ def module_table() -> Iterator[str]:
             yield f"| `{name.replace('/', '.')}` | {doc.replace('|', chr(92) + '|')} |"
 
 
+def native_fields(*roots: str) -> Iterator[str]:
+    """Yield a row for each field of a manifest at these places and below, as its JSON Schema has it."""
+    yield "| Field | Type | Default | Meaning |"
+    yield "|---|---|---|---|"
+    for path, rule, needed in fields_of(tool_schema()):
+        if root_of(path) in roots:
+            default = (
+                "required" if needed else f"`{told_value(rule['default'])}`" if "default" in rule else ""
+            )
+            yield f"| `{path}` | {type_of(rule)} | {default} | {rule['description']} |"
+
+
+def root_of(path: str) -> str:
+    """Return the longest of the places of `NATIVE` that a field stands at or below."""
+    every = [root for roots in NATIVE.values() for root in roots]
+    return max((one for one in every if path == one or path.startswith((f"{one}.", f"{one}["))), key=len)
+
+
+def fields_of(rule: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any], bool]]:
+    """Yield every field below a part of the schema: its path, what holds for it, whether it must be there."""
+    if path == "inputs.schema":
+        return
+    for name, inner in rule.get("properties", {}).items():
+        dotted = f"{path}.{name}" if path else name
+        whole = resolved(inner)
+        yield dotted, whole, name in rule.get("required", ())
+        yield from fields_of(whole, dotted)
+    for keyword, end in (("items", "[]"), ("additionalProperties", ".<name>")):
+        if isinstance(rule.get(keyword), dict):
+            yield from fields_of(resolved(rule[keyword]), path + end)
+    for one in rule.get("anyOf", ()):
+        yield from fields_of(resolved(one), path)
+
+
+def resolved(rule: dict[str, Any]) -> dict[str, Any]:
+    """Return a part of the schema with what it refers to."""
+    named = tool_schema()["$defs"].get(rule.get("$ref", "").rsplit("/", 1)[-1], {})
+    return {**named, **rule}
+
+
+TYPES = {"string": "text", "integer": "whole number", "boolean": "true or false", "object": "mapping"}
+
+
+def type_of(rule: dict[str, Any]) -> str:
+    """Return the type of a field in words."""
+    if "enum" in rule:
+        return ", ".join(f"`{value}`" for value in rule["enum"])
+    if "anyOf" in rule:
+        return " or ".join(type_of(resolved(one)) for one in rule["anyOf"])
+    names = rule.get("type", "any")
+    words = [TYPES.get(str(name), str(name)) for name in (names if isinstance(names, list) else [names])]
+    if words == ["array"]:
+        return (
+            f"list of {type_of(resolved(rule['items']))}" if isinstance(rule.get("items"), dict) else "list"
+        )
+    return ", ".join(word if word != "array" else "list" for word in words)
+
+
+def told_value(value: Any) -> str:
+    """Return a default as it is written in a manifest."""
+    return str(value) if isinstance(value, str) else json.dumps(value)
+
+
+def dialect_fields(fields: Fields) -> Iterator[str]:
+    """Yield a row for each field of another format."""
+    yield "| Field | Type | Default | Here |"
+    yield "|---|---|---|---|"
+    for where, keys in fields.items():
+        place, bracket, kind = where.partition(" (")
+        for key, field in keys.items():
+            path = f"{place}.{key}" if place else key
+            name = f"`{path}`" if key != "*" else f"others of `{place}`"
+            cells = (field.type, field.default, field.means)
+            yield f"| {name}{bracket}{kind} | {' | '.join(cells)} |"
+
+
+NATIVE: dict[str, tuple[str, ...]] = {
+    "identity": ("name", "description", "kind", "version", "tags", "annotations", "extensions"),
+    "data": ("inputs", "outputs"),
+    "exec": ("exec",),
+    **{f"exec_{kind}": (f"exec.{kind}",) for kind in tool_schema()["properties"]["exec"]["properties"]},
+    "permissions": ("permissions",),
+    "auth": ("auth",),
+    "calls": ("approval", "limits", "retry"),
+    "examples": ("examples",),
+}
+"""The tables of a manifest's fields, by name."""
+FORMATS: dict[str, Fields] = {
+    "vega": vega_form.FIELDS,
+    "flexigpt": flexigpt.FIELDS,
+    "toolbox": toolbox.FIELDS,
+    "sympozium": sympozium.FIELDS,
+    "skill": skill.FIELDS,
+    "mcp_servers": mcp_servers.FIELDS,
+    "openapi": openapi.FIELDS,
+}
+"""The fields of other formats, as their readers know them."""
 PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "commands": command_reference,
     "errors": error_table,
     "exits": exit_table,
     "modules": module_table,
+    **{f"native_{name}": partial(native_fields, *roots) for name, roots in NATIVE.items()},
+    **{f"fields_{name}": partial(dialect_fields, fields) for name, fields in FORMATS.items()},
 }
 
 

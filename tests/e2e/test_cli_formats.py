@@ -62,6 +62,54 @@ def test_convert_puts_several_tools_into_folders_and_overwrites_nothing(crib: Cr
     assert cli(crib, "convert", str(DATA / "tool.json"), "--to", "natve").code == 2
 
 
+def test_convert_writes_vega_and_tells_what_each_loss_means(crib: Crib) -> None:
+    vega = DATA.parent / "vega"
+    same = cli(crib, "convert", str(vega / "conditions.yaml"), "--to", "vega")
+    assert (same.code, same.err) == (0, "")
+    assert same.out.encode() == (vega / "conditions.yaml").read_bytes()
+    crib.tool("web", "http", {"url": "https://api.example.com/"}, version="v2",
+              permissions={"network": {"allow": ["api.example.com"]}})  # fmt: skip
+    done = cli(crib, "convert", ".toolcrib/tools/web/tool.yml", "--to", "vega")
+    assert done.code == 0
+    assert 'web: $.version: "v2" becomes 1 (the format keeps no such version)' in done.err
+    crib.tool("ask", "function", {"reference": "m.f"})
+    refused = cli(crib, "convert", ".toolcrib/tools/ask/tool.yml", "--to", "vega", "--json")
+    assert refused.code == 4
+    assert "it is of kind function; Vega has http, exec" in refused.document["error"]["message"]
+    to_skill = cli(crib, "convert", ".toolcrib/tools/ask/tool.yml", "--to", "skill")
+    assert (to_skill.code, "read only" in to_skill.err) == (2, True)
+
+
+def test_no_name_of_a_tool_leads_out_of_the_folder(crib: Crib) -> None:
+    text = (DATA.parent / "vega" / "builtin.yaml").read_text().replace("name: own", "name: ../../own")
+    crib.write("a/b/own.yaml", text)
+    (crib.root / "a/b/out").mkdir()
+    done = cli(crib, "convert", "a/b/own.yaml", "--to", "vega", "--output", "a/b/out")
+    assert (done.code, "cannot be the name of a file" in done.err) == (2, True)
+    assert not (crib.root / "a/own.yaml").exists()
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_command_runs_alike_as_a_definition_of_vega(crib: Crib) -> None:
+    args = ["%s|", "it's", "${a}", 'x ${a}$HOME `id` "', "", "$${a}", "*", "--", "${b}"]
+    both = {name: {"type": "string", "description": name} for name in ("a", "b")}
+    schema = {"type": "object", "properties": both, "required": ["a", "b"]}
+    config = {"entrypoint": "printf", "args": args, "env": {"V": "${b}"}}
+    crib.tool("say", "command", config, schema=schema, outputs={"format": "text"})
+    crib.write(".toolcrib/config.yml", "review: off\nsources: [{dir: vega}]\n")
+    (crib.root / "vega").mkdir()
+    words = ("convert", ".toolcrib/tools/say/tool.yml", "--to", "vega", "--output", "vega/say2.yaml")
+    assert cli(crib, *words).code == 0
+    other = crib.root / "vega/say2.yaml"
+    other.write_text(other.read_text().replace("name: say", "name: say2"))
+    cli(crib, "trust", "--yes")
+    for value in ("plain", "a b", "'; id; '", "$(id)", "{{a}}", "${a}", "\n", "*", "é", ""):
+        given = (f"a={value}", f"b=-{value}", "--json")
+        native, vega = (cli(crib, "run", name, *given).document for name in ("say", "say2"))
+        assert native["status"] == "ok", native
+        assert vega["value"] == native["value"]
+
+
 # -- lint ---------------------------------------------------------------------------------------------
 
 

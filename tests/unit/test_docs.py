@@ -138,9 +138,9 @@ def test_every_key_of_an_entry_is_told(tmp_path: Path) -> None:
     with pytest.raises(errors.ConfigError, match="known: ") as caught:
         load_config(tmp_path / "config.yml")
     (finding,) = caught.value.details["diagnostics"]
-    page = FENCED.sub("", text_of("docs/mcp-servers.md"))
-    rows = "".join(re.findall(r"^\| .*$", section(page, "## Name a server"), re.MULTILINE))
-    assert set(finding["message"].partition("known: ")[2].split(", ")) <= set(CODE.findall(rows))
+    fields = first_cells(section(text_of("docs/manifest.md"), "### MCP servers"))
+    told_keys = {field.rpartition(".")[2] for field in fields}
+    assert set(finding["message"].partition("known: ")[2].split(", ")) <= told_keys
 
     row = re.search(r"^\| `sources` .*$", text_of("docs/project.md"), re.MULTILINE)
     below = known_below(tmp_path, {"sources": [{"?": 0}]})

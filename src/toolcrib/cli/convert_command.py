@@ -17,7 +17,9 @@ __all__ = ["command"]
 
 @click.command("convert")
 @click.argument("file", type=click.Path())
-@click.option("--to", "target", required=True, metavar="FORMAT", help="native or flexigpt.")
+@click.option(
+    "--to", "target", required=True, metavar="FORMAT", help="native, vega, flexigpt, sympozium or toolbox."
+)
 @click.option("--from", "origin", metavar="FORMAT", help="The file's own format; found out without it.")
 @click.option("--only", metavar="NAME", help="Only the tool of this name.")
 @click.option(
@@ -29,8 +31,9 @@ def command(
 ) -> int:
     """Write the tools of FILE in another format, and say what gets lost.
 
-    One tool goes to standard output; nothing that exists is overwritten. What is lost is told on standard
-    error, and nothing there when nothing is. Exit 4 where a tool cannot be said in that format at all.
+    One tool goes to standard output; nothing that exists is overwritten. What is lost, and what that means,
+    is told on standard error, and nothing there when nothing is. Exit 4 where a tool cannot be said in that
+    format, or a call of it would do something else.
     """
     from toolcrib.errors import NotFoundError, UsageError
     from toolcrib.manifest import read
@@ -76,10 +79,14 @@ def _row(one: Written, path: Path | None) -> dict[str, Any]:
 
 def _put(written: list[Written], output: Path, file_name: str) -> list[Path]:
     """Write each text to a file that was not there before."""
-    from toolcrib.errors import ConflictError
+    from toolcrib.errors import ConflictError, UsageError
 
     several = len(written) > 1 or output.is_dir()
-    paths = [output / one.tool.name / file_name if several else output for one in written]
+    if several:
+        for name in (one.tool.name for one in written):
+            if "/" in name or "\0" in name or name.startswith("."):
+                raise UsageError(f"{name!r} cannot be the name of a file", hint="Say a file: --output FILE.")
+    paths = [output / file_name.format(name=one.tool.name) if several else output for one in written]
     taken = [str(path) for path in paths if path.exists() or path.is_symlink()]
     if taken:
         raise ConflictError(f"there is something already: {', '.join(taken)}", hint="Give another --output.")

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from toolcrib.errors import ManifestError, UnavailableError
+from toolcrib.manifest.requests import signed
 from toolcrib.spec import Choice, Tool
 from toolcrib.template import (
     MISSING,
@@ -20,15 +21,16 @@ from toolcrib.template import (
     ListTemplate,
     LiteralText,
     Namespaces,
+    Reference,
     Styles,
     Template,
     Text,
     TextTemplate,
     Values,
-    escape,
     literal_text,
     parse_conditional,
     parse_text,
+    render_parts,
     styled_cookies,
 )
 from toolcrib.template.values import bad_value
@@ -172,27 +174,17 @@ def render_cookies(cookies: tuple[Cookie, ...], values: Values, styles: Styles) 
             if value is not MISSING and value is not None:
                 others = {other.name for other in cookies if other is not cookie}
                 pairs += styled_cookies(style, cookie.name, lone, value, others)
-        elif (text := _cookie(cookie.value, values)) is not None:
+        elif (text := render_parts(cookie.value, values, _cookie)) is not None:
             pairs.append((cookie.name, text))
     return "; ".join(f"{name}={text}" for name, text in pairs) or None
 
 
-def _cookie(template: TextTemplate, values: Values) -> str | None:
-    out: list[str] = []
-    for part in template.parts:
-        if isinstance(part, LiteralText):
-            out.append(part.text)
-            continue
-        text = values.text(part)
-        if text is MISSING:
-            return None
-        if part.namespace != "secret":
-            out.append(quote(text, safe=""))
-        elif _COOKIE_VALUE.fullmatch(text):
-            out.append(text)
-        else:
-            raise bad_value(part, "a cookie cannot hold spaces, quotes, commas, semicolons or backslashes")
-    return "".join(out)
+def _cookie(part: Reference, text: str) -> str:
+    if part.namespace != "secret":
+        return quote(text, safe="")
+    if _COOKIE_VALUE.fullmatch(text):
+        return text
+    raise bad_value(part, "a cookie cannot hold spaces, quotes, commas, semicolons or backslashes")
 
 
 def bind_auth(tool: Tool) -> tuple[dict[str, str], dict[str, str], dict[str, str], tuple[Basic, ...]]:
@@ -203,10 +195,9 @@ def bind_auth(tool: Tool) -> tuple[dict[str, str], dict[str, str], dict[str, str
     for auth in tool.auth:
         if auth.type == "basic" and auth.username_secret is not None:
             basic.append(Basic(auth.username_secret, auth.secret))
-        elif auth.type == "bearer":
-            headers["Authorization"] = f"Bearer ${{secret:{auth.secret}}}"
-        elif auth.location is not None and auth.name is not None:
-            places[auth.location][escape(auth.name)] = f"${{secret:{auth.secret}}}"
+        elif (added := signed(auth)) is not None:
+            place, name, value = added
+            places[place][name] = value
     return headers, places["query"], places["cookie"], tuple(basic)
 
 

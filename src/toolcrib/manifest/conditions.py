@@ -15,7 +15,7 @@ from toolcrib.manifest.diagnostics import Diagnostic, make, split_lines
 from toolcrib.manifest.positions import Path
 from toolcrib.spec import ABSENT, Choice
 
-__all__ = ["Folded", "Unfolded", "fold", "unfold"]
+__all__ = ["Folded", "Unfolded", "fold", "has_control_line", "unfold"]
 
 _MARK = "\ue000"
 _STEP = 4
@@ -67,6 +67,14 @@ def unfold(text: str, path: str) -> Unfolded:
     if "{{" not in text:
         return Unfolded(text, [0] * (text.count("\n") + 1))
     return _Unfolder(text, path).run()
+
+
+def has_control_line(raw: bytes) -> bool:
+    """Whether a control line stands anywhere in a file."""
+    from toolcrib.template import directive
+
+    lines = raw.decode(errors="replace").splitlines()
+    return any(directive(line) is not None for line in lines if "{{" in line)
 
 
 class _Unfolder:
@@ -262,27 +270,29 @@ class _Folder:
                 out[name] = _choice([(tag.test, inner.get(name, ABSENT)) for tag, inner in branches])
         return out
 
-    def _list(self, data: list[Any], path: Path, place: Path) -> list[Any]:
+    def _list(self, data: list[Any], path: Path, place: Path, start: int = 0) -> list[Any]:
+        """The items of a list, or of a condition in it; the first one is item `start` of the whole list."""
         out: list[Any] = []
         tests: dict[int, list[str | None]] = {}
         for at, item in enumerate(data):
             key = next(iter(item)) if isinstance(item, dict) and len(item) == 1 else None
             tag = self._tag(key)
             here: Path = (*place, at)
+            index = start + len(out)
             if tag is None or key is None:
-                self._place((*path, len(out)), here)
-                out.append(self.value(item, (*path, len(out)), here))
+                self._place((*path, index), here)
+                out.append(self.value(item, (*path, index), here))
                 continue
             before = tests.setdefault(tag.chain, [])
             inner = item[key]
             if inner is not None and not isinstance(inner, list):
                 self.found.append((here, "what stands in this condition is no list, as round it"))
                 inner = None
-            for number, entry in enumerate(inner or []):
-                below: Path = (*here, key, number)
-                self._place((*path, len(out)), below)
-                value = self.value(entry, (*path, len(out)), below)
-                out.append(_choice([*((test, ABSENT) for test in before), (tag.test, value)]))
+            others = [(test, ABSENT) for test in before]
+            out += [
+                _choice([*others, (tag.test, value)])
+                for value in self._list(inner or [], path, (*here, key), index)
+            ]
             before.append(tag.test)
         return out
 

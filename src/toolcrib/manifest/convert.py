@@ -12,15 +12,41 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolcrib.errors import ManifestError, UsageError
-from toolcrib.manifest import flexigpt
-from toolcrib.manifest.dialects import entries
+from toolcrib.manifest import flexigpt, sympozium, toolbox
+from toolcrib.manifest.diagnostics import Diagnostic
+from toolcrib.manifest.dialects import DIALECTS, entries
+from toolcrib.manifest.effect import differences, is_about_calls
+from toolcrib.manifest.lint import check_tool
 from toolcrib.manifest.native import FILE_NAME
 from toolcrib.manifest.source import dump
-from toolcrib.manifest.writer import manifest_of
-from toolcrib.spec import FunctionExec, HttpExec, Tool
+from toolcrib.manifest.vega_writer import as_vega, write_vega
+from toolcrib.manifest.writer import as_native, as_plain, manifest_of
+from toolcrib.spec import ABSENT, CommandExec, FunctionExec, HttpExec, SqlExec, Tool
 from toolcrib.spec.naming import json_path, nearest
+from toolcrib.template import untied
 
 __all__ = ["TARGETS", "Loss", "Target", "Written", "convert", "losses", "read_all"]
+
+_MEANING: dict[str, str] = {
+    "version": "the format keeps no such version",
+    "tags": "the tool is not found by them",
+    "annotations": "clients are not told what a call does",
+    "inputs": "arguments are held to other rules",
+    "outputs.schema": "the output is not checked",
+    "outputs": "the output is read or checked otherwise",
+    "permissions": "what it may touch is said where it is used",
+    "permissions.network": "the tool may reach the host of its own address, and no other",
+    "permissions.secrets": "every ${NAME} that is no argument is a secret, and needed",
+    "permissions.env": "every ${NAME} that is no argument is a secret, and needed",
+    "approval": "no person is asked before a call",
+    "limits": "only the limits of whoever runs it hold",
+    "exec": "only the limits of whoever runs it hold",
+    "retry": "a failing call is tried again otherwise, or not at all",
+    "examples": "a model is shown no such calls",
+    "extensions": "what another format said is gone",
+}
+"""What a difference means, by where it is in the native manifest; the longest beginning counts."""
+_MOST_TOLD = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +56,32 @@ class Loss:
     path: str
     """Where it stands in the native manifest, as a JSON path."""
     was: Any
+    """`ABSENT` where there was none."""
     becomes: Any
-    """None where it is gone."""
+    """`ABSENT` where it is gone."""
+    means: str = ""
+    """What follows from it."""
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return {"path": self.path, "was": self.was, "becomes": self.becomes}
+        """JSON form; `was` or `becomes` is left out where there is no value."""
+        values = {"was": self.was, "becomes": self.becomes}
+        return {
+            "path": self.path,
+            **{key: value for key, value in values.items() if value is not ABSENT},
+            "means": self.means,
+        }
 
     def __str__(self) -> str:
-        told = json.dumps(self.was, ensure_ascii=False)
-        after = (
-            "is lost" if self.becomes is None else f"becomes {json.dumps(self.becomes, ensure_ascii=False)}"
+        was, becomes = (
+            json.dumps(value, ensure_ascii=False, default=str) for value in (self.was, self.becomes)
         )
-        return f"{self.path}: {told} {after}"
+        if self.becomes is ABSENT:
+            told = f"{was} is lost"
+        elif self.was is ABSENT:
+            told = f"{becomes} is added"
+        else:
+            told = f"{was} becomes {becomes}"
+        return f"{self.path}: {told}" + (f" ({self.means})" if self.means else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +98,11 @@ class Target:
     """A format that tools are written in."""
 
     file_name: str
+    """Where a tool stands in a folder of several: `{name}` is its name."""
     write: Callable[[Tool], bytes]
+    """The file of a tool in the format's own terms."""
+    termed: Callable[[Tool], Tool] = as_native
+    """A tool in the format's own terms. ManifestError where the format has none for it."""
 
 
 def _native(tool: Tool) -> bytes:
@@ -73,9 +116,24 @@ def _flexigpt(tool: Tool) -> bytes:
     return (json.dumps(flexigpt.record_of(tool), indent=2, ensure_ascii=False) + "\n").encode()
 
 
+def _sympozium(tool: Tool) -> bytes:
+    if not isinstance(tool.config, CommandExec):
+        raise ManifestError(f"{tool.name} is of kind {tool.kind}; the tools of a sidecar are commands only")
+    return dump(sympozium.pack_of(tool, tool.config)).encode()
+
+
+def _toolbox(tool: Tool) -> bytes:
+    if not isinstance(tool.config, SqlExec):
+        raise ManifestError(f"{tool.name} is of kind {tool.kind}; for MCP Toolbox only sql is written")
+    return dump(toolbox.file_of(tool, tool.config)).encode()
+
+
 TARGETS: dict[str, Target] = {
-    "native": Target(FILE_NAME, _native),
-    "flexigpt": Target("tool.json", _flexigpt),
+    "native": Target(f"{{name}}/{FILE_NAME}", _native),
+    "flexigpt": Target("{name}/tool.json", _flexigpt, as_plain),
+    "vega": Target("{name}.yaml", write_vega, as_vega),
+    "sympozium": Target("{name}.skillpack.yaml", _sympozium, as_plain),
+    "toolbox": Target("{name}.tools.yaml", _toolbox, as_plain),
 }
 """Every format that is written, by its name."""
 
@@ -83,32 +141,55 @@ TARGETS: dict[str, Target] = {
 def convert(tool: Tool, to: str) -> Written:
     """The tool in another format, and what is lost.
 
-    Raises UsageError for an unknown format, ManifestError where the tool cannot be said in it at all.
+    Raises UsageError for an unknown format, ManifestError where the tool cannot be said in it, or not such
+    that a call does the same.
     """
     if to not in TARGETS:
         close = nearest(to, TARGETS)
         hint = f"Did you mean {close}?" if close else f"Known: {', '.join(TARGETS)}."
-        raise UsageError(f"no format {to!r} is written", hint=hint)
+        told = f"the format {to} is read only" if to in DIALECTS else f"no format {to!r} is written"
+        raise UsageError(told, hint=hint if to not in DIALECTS else f"Written are {', '.join(TARGETS)}.")
     target = TARGETS[to]
-    if tool.source is not None and tool.source.dialect == "vega":
-        # Its shell lines and conditions have no words in the others, and its placeholders are spelled apart.
-        told = f"{tool.name} is a definition of Vega, which is not written in other formats"
-        raise ManifestError(told, hint="Use it as it is: name its file or folder under `sources`.")
     if tool.source is not None and tool.source.dialect == to and _unchanged(tool):
         return Written(tool, tool.source.raw, ())
-    text = target.write(tool)
-    path = f"{tool.name}/{target.file_name}"
+    termed = target.termed(tool)
+    text = target.write(termed)
+    path = target.file_name.format(name=tool.name)
     entry = next(iter(entries(path, text, to)), None)
     if entry is None or entry.tool is None:
-        faults = [finding.message for finding in entry.found] if entry is not None else []
-        told = f"{tool.name} cannot be written as {to}: {'; '.join(faults[:3]) or 'it does not read back'}"
-        raise ManifestError(told, hint="Change that in the tool first.")
-    return Written(tool, text, tuple(losses(tool, entry.tool, to)))
+        raise _unsayable(tool, to, entry.found if entry is not None else ())
+    found = tuple(losses(termed, entry.tool, to))
+    if places := differences(termed, entry.tool):
+        altering = [loss for loss in found if is_about_calls(loss.path[2:], places)]
+        told = "; ".join(str(replace(loss, means="")) for loss in altering[:_MOST_TOLD]) or ", ".join(places)
+        raise ManifestError(
+            f"{tool.name} cannot be written as {to}, where a call of it would do something else: {told}",
+            hint="Change that in the tool first.",
+            details={"losses": [loss.as_dict() for loss in altering]},
+        )
+    # A file of Vega holds one tool, but what lies beside it is shared.
+    if tool.source is not None and tool.source.shared and tool.source.dialect == to != "vega":
+        found += (Loss("$.source", tool.source.path, ABSENT, "what else stands in that file is not written"),)
+    before = {finding.rule for finding in check_tool(tool) if finding.is_error}
+    after = [finding for finding in check_tool(entry.tool) if finding.is_error]
+    if new := [finding for finding in after if finding.rule not in before]:
+        raise _unsayable(tool, to, new)
+    return Written(tool, text, found)
+
+
+def _unsayable(tool: Tool, to: str, found: Sequence[Diagnostic]) -> ManifestError:
+    told = "; ".join(finding.message for finding in found[:3]) or "it does not read back"
+    return ManifestError(
+        f"{tool.name} cannot be written as {to}: {told}", hint="Change that in the tool first."
+    )
 
 
 def losses(tool: Tool, back: Tool, to: str) -> Iterator[Loss]:
-    """What differs between a tool and what is read back of it; what only the other format says is no loss."""
-    before, after = manifest_of(tool), manifest_of(back)
+    """What differs between a tool and what is read back of it; what only the other format says is no loss.
+
+    Nor is another way to write what runs alike.
+    """
+    before, after = _whole(tool), _whole(back)
     own = tool.extensions.get(to, {})
     extra = after.get("extensions", {}).get(to)
     if extra is not None:
@@ -118,15 +199,42 @@ def losses(tool: Tool, back: Tool, to: str) -> Iterator[Loss]:
             del after["extensions"][to]
         if not after["extensions"]:
             del after["extensions"]
-    yield from _differences((), before, after)
+    places = differences(tool, back)
+    for loss in _differences((), before, after):
+        path = loss.path[2:]
+        if is_about_calls(path, places) or not is_about_calls(path):
+            yield loss
+
+
+def _whole(tool: Tool) -> dict[str, Any]:
+    """A tool's manifest, with the blocks in which what a call does stands beside other things."""
+    manifest = manifest_of(tool)
+    manifest["outputs"] = {"format": tool.output.format, **manifest.get("outputs", {})}
+    if isinstance(tool.config, HttpExec):
+        manifest["exec"]["http"].setdefault("response", {})
+    return manifest
 
 
 def _differences(path: tuple[str | int, ...], before: Any, after: Any) -> Iterator[Loss]:
     if isinstance(before, dict) and isinstance(after, dict):
         for key in (*before, *(key for key in after if key not in before)):
-            yield from _differences((*path, key), before.get(key), after.get(key))
-    elif before != after or isinstance(before, bool) is not isinstance(after, bool):
-        yield Loss(json_path(path), before, after)
+            yield from _differences((*path, key), before.get(key, ABSENT), after.get(key, ABSENT))
+    elif not _same(path, before, after):
+        where = json_path(path)
+        yield Loss(where, before, after, _meaning(where))
+
+
+def _same(path: tuple[str | int, ...], before: Any, after: Any) -> bool:
+    """Whether two values are the same as JSON; the names that are required have no order."""
+    if path[:2] == ("inputs", "schema") and path[-1] == "required" and path[-2] != "properties":
+        before, after = (sorted(value) if isinstance(value, list) else value for value in (before, after))
+    return bool(untied(before) == untied(after))
+
+
+def _meaning(path: str) -> str:
+    named = path.removeprefix("$.")
+    begins = [key for key in _MEANING if named == key or named.startswith((f"{key}.", f"{key}["))]
+    return _MEANING[max(begins, key=len)] if begins else ""
 
 
 def _unchanged(tool: Tool) -> bool:

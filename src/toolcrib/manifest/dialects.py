@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolcrib.errors import ManifestError, UsageError
-from toolcrib.manifest import flexigpt, native, skill, sympozium, toolbox, toolbox_documents, vega
+from toolcrib.manifest import conditions, flexigpt, native, skill, sympozium, toolbox, toolbox_documents, vega
 from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, make
 from toolcrib.manifest.json_source import load_json
 from toolcrib.manifest.native import Loaded, parse_tool
@@ -41,6 +41,25 @@ class Dialect(NamedTuple):
     detect: Callable[[Any], bool]
 
 
+def _translated(
+    drafts: Callable[[Document], list[Draft]], *, shared: bool = False
+) -> Callable[[Document], list[Entry]]:
+    """Entries of a format whose tools become native manifests; `shared`: a file may hold several of them, and
+    what lies beside it belongs to none.
+    """
+    return lambda document: [finish(draft, shared=shared) for draft in drafts(document)]
+
+
+def _native(document: Document) -> list[Entry]:
+    folder = Path(document.path).parent.name if Path(document.path).name == native.FILE_NAME else None
+    data = document.data if isinstance(document.data, dict) else {}
+    whole = Translated(document, data, {(): ()})
+    try:
+        return [Entry(parse_tool(document, folder), whole)]
+    except ManifestError as error:
+        return [Entry(None, whole, diagnostics_of(error))]
+
+
 def _no(_: Any) -> bool:
     return False
 
@@ -60,44 +79,20 @@ def _load_toolbox(raw: bytes, path: str) -> Document:
     return toolbox_documents.load_documents(raw, path) if apart else _load_any(raw, path)
 
 
-def _drafted(
-    drafts: Callable[[Document], list[Draft]], *, shared: bool = False
-) -> Callable[..., list[Entry]]:
-    """Entries of a format that becomes a native manifest. A file that is `shared` may hold several tools, and
-    what lies beside it belongs to none of them.
-    """
-    return lambda document: [finish(draft, shared=shared) for draft in drafts(document)]
-
-
-def _native(document: Document) -> list[Entry]:
-    folder = Path(document.path).parent.name if Path(document.path).name == native.FILE_NAME else None
-    data = document.data if isinstance(document.data, dict) else {}
-    whole = Translated(document, data, {(): ()})
-    try:
-        return [Entry(parse_tool(document, folder), whole)]
-    except ManifestError as error:
-        return [Entry(None, whole, diagnostics_of(error))]
-
-
-def _vega(document: Document) -> list[Entry]:
-    try:
-        (tool,) = vega.read_vega(document.path, document.raw)
-    except ManifestError as error:
-        return [Entry(None, document, diagnostics_of(error))]
-    return [Entry(tool, vega.document_of(tool))]
-
-
 DIALECTS: dict[str, Dialect] = {
     one.name: one
     for one in (
         Dialect("native", "Toolcrib's and Glee's tool.yml", load, _native,
                 lambda data: isinstance(data, dict) and "kind" in data and "exec" in data),
-        Dialect("vega", "Vega's definitions, one tool a file", vega.load_vega, _vega, _no),
-        Dialect("flexigpt", "FlexiGPT's tool.json", load_json, _drafted(flexigpt.drafts), flexigpt.detect),
+        Dialect("vega", "Vega's definitions, one tool a file", vega.load_vega,
+                lambda document: [vega.entry_of(document)], _no),
+        Dialect("flexigpt", "FlexiGPT's tool.json", load_json, _translated(flexigpt.drafts), flexigpt.detect),
         Dialect("sympozium", "Sympozium's SkillPack, its sidecar's tools", _load_any,
-                _drafted(sympozium.drafts, shared=True), sympozium.detect),
-        Dialect("skill", "a folder of Agent Skills, SKILL.md", skill.load_skill, _drafted(skill.drafts), _no),
-        Dialect("toolbox", "tools.yaml of MCP Toolbox", _load_toolbox, _drafted(toolbox.drafts, shared=True),
+                _translated(sympozium.drafts, shared=True), sympozium.detect),
+        Dialect("skill", "a folder of Agent Skills, SKILL.md", skill.load_skill,
+                _translated(skill.drafts), _no),
+        Dialect("toolbox", "tools.yaml of MCP Toolbox", _load_toolbox,
+                _translated(toolbox.drafts, shared=True),
                 toolbox.detect),
     )
 }  # fmt: skip
@@ -115,7 +110,12 @@ def detect(raw: bytes, path: str) -> tuple[Dialect, Document]:
         return DIALECTS["toolbox"], toolbox_documents.load_documents(raw, path)
     if vega.detect(raw):
         return DIALECTS["vega"], vega.load_vega(raw, path)
-    document = _load_any(raw, path)
+    try:
+        document = _load_any(raw, path)
+    except ManifestError:
+        if conditions.has_control_line(raw):  # which no YAML has, but Vega's
+            return DIALECTS["vega"], vega.load_vega(raw, path)
+        raise
     for dialect in DIALECTS.values():
         if dialect.detect(document.data):
             return dialect, document

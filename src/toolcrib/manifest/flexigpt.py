@@ -7,19 +7,59 @@ import re
 import unicodedata
 from typing import Any
 
+from toolcrib.manifest.fields import Field, Fields, known
 from toolcrib.manifest.positions import Path
 from toolcrib.manifest.source import Document
-from toolcrib.manifest.translated import Draft, host_of, secrets_in
+from toolcrib.manifest.translated import Draft, arguments_of, host_of, secrets_in
 from toolcrib.spec import FunctionExec, HttpExec, Tool
 
-__all__ = ["detect", "drafts", "record_of"]
+__all__ = ["FIELDS", "detect", "drafts", "record_of"]
 
 _UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
-_RECORD = ("slug", "version", "description", "type", "argSchema", "outputSchema", "impl", "tags")
-_STAMPS = ("schemaVersion", "bundleID", "id", "toolID", "displayName", "isEnabled", "isBuiltIn", "createdAt",
-           "modifiedAt")  # fmt: skip
-_IMPL = ("method", "urlTemplate", "headers", "bodyTemplate", "successCodes", "timeoutMs", "responseEncoding",
-         "extractExpr", "errorMode")  # fmt: skip
+FIELDS: Fields = {
+    "": {
+        "schemaVersion": Field("text", "", "Kept.", kept=True),
+        "bundleID": Field("text", "", "Kept; held to a UUID of version 7.", kept=True),
+        "id": Field("text", "", "As `bundleID`.", kept=True),
+        "toolID": Field("text", "", "As `bundleID`.", kept=True),
+        "slug": Field("text", "required", "`name`: 1 to 64 letters, digits and dashes."),
+        "version": Field("text", "required", "`version`: as `slug`, and dots."),
+        "displayName": Field("text", "", "Kept; `description` where there is none.", kept=True),
+        "description": Field("text", "`displayName`", "`description`"),
+        "type": Field("`go` or `http`", "required", "`kind`: `function` or `http`."),
+        "isEnabled": Field("true or false", "`true`", "`false`: the tool is not loaded. Kept.", kept=True),
+        "isBuiltIn": Field("true or false", "", "Kept.", kept=True),
+        "argSchema": Field("JSON Schema", "`{type: object}`", "`inputs.schema`"),
+        "outputSchema": Field("JSON Schema", "", "`outputs.schema`, with `on_violation: fail`."),
+        "impl": Field("object", "required", "`exec`, by the fields below."),
+        "tags": Field("list of texts", "", "`tags`"),
+        "createdAt": Field("text", "", "Kept.", kept=True),
+        "modifiedAt": Field("text", "", "Kept.", kept=True),
+    },
+    "impl (go)": {
+        "goFunc": Field("text", "required", "`exec.function.reference`"),
+    },
+    "impl (http)": {
+        "method": Field("text", "`GET`", "`exec.http.method`"),
+        "urlTemplate": Field(
+            "text",
+            "required",
+            "`exec.http.url`; its host is `permissions.network`. `${NAME}` is an argument, or else a secret.",
+        ),
+        "headers": Field("object of texts", "", "`exec.http.headers`"),
+        "bodyTemplate": Field(
+            "text", "", "`exec.http.body`: JSON, a form or text, as [told](formats.md#flexigpt)."
+        ),
+        "successCodes": Field("list of whole numbers", "any 2xx", "`exec.http.success_codes`"),
+        "timeoutMs": Field("whole number", "the project's limit", "`exec.http.timeout_ms`"),
+        "responseEncoding": Field("`json` or `text`", "`json`", "`outputs.format`"),
+        "extractExpr": Field(
+            "text", "", "`exec.http.response`: `jsonpath` if it begins with `$`, else `regex`."
+        ),
+        "errorMode": Field("`fail` or `empty`", "`fail`", "`exec.http.error_mode`"),
+    },
+}
+"""Every field of a record. Others are kept, and told."""
 _TEXT, _MAP = {"type": "string"}, {"type": "object"}
 _FORM: dict[str, Any] = {
     "type": "object",
@@ -61,7 +101,7 @@ def drafts(document: Document) -> list[Draft]:
     if not draft.fits(record, _FORM):
         return [draft]
     _identity(draft, record)
-    draft.keep(record, _RECORD, _STAMPS)
+    draft.keep(record, known(FIELDS[""], kept=False), known(FIELDS[""], kept=True))
     draft.enabled = record.get("isEnabled") is not False
     arguments = record.get("argSchema") or {"type": "object"}
     draft.put(("inputs", "schema"), arguments, ("argSchema",))
@@ -109,7 +149,7 @@ def _bad_label(value: str, *, dot: bool) -> str | None:
 def _go(draft: Draft, impl: dict[str, Any]) -> None:
     draft.put(("kind",), "function", ("type",))
     draft.put(("exec", "function", "reference"), impl.get("goFunc"), ("impl", "goFunc"))
-    _told_keys(draft, impl, ("goFunc",))
+    _told_keys(draft, impl, known(FIELDS["impl (go)"]))
 
 
 def _http(draft: Draft, impl: dict[str, Any], arguments: Any) -> None:
@@ -130,7 +170,7 @@ def _http(draft: Draft, impl: dict[str, Any], arguments: Any) -> None:
         key, expression = extraction(str(impl["extractExpr"]))
         draft.put((*at, "response", key), expression, ("impl", "extractExpr"))
     _permissions(draft, url, arguments)
-    _told_keys(draft, impl, _IMPL)
+    _told_keys(draft, impl, known(FIELDS["impl (http)"]))
 
 
 def _permissions(draft: Draft, url: Any, arguments: Any) -> None:
@@ -138,8 +178,7 @@ def _permissions(draft: Draft, url: Any, arguments: Any) -> None:
     host = host_of(url) if isinstance(url, str) else None
     if host is not None:
         draft.put(("permissions", "network"), {"allow": [host]}, ("impl", "urlTemplate"))
-    named = arguments.get("properties", {}) if isinstance(arguments, dict) else {}
-    secrets = secrets_in(draft.manifest["exec"], (*named, *_CONTEXT))
+    secrets = secrets_in(draft.manifest["exec"], (*arguments_of(arguments), *_CONTEXT))
     if secrets:
         draft.put(("permissions", "secrets"), secrets, ("impl",))
 
@@ -216,17 +255,17 @@ def record_of(tool: Tool) -> dict[str, Any]:
         record["outputSchema"] = tool.output.schema
     if tool.tags:
         record["tags"] = list(tool.tags)
-    return {**record, "isEnabled": True, **kept} if "isEnabled" not in kept else {**record, **kept}
+    if tool.source is None or tool.source.dialect != "flexigpt":
+        record["isEnabled"] = True  # said, so that no default of another program decides it
+    return {**record, **kept}
 
 
 def _impl(tool: Tool, config: HttpExec) -> dict[str, Any]:
-    url = config.url
-    plain = {name: value for name, value in config.query.items() if isinstance(value, str)}
-    if plain:
-        url += ("&" if "?" in url else "?") + "&".join(f"{name}={value}" for name, value in plain.items())
-    impl: dict[str, Any] = {"method": config.method, "urlTemplate": url}
+    from toolcrib.template import literal_text
+
+    impl: dict[str, Any] = {"method": config.method, "urlTemplate": _url(tool, config)}
     if config.headers:
-        impl["headers"] = config.headers
+        impl["headers"] = {name: literal_text(value) for name, value in config.headers.items()}
     if config.body is not None:
         impl["bodyTemplate"] = config.body if isinstance(config.body, str) else _written(tool, config.body)
     if config.success_codes:
@@ -241,6 +280,18 @@ def _impl(tool: Tool, config: HttpExec) -> dict[str, Any]:
     if config.error_mode != "fail":
         impl["errorMode"] = config.error_mode
     return impl
+
+
+def _url(tool: Tool, config: HttpExec) -> str:
+    """The URL with the query in it, encoded as it is sent."""
+    from toolcrib.template import Namespaces, TextTemplate, parse_query, spell
+
+    entries = [
+        f"{name}={spell(value.parts, 'plain')}"
+        for name, value in parse_query(config.query, Namespaces.of(tool))
+        if isinstance(value, TextTemplate)
+    ]
+    return config.url + ("&" if "?" in config.url else "?") * bool(entries) + "&".join(entries)
 
 
 def _written(tool: Tool, body: Any) -> str:

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from toolcrib.manifest.fields import Field, Fields
 from toolcrib.spec import Network, Permissions, SecretSpec
 from toolcrib.spec.naming import nearest
 
-__all__ = ["ServerSpec", "expand", "read_server", "read_servers"]
+__all__ = ["FIELDS", "ServerSpec", "expand", "read_server", "read_servers"]
 
 _NAME = re.compile(r"[A-Za-z0-9](?!.*__)[A-Za-z0-9_-]{0,31}")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -27,7 +28,38 @@ _TRANSPORTS: Mapping[str, Literal["stdio", "http", "sse"]] = {
 }
 _MOST = 100
 _LONGEST = 8_192
-_KEYS = ("type", "command", "args", "env", "cwd", "url", "headers", "permissions", "start_timeout_s")
+FIELDS: Fields = {
+    "mcpServers.NAME": {
+        "type": Field(
+            "`stdio`, `http` or `sse`", "`stdio` with a `command`, else `http`", "How it is spoken to."
+        ),
+        "command": Field("text", "required for `stdio`", "The program, started and confined by Toolcrib."),
+        "args": Field("list of texts", "", "Its arguments."),
+        "env": Field("mapping of texts", "", "Its environment, beside `PATH`, `HOME`, `LANG` and `TMPDIR`."),
+        "cwd": Field("text", "`.`", "Where it starts, from the project's root."),
+        "url": Field("text", "required for `http` and `sse`", "The address of a server elsewhere."),
+        "headers": Field("mapping of texts", "", "Sent to the origin of `url` and nowhere else."),
+        "permissions": Field(
+            "mapping",
+            "for `stdio`: the project is read",
+            "What its process may touch, by the fields below.",
+        ),
+        "start_timeout_s": Field("seconds", "`30`", "Until it must have told its tools: 0.1 to 600."),
+        "disabled": Field("true or false", "`false`", "`true`, in `.mcp.json` only: the server is left out."),
+    },
+    "mcpServers.NAME.permissions": {
+        "network": Field("as in a manifest", "`false`", "`permissions.network`"),
+        "fs": Field("as in a manifest", "`{read: [.]}` for `stdio`", "`permissions.fs`"),
+        "secrets": Field("list of texts", "what the texts name", "Names of `permissions.secrets`."),
+        "env": Field("list of texts", "", "`permissions.env`"),
+    },
+    "mcpServers.NAME.permissions.fs": {
+        "read": Field("list of texts", "", "`permissions.fs.read`"),
+        "write": Field("list of texts", "", "`permissions.fs.write`"),
+    },
+}
+"""Every key of a server. In `.mcp.json` others are passed over, for other clients know them."""
+_KEYS = tuple(key for key in FIELDS["mcpServers.NAME"] if key != "disabled")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from toolcrib.spec import Auth, HttpExec, Tool
 if TYPE_CHECKING:
     from toolcrib.template import Namespaces
 
-__all__ = ["RequestFault", "request_faults"]
+__all__ = ["RequestFault", "request_faults", "signed"]
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HTTP = ("exec", "http")
@@ -40,6 +40,19 @@ def request_faults(tool: Tool, names: Namespaces) -> Iterator[RequestFault]:
     for at, auth in enumerate(tool.auth):
         where = ("auth", at) if len(tool.auth) > 1 else ("auth",)
         yield from _auth(tool, auth, where)
+
+
+def signed(auth: Auth) -> tuple[str, str, str] | None:
+    """What an entry of `auth` adds to a request: header, query or cookie, its name, and the template of its
+    value. None for basic, which no template can say.
+    """
+    from toolcrib.template import escape
+
+    if auth.type == "bearer":
+        return "header", "Authorization", f"Bearer ${{secret:{auth.secret}}}"
+    if auth.type == "api_key" and auth.location is not None and auth.name is not None:
+        return auth.location, escape(auth.name), f"${{secret:{auth.secret}}}"
+    return None
 
 
 def _styles(config: HttpExec, names: Namespaces) -> Iterator[RequestFault]:

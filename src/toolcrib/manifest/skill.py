@@ -13,16 +13,27 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from toolcrib.manifest.diagnostics import failure
+from toolcrib.manifest.fields import Field, Fields, known
 from toolcrib.manifest.source import Document, decode, load
 from toolcrib.manifest.translated import Draft
 
-__all__ = ["SKILL_FILE", "Skill", "drafts", "load_skill"]
+__all__ = ["FIELDS", "SKILL_FILE", "Skill", "drafts", "load_skill"]
 
 SKILL_FILE = "SKILL.md"
 _FRONT = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-_KNOWN = ("name", "description")
-_SILENT = ("license", "metadata", "compatibility", "allowed-tools", "version")
+FIELDS: Fields = {
+    "": {
+        "name": Field("text", "required", "`name`: a-z, 0-9 and single dashes, the folder's name."),
+        "description": Field("text", "required", "`description`"),
+        "license": Field("text", "", "Kept.", kept=True),
+        "metadata": Field("mapping", "", "Kept.", kept=True),
+        "compatibility": Field("text", "", "Kept.", kept=True),
+        "allowed-tools": Field("text", "", "Kept; it grants nothing.", kept=True),
+        "version": Field("text", "", "Kept; the tool's version is 1.", kept=True),
+    },
+}
+"""Every field of the front matter. Others are kept, and told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +86,7 @@ def drafts(document: Document) -> list[Draft]:
     draft.put(("exec", "file"), {"action": "read", "path": "${file}"})
     draft.put(("permissions", "fs"), {"read": [place]})
     draft.put(("annotations",), {"read_only": True})
-    draft.keep(data, _KNOWN, _SILENT)
+    draft.keep(data, known(FIELDS[""], kept=False), known(FIELDS[""], kept=True))
     return [draft]
 
 

@@ -35,6 +35,7 @@ __all__ = [
     "Unplaced",
     "decode",
     "dump",
+    "flow",
     "load",
     "read",
     "read_with_facts",
@@ -112,7 +113,12 @@ class Document:
         if self._lines is None:
             self._lines = split_lines(self.text)
         source = self._lines[place[0] - 1] if place[0] <= len(self._lines) else ""
-        return make(self.path, place, rule, message, hint=hint, where=json_path(path), source=source)
+        where = json_path(self.source_path(path))
+        return make(self.path, place, rule, message, hint=hint, where=where, source=source)
+
+    def source_path(self, path: Path) -> Path:
+        """Where the value at `path` of the data stands in the file."""
+        return path
 
     def value_at(self, path: Path) -> Any:
         """The value at `path` as it stands in the file; None where there is none."""
@@ -235,9 +241,13 @@ def dump(data: Any) -> str:
                 return body
         except ValueError:
             pass
-    # JSON, which is YAML too, can write every value so that it reads back as it was.
-    text = json.dumps(data, indent=1, ensure_ascii=False)
-    return _UNSEEN.sub(lambda found: f"\\U{ord(found[0]):08x}", text) + "\n"
+    return flow(data, indent=1) + "\n"
+
+
+def flow(data: Any, indent: int | None = None) -> str:
+    """Data as JSON, which is YAML too, in which every character is seen; without `indent` on one line."""
+    text = json.dumps(data, indent=indent, ensure_ascii=False)
+    return _UNSEEN.sub(lambda found: f"\\U{ord(found[0]):08x}", text)
 
 
 def _read_on(descriptor: int, raw: bytes) -> bytes:

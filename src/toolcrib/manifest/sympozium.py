@@ -11,15 +11,56 @@ import shlex
 from typing import Any
 
 from toolcrib.manifest.durations import milliseconds
+from toolcrib.manifest.fields import Field, Fields, known
 from toolcrib.manifest.positions import Path
 from toolcrib.manifest.skill import Skill
 from toolcrib.manifest.source import Document
-from toolcrib.manifest.translated import Draft, secrets_in
+from toolcrib.manifest.translated import Draft, arguments_of, secrets_in
+from toolcrib.spec import CommandExec, Tool
 
-__all__ = ["detect", "drafts", "skills_of"]
+__all__ = ["FIELDS", "detect", "drafts", "pack_of", "skills_of"]
 
-_TOOL = ("name", "description", "parameters", "inputSchema", "command", "args", "workdir", "workDir",
-         "timeout", "timeoutSeconds", "env")  # fmt: skip
+FIELDS: Fields = {
+    "": {
+        "kind": Field("`SkillPack`", "", "What the file is known by, unless it is a `sidecar` alone."),
+        "spec": Field(
+            "mapping", "the file itself", "Holds `skills` and `sidecar`. Its other keys are not read."
+        ),
+    },
+    "spec": {
+        "skills": Field("list", "", "No tools: `name`, `description` and `content` are instructions."),
+        "sidecar": Field("mapping", "", "Holds `tools`. Its image and rights are not read: tools run here."),
+    },
+    "spec.skills[]": {
+        "name": Field("text", "required", "Name of the instructions."),
+        "description": Field("text", "", "What they are for."),
+        "content": Field("text", "", "Markdown."),
+    },
+    "spec.sidecar": {"tools": Field("list", "", "A tool each, by the fields below.")},
+    "spec.sidecar.tools[]": {
+        "name": Field("text", "required", "`name`"),
+        "description": Field("text", "required", "`description`"),
+        "parameters": Field("JSON Schema", "no arguments", "`inputs.schema`"),
+        "inputSchema": Field("JSON Schema", "", "`inputs.schema` where there are no `parameters`."),
+        "command": Field(
+            "list of texts, or text",
+            "required",
+            "`exec.command.entrypoint` and `args`. A text is split at its spaces; one that needs a shell is "
+            "refused. `{{name}}` and `{{.name}}` are `${name}`; what is no argument is a secret.",
+        ),
+        "args": Field("list of texts", "", "Further `exec.command.args`."),
+        "workdir": Field("text", "`/workspace`", "`exec.command.cwd`; `/workspace` is the project's root."),
+        "workDir": Field("text", "", "As `workdir`."),
+        "timeout": Field(
+            "seconds, or a duration",
+            "the project's limit",
+            "`exec.command.timeout_ms`: below 1 s it is 30 s, above 120 s it is 120 s.",
+        ),
+        "timeoutSeconds": Field("seconds", "", "As `timeout`."),
+        "env": Field("mapping of texts, or list of `{name, value}`", "", "`exec.command.env`"),
+    },
+}
+"""Every field that is read. Others of a tool are kept, and told."""
 _TEXT = {"type": "string"}
 _FORM: dict[str, Any] = {
     "type": "object",
@@ -109,12 +150,11 @@ def _tool(draft: Draft, tool: dict[str, Any]) -> None:
         env = {one["name"]: one.get("value", "") for one in env}
     if env:
         draft.put((*at, "env"), env, ("env",))
-    named = schema.get("properties", {})
-    secrets = secrets_in(draft.manifest.get("exec", {}), named)
+    secrets = secrets_in(draft.manifest.get("exec", {}), arguments_of(schema))
     if secrets:
         draft.put(("permissions", "secrets"), secrets, ("command",))
     draft.put(("permissions", "fs"), {"read": ["."]})
-    draft.keep(tool, _TOOL)
+    draft.keep(tool, known(FIELDS["spec.sidecar.tools[]"]))
 
 
 def _words(draft: Draft, tool: dict[str, Any]) -> list[str]:
@@ -144,3 +184,32 @@ def _timeout(value: Any) -> int | None:
     if found is None:
         return None
     return 30_000 if found < 1000 else min(found, 120_000)
+
+
+# -- writing ------------------------------------------------------------------------------------------
+
+
+def pack_of(tool: Tool, config: CommandExec) -> dict[str, Any]:
+    """A SkillPack whose sidecar has this one command; which image holds the program is not known."""
+    from toolcrib.template import literal_text
+
+    entry: dict[str, Any] = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.input_schema,
+        "command": [config.entrypoint, *config.args],
+    }
+    if config.cwd != ".":
+        entry["workdir"] = config.cwd
+    if config.timeout_ms:
+        seconds, rest = divmod(config.timeout_ms, 1000)
+        entry["timeout"] = f"{config.timeout_ms}ms" if rest else seconds
+    if config.env:
+        entry["env"] = {name: literal_text(value) for name, value in config.env.items()}
+    entry |= tool.extensions.get("sympozium", {})
+    return {
+        "apiVersion": "sympozium.ai/v1alpha1",
+        "kind": "SkillPack",
+        "metadata": {"name": tool.name},
+        "spec": {"sidecar": {"tools": [entry]}},
+    }

@@ -8,14 +8,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from toolcrib.errors import ManifestError
 from toolcrib.manifest.diagnostics import quoted
 from toolcrib.manifest.durations import milliseconds
+from toolcrib.manifest.fields import Field, Fields
 from toolcrib.manifest.positions import Path
 from toolcrib.manifest.source import Document
 from toolcrib.manifest.translated import Draft, host_of, secrets_in
+from toolcrib.spec import SqlExec, Tool
 from toolcrib.spec.naming import nearest
 
-__all__ = ["detect", "drafts"]
+__all__ = ["FIELDS", "detect", "drafts", "file_of"]
 
 _TYPES: dict[str, dict[str, Any]] = {
     "string": {"type": "string"},
@@ -23,12 +26,73 @@ _TYPES: dict[str, dict[str, Any]] = {
     "float": {"type": "number"},
     "boolean": {"type": "boolean"},
 }
-_PARAMETER = ("name", "type", "description", "default", "required", "items", "valueType", "allowedValues",
-              "excludedValues", "minValue", "maxValue")  # fmt: skip
-_ANY = ("kind", "type", "name", "source", "description", "annotations", "authRequired", "templateParameters")
-_SQL = (*_ANY, "statement", "parameters")
-_HTTP = (*_ANY, "method", "path", "headers", "requestBody", "pathParams", "queryParams", "bodyParams",
-         "headerParams")  # fmt: skip
+_LISTED = "list of parameters"
+FIELDS: Fields = {
+    "": {
+        "sources": Field("mapping", "", "What the tools use, by name."),
+        "tools": Field("mapping", "required", "A tool each, by `name`."),
+        "toolsets": Field("mapping of lists", "", "`tags`: a tool has those of the toolsets that name it."),
+    },
+    "sources.NAME (sql)": {
+        "kind": Field("text", "required", "`exec.sql.engine`; `sqlite` is run, the others are listed only."),
+        "database": Field(
+            "text", "", "`exec.sql.database`; of `sqlite` its folder is `permissions.fs.read`."
+        ),
+        "*": Field("any", "", "`exec.sql.connection`; each `${NAME}` is a secret."),
+    },
+    "sources.NAME (http)": {
+        "kind": Field("`http`", "required", "What it is known by."),
+        "baseUrl": Field("text", "required", "Begins `exec.http.url`; its host is `permissions.network`."),
+        "headers": Field("mapping of texts", "", "`exec.http.headers`, unless the tool has the same."),
+        "queryParams": Field("mapping of texts", "", "`exec.http.query`"),
+        "timeout": Field("duration", "`30s`", "`exec.http.timeout_ms`"),
+    },
+    "tools.NAME": {
+        "kind": Field("text", "required", "`kind`: `http`, or `sql` for any kind with a `statement`."),
+        "type": Field("text", "", "Not read; `kind` says it."),
+        "name": Field("text", "", "Not read; the key of the tool in `tools` is its `name`."),
+        "source": Field("text", "required", "Which of `sources` it uses."),
+        "description": Field("text", "required", "`description`"),
+        "annotations": Field("mapping of true or false", "", "`annotations`: `readOnlyHint` and its like."),
+        "authRequired": Field(
+            "list of texts", "", "Refused: without it, those it shuts out could call the tool."
+        ),
+        "templateParameters": Field("list", "", "Refused: a value never becomes a part of a statement."),
+    },
+    "tools.NAME (sql)": {
+        "statement": Field("text", "required", "`exec.sql.statement`; a placeholder in it is refused."),
+        "parameters": Field(_LISTED, "", "`inputs.schema`, and `exec.sql.parameters` in this order."),
+    },
+    "tools.NAME (http)": {
+        "method": Field("text", "`GET`", "`exec.http.method`"),
+        "path": Field("text", "", "Ends `exec.http.url`; `{{.name}}` is an argument."),
+        "headers": Field("mapping of texts", "", "`exec.http.headers`"),
+        "requestBody": Field("text", "", "`exec.http.body`: JSON with `{{.name}}` or `{{json .name}}`."),
+        "pathParams": Field(_LISTED, "", "`inputs.schema`"),
+        "queryParams": Field(_LISTED, "", "`inputs.schema`, and `exec.http.query`."),
+        "bodyParams": Field(_LISTED, "", "`inputs.schema`"),
+        "headerParams": Field(_LISTED, "", "`inputs.schema`, and `exec.http.headers`."),
+    },
+    "PARAMETER": {
+        "name": Field("text", "required", "The argument."),
+        "type": Field(
+            "`string`, `integer`, `float`, `boolean`, `array` or `map`",
+            "required",
+            "`type`; `float` is number.",
+        ),
+        "description": Field("text", "", "`description`"),
+        "default": Field("any", "", "`default`"),
+        "required": Field("true or false", "`true` without a default", "Whether it stands in `required`."),
+        "items": Field("PARAMETER", "required for `array`", "`items`"),
+        "valueType": Field("a type", "", "`additionalProperties` of a `map`."),
+        "allowedValues": Field("list", "", "`anyOf`: values, or patterns the whole text fits."),
+        "excludedValues": Field("list", "", "`not`, likewise."),
+        "minValue": Field("number", "", "`minimum`"),
+        "maxValue": Field("number", "", "`maximum`"),
+        "authServices": Field("list", "", "Refused: the value would come from another system's login."),
+    },
+}
+"""Every field that is read. Others of a tool are kept, and told."""
 _TEXT = {"type": "string"}
 _LIST = {
     "type": ["array", "null"],
@@ -61,12 +125,12 @@ _TOOLSETS_FORM: dict[str, Any] = {
     "type": ["object", "null"],
     "additionalProperties": {"type": ["array", "null"], "items": _TEXT},
 }
-_TOP = ("sources", "tools", "toolsets")
-_HTTP_SOURCE = ("kind", "baseUrl", "timeout", "headers", "queryParams")
 _TAG = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _HINTS = {"readOnlyHint": "read_only", "destructiveHint": "destructive", "idempotentHint": "idempotent",
           "openWorldHint": "open_world"}  # fmt: skip
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*):([^{}]*)\}")
+_WORDS = {"description": "description", "default": "default", "minValue": "minimum", "maxValue": "maximum"}
+"""Keys of a parameter that a schema has too, and what it calls them."""
 _ACTION = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
 _FIELD = re.compile(r"(json\s+)?\.([A-Za-z_][A-Za-z0-9_]*)")
 
@@ -135,12 +199,12 @@ def _toolsets(whole: Draft, data: dict[str, Any]) -> dict[str, list[str]]:
 def _rest(whole: Draft, data: dict[str, Any], sources: dict[str, Any]) -> None:
     """Tell what of the file, and of its HTTP sources, has no meaning here."""
     for key in data:
-        if key not in _TOP:
+        if key not in FIELDS[""]:
             whole.fault(f"`{key}` has no meaning here", (key,), rule="unmapped", key=True)
     for name, source in sources.items():
         if isinstance(source, dict) and source.get("kind") == "http":
             for key in source:
-                if key not in _HTTP_SOURCE:
+                if key not in FIELDS["sources.NAME (http)"]:
                     told = f"`{key}` has no meaning here"
                     whole.fault(told, ("sources", name, key), rule="unmapped", key=True)
 
@@ -212,7 +276,7 @@ def _sql(draft: Draft, tool: dict[str, Any], engine: str, source: dict[str, Any]
     secrets = secrets_in(rest, ())
     if secrets:
         draft.put(("permissions", "secrets"), secrets, ("source",))
-    draft.keep(tool, _SQL)
+    draft.keep(tool, (*FIELDS["tools.NAME"], *FIELDS["tools.NAME (sql)"]))
 
 
 def _http(draft: Draft, tool: dict[str, Any], source: dict[str, Any]) -> None:
@@ -241,7 +305,7 @@ def _http(draft: Draft, tool: dict[str, Any], source: dict[str, Any]) -> None:
     secrets = secrets_in(draft.manifest["exec"], names)
     if secrets:
         draft.put(("permissions", "secrets"), secrets)
-    draft.keep(tool, _HTTP)
+    draft.keep(tool, (*FIELDS["tools.NAME"], *FIELDS["tools.NAME (http)"]))
 
 
 def _dynamic(tool: dict[str, Any], group: str) -> dict[str, str]:
@@ -314,14 +378,13 @@ def _inputs(draft: Draft, groups: dict[str, Any]) -> list[str]:
 def _rule(draft: Draft, entry: dict[str, Any], origin: Path) -> dict[str, Any]:
     """The schema of one parameter."""
     rule = _type(draft, entry, origin)
-    words = {"description": "description", "default": "default", "minValue": "minimum", "maxValue": "maximum"}
-    rule |= {word: entry[key] for key, word in words.items() if key in entry}
+    rule |= {word: entry[key] for key, word in _WORDS.items() if key in entry}
     if entry.get("allowedValues"):
         rule["anyOf"] = [_value(value) for value in _several(entry["allowedValues"])]
     if entry.get("excludedValues"):
         rule["not"] = {"anyOf": [_value(value) for value in _several(entry["excludedValues"])]}
     for key in entry:
-        if key not in (*_PARAMETER, "authServices"):
+        if key not in FIELDS["PARAMETER"]:
             draft.fault(f"`{key}` has no meaning here", (*origin, key), rule="unmapped", key=True)
     return rule
 
@@ -352,3 +415,61 @@ def _value(value: Any) -> dict[str, Any]:
     if isinstance(value, str) and re.fullmatch(r"[\w -]*", value) is None:
         return {"pattern": f"^(?:{value})$"}
     return {"const": value}
+
+
+# -- writing ------------------------------------------------------------------------------------------
+
+
+def file_of(tool: Tool, config: SqlExec) -> dict[str, Any]:
+    """A file with this one statement and its source.
+
+    Raises ManifestError where the statement's values are not the arguments, each once and in their order.
+    """
+    properties: dict[str, Any] = tool.input_schema.get("properties", {})
+    if list(config.parameters) != [f"${{{name}}}" for name in properties]:
+        raise ManifestError(
+            f"{tool.name} cannot be written as toolbox: the values of its statement are not its arguments in "
+            "their order",
+            hint="Let `parameters` name every property of inputs.schema once, in the same order.",
+        )
+    source = {"kind": config.engine, "database": config.database, **config.connection}
+    required = tool.input_schema.get("required", ())
+    entry = {
+        "kind": f"{config.engine}-sql",
+        "source": config.engine,
+        "description": tool.description,
+        "statement": config.statement,
+        "parameters": [
+            {"name": name, **_parameter(tool, name, rule, needed=name in required)}
+            for name, rule in properties.items()
+        ],
+    }
+    toolsets = {"toolsets": {tag: [tool.name] for tag in tool.tags}} if tool.tags else {}
+    return {
+        **toolsets,
+        "sources": {config.engine: {key: value for key, value in source.items() if value is not None}},
+        "tools": {tool.name: {**entry, **tool.extensions.get("toolbox", {})}},
+    }
+
+
+def _parameter(tool: Tool, name: str, rule: Any, *, needed: bool) -> dict[str, Any]:
+    words = {str(schema["type"]): word for word, schema in _TYPES.items()}
+    words |= {"array": "array", "object": "map"}
+    kind = rule.get("type") if isinstance(rule, dict) else None
+    if not isinstance(kind, str) or kind not in words:
+        raise ManifestError(
+            f"{tool.name} cannot be written as toolbox: `{name}` has not one type, and MCP Toolbox needs one",
+            hint=f"Give it one of {', '.join(words)} in inputs.schema.",
+        )
+    entry: dict[str, Any] = {"type": words[kind]}
+    for key, word in _WORDS.items():
+        if word in rule:
+            entry[key] = rule[word]
+    if needed is ("default" in rule):
+        entry["required"] = needed
+    if kind == "array":
+        entry["items"] = {"name": "item", **_parameter(tool, f"{name}[]", rule.get("items"), needed=True)}
+    value = rule.get("additionalProperties")
+    if kind == "object" and isinstance(value, dict) and value.get("type") in words:
+        entry["valueType"] = words[value["type"]]
+    return entry

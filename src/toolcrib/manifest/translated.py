@@ -19,7 +19,7 @@ from toolcrib.manifest.positions import Path
 from toolcrib.manifest.source import Document
 from toolcrib.spec import Source, Tool
 
-__all__ = ["Draft", "Entry", "Translated", "finish", "host_of", "secrets_in", "steps_of"]
+__all__ = ["Draft", "Entry", "Translated", "arguments_of", "finish", "host_of", "secrets_in", "steps_of"]
 
 _HOST = re.compile(
     r"^[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#${}@\s:\[\]]+|\[[0-9a-fA-F:.]+\])(?::(\d+))?(?=[/?#]|$)"
@@ -39,7 +39,6 @@ class Translated(Document):
         self._places = places
 
     def source_path(self, path: Path) -> Path:
-        """Where a value of the manifest stands in the file."""
         for length in range(len(path), -1, -1):
             place = self._places.get(path[:length])
             if place is not None:
@@ -51,18 +50,6 @@ class Translated(Document):
 
     def locate_text(self, path: Path, literal: str, number: int = 0) -> tuple[int, int]:
         return self._origin.locate_text(self.source_path(path), literal, number)
-
-    def diagnostic(
-        self,
-        rule: str,
-        message: str,
-        path: Path = (),
-        *,
-        key: bool = False,
-        hint: str | None = None,
-        at: tuple[int, int] | None = None,
-    ) -> Diagnostic:
-        return self._origin.diagnostic(rule, message, self.source_path(path), key=key, hint=hint, at=at)
 
 
 @dataclass(slots=True)
@@ -166,6 +153,12 @@ def host_of(url: str) -> str | None:
         return None
     host, port = found.group(1).lower(), found.group(2)
     return f"{host}:{port}" if port not in (None, "80", "443") else host
+
+
+def arguments_of(schema: Any) -> list[str]:
+    """The names that an input schema gives its arguments; none of one that has not its form."""
+    named = schema.get("properties") if isinstance(schema, dict) else None
+    return list(named) if isinstance(named, dict) else []
 
 
 def secrets_in(value: Any, declared: Iterable[str]) -> dict[str, dict[str, Any]]:

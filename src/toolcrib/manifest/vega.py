@@ -17,7 +17,8 @@ from toolcrib.errors import ManifestError
 from toolcrib.manifest.conditions import Folded, Unfolded, fold, unfold
 from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, failure, source_line
 from toolcrib.manifest.positions import Path
-from toolcrib.manifest.source import Document, load, value_at
+from toolcrib.manifest.source import Document, decode, load, value_at
+from toolcrib.manifest.translated import Entry
 from toolcrib.manifest.vega_form import form_faults, milliseconds, parameter_schema, params_of
 from toolcrib.spec import (
     BuiltinExec,
@@ -36,7 +37,7 @@ from toolcrib.spec import (
     Tool,
 )
 
-__all__ = ["DIALECT", "VegaDocument", "detect", "document_of", "load_vega", "read_vega"]
+__all__ = ["DIALECT", "VegaDocument", "detect", "document_of", "entry_of", "load_vega", "read_vega"]
 
 DIALECT = "vega"
 _GRANTED = Permissions(read=(".",))
@@ -81,21 +82,7 @@ class VegaDocument(Document):
     def value_at(self, path: Path) -> Any:
         return value_at(self._yaml.data, self._place(path))
 
-    def diagnostic(
-        self,
-        rule: str,
-        message: str,
-        path: Path = (),
-        *,
-        key: bool = False,
-        hint: str | None = None,
-        at: tuple[int, int] | None = None,
-    ) -> Diagnostic:
-        place = self.locate(path, key) if at is None else at
-        return super().diagnostic(rule, message, self._written(path), key=key, hint=hint, at=place)
-
-    def _written(self, path: Path) -> Path:
-        """A place in a native manifest as the place in a Vega file."""
+    def source_path(self, path: Path) -> Path:
         head, rest = path[:1], path[2:]
         if head == ("exec",):
             names = {"entrypoint": "command", "shell": "command", "action": "type"}
@@ -111,7 +98,7 @@ class VegaDocument(Document):
 
     def _place(self, path: Path) -> Path:
         """A place in the data as the place in the unfolded text."""
-        written = self._written(path)
+        written = self.source_path(path)
         for length in range(len(written), 0, -1):
             place = self._folded.places.get(written[:length])
             if place is not None:
@@ -119,22 +106,35 @@ class VegaDocument(Document):
         return written
 
 
-def detect(raw: bytes) -> bool:
-    """Whether a file is a definition, by its text: control lines may keep it from being YAML."""
-    return _DEFINES.search(raw) is not None and _NATIVE.search(raw) is None
-
-
 def read_vega(path: str, raw: bytes, granted: Permissions = _GRANTED) -> list[Tool]:
     """The tool of one Vega file. `granted` is what its programs and files may touch: folders and network.
 
     Raises ManifestError with every place where the file has not the form of a definition.
     """
-    document = load_vega(raw, path)
+    return [_read(load_vega(raw, path), granted)]
+
+
+def detect(raw: bytes) -> bool:
+    """Whether a file is a definition, by its text: control lines may keep it from being YAML."""
+    return _DEFINES.search(raw) is not None and _NATIVE.search(raw) is None
+
+
+def entry_of(document: Document) -> Entry:
+    """The one tool of a file, in a project that grants it nothing of its own."""
+    assert isinstance(document, VegaDocument)
+    try:
+        tool = _read(document, _GRANTED)
+    except ManifestError as error:
+        return Entry(None, document, diagnostics_of(error))
+    return Entry(tool, document_of(tool))
+
+
+def _read(document: VegaDocument, granted: Permissions) -> Tool:
     found = list(form_faults(document))
     if found:
         raise failure(sorted(found, key=lambda finding: (finding.line, finding.column)))
-    source = Source(DIALECT, path, raw, hashlib.sha256(raw).hexdigest(), shared=True)
-    return [_tool(document, source, granted)]
+    digest = hashlib.sha256(document.raw).hexdigest()
+    return _tool(document, Source(DIALECT, document.path, document.raw, digest, shared=True), granted)
 
 
 def document_of(tool: Tool) -> VegaDocument:
@@ -151,12 +151,8 @@ def document_of(tool: Tool) -> VegaDocument:
 
 
 def load_vega(raw: bytes, path: str) -> VegaDocument:
-    """The data of a file, its conditions folded in; ManifestError where it cannot be read."""
-    try:
-        text = raw.decode().removeprefix("\ufeff")
-    except UnicodeDecodeError:
-        load(raw, path)  # says what is wrong with it
-        raise
+    """The data of a file, its conditions folded into it. ManifestError tells every fault of the text."""
+    text = decode(raw, path)
     unfolded = unfold(text, path)
     if unfolded.found:
         raise failure(unfolded.found)

@@ -6,25 +6,90 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from toolcrib.manifest import durations
 from toolcrib.manifest.diagnostics import Diagnostic, quoted
+from toolcrib.manifest.fields import Field, Fields, known
 from toolcrib.manifest.positions import Path
 from toolcrib.manifest.source import Document
 from toolcrib.spec import Choice
 from toolcrib.spec.naming import nearest
 
-__all__ = ["TYPES", "form_faults", "is_duration", "milliseconds", "parameter_schema", "params_of"]
+__all__ = [
+    "FIELDS",
+    "PASSED",
+    "TYPES",
+    "form_faults",
+    "is_duration",
+    "milliseconds",
+    "parameter_schema",
+    "params_of",
+]
 
 TYPES = ("string", "integer", "number", "boolean", "array", "object")
-_TOP = ("name", "description", "params", "implementation")
-_PASSED = (
+PASSED = (
     "default", "enum", "format", "maxItems", "maxLength", "maximum", "minItems", "minLength", "minimum",
     "pattern",
 )  # fmt: skip
 """Keys of a parameter that mean what they mean in JSON Schema."""
-_PARAM = ("name", "type", "description", "required", "properties", "items", *_PASSED)
-_COMMON = ("type", "timeout", "retry")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|ns|h|m|s)")
-_UNITS = {"h": 3_600_000.0, "m": 60_000.0, "s": 1000.0, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "ns": 1e-6}
+FIELDS: Fields = {
+    "": {
+        "name": Field("text", "required", "`name`"),
+        "description": Field("text", "required", "`description`"),
+        "params": Field("list", "no arguments", "`inputs.schema`, which takes no others."),
+        "implementation": Field("mapping", "required", "`kind` and `exec`, by the fields below."),
+    },
+    "params[]": {
+        "name": Field("text", "required", "The argument."),
+        "type": Field(", ".join(f"`{name}`" for name in TYPES), "`string`", "`type`"),
+        "description": Field("text", "", "`description`"),
+        "required": Field("true or false", "`false`", "Whether it stands in `required`."),
+        "properties": Field("mapping, or list with `name`", "", "`properties`, by these same fields."),
+        "items": Field("mapping", "", "`items`, by these same fields but `name`."),
+        **{key: Field("as in JSON Schema", "", f"`{key}`") for key in PASSED},
+    },
+    "implementation": {
+        "type": Field("`http`, `exec`, `file_read`, `file_write` or `builtin`", "required", "`kind`"),
+        "timeout": Field(
+            "duration, or seconds", "the project's limit", "`timeout_ms`: `30s`, `1m30s`, `500ms`."
+        ),
+        "retry": Field("mapping", "one attempt", "`retry`, by the fields below."),
+    },
+    "implementation.retry": {
+        "attempts": Field("whole number", "`1`", "`retry.max_attempts`: all tries, 1 to 100."),
+        "backoff": Field("duration, or seconds", "at once", "`retry.backoff_ms`"),
+    },
+    "implementation (http)": {
+        "method": Field("text", "`GET`", "`exec.http.method`"),
+        "url": Field("text", "required", "`exec.http.url`; its host, written out, is `permissions.network`."),
+        "headers": Field("mapping", "", "`exec.http.headers`; conditions may stand round entries."),
+        "query": Field("mapping", "", "`exec.http.query`; conditions may stand round entries."),
+        "body": Field("any", "", "`exec.http.body`; conditions may stand round entries."),
+    },
+    "implementation (exec)": {
+        "command": Field("text", "required", "A [shell line](vega.md#shell-lines), which no manifest has."),
+        "env": Field("mapping", "", "`exec.command.env`; conditions may stand round entries."),
+        "allow_dash": Field("list of texts", "", "Arguments that may begin with `-`."),
+    },
+    "implementation (file_read)": {
+        "path": Field("text", "required", "`exec.file.path`, with `action: read`."),
+        "encoding": Field("`utf-8`, `base64`, `binary`", "`utf-8`", "`exec.file.encoding`"),
+    },
+    "implementation (file_write)": {
+        "path": Field("text", "required", "`exec.file.path`, with `action: write`."),
+        "content": Field("text", "required", "`exec.file.content`"),
+        "encoding": Field("`utf-8`, `base64`, `binary`", "`utf-8`", "`exec.file.encoding`"),
+        "mode": Field("octal digits", "`0644`", "`exec.file.mode`; `0644` and `0o644` are the same."),
+        "mkdir": Field("true or false", "`false`", "`exec.file.mkdir`"),
+    },
+    "implementation (builtin)": {
+        "function": Field(
+            "text", "required", "A function registered under that name, called by the one call path."
+        ),
+    },
+}
+"""Every field of a definition; any other is an error."""
+_LONGEST_DURATION = 40
+_DAY = 86_400_000
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 _ENCODINGS = ("utf-8", "base64", "binary")
 _MODE = re.compile(r"0?o?[0-7]{3,4}")
@@ -56,7 +121,7 @@ def _rule(param: dict[str, Any]) -> dict[str, Any]:
     rule: dict[str, Any] = {"type": param.get("type", "string")}
     if "description" in param:
         rule["description"] = param["description"]
-    rule |= {key: param[key] for key in _PASSED if key in param}
+    rule |= {key: param[key] for key in PASSED if key in param}
     if "items" in param:
         rule["items"] = _rule(param["items"])
     inner = param.get("properties")
@@ -76,14 +141,14 @@ def milliseconds(text: Any) -> int | None:
         return None
     if isinstance(text, int | float):
         return int(text * 1000) or None
-    return int(sum(float(number) * _UNITS[unit] for number, unit in _DURATION.findall(text))) or None
+    return durations.milliseconds(text) or None
 
 
 def is_duration(text: Any) -> bool:
     """Whether `milliseconds` can read it; a day at most."""
     if isinstance(text, str):
-        whole = re.fullmatch(rf"(?:{_DURATION.pattern})+", text) is not None
-        return whole and len(text) < 40 and (milliseconds(text) or 0) <= 86_400_000
+        found = durations.milliseconds(text) if len(text) < _LONGEST_DURATION else None
+        return found is not None and found <= _DAY
     return isinstance(text, int | float) and not isinstance(text, bool) and 0 <= text <= 86_400
 
 
@@ -94,7 +159,7 @@ def form_faults(document: Document) -> Iterator[Diagnostic]:
         yield document.diagnostic("not-a-mapping", "the file holds no mapping", hint="see docs/vega.md")
         return
     form = _Form(document)
-    yield from form.unknown(data, (), _TOP)
+    yield from form.unknown(data, (), known(FIELDS[""]))
     yield from form.texts(data, (), ("name", "description"))
     yield from form.choices(data)
     if "params" in data and data["params"] is not None and not isinstance(data["params"], list):
@@ -166,7 +231,7 @@ class _Form:
         if depth > 20:
             yield self._tell("wrong-value", "parameters are nested too deep", path)
             return
-        yield from self.unknown(param, path, _PARAM)
+        yield from self.unknown(param, path, known(FIELDS["params[]"]))
         kind = param.get("type", "string")
         if not isinstance(kind, str) or kind not in TYPES:
             close = nearest(str(kind), TYPES)
@@ -206,11 +271,12 @@ class _Form:
             )
             yield self._tell("exec-kind", told, (*path, "type"), hint)
             return
-        needed, others, more = _KINDS[kind]
-        yield from self.unknown(block, path, (*_COMMON, *needed, *others))
-        yield from self.texts(block, path, tuple(name for name in needed if name != "content"))
+        own = FIELDS[f"implementation ({kind})"]
+        needed = tuple(key for key, field in own.items() if field.default == "required" and key != "content")
+        yield from self.unknown(block, path, (*known(FIELDS["implementation"]), *own))
+        yield from self.texts(block, path, needed)
         yield from self._common(block, path)
-        yield from more(self, block, path)
+        yield from _KINDS[kind](self, block, path)
 
     def _common(self, block: dict[str, Any], path: Path) -> Iterator[Diagnostic]:
         hint = "write it as Go does: 30s, 1m30s, 500ms"
@@ -224,7 +290,7 @@ class _Form:
         if not isinstance(retry, dict):
             yield self._tell("wrong-type", "`retry` must be a mapping", at, key=True)
             return
-        yield from self.unknown(retry, at, ("attempts", "backoff"))
+        yield from self.unknown(retry, at, known(FIELDS["implementation.retry"]))
         attempts = retry.get("attempts", 1)
         if not isinstance(attempts, int) or isinstance(attempts, bool) or not 1 <= attempts <= 100:
             yield self._tell(
@@ -289,15 +355,14 @@ class _Form:
                     break
 
 
-_Kind = tuple[tuple[str, ...], tuple[str, ...], Callable[[_Form, dict[str, Any], Path], Iterator[Diagnostic]]]
-_KINDS: dict[str, _Kind] = {
-    "http": (("url",), ("method", "headers", "query", "body"), _Form.http),
-    "exec": (("command",), ("env", "allow_dash"), _Form.exec),
-    "file_read": (("path",), ("encoding",), _Form.file),
-    "file_write": (("path", "content"), ("encoding", "mode", "mkdir"), _Form.file),
-    "builtin": (("function",), (), _Form.builtin),
+_KINDS: dict[str, Callable[[_Form, dict[str, Any], Path], Iterator[Diagnostic]]] = {
+    "http": _Form.http,
+    "exec": _Form.exec,
+    "file_read": _Form.file,
+    "file_write": _Form.file,
+    "builtin": _Form.builtin,
 }
-"""By type: keys that are needed, keys that may be there, and what else must hold."""
+"""By type: what must hold beside the keys that are there."""
 
 
 def _flat(value: Any) -> Iterator[Any]:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
+from toolcrib.errors import ManifestError
+from toolcrib.manifest.requests import signed
 from toolcrib.spec import (
     Auth,
+    BuiltinExec,
     CommandExec,
+    Comparison,
+    CompositeExec,
     ExecConfig,
     FileExec,
     FunctionExec,
@@ -17,14 +22,89 @@ from toolcrib.spec import (
     Permissions,
     PythonExec,
     SqlExec,
+    Step,
     Tool,
 )
+from toolcrib.template import Namespaces, parse_conditional, respell, spell
 
-__all__ = ["manifest_of"]
+__all__ = ["as_native", "as_plain", "manifest_of", "with_auth_written"]
+
+_TEXTS: dict[type[ExecConfig], tuple[str, ...]] = {
+    HttpExec: ("url", "headers", "query", "cookies", "body"),
+    CommandExec: ("args", "env"),
+    FileExec: ("path", "content"),
+}
+"""What holds placeholders of the kinds that other formats have."""
+
+_STEP = Step("", "")
+
+
+def as_native(tool: Tool) -> Tool:
+    """The tool in the terms of a native manifest, whose placeholders are spelled `${name}`.
+
+    Raises ManifestError for what only Vega can say: conditions, values in a shell line, `builtin`.
+    """
+    if tool.source is None or tool.source.dialect != "vega":
+        return tool
+    config, names = tool.config, Namespaces.of(tool)
+    try:
+        if isinstance(config, CommandExec):
+            config = _command_of(config, names)
+        elif isinstance(config, BuiltinExec):
+            raise ManifestError("it calls another tool as `builtin`, which only Vega has")
+        else:
+            config = _plainly(config, names)
+    except ManifestError as error:
+        told = f"{tool.name} cannot be written in another format than vega: {error}"
+        raise ManifestError(told, hint=error.hint) from None
+    return replace(tool, config=config, source=None)
+
+
+def as_plain(tool: Tool) -> Tool:
+    """As `as_native`, in what every format has: a secret is `${NAME}`, `auth` stands in the request."""
+    tool = as_native(tool)
+    if isinstance(tool.config, HttpExec):
+        tool = with_auth_written(tool, tool.config)
+    return replace(tool, config=_plainly(tool.config, Namespaces.of(tool)))
+
+
+def with_auth_written(tool: Tool, config: HttpExec) -> Tool:
+    """The tool with its `auth` as headers and query of the request; what no template can say stays."""
+    headers, query = dict(config.headers), dict(config.query)
+    left: list[Auth] = []
+    for auth in tool.auth:
+        place, name, value = signed(auth) or ("", "", "")
+        if place == "header" and name.lower() not in {header.lower() for header in headers}:
+            headers[name] = value
+        elif place == "query" and name not in query:
+            query[name] = value
+        else:
+            left.append(auth)
+    return replace(tool, config=replace(config, headers=headers, query=query), auth=tuple(left))
+
+
+def _plainly(config: ExecConfig, names: Namespaces) -> ExecConfig:
+    keys = _TEXTS.get(type(config), ())
+    made: ExecConfig = replace(config, **{key: respell(getattr(config, key), names, "plain") for key in keys})
+    return made
+
+
+def _command_of(config: CommandExec, names: Namespaces) -> CommandExec:
+    line = parse_conditional(config.shell or "", names)
+    if line.literal is None:
+        raise ManifestError(
+            "values stand in its shell line",
+            hint="write the program and its arguments as a manifest of kind command",
+        )
+    args = ("-c", spell(line.parts, "plain"))
+    return replace(config, args=args, env=respell(config.env, names, "plain"), shell=None, allow_dash=())
 
 
 def manifest_of(tool: Tool) -> dict[str, Any]:
-    """The native manifest as data, keys in the order of the documentation; what holds anyway is left out."""
+    """The native manifest as data, keys in the order of the documentation; what holds anyway is left out.
+
+    Of a tool that `as_native` was not asked for, what only its own format has stands in it too.
+    """
     config = tool.config
     approval = {"required": tool.approval.required or None, "reason": tool.approval.reason or None}
     manifest: dict[str, Any] = {
@@ -46,7 +126,7 @@ def manifest_of(tool: Tool) -> dict[str, Any]:
             {
                 key: value
                 for key, value in asdict(example).items()
-                if key == "params" or value not in (None, "")
+                if value is not None and (key, value) != ("description", "")
             }
             for example in tool.examples
         ],
@@ -122,6 +202,8 @@ def _command(config: CommandExec) -> dict[str, Any]:
             "stdout": {"format": config.stdout_format} if config.stdout_format else {},
             "exit_codes_ok": list(config.exit_codes_ok) if config.exit_codes_ok != (0,) else [],
             "timeout_ms": config.timeout_ms,
+            "shell": config.shell,
+            "allow_dash": list(config.allow_dash),
         },
         keep=("stdin", "cwd"),
     )
@@ -157,6 +239,37 @@ def _file(config: FileExec) -> dict[str, Any]:
     )
 
 
+def _composite(config: CompositeExec) -> dict[str, Any]:
+    steps = [_step(step) for step in config.steps]
+    return {"steps": steps} if config.output is None else {"steps": steps, "output": config.output}
+
+
+def _step(step: Step) -> dict[str, Any]:
+    return _filled(
+        {
+            "id": step.id,
+            "tool": step.tool,
+            "args": step.args,
+            "needs": list(step.needs),
+            "when": [_comparison(one) for one in step.when],
+            "foreach": step.foreach,
+            "concurrency": step.concurrency if step.concurrency != _STEP.concurrency else None,
+            "on_error": {"default": step.default}
+            if step.on_error == "default"
+            else (step.on_error if step.on_error != "fail" else None),
+        },
+        keep=("foreach",),
+    )
+
+
+def _comparison(one: Comparison) -> Any:
+    return one.value if one.how == "truth" else {"value": one.value, one.how: one.other}
+
+
+def _builtin(config: BuiltinExec) -> dict[str, Any]:
+    return {"function": config.function}
+
+
 def _function(config: FunctionExec) -> dict[str, Any]:
     return {"reference": config.reference}
 
@@ -181,6 +294,8 @@ _CONFIGS: dict[type[ExecConfig], Callable[[Any], dict[str, Any]]] = {
     FileExec: _file,
     FunctionExec: _function,
     SqlExec: _sql,
+    CompositeExec: _composite,
+    BuiltinExec: _builtin,
 }
 
 

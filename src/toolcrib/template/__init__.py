@@ -16,6 +16,7 @@ from toolcrib.template.render import (
     render_argv,
     render_env,
     render_header,
+    render_parts,
     render_path,
     render_path_segment,
     render_query_value,
@@ -23,6 +24,7 @@ from toolcrib.template.render import (
     render_value,
     settled,
 )
+from toolcrib.template.respell import respell, spell
 from toolcrib.template.shell import ShellLine, ShellTemplate, held_variables, parse_shell, shell_problems
 from toolcrib.template.spellings import Spelling, TemplateProblem, directive
 from toolcrib.template.steps import LOOP_NAMES, STEPS_NAME, references_in, step_namespaces, steps_used
@@ -40,6 +42,7 @@ from toolcrib.template.tree import (
     Template,
     Text,
     TextTemplate,
+    untied,
 )
 from toolcrib.template.url import Query, UrlTemplate, parse_query, parse_url, render_query, render_url
 from toolcrib.template.values import MISSING, Missing, Values, literal_text
@@ -89,6 +92,7 @@ __all__ = [
     "render_argv",
     "render_env",
     "render_header",
+    "render_parts",
     "render_path",
     "render_path_segment",
     "render_query",
@@ -96,9 +100,12 @@ __all__ = [
     "render_text",
     "render_url",
     "render_value",
+    "respell",
     "settled",
     "shell_problems",
+    "spell",
     "step_namespaces",
     "steps_used",
     "styled_cookies",
+    "untied",
 ]

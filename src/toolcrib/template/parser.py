@@ -85,7 +85,7 @@ def escape(text: str, *, before_placeholder: bool = False) -> str:
 
     `before_placeholder` says that one follows directly.
     """
-    end = r"(?:\{|$)" if before_placeholder else r"\{"
+    end = r"(?:\{|\Z)" if before_placeholder else r"\{"
     return re.sub(rf"\$+(?={end})", lambda found: found.group() * 2, text)
 
 

@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import Any
 from urllib.parse import quote, unquote
@@ -40,6 +40,7 @@ __all__ = [
     "render_argv",
     "render_env",
     "render_header",
+    "render_parts",
     "render_path",
     "render_path_segment",
     "render_query_value",
@@ -150,19 +151,7 @@ def render_path_segment(template: TextTemplate, values: Values, styles: Styles =
 def render_query_value(template: Text, values: Values) -> str | None:
     """One value of a query, values percent-encoded whole, literals as they are; None drops the entry."""
     chosen = settled(template, values)
-    if chosen is MISSING:
-        return None
-    template = chosen
-    out: list[str] = []
-    for part in template.parts:
-        if isinstance(part, LiteralText):
-            out.append(part.text)
-            continue
-        text = values.text(part)
-        if text is MISSING:
-            return None
-        out.append(_encoded(text))
-    return "".join(out)
+    return None if chosen is MISSING else render_parts(chosen, values, lambda _, text: _encoded(text))
 
 
 def render_header(template: Text, values: Values, styles: Styles = _NO_STYLES) -> str | None:
@@ -170,15 +159,21 @@ def render_header(template: Text, values: Values, styles: Styles = _NO_STYLES) -
     chosen = settled(template, values)
     if chosen is MISSING:
         return None
-    template = chosen
-    out: list[str] = []
-    lone = template.lone if styles else None
+    lone = chosen.lone if styles else None
     if lone is not None and lone.namespace == "argument" and lone.name in styles:
         value = values.get(lone)
         if value is MISSING or value is None:
             return None
         written = styled_header(styles[lone.name], lone, value)
         return None if written is None else _without_controls(lone, written)
+    return render_parts(chosen, values, _without_controls)
+
+
+def render_parts(
+    template: TextTemplate, values: Values, write: Callable[[Reference, str], str]
+) -> str | None:
+    """Literals as they are, each value's text as `write` gives it; None when a value is absent."""
+    out: list[str] = []
     for part in template.parts:
         if isinstance(part, LiteralText):
             out.append(part.text)
@@ -186,7 +181,7 @@ def render_header(template: Text, values: Values, styles: Styles = _NO_STYLES) -
         text = values.text(part)
         if text is MISSING:
             return None
-        out.append(_without_controls(part, text))
+        out.append(write(part, text))
     return "".join(out)
 
 
@@ -219,18 +214,7 @@ def render_argv(
 def render_env(template: Text, values: Values) -> str | None:
     """The value of an environment variable; None when a value in it is absent. NUL is invalid_input."""
     chosen = settled(template, values)
-    if chosen is MISSING:
-        return None
-    template = chosen
-    out: list[str] = []
-    for part in template.parts:
-        text = part.text if isinstance(part, LiteralText) else values.text(part)
-        if text is MISSING:
-            return None
-        if isinstance(part, Reference) and "\0" in text:
-            raise bad_value(part, "an environment variable cannot hold NUL")
-        out.append(text)
-    return "".join(out)
+    return None if chosen is MISSING else render_parts(chosen, values, _without_nul)
 
 
 def render_path(written: Text, values: Values) -> str:
@@ -273,6 +257,12 @@ def _encoded(text: str) -> str:
 def _without_controls(part: Reference, text: str) -> str:
     if not text.isprintable() and any((char < " " and char != "\t") or char == "\x7f" for char in text):
         raise bad_value(part, "a header cannot hold line breaks or other control characters")
+    return text
+
+
+def _without_nul(part: Reference, text: str) -> str:
+    if "\0" in text:
+        raise bad_value(part, "an environment variable cannot hold NUL")
     return text
 
 

@@ -10,6 +10,7 @@ Both take one filter: `${count | default:10}`, `{{count | default:10}}`.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -17,7 +18,7 @@ from typing import Any, Literal
 from toolcrib.errors import ManifestError
 from toolcrib.template.tree import Branch, Condition, Constant, LiteralText, Reference, TextTemplate, text_of
 
-__all__ = ["Part", "Spelling", "TemplateProblem", "directive", "scan", "tested"]
+__all__ = ["Part", "Spelling", "TemplateProblem", "default_text", "directive", "is_tag", "scan", "tested"]
 
 Spelling = Literal["plain", "braces"]
 Part = LiteralText | Reference | Condition
@@ -135,6 +136,18 @@ def _default(text: str, offset: int, length: int, found: list[TemplateProblem]) 
         found.append(TemplateProblem(told, (), offset, length, hint))
         return None
     return Constant(_scalar(value.strip()))
+
+
+def is_tag(name: str) -> bool:
+    """Whether `{{name}}` can name this."""
+    return _NAME.fullmatch(name) is not None and _control(name) is None
+
+
+def default_text(value: Any) -> str:
+    """What stands behind `default:` for a value: a text as it is where it reads back as one, else quoted."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    return value if value and value == value.strip() and _scalar(value) == value else f"'{value}'"
 
 
 def _scalar(text: str) -> Any:

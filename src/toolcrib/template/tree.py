@@ -6,7 +6,7 @@ All spellings give the same tree; rendering knows nothing of spelling.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Text",
     "TextTemplate",
     "text_of",
+    "untied",
 ]
 
 Namespace = Literal["argument", "secret", "env", "context"]
@@ -219,3 +220,15 @@ def text_of(parts: Iterable[LiteralText | Reference | Condition]) -> Text:
 
 
 Template = TextTemplate | ConditionalText | Condition | ObjectTemplate | ListTemplate | Constant
+
+
+def untied(tree: Any) -> Any:
+    """A tree, or data with trees in it, without the places in the source: equal where the same is meant."""
+    if is_dataclass(tree):
+        named = (one.name for one in fields(tree) if one.name not in ("offset", "length"))
+        return (type(tree).__name__, *(untied(getattr(tree, name)) for name in named))
+    if isinstance(tree, dict):
+        return {key: untied(item) for key, item in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [untied(item) for item in tree]
+    return (type(tree).__name__, tree)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ from toolcrib.manifest import (
     load_tools,
     read_dialect,
 )
-from toolcrib.manifest.source import dump, load
+from toolcrib.manifest.source import load
 from toolcrib.manifest.sympozium import skills_of
 from toolcrib.spec import CommandExec, FileExec, FunctionExec, HttpExec, SqlExec, Tool
 
@@ -259,6 +257,17 @@ def test_what_toolbox_says_and_cannot_be_held_is_refused(
     assert any(told in finding.message and finding.line == line for finding in found), found
 
 
+def test_what_means_nothing_in_an_http_source_is_told() -> None:
+    text = TOOLBOX.replace("kind: sqlite-sql\n    source: db", "kind: http\n    source: web").replace(
+        "    statement: SELECT 1\n", ""
+    )
+    assert read_dialect("tools.yaml", text.encode()).diagnostics == ()
+    text = text.replace("baseUrl:", "disableSslVerification: true, baseUrl:")
+    (found,) = read_dialect("tools.yaml", text.encode()).diagnostics
+    assert (found.rule, found.line) == ("unmapped", 4)
+    assert "`disableSslVerification`" in found.message
+
+
 def test_parameters_of_every_type_become_a_schema() -> None:
     text = TOOLBOX.replace("SELECT 1", "SELECT ?").replace(
         "    statement",
@@ -318,98 +327,6 @@ def test_headers_of_a_tool_go_before_those_of_its_source_however_they_are_writte
     assert check_tool(tool) == []
 
 
-DOCUMENTS = """\
-# One resource a document.
-kind: source
-name: db
-type: sqlite
-database: db/shop.db
----
-kind: tools
-name: one
-type: sqlite-sql
-source: db
-description: One
-statement: SELECT ?
-parameters:
-  - name: a
-    type: integer
-    description: A
----
----
-kind: toolset
-name: all
-tools:
-  - one
-"""
-
-
-def test_one_resource_a_document_is_the_same_as_the_maps() -> None:
-    path = DATA / "tools.yaml"
-    maps = load(path.read_bytes(), str(path)).data
-    parts = [
-        {
-            "kind": kind,
-            "name": name,
-            **({"tools": one} if kind == "toolset" else {**one, "type": one["kind"]}),
-        }
-        for kind in ("source", "tool", "toolset")
-        for name, one in maps[f"{kind}s"].items()
-    ]
-    for part in parts:
-        if part["kind"] != "toolset":
-            part["kind"] = "source" if part["name"] in maps["sources"] else "tool"
-    text = "\n---\n".join(dump(part) for part in parts)
-    loaded = read_dialect("tools.yaml", text.encode())
-    assert loaded.diagnostics == ()
-    expected = read("tools.yaml")
-    assert {tool.name: replace(tool, source=None) for tool in loaded.tools} == {
-        name: replace(tool, source=None) for name, tool in expected.items()
-    }
-
-
-def test_a_file_of_documents_loads() -> None:
-    loaded = read_dialect("tools.yaml", DOCUMENTS.encode())
-    assert loaded.diagnostics == ()
-    (tool,) = loaded.tools
-    assert isinstance(tool.config, SqlExec)
-    assert (tool.name, tool.tags, tool.config.database) == ("one", ("all",), "db/shop.db")
-    assert check_tool(tool) == []
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "place", "told"),
-    [
-        ("source: db", "source: dbb", (10, 9), "the source 'dbb' is not in `sources`"),
-        ("type: integer", "type: text", (15, 11), "`type` must be one of string"),
-        ("  - one", "  - ones", (22, 5), "there is no such tool in the file"),
-        ("name: one\n", "", (7, 1), "must say its `name`"),
-        ("kind: toolset\nname: all", "kind: tool\nname: one", (20, 7), "a tool named `one` already"),
-        ("  - one", "  - [one", (22, 9), ""),
-        ("SELECT ?", "SELECT ${x}", (12, 12), "a placeholder cannot stand in `statement`"),
-        ("kind: toolset", "kind: prompts", (19, 1), "`prompts` has no meaning here"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_in_one_document_is_told_where_it_stands(
-    tmp_path: Path, old: str, new: str, place: tuple[int, int], told: str
-) -> None:
-    path = tmp_path / "tools.yaml"
-    assert old in DOCUMENTS
-    path.write_text(DOCUMENTS.replace(old, new))
-    found = lint_file(str(path))
-    lines = path.read_text().splitlines()
-    assert any(told in one.message and (one.line, one.column) == place for one in found), found
-    assert all(one.source == lines[one.line - 1] for one in found)
-
-
-def test_very_many_documents_are_refused_in_bounded_time() -> None:
-    started = time.process_time()
-    loaded = read_dialect("tools.yaml", b"kind: tool\nname: a\n" + b"---\na: 1\n" * 100_000)
-    assert time.process_time() - started < 3
-    assert loaded.tools == ()
-    assert loaded.diagnostics[0].is_error
-
-
 # -- Sympozium and skills -----------------------------------------------------------------------------
 
 
@@ -451,6 +368,20 @@ def test_a_sidecars_timeout_is_kept_in_its_bounds(said: Any, limit: int) -> None
     tool = read_dialect("pack.yaml", text.encode()).tools[0]
     assert isinstance(tool.config, CommandExec)
     assert tool.config.timeout_ms == limit
+
+
+def test_a_schema_without_properties_has_no_arguments() -> None:
+    text = (
+        (DATA / "skillpack.yaml")
+        .read_text()
+        .replace("properties:\n            namespace:", "properties: null #")
+    )
+    loaded = read_dialect("pack.yaml", text.encode())
+    assert [tool.name for tool in loaded.tools] == ["echo_words"]
+    assert any("properties" in finding.message for finding in loaded.diagnostics)
+    impl = {"urlTemplate": "https://a.example/${x}"}
+    flexigpt = {"slug": "a", "version": "1", "type": "http", "impl": impl, "argSchema": {"properties": None}}
+    assert read_dialect("tool.json", json.dumps(flexigpt).encode()).tools == ()
 
 
 def test_a_skill_becomes_a_tool_that_reads_its_folder() -> None:
@@ -508,6 +439,18 @@ def test_the_format_is_found_out_by_what_a_file_holds(tmp_path: Path, name: str,
         entry.tool.source.dialect for entry in entries(str(other), raw) if entry.tool and entry.tool.source
     }
     assert found == {dialect} or (dialect == "skill" and not found)
+
+
+def test_a_definition_of_vega_is_known_by_what_it_holds_though_it_is_no_yaml() -> None:
+    for path in sorted((DATA.parent / "vega").glob("*.yaml")):
+        (entry,) = entries("any.txt", path.read_bytes())
+        assert entry.tool is not None
+        assert entry.tool.source is not None
+        assert entry.tool.source.dialect == "vega"
+        assert [finding for finding in check_tool(entry.tool, entry.document) if finding.is_error] == []
+    with pytest.raises(ManifestError) as caught:
+        entries("any.yaml", b"name: x\n{{if a}}\n{{end\n")
+    assert diagnostics_of(caught.value)[0].line == 2
 
 
 def test_a_file_of_no_known_format_is_an_error() -> None:

@@ -268,6 +268,29 @@ def test_conditions_nest_and_have_other_branches_in_mappings_and_lists() -> None
     }
 
 
+def test_conditions_nest_in_lists() -> None:
+    text = definition(
+        "a",
+        "b",
+        implementation=BODY
+        + """\
+    items:
+      {{if a}}
+      - a
+      {{if b}}
+      - b: "{{b}}"
+      {{else}}
+      - no b
+      {{end}}
+      {{end}}
+      - last
+""",
+    )
+    assert rendered(text, a="x", b="y") == {"items": ["a", {"b": "y"}, "last"]}
+    assert rendered(text, a="x") == {"items": ["a", "no b", "last"]}
+    assert rendered(text, b="y") == {"items": ["last"]}
+
+
 def test_conditions_round_headers_and_query_entries() -> None:
     text = definition(
         "a",

@@ -1,12 +1,14 @@
 """OpenAPI documents, versions 2.0 and 3.x, to HTTP tools."""
 
 from toolcrib.manifest.openapi.document import Document, read_document
+from toolcrib.manifest.openapi.fields import FIELDS
 from toolcrib.manifest.openapi.importing import import_document
 from toolcrib.manifest.openapi.report import Imported, Made
 from toolcrib.manifest.openapi.source import fetch_document, is_url, open_document
 from toolcrib.manifest.openapi.writer import Draft, draft, manifest_of, put
 
 __all__ = [
+    "FIELDS",
     "Document",
     "Draft",
     "Imported",

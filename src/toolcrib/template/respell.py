@@ -1,0 +1,89 @@
+"""A template in another spelling: the same placeholders, written as the other format has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from toolcrib.errors import ManifestError
+from toolcrib.spec import Choice
+from toolcrib.template.parser import Namespaces, escape, parse_conditional
+from toolcrib.template.spellings import Spelling, default_text, is_tag
+from toolcrib.template.tree import Condition, LiteralText, Reference, untied
+
+__all__ = ["respell", "spell"]
+
+_TAG = "{{"
+_CONDITION = "a condition (`{{if …}}`) has no other spelling"
+
+
+def respell(value: Any, names: Namespaces, to: Spelling) -> Any:
+    """A text, or data with texts in it, in the spelling `to`; its names stand for the same.
+
+    What is spelled so already is made plain: `${ secret:KEY }` is `${KEY}`.
+
+    Raises ManifestError for a text that is no template, and for what cannot be said in that spelling.
+    """
+    if isinstance(value, str):
+        return _text(value, names, to)
+    if isinstance(value, dict):
+        return {key: respell(item, names, to) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(respell(item, names, to) for item in value)
+    if isinstance(value, Choice):
+        raise ManifestError(_CONDITION)
+    return value
+
+
+def _text(text: str, names: Namespaces, to: Spelling) -> str:
+    template = parse_conditional(text, names)
+    written = spell(template.parts, to)
+    if untied(_parsed(written, replace(names, spelling=to))) != untied(template):
+        raise ManifestError(
+            f"the text {text[:60]!r} would mean something else by the placeholders of the other format",
+            hint="`{{` cannot stand there as text" if _TAG in text else None,
+        )
+    return written
+
+
+def spell(parts: Sequence[LiteralText | Reference | Condition], spelling: Spelling) -> str:
+    """Parts with their names resolved as one text. Raises ManifestError for a condition in `plain`."""
+    out: list[str] = []
+    for at, part in enumerate(parts):
+        if isinstance(part, Condition):
+            raise ManifestError(_CONDITION)
+        if isinstance(part, Reference):
+            out.append(_placeholder(part, tag=spelling == "braces" and _as_tag(part, out[-1:])))
+        else:
+            follows = parts[at + 1] if at + 1 < len(parts) else None
+            dollar = isinstance(follows, Reference) and (
+                spelling == "plain" or not _as_tag(follows, [part.text])
+            )
+            out.append(escape(part.text, before_placeholder=dollar))
+    return "".join(out)
+
+
+def _as_tag(reference: Reference, before: list[str]) -> bool:
+    """Whether a reference can stand as `{{name}}` behind this text."""
+    joined = any(text.endswith("{") for text in before)
+    return reference.namespace == "argument" and not joined and is_tag(_name(reference))
+
+
+def _placeholder(reference: Reference, *, tag: bool) -> str:
+    default = reference.default
+    inner = _name(reference) + ("" if default is None else f" | default:{default_text(default.value)}")
+    return f"{{{{{inner}}}}}" if tag else f"${{{inner}}}"
+
+
+def _name(reference: Reference) -> str:
+    return reference.name + "".join(
+        f"[{step}]" if isinstance(step, int) else f".{step}" for step in reference.path
+    )
+
+
+def _parsed(text: str, names: Namespaces) -> Any:
+    try:
+        return parse_conditional(text, names)
+    except ManifestError:
+        return None
