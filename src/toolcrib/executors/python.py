@@ -86,18 +86,18 @@ class PythonExecutor:
             read=(*grants, _CHILD),
             links=links_on((python, *_home_of(python, paths)), paths),
         )
+        own = workspace.folder(tool)
+        path = [job.cwd, workspace.home, *([own] if own is not None else [])]
         job = replace(
             job,
             argv=(python, "-I", "-X", "utf8", _CHILD),
             output_limit=MAX_OUTPUT,
             result_limit=tool.limits.output_bytes or MAX_OUTPUT,
-            script=self._script(workspace, python),
+            script=self._script(workspace, python, path),
         )
-        own = workspace.folder(tool)
-        path = [job.cwd, workspace.home]
-        return _Ground(job, [*path, own] if own is not None else path)
+        return _Ground(job, path)
 
-    def _script(self, workspace: Workspace, python: str) -> Script | None:
+    def _script(self, workspace: Workspace, python: str, path: list[str]) -> Script | None:
         """How to have the call made by an interpreter that runs already; its launcher is not confined.
 
         So a file that belongs to the project, or that a tool may write, is never started as one: a copy
@@ -107,7 +107,7 @@ class PythonExecutor:
         granted = (workspace.resolve(path) for path in self._tool.permissions.write)
         if any(within(real, folder) for folder in (workspace.root, workspace.home, *granted)):
             return None
-        return Script(_CHILD, real, python) if _PYTHON.fullmatch(Path(real).name) else None
+        return Script(_CHILD, real, python, tuple(path)) if _PYTHON.fullmatch(Path(real).name) else None
 
     def _job(self, values: Values, path: list[str]) -> bytes:
         args: list[Any] = [render_value(item, values) for item in self._args]

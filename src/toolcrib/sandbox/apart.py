@@ -93,7 +93,7 @@ class Run:
             "cwd": "/",
             "memory_bytes": job.memory_bytes,
             "processes": job.processes,
-            "warm": {"script": job.script, "executable": sys.executable},
+            "warm": {"script": job.script, "executable": sys.executable, "modules": ()},
         }
         digest = hashlib.sha256(self.prepared).digest()
         self.key = (FUNCTIONS, job.script, digest, job.memory_bytes, job.processes)

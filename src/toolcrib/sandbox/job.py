@@ -45,6 +45,8 @@ class Script:
     """The real interpreter. It is started outside of the sandbox, so no tool may be able to change it."""
     executable: str
     """What `sys.executable` shall be: the interpreter as a virtual environment names it."""
+    modules: tuple[str, ...] = ()
+    """Folders that it will import from: they are listed ahead of the call, in the sandbox."""
 
 
 @dataclass(frozen=True, slots=True)

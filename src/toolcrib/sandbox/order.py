@@ -96,7 +96,9 @@ def describe(job: Confinement, mounts: Plan, level: Level) -> dict[str, Any]:
         if level == "full"
         else level_filter(job.network),
         "watch": b"" if job.watch is None else watched_calls(),
-        "warm": None if script is None else {"script": script.path, "executable": script.executable},
+        "warm": None
+        if script is None
+        else {"script": script.path, "executable": script.executable, "modules": script.modules},
     }
 
 
@@ -140,7 +142,9 @@ def watched_calls() -> bytes:
 def key_of(order: dict[str, Any], job: Confinement) -> Key:
     """What two calls must have in common for one to use a spare made for the other."""
     script = job.script
-    launcher = ("", "", "") if script is None else (script.interpreter, script.executable, script.path)
+    launcher = (
+        ("",) if script is None else (script.interpreter, script.executable, script.path, script.modules)
+    )
     # What is watched shares with nothing.
     own = () if job.watch is None else (object(),)
     same = ("cwd", "limits", "links", "mounts", "tmp_size", "memory_bytes", "processes", "level", "network")

@@ -15,6 +15,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import ModuleType
     from typing import Any
 
@@ -67,6 +68,7 @@ def prepare(warm: dict[str, Any], forget: bool = True) -> ModuleType:
     sys.argv = [warm["script"]]
     sys.orig_argv = [sys.executable, "-I", "-X", "utf8", warm["script"]]
     find_packages()
+    look_into(warm["modules"])
     gc.freeze()  # So that the first collection has nothing to go through, and to write to.
     gc.enable()
     return scripts[warm["script"]]
@@ -113,12 +115,18 @@ def begin_site() -> None:
     Folders of installed packages are listed: who imports from them looks only whether they have changed.
     """
     import site
-    from importlib.machinery import PathFinder
 
     site.setquit()
     site.setcopyright()
     site.sethelper()
-    PathFinder.find_spec("toolcrib_nothing", site.getsitepackages())
+    look_into(site.getsitepackages())
+
+
+def look_into(folders: Sequence[str]) -> None:
+    """List folders for whoever imports from them: nothing is found, so nothing is run."""
+    from importlib.machinery import PathFinder
+
+    PathFinder.find_spec("toolcrib_nothing", folders)
 
 
 def call_main(warm: dict[str, Any], env: dict[str, str]) -> None:
