@@ -289,6 +289,23 @@ def test_examples_are_run_and_compared(crib: Crib) -> None:
 
 
 @pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("home", [".toolcrib", ".glee"])
+def test_the_examples_of_a_new_project_hold_also_when_it_is_used(tmp_path: Path, home: str) -> None:
+    crib = Crib(tmp_path / "new", home)
+    assert cli(crib, "init", "--examples").code == 0
+    crib.write(".env", "PASSWORD=4711")
+    assert cli(crib, "run", "web_search", "query=x", "--wait", "pending").code == 5
+    assert (crib.home / "state.db").exists()
+    crib.write("notes.txt", "TODO: oil the lathe\n")
+    assert "./notes.txt:1:TODO" in cli(crib, "run", "repo_scan").out
+    done = cli(crib, "test")
+    assert (done.code, done.out.count("ok "), "0 failed" in done.err) == (0, 2, True)
+    gone = cli(crib, "run", "repo_scan", "path=gone")
+    assert gone.code == 1
+    assert "gone cannot be read" in gone.err
+
+
+@pytest.mark.usefixtures("kernel")
 def test_tools_of_other_formats_run_from_their_own_files(crib: Crib) -> None:
     skill = crib.home / "tools/pdf-forms"
     skill.mkdir()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-SKIPPED = {".git", ".venv", "node_modules", "__pycache__"}
+SKIPPED = {".env", ".git", ".glee", ".toolcrib", ".venv", "node_modules", "__pycache__"}
 
 
 def run(path: str) -> dict[str, int]:
