@@ -1,4 +1,4 @@
-"""The two processes of every sandbox: pid 1, which only reaps, and the one that builds it and is the command.
+"""The two processes of every sandbox: pid 1, which builds it and then only reaps, and the command.
 
 Forked by the launcher. Everything is made ready before the server says go: only then come the arguments,
 the environment and the pipes, straight from the server, so that the launcher never sees a secret. The
@@ -74,9 +74,7 @@ STREAMS = ("stdin", "stdout", "stderr", "result")
 
 
 def run_init(job: dict[str, Any], control: int, launcher: int, groups: list[int], mapped: bool) -> None:
-    """Start the process that builds the sandbox and becomes its command, give up every privilege and reap.
-
-    It does next to nothing itself: each page that it writes to is one that it no longer shares.
+    """Build the root, give up every privilege, start the command and reap.
 
     Arguments:
         launcher: a pidfd of the launcher.
@@ -93,14 +91,25 @@ def run_init(job: dict[str, Any], control: int, launcher: int, groups: list[int]
         write_maps(proc, *job["ids"])
     os.umask(0o022)
     leave_keyring()
+    network.open_listener(job, control)
+    check("uts namespace", libc.sethostname(b"sandbox", ctypes.c_size_t(7)))
+    found = build_root(job)
+    check("cgroup namespace", libc.unshare(NEWCGROUP))
+    if not mapped:
+        # Mounts were made with all the rights of root; the command shall have none over the machine.
+        try:
+            enter_user_namespace(proc, job["ids"])
+        except Failure as failure:
+            if failure.stage != "user namespace":  # Where there are none, the command can make none.
+                raise
+    drop_privileges()
+    # Told again: gaining or giving up rights may have cleared it.
+    follow(launcher)
     inner, outer = (end.detach() for end in _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET))
     pid = fork()
     if pid == 0:
-        guarded(control, lambda: run_command(job, control, proc, inner, mapped))
+        guarded(control, lambda: run_command(job, control, inner, found))
     _signal.signal(SIGTERM, lambda *_: os.kill(pid, SIGTERM))
-    drop_privileges()
-    # Told again: giving up rights may have cleared it.
-    follow(launcher)
     close_other((control, outer))
     try:
         waiting.hold(job["waiting"])
@@ -205,29 +214,16 @@ def hold_none() -> None:
     prctl("no_new_privs", PR_SET_NO_NEW_PRIVS, 1)
 
 
-def run_command(job: dict[str, Any], control: int, proc: int, init: int, mapped: bool) -> None:
-    """Build the root, confine this process, wait for the word, become the command.
+def run_command(job: dict[str, Any], control: int, init: int, found: list[tuple[int, int] | None]) -> None:
+    """Confine this process, wait for the word, become the command.
 
     Arguments:
-        proc: the machine's own /proc.
         init: on it pid 1 tells that it is held; the command must not start before.
+        found: device and inode of what was bound.
     """
     # A group of its own, else `kill 0` would mean pid 1 as well. The session is the launcher's, which
     # has no terminal; another setsid here costs 4 ms on a busy machine (a new scheduling group).
     os.setpgid(0, 0)
-    close_other((control, proc, init))
-    network.open_listener(job, control)
-    check("uts namespace", libc.sethostname(b"sandbox", ctypes.c_size_t(7)))
-    found = build_root(job)
-    check("cgroup namespace", libc.unshare(NEWCGROUP))
-    if not mapped:
-        # Mounts were made with all the rights of root; the command shall have none over the machine.
-        try:
-            enter_user_namespace(proc, job["ids"])
-        except Failure as failure:
-            if failure.stage != "user namespace":  # Where there are none, the command can make none.
-                raise
-    drop_privileges()
     close_other((control, init))
     settle(job)
     hold_to_grants(job["mounts"], network.ports(job))
