@@ -14,11 +14,11 @@ from toolcrib.manifest import FILE_NAME, FILES, OTHER_NAME
 from toolcrib.project.inotify import FOLDER, MADE, OVERFLOW, SELF, Inotify, News
 from toolcrib.project.root import Place
 
-__all__ = ["Touched", "Watch"]
+__all__ = ["LONGEST_S", "QUIET_S", "Touched", "Watch"]
 
-_QUIET_S = 0.01
+QUIET_S = 0.01
 """A burst of changes is over when nothing came for so long,"""
-_LONGEST_S = 0.1
+LONGEST_S = 0.1
 """or, if it does not end, after so long."""
 _POLL_S = 0.1
 _POLL_SHARE = 10
@@ -92,11 +92,12 @@ class Watch:
 
     async def _told(self) -> Touched:
         await self._woken.wait()
-        deadline = time.monotonic() + _LONGEST_S
+        deadline = time.monotonic() + LONGEST_S
         while time.monotonic() < deadline:
             self._woken.clear()
             try:
-                await asyncio.wait_for(self._woken.wait(), _QUIET_S)
+                async with asyncio.timeout(QUIET_S):  # `wait_for` can lose a cancellation
+                    await self._woken.wait()
             except TimeoutError:
                 break
         self._woken.clear()

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from toolcrib.manifest import FOLDERS
 from toolcrib.project.config_sources import ToolSource, place_of
 from toolcrib.project.inotify import FOLDER, MADE, OVERFLOW, Inotify, News
+from toolcrib.project.watch import LONGEST_S, QUIET_S
 
 __all__ = ["SourceWatch"]
 
-_QUIET_S = 0.02
 _POLL_S = 1.0
 
 
@@ -45,10 +46,12 @@ class SourceWatch:
         """Wait for the next burst of changes; the places that it touched."""
         while True:
             await (self._woken.wait() if self._inotify is not None else self._look())
-            while self._inotify is not None:
+            deadline = time.monotonic() + LONGEST_S
+            while self._inotify is not None and time.monotonic() < deadline:
                 self._woken.clear()
                 try:
-                    await asyncio.wait_for(self._woken.wait(), _QUIET_S)
+                    async with asyncio.timeout(QUIET_S):  # `wait_for` can lose a cancellation
+                        await self._woken.wait()
                 except TimeoutError:
                     break
             self._woken.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -236,3 +237,22 @@ async def test_a_function_that_has_taken_the_name_of_a_broken_tool_stays(crib: C
         toolbox(crib, "two")
         await until(lambda: "three" not in project.toolset)
         assert (await project.call("one")).unwrap() == "mine"
+
+
+async def test_what_is_changed_again_and_again_is_taken_up_meanwhile(crib: Crib) -> None:
+    toolbox(crib, "one")
+    async with watched(crib, {"file": "tools.yaml"}) as (project, _):
+        ended = threading.Event()
+
+        def keep_writing() -> None:
+            while not ended.wait(0.002):
+                toolbox(crib, "one", description=f"Ask {time.monotonic()}")
+
+        thread = threading.Thread(target=keep_writing)
+        thread.start()
+        try:
+            await until(lambda: project.get("one").description.startswith("Ask "))
+            assert not ended.is_set()
+        finally:
+            ended.set()
+            await asyncio.to_thread(thread.join)

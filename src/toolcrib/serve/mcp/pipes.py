@@ -219,7 +219,8 @@ class LineWriter:
         if self._size and not self._broken:
             self._flushed = asyncio.Event()
             try:
-                await asyncio.wait_for(self._flushed.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await self._flushed.wait()
             except TimeoutError:
                 pass
 
