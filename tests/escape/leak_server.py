@@ -15,9 +15,11 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from tests.descriptors import descriptors
 from toolcrib.errors import ToolcribError
 from toolcrib.project import Project
 from toolcrib.sandbox import Completed, Confinement, run
+from toolcrib.sandbox.pool import shared
 
 PATH = {"PATH": "/usr/bin:/bin"}
 
@@ -97,7 +99,8 @@ def lay_out(root: Path) -> None:
 
 
 def state() -> tuple[int, int, int]:
-    """Descriptors, children and KiB of memory of this process now."""
+    """Descriptors, children and KiB of memory now, without what is kept for the next calls."""
+    shared().drop_spares()
     gc.collect()
     me = f"PPid:\t{os.getpid()}\n"
     children = 0
@@ -107,7 +110,7 @@ def state() -> tuple[int, int, int]:
         except OSError:
             continue
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return len(list(Path("/proc/self/fd").iterdir())), children, pages * os.sysconf("SC_PAGESIZE") // 1024
+    return descriptors(), children, pages * os.sysconf("SC_PAGESIZE") // 1024
 
 
 def files(root: Path) -> set[str]:

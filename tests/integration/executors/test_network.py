@@ -19,6 +19,7 @@ import pytest
 from tests.certificates import certificate_for
 from tests.conftest import need
 from tests.crib import Crib, failed
+from tests.descriptors import descriptors
 from tests.integration.egress.servers import Names
 from tests.integration.sandbox.ground import eventually
 from toolcrib.executors import Workspace
@@ -401,8 +402,10 @@ print(json.dumps(found))
 # --- many at once, and what is left
 
 
-def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
+def open_now() -> int:
+    """Open descriptors, but for what is kept, or being made ready, for the next calls."""
+    shared().drop_spares()
+    return descriptors()
 
 
 def test_fifty_at_once_each_with_its_own_and_nothing_left(crib: Crib, port: int) -> None:
@@ -416,13 +419,12 @@ def test_fifty_at_once_each_with_its_own_and_nothing_left(crib: Crib, port: int)
                 return await asyncio.gather(*(project.call("fetch", call) for call in calls))
 
             await round_of_calls()  # control groups stay open, for the next to use
-            shared().drop_spares()
-            tasks, before = asyncio.all_tasks(), descriptors()
+            tasks, before = asyncio.all_tasks(), open_now()
             results = await round_of_calls()
             shared().drop_spares()
             left = {repr(task) for task in asyncio.all_tasks() - tasks}
-            eventually(lambda: descriptors() <= before)
-            return [result.unwrap() for result in results], before, descriptors(), left
+            eventually(lambda: open_now() <= before)
+            return [result.unwrap() for result in results], before, open_now(), left
 
     values, before, after, left = asyncio.run(many())
     assert values == [f"welcome to /{number}\n" for number in range(50)]
@@ -460,8 +462,7 @@ def test_a_call_that_is_ended_leaves_no_connection(crib: Crib, how: str) -> None
             async with crib.open() as project:
                 shared().drop_spares()
                 await project.call("sh", {"c": "true"})
-                shared().drop_spares()
-                before = descriptors()
+                before = open_now()
                 code = "import socket, os; there = os.environ['HTTP_PROXY'][7:].split(':')"
                 code += "; s = socket.create_connection(there)"
                 code += (
@@ -479,8 +480,8 @@ def test_a_call_that_is_ended_leaves_no_connection(crib: Crib, how: str) -> None
                 rest = await asyncio.wait_for(loop.sock_recv(peer, 99), 5)
                 peer.close()
                 shared().drop_spares()
-                eventually(lambda: descriptors() <= before)
-                return before, descriptors(), rest
+                eventually(lambda: open_now() <= before)
+                return before, open_now(), rest
 
         before, after, rest = asyncio.run(ended())
     assert rest == b""

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.descriptors import descriptors
 from tests.integration.sandbox.ground import PATH, Ground, eventually, processes_with, said
 from toolcrib.errors import InvalidInput, ToolUnavailable, UsageError
 from toolcrib.sandbox import Completed, Confinement, run
@@ -312,16 +313,10 @@ async def test_many_at_once() -> None:
     assert [int(one.stdout) for one in done] == list(range(20))
 
 
-def descriptors() -> int:
-    """Open ones, but for what is kept for the next calls: spares, and files of cgroups."""
+def open_now() -> int:
+    """Open descriptors, but for what is kept for the next calls."""
     shared().drop_spares()
-    count = 0
-    for fd in Path("/proc/self/fd").iterdir():
-        try:
-            count += not str(fd.readlink()).endswith("cgroup.procs")
-        except OSError:
-            continue
-    return count
+    return descriptors()
 
 
 def launchers() -> set[int]:
@@ -344,10 +339,10 @@ async def test_nothing_leaks() -> None:
 
     for _ in range(3):
         await some()
-    before, running = descriptors(), launchers()
+    before, running = open_now(), launchers()
     for _ in range(4):
         await some()
-    assert await asyncio.to_thread(eventually, lambda: descriptors() <= before)
+    assert await asyncio.to_thread(eventually, lambda: open_now() <= before)
     assert launchers() == running
 
 

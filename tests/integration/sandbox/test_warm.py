@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.descriptors import descriptors
 from tests.integration.sandbox.ground import (
     CANARY,
     PATH,
@@ -514,19 +515,12 @@ async def test_two_hundred_at_once(folder: Path) -> None:
             assert one.timed_out
 
 
-def descriptors(pid: int) -> int:
-    """Open descriptors but for those of cgroups, of which some are kept for the next calls."""
-    count = 0
+def open_in(pid: int) -> int:
+    """Open descriptors; none of a process that only root may look at."""
     try:
-        open_now = list(Path(f"/proc/{pid}/fd").iterdir())
-    except PermissionError:  # not dumpable: only root may look
+        return descriptors(pid)
+    except PermissionError:
         return 0
-    for fd in open_now:
-        try:
-            count += not str(fd.readlink()).endswith(("/cgroup.procs", "/tasks"))
-        except OSError:
-            continue
-    return count
 
 
 async def test_a_thousand_calls_leave_nothing(folder: Path) -> None:
@@ -541,8 +535,8 @@ async def test_a_thousand_calls_leave_nothing(folder: Path) -> None:
 
     def state() -> tuple[int, int, int]:
         shared().drop_spares()
-        held = sum(descriptors(pid) for pid in shared().pids().values())
-        return descriptors(os.getpid()), held, len(ours())
+        held = sum(open_in(pid) for pid in shared().pids().values())
+        return open_in(os.getpid()), held, len(ours())
 
     await some(50)
     assert await asyncio.to_thread(eventually, lambda: state()[2] == 2)
