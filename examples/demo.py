@@ -7,6 +7,7 @@ client. Nothing is special-cased: every step is what the README tells a person t
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import shutil
@@ -171,12 +172,23 @@ def show_audit(root: Path) -> None:
 
 
 def main() -> None:
-    """Run the demo from nothing."""
+    """Run the demo from nothing. Two at once would take each other's project away, so the second waits."""
+    DEMO.parent.mkdir(exist_ok=True)
+    with (DEMO.parent / "demo.lock").open("w") as lock, search_server() as port:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("Another demo runs in this folder; this one goes on when it has ended.")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        run(port)
+
+
+def run(port: int) -> None:
+    """The demo itself, with the search server at this port."""
     started = time.perf_counter()
-    with search_server() as port:
-        say("A copy of this repository becomes a project: toolcrib init --examples, then two tools more.")
-        root = make_project(port)
-        asyncio.run(agent(root, port))
+    say("A copy of this repository becomes a project: toolcrib init --examples, then two tools more.")
+    root = make_project(port)
+    asyncio.run(agent(root, port))
     show_audit(root)
     config = {
         "mcpServers": {"toolcrib": {"command": TOOLCRIB, "args": ["serve", "--stdio", "--root", str(root)]}}

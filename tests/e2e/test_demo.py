@@ -29,3 +29,16 @@ def test_the_demo_shows_each_step_and_twice_in_a_row() -> None:
         assert "GOT THROUGH" not in said
         assert "the log is whole: 7 lines" in said
         assert '"mcpServers"' in said
+
+
+@pytest.mark.timeout(120)
+def test_two_at_once_run_one_after_the_other() -> None:
+    running = [
+        subprocess.Popen(
+            [sys.executable, str(DEMO)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        for _ in range(2)
+    ]
+    said = [one.communicate(timeout=60)[0] for one in running]
+    assert [one.returncode for one in running] == [0, 0], said
+    assert sum("Another demo runs in this folder" in one for one in said) == 1
