@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolcrib.errors import CommandFailed, ToolFailed, ToolUnavailable
-from toolcrib.executors.answers import raise_told
+from toolcrib.executors.answers import SIGNALS, raise_told
 from toolcrib.executors.command import declared_environment
 from toolcrib.executors.output import MAX_OUTPUT, ending, facts, log_streams, timed_out
 from toolcrib.executors.workspace import Workspace, links_on, within
@@ -25,6 +25,8 @@ __all__ = ["PythonExecutor", "interpreter", "returned"]
 _PYTHON = re.compile(r"python3(\.\d+)?t?")
 _MAX_SETTINGS = 65_536
 """Bytes of a virtual environment's settings that are looked at."""
+_TOLD = ("error", "message", "signal", "delay")
+"""What an answer has that tells of an error."""
 _CHILD = str(Path(__file__).with_name("python_child.py").resolve())
 
 
@@ -127,38 +129,32 @@ class PythonExecutor:
         return json.dumps(job).encode()
 
     def _value(self, job: Confinement, done: Completed) -> Any:
-        name = self._tool.name
-        if done.result_total > len(done.result):
-            raise ToolFailed(
-                f"{name} returned {done.result_total} bytes, more than the {len(done.result)} allowed",
-                hint="Return less, or raise limits.output_bytes in the manifest.",
-                details=facts(done),
-            )
-        try:
-            answer = json.loads(done.result.decode())
-            if self._workspace.watch is not None:
-                self._workspace.watch.tell(answer.get("trace"))
-            if "value" in answer:
-                value: Any = answer["value"]
-                return value
-            kind, message, signal, delay = (answer[key] for key in ("error", "message", "signal", "delay"))
-        except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
-            # No answer, or none that our own child gives: the tool's code has ended the interpreter.
-            raise CommandFailed(
-                f"{name} did not return: its interpreter {ending(done)}",
-                hint="The tool's own code has ended it: a crash, os._exit, too much memory.",
-                details=facts(done),
-            ) from None
-        if signal is None:
+        answer = _answer(self._tool.name, done)
+        if self._workspace.watch is not None:
+            self._workspace.watch.tell(answer.get("trace"))
+        if "value" not in answer and answer["signal"] is None:
             from toolcrib.executors.denials import of_python
 
             if (denied := of_python(self._workspace, self._tool, job, done, answer)) is not None:
                 raise denied
-        return raise_told(str(kind), str(message), signal, delay, facts(done))
+        return _taken(answer, done)
 
 
 def returned(name: str, done: Completed) -> Any:
     """What a confined interpreter of ours answered. Raises what it told instead, or that it told nothing."""
+    return _taken(_answer(name, done), done)
+
+
+def _taken(answer: dict[str, Any], done: Completed) -> Any:
+    """The value of an answer, or the error that it tells, raised."""
+    if "value" in answer:
+        return answer["value"]
+    kind, message, signal, delay = (answer[key] for key in _TOLD)
+    return raise_told(str(kind), str(message), signal, delay, facts(done))
+
+
+def _answer(name: str, done: Completed) -> dict[str, Any]:
+    """An answer as our child writes it: with a value, or with all that tells an error."""
     if done.result_total > len(done.result):
         raise ToolFailed(
             f"{name} returned {done.result_total} bytes, more than the {len(done.result)} allowed",
@@ -167,18 +163,21 @@ def returned(name: str, done: Completed) -> Any:
         )
     try:
         answer = json.loads(done.result.decode())
-        if "value" in answer:
-            value: Any = answer["value"]
-            return value
-        kind, message, signal, delay = (answer[key] for key in ("error", "message", "signal", "delay"))
-    except (KeyError, RecursionError, TypeError, ValueError):
-        # No answer, or none that our own child gives: the tool's code has ended the interpreter.
-        raise CommandFailed(
-            f"{name} did not return: its interpreter {ending(done)}",
-            hint="The tool's own code has ended it: a crash, os._exit, too much memory.",
-            details=facts(done),
-        ) from None
-    return raise_told(str(kind), str(message), signal, delay, facts(done))
+        if isinstance(answer, dict) and ("value" in answer or _tells_error(answer)):
+            return answer
+    except (RecursionError, ValueError):
+        pass
+    # No answer, or none that our own child gives: the tool's code has ended the interpreter.
+    raise CommandFailed(
+        f"{name} did not return: its interpreter {ending(done)}",
+        hint="The tool's own code has ended it: a crash, os._exit, too much memory.",
+        details=facts(done),
+    )
+
+
+def _tells_error(answer: dict[str, Any]) -> bool:
+    """Whether all is there, whatever a tool's own code may have written in our child's place."""
+    return answer.keys() >= {*_TOLD} and answer["signal"] in [None, *SIGNALS]
 
 
 def interpreter(workspace: Workspace, venv: str | None, name: str) -> tuple[str, tuple[str, ...]]:

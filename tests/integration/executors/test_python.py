@@ -88,6 +88,18 @@ def five():
         ("import ctypes; ctypes.string_at(0)", "command_failed", "SIGSEGV"),
         ("import os; os.abort()", "command_failed", "SIGABRT"),
         ("import os; os.write(3, b'junk')", "command_failed", "did not return"),
+        *(
+            (f"import os; os.write(3, b'{written}'); os._exit(0)", "command_failed", "did not return")
+            for written in (
+                "7",
+                "null",
+                '["value"]',
+                '"value"',
+                '{"error": 1}',
+                '{"error": "E", "message": "m", "signal": "E", "delay": 0}',
+                '{"error": "E", "message": "m", "signal": [], "delay": 0}',
+            )
+        ),
         ("import os; os.close(3)", "command_failed", "did not return"),
         ("return {1, 2}", "tool_failed", "run returned a set that is not JSON"),
         ("return float('nan')", "tool_failed", "run returned a float that is not JSON"),
