@@ -13,16 +13,14 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.state import Vault
+from toolcrib.state import Vault, read_private, write_private
 
 __all__ = ["NARROWING", "WEAKENING", "Trust", "Trusted", "Weakening", "narrowed", "weakening"]
 
 _FILE = "trust.json"
-_MAX_BYTES = 1 << 16
 _GONE: Any = object()
 """Instead of a value: the setting is left out, so that its default holds."""
 
@@ -223,15 +221,6 @@ def _waiting(settings: Any, above: tuple[str, ...]) -> Iterator[tuple[tuple[str,
             yield key, value
 
 
-def _read(path: Path) -> bytes:
-    """What a plain file holds; a link is not followed, and nothing is waited for."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        return os.read(descriptor, _MAX_BYTES)
-    finally:
-        os.close(descriptor)
-
-
 class Trusted(NamedTuple):
     """The settings that were trusted last."""
 
@@ -257,36 +246,18 @@ class Trust:
         """What is trusted now. A file that is damaged trusts nothing."""
         if not os.path.lexists(self._vault.path):
             return None
+        said = read_private(self._vault.folder / _FILE)
         try:
-            said = json.loads(_read(self._vault.folder / _FILE))
             found = Trusted(said["config_sha256"], said["by"], said["at"])
-        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        except (TypeError, KeyError):
             return None
         return found if all(isinstance(part, str) for part in found) else None
 
     def accept(self, digest: str, by: str) -> Trusted:
         """Trust these settings, and no others any more. `StateUnavailable` where that cannot be kept."""
         trusted = Trusted(digest, by, datetime.now(UTC).isoformat(timespec="seconds"))
-        text = json.dumps({"config_sha256": trusted.digest, "by": trusted.by, "at": trusted.at})
-        folder = self._vault.folder
-        new = folder / f"{_FILE}.{secrets.token_hex(8)}"
-        try:
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-            try:
-                with os.fdopen(descriptor, "w") as file:
-                    file.write(text + "\n")
-                    file.flush()
-                    os.fsync(file.fileno())
-                new.replace(folder / _FILE)
-            except BaseException:
-                new.unlink(missing_ok=True)
-                raise
-        except OSError as error:
-            raise StateUnavailable(
-                f"{folder / _FILE} cannot be written: {error.strerror}",
-                hint="Give this user the right to write it, or some room on the disk.",
-                details={"path": str(folder / _FILE)},
-            ) from None
+        said = {"config_sha256": trusted.digest, "by": trusted.by, "at": trusted.at}
+        write_private(self._vault.folder / _FILE, said)
         return trusted
 
     def revoke(self) -> bool:

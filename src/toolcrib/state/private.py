@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import StateUnavailable
 
-__all__ = ["read_private", "write_private"]
+__all__ = ["put_private", "read_private", "write_private"]
 
 _MAX_BYTES = 64 * 1024 * 1024
 
@@ -30,19 +31,30 @@ def read_private(path: Path) -> Any:
 
 def write_private(path: Path, value: Any) -> None:
     """Put a value there as JSON, mode 0600, at once and whole. `StateUnavailable` where that cannot be."""
+    put_private(path, json.dumps(value).encode())
+
+
+def put_private(path: Path, data: bytes, *, first: bool = False) -> None:
+    """Put a file there, mode 0600, at once and whole; with `first`, only where there is none yet.
+
+    Raises `StateUnavailable` where that cannot be.
+    """
     new = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(value, file)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            new.replace(path)
-        except BaseException:
+            if first:
+                with suppress(FileExistsError):
+                    os.link(new, path)
+            else:
+                new.replace(path)
+        finally:
             new.unlink(missing_ok=True)
-            raise
     except OSError as error:
         raise StateUnavailable(
             f"{path} cannot be written: {error.strerror}",

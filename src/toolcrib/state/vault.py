@@ -13,6 +13,7 @@ import stat
 from pathlib import Path
 
 from toolcrib.errors import StateUnavailable
+from toolcrib.state.private import put_private
 
 __all__ = ["Vault"]
 
@@ -62,12 +63,15 @@ class Vault:
     def origin(self) -> str:
         """A random name that the project's database bears too: one that came with the project does not."""
         path = self.folder / "origin"
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        except FileExistsError:
-            return path.read_text().strip()
-        with os.fdopen(descriptor, "w") as file:
-            file.write(name := os.urandom(16).hex())
+        if not path.exists():
+            put_private(path, os.urandom(16).hex().encode(), first=True)
+        name = path.read_text().strip()
+        if not name:
+            raise StateUnavailable(
+                f"{path} is empty, so nothing tells whether the project's state was made here",
+                hint="Remove it, and the project's state.db with it; both are made anew.",
+                details={"path": str(path)},
+            )
         return name
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,30 @@ def test_the_origin_stays_and_is_no_other_projects(tmp_path: Path) -> None:
     first = Vault(Path("/a"), tmp_path).origin()
     assert first == Vault(Path("/a"), tmp_path).origin()
     assert first != Vault(Path("/b"), tmp_path).origin()
+
+
+def test_the_origin_is_one_for_all_who_ask_first_at_once(tmp_path: Path) -> None:
+    for attempt in range(50):
+        together = threading.Barrier(4)
+
+        def ask(data: Path = tmp_path / str(attempt), together: threading.Barrier = together) -> str:
+            vault = Vault(Path("/a"), data)
+            _ = vault.folder
+            together.wait()
+            return vault.origin()
+
+        with ThreadPoolExecutor(4) as threads:
+            told = {asked.result() for asked in [threads.submit(ask) for _ in range(4)]}
+        (origin,) = told
+        assert len(origin) == 32
+        assert not [path.name for path in Vault(Path("/a"), tmp_path / str(attempt)).path.glob("origin.*")]
+
+
+def test_an_origin_that_was_never_written_is_no_origin(tmp_path: Path) -> None:
+    vault = Vault(Path("/a"), tmp_path)
+    (vault.folder / "origin").write_text("")
+    with pytest.raises(StateUnavailable, match="is empty"):
+        vault.origin()
 
 
 def test_a_folder_that_others_may_write_is_refused(tmp_path: Path) -> None:
