@@ -47,7 +47,7 @@ class Terminal:
         """What was written, without colours and cursor movements."""
         return CONTROL.sub("", self.raw).replace("\r\n", "\n")
 
-    def read_until(self, expected: str, seconds: float = 15.0) -> str:
+    def read_until(self, expected: str, seconds: float = 60.0) -> str:
         """Read until the screen has shown this text."""
         deadline = time.monotonic() + seconds
         while expected not in self.text:
@@ -59,7 +59,7 @@ class Terminal:
         """Press these keys; `\\x03` is Ctrl-C, `\\x04` Ctrl-D."""
         os.write(self.master, keys.encode())
 
-    def end(self, seconds: float = 15.0) -> int:
+    def end(self, seconds: float = 60.0) -> int:
         """Read to the end; the exit status."""
         deadline = time.monotonic() + seconds
         while self._read():

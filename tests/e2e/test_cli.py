@@ -321,7 +321,7 @@ def test_a_run_that_is_stopped_leaves_nothing(crib: Crib, how: signal.Signals) -
     ) as process:
         assert eventually(lambda: len(sleeping(marker)) == 2, 15)
         process.send_signal(how)
-        assert process.wait(5) == (-9 if how == signal.SIGKILL else 130)
+        assert process.wait(30) == (-9 if how == signal.SIGKILL else 130)
     assert eventually(lambda: not sleeping(marker))
     if how != signal.SIGKILL:
         assert (crib.last().event, crib.last().fields["code"]) == ("TOOL_EXECUTED", "cancelled")
@@ -444,7 +444,7 @@ def test_ctrl_c_ends_the_tool(crib: Crib) -> None:
         started = time.monotonic()
         screen.type("\x03")
         assert screen.end() == 130
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < 30
         assert "interrupted: the tool was stopped" in screen.text
     assert eventually(lambda: not sleeping(marker))
     assert (crib.last().event, crib.last().fields["code"]) == ("TOOL_EXECUTED", "cancelled")

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -430,10 +429,8 @@ def test_a_call_that_takes_long_says_so_and_ends_with_ctrl_c(root: Path, put: Ca
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert "nap is running" in process.stderr.readline()
-        started = time.monotonic()
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 130
-        assert time.monotonic() - started < 5
+        assert process.wait(20) == 130
         assert "stopped" in process.stderr.read()
 
 

@@ -17,7 +17,7 @@ from mcp.client.subscriptions import ToolsListChanged
 
 from tests.crib import Crib
 
-PATIENCE_S = 10
+PATIENCE_S = 40
 
 
 @pytest.fixture

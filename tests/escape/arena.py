@@ -37,7 +37,7 @@ T = TypeVar("T")
 Snapshot = dict[str, tuple[Any, ...]]
 
 
-def eventually(condition: Callable[[], object], seconds: float = 5.0) -> bool:
+def eventually(condition: Callable[[], object], seconds: float = 20.0) -> bool:
     """Whether a condition comes true within some seconds."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -308,7 +308,7 @@ async def test_the_smallest_limit_binds_and_is_named(
     assert error.details == {"limit_ms": limit, "limit": source}
     assert error.message == f"sleeper took longer than {limit} ms ({source})"
     assert error.retryable
-    assert time.perf_counter() - started < 2
+    assert time.perf_counter() - started < 5
     assert result.attempts == 1
 
 
@@ -326,17 +326,17 @@ async def test_waiting_between_attempts_does_not_count() -> None:
 
     async def tool(ctx: Context) -> str:
         tried.append(ctx.remaining)
-        await asyncio.sleep(0.03)
+        await asyncio.sleep(0.2)
         if len(tried) < 4:
-            raise ToolSnooze(0.05) if len(tried) % 2 else OSError
+            raise ToolSnooze(0.4) if len(tried) % 2 else OSError
         return "done"
 
-    tools.register("tool", tool, timeout_ms=100, retry=Retry(max_attempts=4, backoff_ms=50))
+    tools.register("tool", tool, timeout_ms=1000, retry=Retry(max_attempts=4, backoff_ms=400))
     result = await tools.call("tool")
 
     assert result.value == "done"
-    assert result.duration_ms > 200
-    assert all(0.08 < remaining <= 0.1 for remaining in tried)
+    assert result.duration_ms > 1900
+    assert all(0.5 < remaining <= 1 for remaining in tried)
     assert clock.slept == []
 
 

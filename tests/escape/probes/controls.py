@@ -216,8 +216,8 @@ import os, socket, ssl, sys, urllib.request
 def run():
     trust = ssl.create_default_context(cafile={str(arena.project / "certificate.pem")!r})
     get = urllib.request.urlopen
-    found = [get("http://localhost:{plain.port}/", timeout=9).read().decode(),
-             get("https://localhost:{secure.port}/", timeout=9, context=trust).read().decode()]
+    found = [get("http://localhost:{plain.port}/", timeout=30).read().decode(),
+             get("https://localhost:{secure.port}/", timeout=30, context=trust).read().decode()]
     host, port = os.environ["SOCKS_PROXY"].removeprefix("socks5h://").split(":")
     with socket.create_connection((host, int(port)), 9) as sock:
         sock.sendall(b"\\x05\\x01\\0")

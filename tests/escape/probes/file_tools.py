@@ -114,7 +114,7 @@ def read_no_file(arena: Arena) -> Found:
             arena.call("reader", {"path": path})
             for path in ("pipe", "zero", "sock", "stdin", "src", ".", "/dev/zero")
         ]
-        late = time.monotonic() - began > 5
+        late = time.monotonic() - began > 20
     read = [words(result) for result in results if result.error is None]
     said = "; ".join(result.error.code if result.error else "read" for result in results)
     return Found(Outcome.ESCAPED if read or late else Outcome.BLOCKED, said, {})
@@ -246,7 +246,7 @@ def growing_file(arena: Arena) -> Found:
     result = arena.call("reader", {"path": "growing"})
     stop.set()
     thread.join()
-    size, late = len(str(result.value)), time.monotonic() - began > 3
+    size, late = len(str(result.value)), time.monotonic() - began > 20
     return Found(Outcome.ESCAPED if size > 1_100_000 or late else Outcome.BLOCKED, f"{size} characters", {})
 
 

@@ -185,4 +185,4 @@ def next_call(arena: Arena) -> Found:
     after = arena.sh("df /tmp | tail -1; ls -A /tmp | grep -v escape; ls /proc | grep -c '^[0-9]'")
     lines = after.stdout.decode().split("\n")
     said = f"tried; {time.monotonic() - began:.2f} s: {lines}"
-    return arena.found(done, time.monotonic() - began > 3 or "x" in lines or "a" in lines, said)
+    return arena.found(done, time.monotonic() - began > 20 or "x" in lines or "a" in lines, said)

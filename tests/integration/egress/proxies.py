@@ -43,7 +43,7 @@ class Proxied:
                 await asyncio.sleep(0.001)
             if end:
                 writer.write_eof()
-            return await asyncio.wait_for(reader.read(), 10)
+            return await asyncio.wait_for(reader.read(), 30)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
@@ -92,7 +92,7 @@ async def proxied(
     assert left == []
 
 
-async def until(true: Callable[[], bool], seconds: float = 5) -> None:
+async def until(true: Callable[[], bool], seconds: float = 30) -> None:
     """Wait until `true` holds."""
     async with asyncio.timeout(seconds):
         while not true():  # noqa: ASYNC110 - what is waited for raises no event

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("kernel")
 FETCH = """
 import sys, urllib.request
 for url in sys.argv[1:]:
-    print(urllib.request.urlopen(url, timeout=5).read().decode())
+    print(urllib.request.urlopen(url, timeout=30).read().decode())
 """
 
 
@@ -134,7 +134,7 @@ def test_curl_by_socks(crib: Crib, port: int) -> None:
 
 
 def test_a_python_tool_reaches_it_too_and_its_spare_as_well(crib: Crib, port: int) -> None:
-    fetched = "urllib.request.urlopen(url, timeout=5).read().decode()"
+    fetched = "urllib.request.urlopen(url, timeout=30).read().decode()"
     source = f"import urllib.request\ndef run(url):\n    return {fetched}\n"
     properties = {"url": {"type": "string", "description": "What to fetch"}}
     crib.python(
@@ -227,7 +227,7 @@ import urllib.request
 class ToolCancel(Exception): pass
 def run(how):
     try:
-        urllib.request.urlopen("http://example.org/", timeout=5)
+        urllib.request.urlopen("http://example.org/", timeout=30)
     except OSError as error:
         if how == "raise":
             raise
@@ -478,7 +478,7 @@ def test_a_call_that_is_ended_leaves_no_connection(crib: Crib, how: str) -> None
                         await task
                 else:
                     failed(await task, "timed_out")
-                rest = await asyncio.wait_for(loop.sock_recv(peer, 99), 5)
+                rest = await asyncio.wait_for(loop.sock_recv(peer, 99), 30)
                 peer.close()
                 shared().drop_spares()
                 settled = await asyncio.to_thread(eventually, lambda: open_now() <= before)

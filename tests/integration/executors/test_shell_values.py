@@ -126,7 +126,7 @@ def test_whatever_line_is_taken_no_value_is_run(helper: Path, pieces: list[str],
             capture_output=True,
             check=False,
             stdin=subprocess.DEVNULL,
-            timeout=5,
+            timeout=30,
         )
         assert not (folder / "pwned").exists(), (shell, line, chosen.text, a, b)
     shutil.rmtree(folder)

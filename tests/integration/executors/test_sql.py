@@ -108,7 +108,7 @@ def test_a_statement_that_never_ends_is_ended(shop: Crib) -> None:
     tool(shop, endless, config={"timeout_ms": 500})
     started = time.monotonic()
     failed(shop.call("q", {}), "timed_out")
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
 
 
 def test_too_many_rows_are_an_error_and_not_cut(shop: Crib) -> None:

@@ -208,7 +208,7 @@ def test_a_command_that_does_not_end_is_ended_with_all_it_started(tmp_path: Path
     began = time.monotonic()
     error = refused(CommandSecrets(script(tmp_path, f"echo $$ >{tmp_path}/pid; {text}"), timeout=0.3))
     assert "longer than 0.3 s" in error.message
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     group = (tmp_path / "pid").read_text().strip()
     assert eventually(lambda: not living(group))
 

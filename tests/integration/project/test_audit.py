@@ -30,7 +30,7 @@ def test_one_line_with_what_was_called_by_whom_and_how_it_went(crib: Crib) -> No
     asyncio.run(calls())
     first, second = crib.audit()
     took = first.fields.pop("ms")
-    assert 0 < took < 5000
+    assert 0 < took < 60_000
     assert first.event == "TOOL_EXECUTED"
     assert first.fields == {
         "name": "mark", "params": {"c": "x"}, "status": "success", "caller": "mcp:desk", "call": "id-1",

@@ -197,7 +197,7 @@ def test_a_server_that_stops_in_the_middle(mixed: Crib) -> None:
         started = time.monotonic()
         message = failed(mixed.call(f"http{number}"), "timed_out")
         assert "400 ms" in message
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < 20
         assert mixed.last().event == "TOOL_EXECUTED"
 
 
@@ -238,5 +238,5 @@ def test_a_cancelled_call_leaves_nothing_and_is_recorded(crib: Crib) -> None:
 
     started = time.monotonic()
     asyncio.run(cancelled())
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 20
     assert (crib.last().event, crib.last().fields["code"]) == ("TOOL_EXECUTED", "cancelled")

@@ -243,7 +243,7 @@ def test_cancelling_the_whole_ends_its_steps(crib: Crib) -> None:
     started = time.monotonic()
     result, calls = run(crib, timeout_ms=200)
     failed(result, "timed_out")
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 30
     assert len(calls["slow"]) == 3
     assert [line.fields["status"] for line in crib.audit()] == ["error"] * 4
 

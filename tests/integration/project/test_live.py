@@ -23,7 +23,7 @@ from toolcrib.spec import FileExec
 
 PROMISED_S = 0.2
 """A change is in effect after so long,"""
-PATIENCE_S = 10
+PATIENCE_S = 40
 """but a machine with other work may take longer."""
 
 

@@ -19,7 +19,7 @@ from toolcrib import Project
 from toolcrib.project import Change
 from toolcrib.project.inotify import Inotify
 
-PATIENCE_S = 10
+PATIENCE_S = 40
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ def _processes(file: str, marker: str) -> dict[int, str]:
     return found
 
 
-def eventually(condition: Callable[[], object], seconds: float = 5.0) -> bool:
+def eventually(condition: Callable[[], object], seconds: float = 30.0) -> bool:
     """Whether a condition comes true within some seconds."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -15,7 +15,7 @@ from toolcrib.sandbox import Root, Roots, beneath
 
 SECONDS = 2.0
 # A slow or busy machine gets this long to come to the least number of reads and writes.
-PATIENCE = 120.0
+PATIENCE = 60.0
 READS, WRITES = 100, 10
 INSIDE, OUTSIDE = b"inside", b"outside"
 EXCHANGE = 2

@@ -60,7 +60,7 @@ async def test_one_that_does_not_want_to_end_is_ended_with_its_tree() -> None:
     stream = await open_stream(job("sh", "-c", "trap '' TERM; sleep 600 & sleep 600; echo; sleep 600"))
     began = time.monotonic()
     await stream.aclose(0.2)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
     assert "SIG" in stream.how()
 
 

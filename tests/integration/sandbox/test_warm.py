@@ -418,7 +418,7 @@ def test_a_dead_server_leaves_no_launcher_spare_or_tool(folder: Path, how: signa
             # Two launchers, two spares of two processes, and a tool of four: pid 1, a shell, two sleeps.
             assert len(pids) >= 9
             server.send_signal(how)
-            server.wait(5)
+            server.wait(30)
         finally:
             server.kill()
     assert eventually(lambda: not alive(pids))

@@ -52,7 +52,7 @@ def test_a_time_limit_ends_a_watched_command(ground: Ground) -> None:
     script = "trap '' TERM; while :; do test -e /usr/no-such-canary-watched; done"
     done = shell(ground, script, timeout_ms=700, watch=seen.append)
     assert done.timed_out
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert "/usr/no-such-canary-watched" in {one.path for one in seen}
     assert eventually(lambda: not processes_with("no-such-canary-watched"))
 

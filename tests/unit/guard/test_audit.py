@@ -329,7 +329,7 @@ def test_a_lock_held_by_a_stopped_process_does_not_hold_this_one(path: Path) -> 
         began = time.monotonic()
         with pytest.raises(AuditUnavailable, match="another process") as caught:
             impatient.record("TOOL_EXECUTED")
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 20
         assert caught.value.retryable
         with pytest.raises(AuditUnavailable):
             impatient.ensure()

@@ -116,4 +116,4 @@ def test_what_is_held_back_is_bounded_and_the_work_is_too(filler: str) -> None:
         given_out += len(masker.feed(chunk))
         assert fed - given_out <= masker.longest
     assert masker.longest < 50_000
-    assert time.perf_counter() - began < 4
+    assert time.perf_counter() - began < 30

@@ -119,4 +119,4 @@ def test_a_hostile_file_costs_little_time(text: str) -> None:
     started = time.process_time()
     with contextlib.suppress(ManifestError):
         load_json(text.encode(), "t.json")
-    assert time.process_time() - started < 3
+    assert time.process_time() - started < 10

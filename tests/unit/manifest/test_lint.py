@@ -318,7 +318,7 @@ def test_every_rule_is_met_by_some_test() -> None:
 def test_a_hostile_manifest_is_linted_within_seconds(text: str) -> None:
     started = time.process_time()
     found = findings(text)
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 10
     assert 0 < len(found) < 500
 
 

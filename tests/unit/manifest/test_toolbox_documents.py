@@ -100,6 +100,6 @@ def test_what_is_wrong_in_one_document_is_told_where_it_stands(
 def test_very_many_documents_are_refused_in_bounded_time() -> None:
     started = time.process_time()
     loaded = read_dialect("tools.yaml", b"kind: tool\nname: a\n" + b"---\na: 1\n" * 100_000)
-    assert time.process_time() - started < 3
+    assert time.process_time() - started < 10
     assert loaded.tools == ()
     assert loaded.diagnostics[0].is_error

@@ -56,7 +56,7 @@ class Client:
         self.send({"jsonrpc": "2.0", "method": method, "params": params or {}})
 
     async def next(self) -> Message:
-        message: Message = await asyncio.wait_for(self.lines.get(), 2)
+        message: Message = await asyncio.wait_for(self.lines.get(), 30)
         return message
 
     async def ask(self, method: str, params: Message | None = None) -> Message:

@@ -16,7 +16,7 @@ from toolcrib.serve.mcp.pipes import LineReader, LineWriter
 
 
 def poll(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline, "it never came true"
         time.sleep(0.001)

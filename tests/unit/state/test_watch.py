@@ -58,7 +58,7 @@ async def test_hundreds_who_wait_are_one_look_not_hundreds(notes: Notes) -> None
 
 
 async def test_another_thread_tells(notes: Notes) -> None:
-    waiting = asyncio.create_task(notes.watch.wait("a", 4))
+    waiting = asyncio.create_task(notes.watch.wait("a", 30))
     await asyncio.sleep(0)
     thread = threading.Thread(target=notes.write, args=("a",))
     thread.start()
@@ -71,18 +71,18 @@ def test_two_event_loops_wait_for_the_same(notes: Notes) -> None:
     ready = threading.Barrier(3)
 
     async def wait() -> None:
-        waiting = asyncio.create_task(notes.watch.wait("a", 4))
+        waiting = asyncio.create_task(notes.watch.wait("a", 30))
         await asyncio.sleep(0)
-        ready.wait(4)
+        ready.wait(30)
         found.append(await waiting)
 
     threads = [threading.Thread(target=lambda: asyncio.run(wait())) for _ in range(2)]
     for thread in threads:
         thread.start()
-    ready.wait(4)
+    ready.wait(30)
     notes.write("a")
     for thread in threads:
-        thread.join(4)
+        thread.join(30)
     assert found == ["A", "A"]
 
 
