@@ -279,7 +279,9 @@ def offer(
 
         call_main = zygote.call_main
         as_forked()
-        zygote.prepare(warm)
+        script = zygote.prepare(warm)
+        if not readable(control):  # Not wanted yet.
+            zygote.rehearse(script)
         go(control, 0, lambda _, env: call_main(warm, change(env)))
 
 

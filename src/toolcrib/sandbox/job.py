@@ -36,7 +36,8 @@ class Script:
 
     It must define `main`, which is called without arguments when all else is as `argv` would have it:
     standard streams, descriptor 3, environment, `sys.executable`, installed packages. An answer on
-    descriptor 3 that ends with `}` is whole: the call ends when the streams are closed after it.
+    descriptor 3 that ends with `}` is whole: the call ends when the streams are closed after it. And it must
+    define `rehearse`, which makes a call that does nothing, while a spare waits.
     """
 
     path: str

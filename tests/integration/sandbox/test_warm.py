@@ -37,6 +37,8 @@ def main():
     sys.path[:0] = job["path"]
     import tool
     os.write(3, json.dumps(tool.run(*job["args"])).encode())
+def rehearse():
+    pass
 """
 STATEFUL = """
 import builtins, json, os
@@ -176,6 +178,8 @@ async def test_launchers_hold_no_secret_and_no_environment(
 ) -> None:
     monkeypatch.setenv("SERVER_SECRET", CANARY)
     await warmed(python_job(folder, CANARY, env={"KEY": CANARY}))
+    await asyncio.sleep(0.5)  # Until what was used has gone.
+    assert len(ours()) > 2
     for pid in ours():
         assert initial_environment(pid) <= {"", "LD_LIBRARY_PATH"}
         memory = b"".join(writable_memory(pid))
@@ -318,6 +322,15 @@ async def test_tools_may_have_modules_of_our_names(folder: Path) -> None:
         "def run():\n    return [m.NAME for m in (toolcrib, launcher, kernel, zygote)]"
     )
     assert answer(await run(python_job(folder))) == [str(folder)] * 4
+
+
+async def test_what_is_rehearsed_is_nothing_of_the_tools(folder: Path) -> None:
+    (folder / "colorsys.py").write_text("import os\nos.write(2, b'imported')")
+    (folder / "tool.py").write_text("def run():\n    import colorsys\n    return colorsys.__file__")
+    for number in range(4):
+        done = await run(python_job(folder))
+        assert (answer(done), done.stderr) == (str(folder / "colorsys.py"), b"imported")
+        assert number < 1 or await spare_ready()
 
 
 async def test_threads_exit_functions_and_buffers_are_seen_to(folder: Path) -> None:
