@@ -1,9 +1,10 @@
 """What was found out about this machine, kept for other processes of the same user until it is started anew.
 
-The file lies in the user's own cache folder (`$XDG_CACHE_HOME/toolcrib`). It counts only for a process that
-stands as the one did that wrote it: same kernel and version of ours, same namespaces, filters, capabilities
-and security label, since a service or a container can do less than a shell of the same user. It can never
-make a call weaker than its project allows: a remembered mechanism that does not work fails the call.
+The file lies in the user's own cache folder (`$TOOLCRIB_CACHE`, else `$XDG_CACHE_HOME/toolcrib`). It counts
+only for a process that stands as the one did that wrote it: same kernel and version of ours, same namespaces,
+filters, capabilities and security label, since a service or a container can do less than a shell of the same
+user. It can never make a call weaker than its project allows: a remembered mechanism that does not work fails
+the call.
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ def place() -> Path | None:
     try:
         boot = Path(BOOT_ID).read_text(encoding="ascii").strip()
         base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        folder = os.environ.get("TOOLCRIB_CACHE") or f"{base}/toolcrib"
     except (OSError, RuntimeError, ValueError):
         return None
-    if not base.startswith("/") or not boot.replace("-", "").isalnum():
+    if not folder.startswith("/") or not boot.replace("-", "").isalnum():
         return None
-    return Path(base, "toolcrib", f"probe-{boot}-{os.geteuid()}-{os.uname().release}.json")
+    return Path(folder, f"probe-{boot}-{os.geteuid()}-{os.uname().release}.json")
 
 
 def standing() -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.integration.sandbox.ground import eventually, processes_with
+from toolcrib.sandbox import recall
 
 ROOT = Path(__file__).parents[3]
 BEGIN = """
@@ -52,7 +53,12 @@ def argv(denied: str, script: str, given: object) -> list[str]:
 
 
 def environment(room: Path) -> dict[str, str]:
-    return {**os.environ, "XDG_CACHE_HOME": str(room / "cache"), "PYTHONPATH": str(ROOT)}
+    return {
+        **os.environ,
+        "TOOLCRIB_CACHE": "",
+        "XDG_CACHE_HOME": str(room / "cache"),
+        "PYTHONPATH": str(ROOT),
+    }
 
 
 def server(denied: str, room: Path, body: str, **given: object) -> Any:
@@ -259,6 +265,26 @@ def test_what_was_found_is_remembered_and_never_weakens(room: Path) -> None:
     assert (lying["level"], lying["code"]) == ("full", "sandbox_unavailable")
     assert not file.exists()
     assert server("namespaces", room, once) == {"level": "landlock", "ran": "ran\n"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "folder"),
+    [
+        ({"TOOLCRIB_CACHE": "/a/own", "XDG_CACHE_HOME": "/b"}, "/a/own"),
+        ({"XDG_CACHE_HOME": "/b", "HOME": "/c"}, "/b/toolcrib"),
+        ({"HOME": "/c"}, "/c/.cache/toolcrib"),
+        ({"TOOLCRIB_CACHE": "relative", "HOME": "/c"}, None),
+    ],
+)
+def test_where_it_is_remembered(
+    environment: dict[str, str], folder: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TOOLCRIB_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    place = recall.place()
+    assert (None if place is None else str(place.parent)) == folder
 
 
 @pytest.mark.parametrize("spoil", ["mode", "folder", "link", "text", "form"])
