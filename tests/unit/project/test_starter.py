@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,40 @@ def test_lint_says_nothing_of_the_examples(tmp_path: Path) -> None:
     assert os.access(tmp_path / "scripts/scan_todos.sh", os.X_OK)
     assert (tmp_path / ".venv/bin/python").exists()
     assert make(tmp_path, examples=True).created == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "lines", "code", "told"),
+    [
+        ("", 2, 0, "Matches found: 2"),
+        ("", 0, 0, "Matches found: 0"),
+        ("ulimit -f 1; trap '' XFSZ;", 500, 1, "the scan failed (2): grep: write error"),
+        ("ulimit -f 1;", 500, 1, "the scan failed (153)"),
+        ("PATH=$PWD/few;", 2, 1, "the scan failed (127)"),
+    ],
+    ids=["some", "none", "no room", "killed", "no grep"],
+)
+def test_a_scan_that_fails_does_not_say_that_it_is_complete(
+    tmp_path: Path, before: str, lines: int, code: int, told: str
+) -> None:
+    make(tmp_path, examples=True)
+    (tmp_path / "few").mkdir()
+    for name in ("cat", "mktemp", "wc"):
+        (tmp_path / "few" / name).symlink_to(str(shutil.which(name)))
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/notes.txt").write_text("TODO: oil the lathe\n" * lines)
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{before} exec /bin/sh scripts/scan_todos.sh work"],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert told in done.stdout + done.stderr
+    assert ("Scan complete." in done.stdout) is (code == 0)
 
 
 def test_what_is_there_is_left_alone_and_links_are_not_followed(tmp_path: Path) -> None:
