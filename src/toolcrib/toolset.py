@@ -7,212 +7,30 @@ import inspect
 import os
 import unicodedata
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from functools import cached_property, partial
-from typing import Any, Literal, TypeVar, overload
+from functools import partial
+from typing import Any, TypeVar, overload
 
+from toolcrib.bound import DEFAULT_TIMEOUT_MS, BoundTool, FunctionTool, Options, check_retry
 from toolcrib.context import Context
 from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, ToolUnavailable, UsageError
-from toolcrib.executors.function import function_executor, isolation_of
+from toolcrib.executors.function import isolation_of
 from toolcrib.middleware import Middleware
 from toolcrib.pipeline import Bound, Gate, Pipeline
-from toolcrib.schema import ArgumentCheck, FunctionShape, SchemaCheck, inspect_function
+from toolcrib.schema import ArgumentCheck, inspect_function
 from toolcrib.schema.fitting import fitting
 from toolcrib.spec import (
-    Annotations,
-    Approval,
     CallContext,
     Caller,
     Clock,
-    Executor,
-    FunctionExec,
-    Limits,
-    Output,
     Result,
     Retry,
     Tool,
 )
 
-__all__ = ["BoundTool", "FunctionTool", "Toolset"]
+__all__ = ["Toolset"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-DEFAULT_TIMEOUT_MS = 300_000
 _CONTEXTS = (Context, CallContext)
-
-
-class BoundTool:
-    """A described tool and the executor that runs it, which is made on first use."""
-
-    lenient = False
-
-    def __init__(
-        self,
-        tool: Tool,
-        make_executor: Callable[[], Executor],
-        *,
-        timeout_ms: int = DEFAULT_TIMEOUT_MS,
-        timeout_source: str = "the project's limit",
-        retry: Retry | None = None,
-    ) -> None:
-        self.name = tool.name
-        self.tool = tool
-        self._make_executor = make_executor
-        self.check_output = _output_check(tool.output)
-        self.retry = tool.retry or retry or Retry()
-        self.retries_timeouts = tool.retry is not None
-        self.approval_reason = _reason(tool.approval)
-        self.timeout_ms, self.timeout_source = timeout_ms, timeout_source
-        for own in (tool.limits.timeout_ms, getattr(tool.config, "timeout_ms", None)):
-            if own is not None and own < self.timeout_ms:
-                self.timeout_ms, self.timeout_source = own, "the tool's limit"
-
-    @cached_property
-    def executor(self) -> Executor:
-        """Runs attempts; making it may raise a ToolcribError."""
-        return self._make_executor()
-
-    @cached_property
-    def check(self) -> Callable[[Mapping[str, Any] | bytes | str], dict[str, Any]]:
-        """Checks arguments; the schema is compiled on first use."""
-        return ArgumentCheck(self.tool.input_schema, lenient=self.lenient).check
-
-    def renew(self) -> None:
-        """Have the executor made anew for the next call; calls that run keep theirs."""
-        self.__dict__.pop("executor", None)
-
-
-def _reason(approval: Approval) -> str | None:
-    return (approval.reason or "no reason is given") if approval.required else None
-
-
-def _output_check(output: Output) -> Callable[[Any], list[Any]] | None:
-    if output.schema is None:
-        return None
-    schema, compiled = output.schema, None
-
-    def check(value: Any) -> list[Any]:
-        nonlocal compiled
-        if compiled is None:
-            compiled = SchemaCheck(schema)
-        return [] if compiled.is_valid(value) else compiled.violations(value)
-
-    return check
-
-
-class FunctionTool:
-    """A registered callable. Docstring, schema, converters and validator are made when first needed."""
-
-    lenient = False
-
-    def __init__(
-        self, name: str, shape: FunctionShape, options: _Options, retry: Retry, timeout_ms: int
-    ) -> None:
-        self.name = name
-        self._shape = shape
-        self._options = options
-        self.retry = options.retry or retry
-        self.retries_timeouts = options.retry is not None
-        self.approval_reason = _reason(options.approval)
-        self.check_output = _output_check(options.output)
-        self.timeout_ms, self.timeout_source = timeout_ms, "the toolset's limit"
-        if options.timeout_ms is not None and options.timeout_ms < timeout_ms:
-            self.timeout_ms, self.timeout_source = options.timeout_ms, "the tool's limit"
-
-    @cached_property
-    def tool(self) -> Tool:
-        """What the tool is."""
-        options, function = self._options, self._shape.function
-        return Tool(
-            name=self.name,
-            description=options.description or self._shape.docs.description or self.name,
-            kind="function",
-            input_schema=options.input_schema or self._shape.schema(),
-            config=FunctionExec(
-                f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', self.name)}",
-                options.isolation,  # type: ignore[arg-type]
-            ),
-            output=options.output,
-            approval=options.approval,
-            retry=options.retry,
-            limits=Limits(timeout_ms=options.timeout_ms),
-            annotations=options.annotations,
-            tags=options.tags,
-            version=options.version,
-        )
-
-    @cached_property
-    def executor(self) -> Executor:
-        """Runs attempts."""
-        options, shape = self._options, self._shape
-        adapt = options.adapt or shape.adapter()
-        return function_executor(shape.function, options.isolation, adapt, shape.context_parameter)
-
-    @cached_property
-    def check(self) -> Callable[[Mapping[str, Any] | bytes | str], dict[str, Any]]:
-        """Checks arguments; the schema is derived and compiled on first use."""
-        return ArgumentCheck(self.tool.input_schema, lenient=self.lenient).check
-
-
-class _Options:
-    """What registration may say beyond the function itself."""
-
-    __slots__ = (
-        "adapt",
-        "annotations",
-        "approval",
-        "description",
-        "input_schema",
-        "isolation",
-        "lifespan",
-        "output",
-        "retry",
-        "tags",
-        "timeout_ms",
-        "version",
-    )
-
-    def __init__(
-        self,
-        *,
-        description: str | None = None,
-        input_schema: dict[str, Any] | None = None,
-        output_schema: dict[str, Any] | None = None,
-        on_violation: Literal["warn", "fail"] = "warn",
-        isolation: str | None = None,
-        retry: Retry | None = None,
-        timeout_ms: int | None = None,
-        approval: str | None = None,
-        annotations: Annotations | None = None,
-        tags: Sequence[str] = (),
-        version: int | str = 1,
-    ) -> None:
-        self.adapt: Callable[[dict[str, Any]], dict[str, Any]] | None = None
-        self.lifespan: _Lifespan | None = None
-        self.description = description
-        self.input_schema = input_schema
-        self.output = _JSON
-        if output_schema is not None:
-            SchemaCheck(output_schema)
-            self.output = Output(schema=output_schema, on_violation=on_violation)
-        self.isolation = isolation or ""
-        self.retry = retry
-        self.timeout_ms = timeout_ms
-        self.approval = _FREE if approval is None else Approval(True, approval)
-        self.annotations = annotations or _NO_HINTS
-        self.tags = tuple(tags)
-        self.version = version
-        if timeout_ms is not None and timeout_ms <= 0:
-            raise DefinitionError(f"timeout_ms must be at least 1, not {timeout_ms}")
-        if retry is not None:
-            _check_retry(retry)
-
-
-def _check_retry(retry: Retry) -> Retry:
-    if retry.max_attempts < 1 or not 0 <= retry.jitter <= 1:
-        raise DefinitionError("a Retry needs max_attempts of at least 1 and a jitter from 0 to 1")
-    return retry
-
-
-_JSON, _FREE, _NO_HINTS = Output(), Approval(), Annotations()
 
 
 class Toolset:
@@ -233,7 +51,7 @@ class Toolset:
         missing: Callable[[str], ToolcribError | None] | None = None,
         lenient: bool = False,
     ) -> None:
-        self._retry = _check_retry(retry or Retry(max_attempts=2))
+        self._retry = check_retry(retry or Retry(max_attempts=2))
         self._timeout_ms = timeout_ms
         self._lenient = lenient
         self._bound: dict[str, Bound] = {}
@@ -289,13 +107,13 @@ class Toolset:
             self._register_object(_said(target.name) if name is None else name, target, options)
         elif callable(target):
             given = getattr(target, "__name__", None) if name is None else name
-            self._register_function(given, target, _Options(**options))
+            self._register_function(given, target, Options(**options))
         else:
             raise DefinitionError(
                 f"{target!r} is neither callable nor has it name, description, input_schema and execute"
             )
 
-    def _register_function(self, name: Any, function: Callable[..., Any], options: _Options) -> None:
+    def _register_function(self, name: Any, function: Callable[..., Any], options: Options) -> None:
         self._claim(name)
         shape = inspect_function(function, _CONTEXTS, typed=options.input_schema is None)
         if options.input_schema is not None:
@@ -306,7 +124,7 @@ class Toolset:
     def _register_object(self, name: Any, target: Any, given: dict[str, Any]) -> None:
         self._claim(name)
         schema, description = _said(target.input_schema), _said(target.description)
-        options = _Options(**{"description": description, "input_schema": schema, **given})
+        options = Options(**{"description": description, "input_schema": schema, **given})
         ArgumentCheck(options.input_schema or {})
         shape = inspect_function(target.execute, _CONTEXTS, typed=False)
         if len(shape.parameters) != 1:
@@ -316,10 +134,11 @@ class Toolset:
         options.isolation = isolation_of(name, shape, options.isolation)
         if options.isolation == "process":
             raise DefinitionError(f"{name}: an object keeps its state here, not in a process of its own")
+        lifespan = None
         if hasattr(target, "open") or hasattr(target, "__aenter__"):
-            options.lifespan = _Lifespan(name, target)
-            self._lifespans.append(options.lifespan)
-        options.adapt = _as_one(shape.parameters[0].name, options.lifespan)
+            lifespan = _Lifespan(name, target)
+            self._lifespans.append(lifespan)
+        options.adapt = _as_one(shape.parameters[0].name, lifespan)
         self._add(name, FunctionTool(name, shape, options, self._retry, self._timeout_ms))
 
     def add(self, bound: Bound) -> None:

@@ -25,11 +25,11 @@ from pydantic import Field
 import toolcrib
 from scripts import make_docs
 from toolcrib import errors
+from toolcrib.bound import Options
 from toolcrib.cli.group import COMMANDS
 from toolcrib.cli.group import toolcrib as program
 from toolcrib.project.config import KEYS, Config, load_config
 from toolcrib.schema.types import TypeSchemas
-from toolcrib.toolset import _Options
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -224,7 +224,7 @@ def test_every_public_name_is_told_and_used(name: str) -> None:
 
 def test_every_option_of_registration_is_told() -> None:
     table = section(text_of("docs/python.md"), "## Make a tool of a function")
-    options = inspect.signature(_Options).parameters
+    options = inspect.signature(Options).parameters
     assert [cell for cell in first_cells(table) if cell in options] == list(options)
 
 

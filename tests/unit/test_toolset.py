@@ -12,11 +12,11 @@ import pytest
 from pydantic import BaseModel, Field
 
 from toolcrib import Context, Retry, Toolset
+from toolcrib.bound import BoundTool
 from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, ToolNotFound, UsageError
 from toolcrib.pipeline import Bound
 from toolcrib.spec import Annotations, Call, CallContext, Outcome, Tool
 from toolcrib.spec.kinds import CommandExec
-from toolcrib.toolset import BoundTool
 
 
 def add(a: int, b: int = 1) -> int:

@@ -10,12 +10,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from toolcrib.bound import BoundTool
 from toolcrib.manifest import Diagnostic, Loaded, check_tool, load_folder, make
 from toolcrib.project.config_sources import ToolSource, load_source
 from toolcrib.project.root import Place
 from toolcrib.project.shelf import Change, Reading, Shelf
 from toolcrib.spec import Tool
-from toolcrib.toolset import BoundTool
 
 __all__ = ["Guests"]
 

@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from toolcrib.bound import BoundTool
 from toolcrib.context import Context
 from toolcrib.errors import ToolcribError, ToolUnavailable
 from toolcrib.guard import ANCHOR, Approval, AuditLog, Digests, Grant, Policy, Reviews, ToolDigest, Trust
@@ -46,7 +47,7 @@ from toolcrib.spec import (
     Tool,
 )
 from toolcrib.state import Vault, cache_folder
-from toolcrib.toolset import BoundTool, Toolset
+from toolcrib.toolset import Toolset
 
 if TYPE_CHECKING:
     from toolcrib.egress import Egress

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from toolcrib.bound import BoundTool
 from toolcrib.errors import NotFoundError, NotTrusted, ToolcribError, UsageError
 from toolcrib.executors.mcp import (
     Definition,
@@ -32,7 +33,7 @@ from toolcrib.project.config_mcp import Servers as Named
 from toolcrib.spec import Approval, Executor, SecretSource, Tool
 from toolcrib.spec.naming import nearest
 from toolcrib.state import Vault
-from toolcrib.toolset import BoundTool, Toolset
+from toolcrib.toolset import Toolset
 
 if TYPE_CHECKING:
     from toolcrib.egress import Egress

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from toolcrib.bound import BoundTool
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import (
     Diagnostic,
@@ -24,7 +25,7 @@ from toolcrib.project.passed import Passed, Passing
 from toolcrib.project.root import Place
 from toolcrib.spec import Approval, Tool
 from toolcrib.state import cache_folder
-from toolcrib.toolset import BoundTool, Toolset
+from toolcrib.toolset import Toolset
 
 __all__ = ["Change", "Reading", "Shelf"]
 

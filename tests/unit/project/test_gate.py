@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from toolcrib import Context, Result
+from toolcrib.bound import BoundTool
 from toolcrib.errors import (
     HostNotAllowed,
     InvalidInput,
@@ -22,7 +23,6 @@ from toolcrib.guard import AuditLog, EnvironmentSecrets
 from toolcrib.guard.audit_line import Entry, parse
 from toolcrib.project.gate import ProjectGate
 from toolcrib.spec import FunctionExec, Permissions, SecretSpec, Tool
-from toolcrib.toolset import BoundTool
 
 
 @pytest.fixture
