@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
@@ -49,9 +49,9 @@ class BoundTool:
         return self._make_executor()
 
     @cached_property
-    def check(self) -> Callable[[Mapping[str, Any] | bytes | str], dict[str, Any]]:
+    def arguments(self) -> ArgumentCheck:
         """Checks arguments; the schema is compiled on first use."""
-        return ArgumentCheck(self.tool.input_schema, lenient=self.lenient).check
+        return ArgumentCheck(self.tool.input_schema, lenient=self.lenient)
 
     def renew(self) -> None:
         """Have the executor made anew for the next call; calls that run keep theirs."""
@@ -125,9 +125,9 @@ class FunctionTool:
         return function_executor(shape.function, options.isolation, adapt, shape.context_parameter)
 
     @cached_property
-    def check(self) -> Callable[[Mapping[str, Any] | bytes | str], dict[str, Any]]:
+    def arguments(self) -> ArgumentCheck:
         """Checks arguments; the schema is derived and compiled on first use."""
-        return ArgumentCheck(self.tool.input_schema, lenient=self.lenient).check
+        return ArgumentCheck(self.tool.input_schema, lenient=self.lenient)
 
 
 class Options:

@@ -10,9 +10,9 @@ import asyncio
 import random
 import time
 import types
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from toolcrib.context import Context, current, heard_on_loop
 from toolcrib.errors import (
@@ -33,7 +33,7 @@ from toolcrib.errors import (
     UsageError,
 )
 from toolcrib.middleware import Handler, Middleware
-from toolcrib.schema import to_json
+from toolcrib.schema import ArgumentCheck, to_json
 from toolcrib.spec import Call, CallContext, Caller, Clock, Executor, Outcome, Result, Retry, Tool
 from toolcrib.spec.naming import nearest
 
@@ -69,7 +69,7 @@ class Bound(Protocol):
         """Runs attempts."""
 
     @property
-    def check(self) -> Callable[[Mapping[str, Any] | bytes | str], dict[str, Any]]:
+    def arguments(self) -> ArgumentCheck:
         """Parses and checks arguments and fills in defaults, or raises `InvalidInput`."""
 
 
@@ -133,7 +133,8 @@ class Pipeline:
         self._missing = missing
         self.middleware: tuple[Middleware, ...] = ()
         """What wraps every call, the outermost first."""
-        self._handler: Callable[[Call, CallContext], Awaitable[Any]] = self._attempts
+        self._handler: Handler | None = None
+        """The outermost middleware; None where there is none."""
 
     def use(self, middleware: Middleware) -> None:
         """Put a middleware inside those already there."""
@@ -159,7 +160,7 @@ class Pipeline:
     async def invoke(self, call: Call) -> Result:
         """Run one call. Tool failures and refusals come back in the result; cancellation passes through."""
         started = perf_counter()
-        ctx = call if call.__class__ is Context else Context.of(call)
+        ctx: Context = call if isinstance(call, Context) else Context.of(call)
         value: Any = None
         warnings: tuple[str, ...] = ()
         details: dict[str, Any] | None = None
@@ -177,12 +178,19 @@ class Pipeline:
             ctx.started = started
             token = current.set(ctx)
             try:
-                value = await self._handler(ctx, ctx)
+                if self._handler is not None:
+                    value = await self._handler(ctx, ctx)
+                else:
+                    begun = self._begin(ctx, ctx)
+                    if begun is not None:
+                        await self._attempts(ctx, ctx, begun)
+                    value = ctx.outcome
             finally:
                 current.reset(token)
-            if value.__class__ is Outcome:
-                value, warnings, details = value.value, value.warnings, value.details
             kind = value.__class__
+            if kind is Outcome:
+                value, warnings, details = value.value, value.warnings, value.details
+                kind = value.__class__
             if not (
                 (kind is str and value.isascii())
                 or (kind is int and _SMALLEST <= value <= _LARGEST)
@@ -214,7 +222,8 @@ class Pipeline:
         gate = self._gate
         if gate is not None:
             gate.authorise(bound, ctx)
-        ctx.arguments = bound.check(ctx.arguments)
+        check = bound.arguments.check
+        ctx.arguments = check(ctx.arguments)
         if ctx.on_progress is not None:
             ctx.on_progress = heard_on_loop(ctx.on_progress)
         if gate is None:
@@ -256,28 +265,41 @@ class Pipeline:
         """The attempts as a middleware sees them: their time starts now, and they give an `Outcome`."""
         assert isinstance(ctx, Context)
         ctx.started = perf_counter()
-        outcome = await self._attempts(call, ctx)
-        return outcome if isinstance(outcome, Outcome) else Outcome(outcome)
+        begun = self._begin(call, ctx)
+        if begun is not None:
+            await self._attempts(call, ctx, begun)
+        return ctx.outcome if isinstance(ctx.outcome, Outcome) else Outcome(ctx.outcome)
 
-    async def _attempts(self, call: Call, ctx: Any) -> Any:
-        """The attempt loop. The timer is armed only when the tool first suspends."""
-        while True:
-            try:
-                steps = _attempt(call, ctx).__await__()
-                waits_for = next(steps, _DONE)
-                if waits_for is not _DONE:
+    def _begin(self, call: Call, ctx: Context) -> _Begun | None:
+        """Begin an attempt; None if that was all. Its outcome is in the context then."""
+        steps = _attempt(call, ctx).__await__()
+        try:
+            waits_for = next(steps, _DONE)
+        except BaseException as error:
+            return _Begun(delay=self._decide(ctx, error))
+        return None if waits_for is _DONE else _Begun(steps, waits_for)
+
+    async def _attempts(self, call: Call, ctx: Context, begun: _Begun | None) -> None:
+        """The attempt loop, from the first attempt on that did not end well at once.
+
+        The timer of an attempt is armed here, so only when the tool first suspends.
+        """
+        while begun is not None:
+            steps, waits_for, delay = begun
+            if steps is not None:
+                try:
                     await _within(steps, waits_for, ctx)
-                return ctx.outcome
-            except Exception as error:
-                delay = self._decide(ctx, error)
-            except BaseException as error:
-                delay = self._decide(ctx, _own_failure(error))
+                    return
+                except BaseException as error:
+                    delay = self._decide(ctx, error)
             if delay is not None:
                 await self._clock.sleep(delay)
             ctx.started = perf_counter()
+            begun = self._begin(call, ctx)
 
-    def _decide(self, ctx: Context, error: Exception) -> float | None:
+    def _decide(self, ctx: Context, raised: BaseException) -> float | None:
         """Seconds until the next attempt (None: at once), or the error that ends the call."""
+        error = raised if isinstance(raised, Exception) else _own_failure(raised)
         if isinstance(error, ToolSnooze):
             ctx.snoozes += 1
             return error.delay
@@ -301,6 +323,14 @@ class Pipeline:
             delay = max(delay, float(error.details.get("retry_after_s") or 0.0))
         ctx.attempt += 1
         return delay or None
+
+
+class _Begun(NamedTuple):
+    """An attempt that waits for something, or failed and is to be made again."""
+
+    steps: Generator[Any, Any, None] | None = None
+    waits_for: Any = None
+    delay: float | None = None
 
 
 async def _attempt(call: Call, ctx: Context) -> None:

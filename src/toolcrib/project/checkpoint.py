@@ -119,7 +119,7 @@ class Checkpoint:
             answer = approvals.seek(ask)
             if isinstance(answer, Permit):
                 if answer.edited:
-                    ctx.arguments = bound.check(answer.arguments)
+                    ctx.arguments = bound.arguments.check(answer.arguments)
                 ctx.held.permit = answer
                 return None
             if ctx.wait == "pending":

@@ -361,7 +361,7 @@ class Project:
 
         bound, context = self.bound(call.tool), Context.of(call)
         self._gate.authorise(bound, context)
-        call.arguments = bound.check(call.arguments)
+        call.arguments = bound.arguments.check(call.arguments)
         plan = plan_of(bound.tool, call.arguments)
         if isinstance(bound.tool.config, CompositeExec):
             self._composites.admit(bound.tool, call)
@@ -378,7 +378,7 @@ class Project:
         bound = self.toolset.bound(self.get(call.tool).name)
         context = Context.of(call)
         self._gate.authorise(bound, context)
-        call.arguments = context.arguments = bound.check(context.arguments)
+        call.arguments = context.arguments = bound.arguments.check(context.arguments)
         question = self._gate.question(bound, context)
         if question is None and isinstance(bound.tool.config, CompositeExec):
             return self._composites.asks(bound.tool, call)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
 from toolcrib.errors import InvalidInput, Violation
+from toolcrib.schema.jsonable import to_json_text
 
-__all__ = ["decode_object", "not_an_object", "without_space"]
+__all__ = ["as_text", "decode_object", "without_space"]
 
 _loads, _dumps = orjson.loads, orjson.dumps
 _SPACE = b" \n\r\t"
@@ -41,7 +43,7 @@ def decode_object(text: bytes | str) -> dict[str, Any]:
             violations=[Violation("$", f"not JSON: {error}")],
         ) from None
     if value.__class__ is not dict:
-        raise not_an_object(value)
+        raise _not_an_object(value)
     try:
         written = _dumps(value)
     except TypeError:  # orjson's limit, the same that `to_json` has
@@ -51,12 +53,31 @@ def decode_object(text: bytes | str) -> dict[str, Any]:
     return value
 
 
+def as_text(arguments: Mapping[str, Any] | bytes | str) -> bytes:
+    """Arguments as JSON text, which need not be JSON if they were text before.
+
+    Raises `InvalidInput` for what has no JSON form, UnicodeEncodeError for text that is not Unicode.
+    """
+    if isinstance(arguments, bytes):
+        return arguments
+    if isinstance(arguments, str):
+        return arguments.encode()
+    if not isinstance(arguments, Mapping):
+        raise _not_an_object(arguments)
+    try:
+        return to_json_text(arguments)
+    except TypeError as error:
+        raise InvalidInput(
+            f"the arguments have no JSON form: {error}", violations=[Violation("$", str(error))]
+        ) from None
+
+
 def without_space(text: bytes) -> bytes:
     """JSON text without any white space, what is in its texts included."""
     return text.translate(None, _SPACE)
 
 
-def not_an_object(value: Any) -> InvalidInput:
+def _not_an_object(value: Any) -> InvalidInput:
     """The error for arguments that are not a JSON object."""
     kind = type(value)
     name = _JSON_NAMES.get(kind, kind.__name__)

@@ -11,9 +11,10 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import orjson
 
-from toolcrib.schema.decode import without_space
+from toolcrib.errors import InvalidInput
+from toolcrib.schema.decode import as_text, without_space
 
-__all__ = ["typed_reader"]
+__all__ = ["typed_check"]
 
 _dumps = orjson.dumps
 
@@ -52,10 +53,14 @@ class _NoTypeError(Exception):
     """No type says what this schema says."""
 
 
-def typed_reader(schema: Mapping[str, Any]) -> Callable[[bytes | str], Any] | None:
-    """What reads JSON text that fits `schema`; None where no type says what the schema says.
+def typed_check(
+    schema: Mapping[str, Any],
+    otherwise: Callable[[Any], Any],
+    settle: Callable[[Any], Any] | None = None,
+) -> Callable[[Any], Any] | None:
+    """What reads arguments that fit `schema` and settles them; None where no type says what the schema says.
 
-    It gives None for text that is to be read again by slower means: it is not JSON, does not fit, or is not
+    It hands to `otherwise` what is to be read again by slower means: it is not JSON, does not fit, or is not
     what the value would be written as, white space aside. That last look finds members the schema does not
     name, which msgspec leaves out, equal keys, and integers beyond 64 bit.
     """
@@ -66,16 +71,18 @@ def typed_reader(schema: Mapping[str, Any]) -> Callable[[bytes | str], Any] | No
     except (_NoTypeError, TypeError, RecursionError):  # TypeError: a union that msgspec does not tell apart
         return None
 
-    def read(text: bytes | str) -> Any:
+    def check(arguments: Any) -> Any:
         try:
-            raw: bytes = text.encode() if text.__class__ is str else text  # type: ignore[assignment]
-            value = decode(raw)
-            written = _dumps(value)
-        except (ValueError, TypeError, RecursionError):
-            return None
-        return value if written == raw or without_space(written) == without_space(raw) else None
+            text = arguments if arguments.__class__ is bytes else as_text(arguments)
+            value = decode(text)
+            again = _dumps(value)
+            if again == text or without_space(again) == without_space(text):
+                return value if settle is None else settle(value)
+        except (ValueError, TypeError, RecursionError, InvalidInput):
+            pass
+        return otherwise(arguments)
 
-    return read
+    return check
 
 
 class _Types:

@@ -8,11 +8,10 @@ from typing import Any
 import jsonschema_rs
 
 from toolcrib.errors import DefinitionError, InvalidInput, Violation
-from toolcrib.schema.decode import decode_object, not_an_object
-from toolcrib.schema.jsonable import to_json_text
+from toolcrib.schema.decode import as_text, decode_object
 from toolcrib.schema.lenient import relaxed
 from toolcrib.schema.settle import settler
-from toolcrib.schema.typed import typed_reader
+from toolcrib.schema.typed import typed_check
 from toolcrib.spec.naming import json_path, nearest
 
 __all__ = ["ArgumentCheck", "SchemaCheck", "check_schema", "refuse"]
@@ -20,7 +19,7 @@ __all__ = ["ArgumentCheck", "SchemaCheck", "check_schema", "refuse"]
 _LIMIT = 50
 """Violations told at most; more are counted."""
 _OFTEN = 3
-"""From this call on a tool has a `typed_reader`: to import what that needs takes longer than a few calls."""
+"""From this call on a tool has a `typed_check`: to import what that needs takes longer than a few calls."""
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:
@@ -113,62 +112,41 @@ def _short(text: str) -> str:
 class ArgumentCheck:
     """Checks the arguments of one tool and fills in the defaults its schema names."""
 
-    __slots__ = ("_check", "_fill", "_lenient", "_read", "_settle", "_times")
+    __slots__ = ("_lenient", "_schema", "_settle", "_times", "check")
 
     def __init__(self, schema: Mapping[str, Any], *, lenient: bool = False) -> None:
         check_schema(schema)
         self._lenient = lenient
         """Whether arguments that do not fit are read again as `lenient.relaxed` does."""
-        self._check = SchemaCheck(schema)
+        self._schema = SchemaCheck(schema)
         self._settle = settler(schema)
         self._times = 0
-        self._read: Callable[[bytes | str], Any] | None = None
-        self._fill: Callable[[Any], Any] | None = None
+        self.check: Callable[[Mapping[str, Any] | bytes | str], dict[str, Any]] = self._check
+        """Gives the arguments as a dict of their own, defaults filled in: JSON text is parsed, a mapping is
+        copied. Raises `InvalidInput` with every violation.
 
-    def check(self, arguments: Mapping[str, Any] | bytes | str) -> dict[str, Any]:
-        """The arguments as a dict of their own, defaults filled in. JSON text is parsed, a mapping is copied.
-
-        Raises `InvalidInput` with every violation.
+        To be read anew for each call: a tool that is called often gets a faster one.
         """
-        kind = arguments.__class__
-        text: Any = arguments if kind is bytes or kind is str else _written(arguments)
-        values = None if self._read is None else self._read(text)
-        if values is None:
-            values, settle = self._checked(text), self._settle
-        else:
-            settle = self._fill
-        if settle is None:
-            return values
+
+    def _check(self, arguments: Mapping[str, Any] | bytes | str) -> dict[str, Any]:
+        self._times += 1
+        if self._times == _OFTEN:
+            schema = self._schema.schema
+            self.check = typed_check(schema, self._check, settler(schema, integers=False)) or self._check
+        values = self._fitting(decode_object(arguments if isinstance(arguments, str) else as_text(arguments)))
         try:
-            return settle(values)  # type: ignore[no-any-return]
+            return values if self._settle is None else self._settle(values)
         except RecursionError:
             raise refuse([Violation("$", "is nested too deeply")]) from None
 
-    def _checked(self, text: bytes | str) -> dict[str, Any]:
-        self._times += 1
-        if self._times == _OFTEN:
-            self._read = typed_reader(self._check.schema)
-            self._fill = settler(self._check.schema, integers=False)
-        values = decode_object(text)
-        if self._check.is_valid(values):
+    def _fitting(self, values: dict[str, Any]) -> dict[str, Any]:
+        if self._schema.is_valid(values):
             return values
         if self._lenient:
-            values = relaxed(values, self._check.schema)
-            if self._check.is_valid(values):
-                return values  # type: ignore[no-any-return]
-        raise refuse(self._check.violations(values))
-
-
-def _written(arguments: Any) -> bytes:
-    """Arguments that are no JSON text yet, as one."""
-    if not isinstance(arguments, Mapping):
-        raise not_an_object(arguments)
-    try:
-        return to_json_text(arguments)
-    except TypeError as error:
-        raise InvalidInput(
-            f"the arguments have no JSON form: {error}", violations=[Violation("$", str(error))]
-        ) from None
+            values = relaxed(values, self._schema.schema)
+            if self._schema.is_valid(values):
+                return values
+        raise refuse(self._schema.violations(values))
 
 
 def refuse(violations: list[Violation]) -> InvalidInput:
