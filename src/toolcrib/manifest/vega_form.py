@@ -156,7 +156,11 @@ def form_faults(document: Document) -> Iterator[Diagnostic]:
     """Everything by which a file has not the form of a definition."""
     data = document.data
     if not isinstance(data, dict):
-        yield document.diagnostic("not-a-mapping", "the file holds no mapping", hint="see docs/vega.md")
+        yield document.diagnostic(
+            "not-a-mapping",
+            "the file holds no mapping",
+            hint="write the fields of a tool: name, description, …",
+        )
         return
     form = _Form(document)
     yield from form.unknown(data, (), known(FIELDS[""]))

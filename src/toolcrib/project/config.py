@@ -179,7 +179,11 @@ def _sandbox(reader: Reader, value: Any) -> dict[str, Any]:
     minimum = block.get("minimum", "full")
     if minimum not in LEVELS:
         at = ("sandbox", "minimum")
-        raise reader.misfit(at, f"must be one of {', '.join(LEVELS)}", "docs/sandbox.md says what each gives")
+        raise reader.misfit(
+            at,
+            f"must be one of {', '.join(LEVELS)}",
+            "`full` is the default; `toolcrib doctor` tells what can be had here",
+        )
     return {"sandbox_minimum": minimum}
 
 
