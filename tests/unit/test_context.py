@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import uuid
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -222,3 +223,14 @@ def test_ids_are_ordered_by_time_and_unique() -> None:
     assert len(set(ids)) == 1_000
     assert [text[:13] for text in ids] == sorted(text[:13] for text in ids)
     assert all(uuid.UUID(text).version == 7 and uuid.UUID(text).variant == uuid.RFC_4122 for text in ids)
+
+
+def test_a_context_has_all_that_its_call_says() -> None:
+    call = Call("name", {})
+    for field in fields(Call):
+        setattr(call, field.name, object())
+
+    context = Context.of(call)
+
+    assert {field.name: getattr(context, field.name) for field in fields(Call)} == vars(call)
+    assert (context.attempt, context.snoozes) == (Context.attempt, Context.snoozes)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,6 +35,14 @@ def doubling(following: Handler) -> Handler:
         outcome = await following(call, ctx)
         outcome.value *= 2
         return outcome
+
+    return handle
+
+
+def adding_one(following: Handler) -> Handler:
+    async def handle(call: Call, ctx: CallContext) -> Outcome:
+        assert isinstance(call.arguments, Mapping)
+        return await following(replace(call, arguments={"n": call.arguments["n"] + 1}), ctx)
 
     return handle
 
@@ -68,6 +78,14 @@ async def test_it_sees_checked_arguments_and_no_refused_calls() -> None:
     await tools.call("none", {})
 
     assert log == ["m {'n': 1}", "m gets 1"]
+
+
+async def test_it_may_change_the_arguments() -> None:
+    tools = toolset()
+    tools.use(adding_one)
+    tools.use(adding_one)
+
+    assert [await tools.execute("echo", {"n": 2}), await tools.execute("echo")] == [4, 3]
 
 
 async def test_it_may_refuse_or_answer_itself() -> None:

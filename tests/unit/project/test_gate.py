@@ -22,7 +22,7 @@ from toolcrib.errors import (
 from toolcrib.guard import AuditLog, EnvironmentSecrets
 from toolcrib.guard.audit_line import Entry, parse
 from toolcrib.project.gate import ProjectGate
-from toolcrib.spec import Call, FunctionExec, Permissions, SecretSpec, Tool
+from toolcrib.spec import FunctionExec, Permissions, SecretSpec, Tool
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def bound(*secrets: str, approval: str | None = None) -> BoundTool:
 
 
 def begun(**more: Any) -> Context:
-    context = Context.of(Call("t", {"a": 1}, **more))
+    context = Context("t", {"a": 1}, **more)
     context.started = 1.0
     return context
 
@@ -65,7 +65,7 @@ def begun(**more: Any) -> Context:
 def test_what_ran_is_told_from_what_was_refused(
     log: AuditLog, error: ToolcribError, ran: bool, event: str
 ) -> None:
-    call = begun() if ran else Context.of(Call("t", {"a": 1}))
+    call = begun() if ran else Context("t", {"a": 1})
     ProjectGate(log).record(bound(), call, Result("error", None, error))
     assert last(log).event == event
     assert last(log).fields["status"] == ("refused" if event == "TOOL_REFUSED" else "error")
