@@ -11,6 +11,7 @@ import random
 import time
 import types
 from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
@@ -41,6 +42,8 @@ __all__ = ["Bound", "Gate", "Pipeline", "SystemClock", "needs_approval"]
 
 _PLAIN = frozenset({bool, type(None)})
 _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
+CLEAN_UP_S = 5.0
+"""Seconds that a tool which was cancelled at its limit has to clean up before it is cut off."""
 _DONE: Any = object()
 """What `next` gives when an attempt ended without ever waiting for anything."""
 
@@ -275,6 +278,8 @@ class Pipeline:
         steps = _attempt(call, ctx).__await__()
         try:
             waits_for = next(steps, _DONE)
+        except GeneratorExit as error:  # The tool's own: nobody drops a call that has not waited yet.
+            return _Begun(delay=self._decide(ctx, _failed(error)))
         except BaseException as error:
             return _Begun(delay=self._decide(ctx, error))
         return None if waits_for is _DONE else _Begun(steps, waits_for)
@@ -358,18 +363,71 @@ def _backoff(retry: Retry, attempt: int) -> float:
 
 
 @types.coroutine
-def _resume(steps: Generator[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
-    """Go on with an attempt that has been started by hand."""
+def _resume(
+    steps: Generator[Any, Any, None], waits_for: Any, limit: asyncio.Timeout
+) -> Generator[Any, Any, None]:
+    """Go on with an attempt that has been started by hand; cut off one that goes on long after its time."""
+    end: _End | None = None
     try:
         while True:
             try:
                 sent = yield waits_for
+            except GeneratorExit:  # The call itself is dropped, and nothing of it may go on.
+                steps.close()
+                raise
             except BaseException as error:
-                waits_for = steps.throw(error)
+                if end is not None and end.reached():
+                    _cut_off(steps)
+                    raise
+                waits_for = _own(steps.throw, error)
+                if end is None and limit.expired():
+                    end = _End()
             else:
-                waits_for = steps.send(sent)
+                waits_for = _own(steps.send, sent)
     except StopIteration:
         return
+    finally:
+        if end is not None:
+            end.disarm()
+
+
+class _End:
+    """The moment at which a tool that was told to stop has had its time to clean up."""
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._passed = False
+        self._timer = asyncio.get_running_loop().call_later(CLEAN_UP_S, self._pass)
+
+    def _pass(self) -> None:
+        self._passed = True
+        self._task.cancel()
+
+    def reached(self) -> bool:
+        """Whether the cancellation that just came is this one's; it counts no longer then."""
+        if self._passed:
+            self._task.uncancel()
+        return self._passed
+
+    def disarm(self) -> None:
+        """Have nothing happen any more."""
+        self._timer.cancel()
+
+
+def _own(advance: Callable[[Any], Any], value: Any) -> Any:
+    """One step of a tool; what it raises as if it were dropped is a failure of its own."""
+    try:
+        return advance(value)
+    except GeneratorExit as error:
+        raise _failed(error) from error
+
+
+def _cut_off(steps: Generator[Any, Any, None]) -> None:
+    """End a tool that waits on and on, whatever it makes of that."""
+    with suppress(Exception, asyncio.CancelledError):  # RuntimeError: it waits on; nobody wakes it again.
+        steps.close()
 
 
 async def _within(steps: Generator[Any, Any, None], waits_for: Any, ctx: Context) -> None:
@@ -377,7 +435,7 @@ async def _within(steps: Generator[Any, Any, None], waits_for: Any, ctx: Context
     limit = asyncio.timeout(ctx.remaining + getattr(ctx.bound.executor, "grace_s", 0.0))
     try:
         async with limit:
-            await _resume(steps, waits_for)
+            await _resume(steps, waits_for, limit)
     except Exception:
         if not limit.expired():
             raise
@@ -396,7 +454,7 @@ def _own_failure(error: BaseException) -> ToolFailed:
         raise error
     if isinstance(error, SystemExit):
         return ToolFailed(f"the tool called sys.exit({error.code!r})")
-    return ToolFailed(_told(error), details={"exception": type(error).__name__})
+    return _failed(error)
 
 
 def _from_exception(error: Exception) -> ToolcribError:
@@ -408,6 +466,10 @@ def _from_exception(error: Exception) -> ToolcribError:
         return InvalidInput(error.reason, details={"raised_by": "tool"})
     if isinstance(error, (RetryableError, ToolSnooze)):
         return ToolFailed(error.reason, retryable=True)
+    return _failed(error)
+
+
+def _failed(error: BaseException) -> ToolFailed:
     return ToolFailed(_told(error), details={"exception": type(error).__name__})
 
 
@@ -416,7 +478,7 @@ def _told(error: BaseException) -> str:
     name = type(error).__name__
     try:
         message = str(error)
-    except Exception:  # its own `__str__` fails
+    except (Exception, asyncio.CancelledError, GeneratorExit, SystemExit):  # its own `__str__` fails
         message = ""
     if isinstance(error, BaseExceptionGroup):
         message = f"{message}: {'; '.join(_told(inner) for inner in error.exceptions[:5])}"

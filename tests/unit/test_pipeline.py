@@ -413,3 +413,106 @@ async def test_a_thousand_calls_side_by_side() -> None:
 
     assert [result.value for result in results] == list(range(1_000))
     assert most == 1_000
+
+
+async def waits_on_and_on() -> None:
+    while True:
+        try:
+            await asyncio.sleep(100)
+        except asyncio.CancelledError:
+            continue
+
+
+async def waits_whatever_is_said() -> None:
+    while True:
+        try:
+            await asyncio.sleep(100)
+        except BaseException:
+            continue
+
+
+async def cleans_up_for_ever() -> None:
+    try:
+        await asyncio.sleep(100)
+    finally:
+        await asyncio.sleep(100)
+
+
+@pytest.mark.parametrize("tool", [waits_on_and_on, waits_whatever_is_said, cleans_up_for_ever])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_a_tool_that_waits_on_after_its_time_is_cut_off(
+    tool: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib.pipeline.CLEAN_UP_S", 0.05)
+    async with asyncio.timeout(20):
+        result = await run(tool, timeout_ms=10)
+
+    assert error_of(result).code == "timed_out"
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    await asyncio.sleep(0.1)  # Nothing is left that would cancel this.
+
+
+async def test_a_tool_may_clean_up_when_its_time_is_up() -> None:
+    cleaned = []
+
+    async def tool() -> None:
+        try:
+            await asyncio.sleep(100)
+        finally:
+            await asyncio.sleep(0.05)
+            cleaned.append(1)
+
+    assert error_of(await run(tool, timeout_ms=10)).code == "timed_out"
+    assert cleaned == [1]
+
+
+async def test_a_call_that_is_dropped_while_its_tool_waits_takes_it_along() -> None:
+    seen: list[str] = []
+
+    async def tool() -> None:
+        try:
+            await asyncio.sleep(100)
+        except BaseException as error:
+            seen.append(type(error).__name__)
+            raise
+
+    call = run(tool)
+    call.send(None)
+    call.close()
+    assert seen == ["GeneratorExit"]
+
+
+class Untellable(Exception):
+    def __init__(self, instead: type[BaseException]) -> None:
+        super().__init__()
+        self.instead = instead
+
+    def __str__(self) -> str:
+        raise self.instead
+
+
+@pytest.mark.parametrize("instead", [ValueError, SystemExit, GeneratorExit, asyncio.CancelledError])
+@pytest.mark.parametrize("waits", [False, True])
+async def test_an_exception_that_cannot_be_told_is_told_by_its_name(
+    instead: type[BaseException], waits: bool
+) -> None:
+    async def tool() -> None:
+        if waits:
+            await asyncio.sleep(0)
+        raise Untellable(instead)
+
+    error = error_of(await run(tool))
+    assert (error.code, error.message) == ("tool_failed", "Untellable")
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_tool_that_raises_what_ends_coroutines_has_failed(waits: bool) -> None:
+    async def tool() -> None:
+        if waits:
+            await asyncio.sleep(0)
+        raise GeneratorExit
+
+    error = error_of(await run(tool))
+    assert (error.code, error.message) == ("tool_failed", "GeneratorExit")

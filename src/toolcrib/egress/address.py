@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Literal
 
@@ -82,9 +83,25 @@ _BLOCKS_V6: tuple[tuple[IPv6Network, AddressKind], ...] = (
 def address_kind(address: str | IPv4Address | IPv6Address) -> AddressKind:
     """What kind of address this is; only `public` may be reached without being named.
 
-    Raises ValueError for text that is not an address. A scope (`fe80::1%eth0`) makes it link-local.
+    Raises ValueError for text that is not an address. A scope (`fe80::1%eth0`) makes it link-local, and a
+    public address that is this machine's own is `loopback`: its services are no less local by that name.
     """
     ip = ip_address(address)
+    kind = _registered(ip)
+    return "loopback" if kind == "public" and _is_own(ip) else kind
+
+
+def _is_own(ip: IPv4Address | IPv6Address) -> bool:
+    """Whether what goes there would come from there as well. Nothing is sent."""
+    try:
+        with socket.socket(socket.AF_INET if ip.version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as sock:
+            sock.connect((str(ip), 9))
+            return ip_address(sock.getsockname()[0]) == ip
+    except OSError:  # There is no way to it.
+        return False
+
+
+def _registered(ip: IPv4Address | IPv6Address) -> AddressKind:
     if ip in _METADATA:
         return "metadata"
     if isinstance(ip, IPv4Address):

@@ -35,14 +35,14 @@ class _Ground(NamedTuple):
 
     job: Confinement
     path: list[str]
-    """Where its module is looked for."""
+    """Where its module is looked for: folders that no tool may write, and last its working folder."""
 
 
 class PythonExecutor:
     """Runs one Python tool. Its module is imported only inside the sandbox.
 
-    `module` is looked for in `cwd`, then in the project's home folder (so that `tools.NAME` may lie beside
-    the manifest), then in the tool's own folder.
+    `module` is looked for in the tool's own folder, then in the project's home folder (so that `tools.NAME`
+    may lie beside the manifest), which no tool may write; then in `cwd`.
     """
 
     grace_s = 1.0
@@ -89,7 +89,7 @@ class PythonExecutor:
             links=links_on((python, *_home_of(python, paths)), paths),
         )
         own = workspace.folder(tool)
-        path = [job.cwd, workspace.home, *([own] if own is not None else [])]
+        path = [*([own] if own is not None else []), workspace.home, job.cwd]
         job = replace(
             job,
             argv=(python, "-I", "-X", "utf8", _CHILD),
@@ -122,7 +122,8 @@ class PythonExecutor:
             "function": config.function,
             "args": [None if item is MISSING else item for item in args],
             "kwargs": {name: item for name, item in kwargs.items() if item is not MISSING},
-            "path": path,
+            "path": path[:-1],
+            "cwd": path[-1:],
             "returns": config.returns,
             "trace": self._workspace.watch is not None,
         }

@@ -1,8 +1,9 @@
 """Runs inside the sandbox: imports a tool's module, calls its function, answers on descriptor 3.
 
 Standard library only: it runs in whatever interpreter the tool's `venv` has. Standard input is the job as
-JSON: module, function, args, kwargs, path (folders put first on sys.path), returns (`json` or `text`), trace
-(whether to tell which hosts and variables were asked for).
+JSON: module, function, args, kwargs, path (folders that no tool may write, put first on sys.path), cwd (put
+last: what other tools may write there takes no name that stands for something else), returns (`json` or
+`text`), trace (whether to tell which hosts and variables were asked for).
 """
 
 import inspect
@@ -12,6 +13,8 @@ import re
 import sys
 import traceback
 from importlib import import_module
+from importlib.machinery import EXTENSION_SUFFIXES, PathFinder
+from importlib.util import module_from_spec
 
 SIGNALS = ("RetryableError", "ToolCancel", "ToolDiscard", "ToolSnooze")
 LOOKUPS = ("socket.getaddrinfo", "socket.gethostbyname")
@@ -24,6 +27,11 @@ READS = r"""\b(read_text|read_bytes|listdir|scandir|iterdir|stat)\(|,\s*['"]rb?t
 def call(job: dict) -> object:  # type: ignore[type-arg]  # runs on any Python 3
     """Import and call; coroutines are run to their end."""
     sys.path[:0] = job["path"]
+    sys.path += job["cwd"]
+    for folder in job["path"] + job["cwd"]:
+        if has(folder, job["module"]):
+            begin(job["module"].partition(".")[0], folder)
+            break
     function = getattr(import_module(job["module"]), job["function"])
     value = function(*job["args"], **job["kwargs"])
     if inspect.isawaitable(value):
@@ -34,6 +42,31 @@ def call(job: dict) -> object:  # type: ignore[type-arg]  # runs on any Python 3
 
         value = asyncio.run(wait())
     return value if job["returns"] == "json" else str(value)
+
+
+def has(folder: str, name: str) -> bool:
+    """Whether any file of the module, or of the packages above it, is in the folder."""
+    base = folder
+    for part in name.split("."):
+        base += os.sep + part
+        files = [base + ending for ending in (os.sep + "__init__.py", ".py", ".pyc", *EXTENSION_SUFFIXES)]
+        if any(map(os.path.isfile, files)):
+            return True
+    return False
+
+
+def begin(name: str, folder: str) -> None:
+    """Import the module, or the package it is in, from this folder, whatever has that name elsewhere."""
+    spec = PathFinder.find_spec(name, [folder])
+    if name in sys.modules or spec is None:
+        return
+    sys.modules[name] = module = module_from_spec(spec)
+    if spec.loader is not None:
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            sys.modules.pop(name, None)
+            raise
 
 
 def answer(job: dict) -> bytes:  # type: ignore[type-arg]
@@ -148,8 +181,8 @@ def observe() -> "dict":  # type: ignore[type-arg]
 
 def rehearse() -> None:
     """Make a call that does nothing (see `zygote.rehearse`)."""
-    job = {"module": "json", "function": "loads", "args": ["1"], "kwargs": {}, "path": [], "returns": "json"}
-    answer(json.loads(json.dumps(job)))
+    job = {"module": "json", "function": "loads", "args": ["1"], "kwargs": {}, "returns": "json"}
+    answer(json.loads(json.dumps({**job, "path": [], "cwd": []})))
 
 
 def main() -> None:

@@ -51,6 +51,12 @@ def within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
+def _repository(grant: str) -> str:
+    """The folder that has the `.git` which a real path lies in; else the path itself, which may have one."""
+    head, inside, _ = f"{grant}/".partition("/.git/")
+    return head if inside else grant
+
+
 class Observer(Protocol):
     """Who is told what a tool uses."""
 
@@ -88,8 +94,11 @@ class Workspace:
     """What to tell whoever is refused because of that."""
     secret: tuple[str, ...] = ()
     """Further files and folders that hold secrets, as absolute paths. No tool may see them."""
-    data: str = ""
-    """The user's data folder, where decisions about projects are kept: no tool may see it or make it."""
+    private: tuple[str, ...] = ()
+    """The user's own folders, where decisions about projects are kept and what was read of them: no tool may
+    see or make them."""
+    own: tuple[str, ...] = ()
+    """What this process itself runs from: no tool may write it."""
     watch: Observer | None = None
     """Who is told what the tools use, if anybody."""
     noted: Paths | None = None
@@ -130,7 +139,7 @@ class Workspace:
         permissions = tool.permissions
         read = tuple(self._granted(tool, "read", path) for path in permissions.read)
         write = tuple(self._granted(tool, "write", path) for path in permissions.write)
-        self._close_data(write)
+        self._close_private(write)
         own = self.folder(tool)
         home = tuple(f"{self.home}/{STATE}{suffix}" for suffix in ("", "-wal", "-shm", "-journal"))
         return Grants(
@@ -142,7 +151,7 @@ class Workspace:
             hide=(
                 *(f"{self.root}/{name}" for name in SECRET_FILES),
                 *self.secret,
-                *((self.data,) if self.data else ()),
+                *self.private,
                 *home,
                 f"{self.home}/audit",
             ),
@@ -158,19 +167,31 @@ class Workspace:
         them by several ways (`commondir`, submodules, worktrees).
         """
         own = self.folder(tool)
-        paths, git = self.paths, f"{self.root}/.git"
-        if paths.is_link(git) and any(within(git, grant) for grant in write):
-            raise PermissionDenied(
-                f"{tool.name} may write {self.root}, where .git is a symbolic link that it could replace",
-                hint="Grant the folders that are needed under permissions.fs.write in the manifest.",
-                details={"path": git},
-            )
-        named = paths.is_folder(git) and any(within(grant, git) for grant in write)
-        inside = [*HOMES, *((f".git/{name}" for name in GIT_SETTINGS) if named else (".git",))]
         lock = f"{self.root}/{LOCK}"
-        locked = (lock,) if paths.exists(lock) else ()
-        found = [*(f"{self.root}/{name}" for name in inside), self.home, *self.programs, *locked]
+        locked = (lock,) if self.paths.exists(lock) else ()
+        ours = [path for path in self.own if any(within(path, grant) for grant in write)]
+        git = self._git_places(tool, write)
+        homes = [f"{folder}/{name}" for folder in (self.root, *write) for name in HOMES]
+        homes = [home for n, home in enumerate(homes) if n < len(HOMES) or self.paths.exists(home)]
+        found = [*homes, *git, self.home, *self.programs, *ours, *locked]
         return tuple(dict.fromkeys([*found, own] if own is not None else found))
+
+    def _git_places(self, tool: Tool, write: tuple[str, ...]) -> list[str]:
+        """What of git's stays read-only: the project's, and that of any folder that is granted."""
+        paths, found = self.paths, []
+        for folder in dict.fromkeys((self.root, *map(_repository, write))):
+            git = f"{folder}/.git"
+            if paths.is_link(git) and any(within(git, grant) for grant in write):
+                raise PermissionDenied(
+                    f"{tool.name} may write {folder}, where .git is a symbolic link that it could replace",
+                    hint="Grant the folders that are needed under permissions.fs.write in the manifest.",
+                    details={"path": git},
+                )
+            if paths.is_folder(git) and any(within(grant, git) for grant in write):
+                found += [f"{git}/{name}" for name in GIT_SETTINGS]
+            elif folder == self.root or paths.exists(git):
+                found.append(git)
+        return found
 
     def inside(self, path: str) -> bool:
         """Whether a path of a manifest stays in the project, links followed, if it is written as in it."""
@@ -180,19 +201,20 @@ class Workspace:
     def _written(self, path: str) -> str:
         return os.path.join(self.root, path)  # noqa: PTH118 - of Path it would take a tenth of a call
 
-    def _close_data(self, write: tuple[str, ...]) -> None:
-        """See that the user's data folder is there where a tool could make it: only what is can be hidden."""
-        if not self.data or not any(within(self.data, grant) for grant in write):
-            return
-        try:
-            Path(self.data).mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise PermissionDenied(
-                f"{self.data} could be made by a tool, and decides what tools may do: {error.strerror}",
-                hint="Make it yourself, or name another folder for the user's data in TOOLCRIB_DATA.",
-                details={"path": self.data},
-            ) from None
-        self.paths.exists(self.data)  # noted: where it goes, this is done again
+    def _close_private(self, write: tuple[str, ...]) -> None:
+        """See that the user's own folders are there where a tool could make them, or they are not hidden."""
+        for folder in self.private:
+            if not any(within(folder, grant) for grant in write):
+                continue
+            try:
+                Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as error:
+                raise PermissionDenied(
+                    f"{folder} could be made by a tool, and decides what tools may do: {error.strerror}",
+                    hint="Make it yourself, or name another one: TOOLCRIB_DATA, TOOLCRIB_CACHE.",
+                    details={"path": folder},
+                ) from None
+            self.paths.exists(folder)  # noted: where it goes, this is done again
 
     def _scratch(self, write: tuple[str, ...]) -> tuple[str, ...]:
         if any(within(self.scratch, grant) for grant in write):
@@ -226,10 +248,11 @@ class Workspace:
                 hint=f"Name the folders that are needed under {where}.",
                 details=details,
             )
-        if self.data and within(path, self.data):
+        closed = next((folder for folder in self.private if within(path, folder)), None)
+        if closed is not None:
             raise PermissionDenied(
                 f"{tool.name} is granted fs.{access} of {written!r}, where decisions about tools are kept",
-                hint=f"No tool may see {self.data}; take it out of {where}.",
+                hint=f"No tool may see {closed}; take it out of {where}.",
                 details=details,
             )
         if not self.inside(written):

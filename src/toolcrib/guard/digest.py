@@ -18,7 +18,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from toolcrib.errors import ConflictError, ToolUnavailable
-from toolcrib.guard.digest_parts import entrypoint_files, lock_files, module_files
+from toolcrib.guard.digest_parts import entrypoint_files, lock_files, module_files, script_files
 from toolcrib.spec import CommandExec, FunctionExec, PythonExec, Tool
 
 __all__ = ["Digests", "ToolDigest", "tool_digest"]
@@ -94,6 +94,8 @@ class Digests:
         if isinstance(config, CommandExec):
             for path in entrypoint_files(config.entrypoint, self._root):
                 yield f"entrypoint/{path}", self._file(path, budget)
+            for path in script_files(config, self._root):
+                yield f"script/{path}", self._file(path, budget)
         elif isinstance(config, PythonExec):
             own = None if tool.source is None else Path(tool.source.path).parent
             for path in module_files(config, self._root, own):

@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from toolcrib.errors import ToolUnavailable
-from toolcrib.spec import PythonExec
+from toolcrib.spec import CommandExec, PythonExec
 
-__all__ = ["entrypoint_files", "lock_files", "module_files"]
+__all__ = ["entrypoint_files", "lock_files", "module_files", "script_files"]
 
 _PROGRAMS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """Where a confined command is looked for, in this order."""
+_INTERPRETERS = frozenset(
+    ("bash", "bun", "dash", "ksh", "lua", "node", "perl", "php", "python", "ruby", "sh", "tclsh", "zsh")
+)
 
 
 def entrypoint_files(entrypoint: str, root: Path) -> Iterator[str]:
@@ -28,13 +31,24 @@ def entrypoint_files(entrypoint: str, root: Path) -> Iterator[str]:
             return
 
 
+def script_files(config: CommandExec, root: Path) -> Iterator[str]:
+    """The script that an interpreter is given as its first word, where that is a file of the project's."""
+    name = Path(config.entrypoint).name
+    if name.rstrip("0123456789.") not in _INTERPRETERS:
+        return
+    word = next((word for word in config.args if not word.startswith("-")), "")
+    path = root / config.cwd / word
+    if word and "\0" not in word and path.is_file():
+        yield os.path.realpath(path)
+
+
 def module_files(config: PythonExec, root: Path, own: Path | None) -> Iterator[str]:
     """The module of a Python tool and the packages above it, from the first folder that has any of them.
 
     Every file there that an import could run; modules of the virtual environment are told by its lock.
     """
-    folders = [root / config.cwd, *_homes(root)]
-    places = [Path(os.path.realpath(folder)) for folder in (*folders, *((own,) if own is not None else ()))]
+    folders = [*((own,) if own is not None else ()), *_homes(root), root / config.cwd]
+    places = [Path(os.path.realpath(folder)) for folder in folders]
     parts = config.module.split(".")
     for place in places:
         found = [path for depth in range(len(parts)) for path in _candidates(place, parts[: depth + 1])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -27,26 +27,25 @@ from toolcrib.project.gate import ProjectGate
 from toolcrib.project.guests import Guests
 from toolcrib.project.lock import Pins
 from toolcrib.project.minimum import minimum_of
+from toolcrib.project.programs import programs_of, running_from
 from toolcrib.project.root import Place, find
 from toolcrib.project.shelf import Change, Reading, Shelf
 from toolcrib.project.store import Store
 from toolcrib.spec import (
     Call,
     Caller,
-    CommandExec,
     CompositeExec,
     Executor,
     FunctionExec,
     HttpExec,
     Limits,
     Permissions,
-    PythonExec,
     Result,
     Retry,
     SecretSource,
     Tool,
 )
-from toolcrib.state import Vault, cache_folder
+from toolcrib.state import Vault, cache_folder, cache_home
 from toolcrib.toolset import Toolset
 
 if TYPE_CHECKING:
@@ -288,8 +287,8 @@ class Project:
         self._shelf.take(readings, change)
         guests = self._guests.take(places, change)
         self._gate.know(guests)
-        programs = self._programs_of([*new, *guests])
-        if programs != self._programs_of(tool for tool in before if tool is not None):
+        programs = programs_of([*new, *guests], self.place.root)
+        if programs != programs_of((tool for tool in before if tool is not None), self.place.root):
             # What no tool may write to: it is found anew, and executors are made that know of it.
             self._workspace = None
             self._shelf.renew()
@@ -451,7 +450,7 @@ class Project:
             self.lowered()
             sources, root = self.config.secret_sources, self.place.root
             servers = () if self.servers is None else self.servers.programs()
-            programs = [*self._programs_of(self.toolset.tools()), *servers]
+            programs = [*programs_of(self.toolset.tools(), root), *servers]
             self._workspace = Workspace(
                 str(root),
                 str(self.place.home),
@@ -460,7 +459,8 @@ class Project:
                 minimum=self.minimum.level,
                 advice=self.minimum.advice,
                 secret=self._hidden,
-                data=os.path.realpath(self.vault.data),
+                private=self._private,
+                own=running_from(),
             )
         return self._workspace if seen is None else replace(self._workspace, watch=seen)
 
@@ -480,16 +480,11 @@ class Project:
                 self.audit.record("SANDBOX_LOWERED", minimum=self.minimum.level, level=found)
         return self._lowered
 
-    def _programs_of(self, tools: Iterable[Tool]) -> list[str]:
-        """Entrypoints and virtual environments of these tools, as real paths."""
-        found: list[str] = []
-        for tool in tools:
-            config = tool.config
-            if isinstance(config, CommandExec) and "/" in config.entrypoint:
-                found.append(os.path.realpath(self.place.root / config.entrypoint))
-            elif isinstance(config, PythonExec) and config.venv is not None:
-                found.append(os.path.realpath(self.place.root / config.venv))
-        return found
+    @property
+    def _private(self) -> tuple[str, ...]:
+        """The user's own folders, as real paths."""
+        folders = (self.vault.data, cache_home())
+        return tuple(os.path.realpath(folder) for folder in folders if folder is not None)
 
     def egress(self) -> Egress:
         """The way out for HTTP tools."""

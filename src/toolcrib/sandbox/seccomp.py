@@ -36,7 +36,7 @@ __all__ = ["install", "listen", "program"]
 
 # sys/socket.h, linux/in.h, linux/netlink.h: the same on both architectures.
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
-SOCK_STREAM, SOCK_DGRAM, SOCK_RAW, SOCK_TYPE_MASK = 1, 2, 3, 0xF
+SOCK_STREAM, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET, SOCK_TYPE_MASK = 1, 2, 3, 5, 0xF
 IPPROTO_IP, IPPROTO_ICMP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_ICMPV6 = 0, 1, 6, 17, 58
 NETLINK_ROUTE = 0
 # linux/sched.h: new cgroup, ipc, mount, net, pid, time, user and uts namespaces.
@@ -44,6 +44,8 @@ CLONE_NAMESPACES = 0x7E020080
 # linux/stat.h, asm-generic/fcntl.h
 S_IFMT, S_IFCHR, S_IFBLK, SET_ID_BITS = 0o170000, 0o020000, 0o060000, 0o6000
 O_CREAT, O_TMPFILE_BIT = 0o100, 0o20000000
+# linux/fcntl.h: a lease, by which whoever opens the file has to wait, and to be told of a folder's changes.
+F_SETLEASE, F_NOTIFY = 1024, 1026
 # asm-generic/ioctls.h: to type into a terminal, take its console, or load a line discipline.
 TERMINAL_REQUESTS = (0x5412, 0x541C, 0x541D, 0x5423)
 # linux/personality.h: 64 and 32 bit, an old version number, a fixed layout, and asking for the present one.
@@ -130,6 +132,7 @@ def checked() -> dict[str, tuple[Refusal, ...]]:
         "openat": (refuse(errno.EPERM, bits(2, creates), bits(3, SET_ID_BITS)),),
         "mknod": (set_id[1], refuse(errno.EPERM, among(1, S_IFCHR, S_IFBLK, mask=S_IFMT))),
         "mknodat": (set_id[2], refuse(errno.EPERM, among(2, S_IFCHR, S_IFBLK, mask=S_IFMT))),
+        "fcntl": (refuse(errno.EACCES, among(1, F_SETLEASE, F_NOTIFY)),),
         "ioctl": (refuse(errno.EPERM, among(1, *TERMINAL_REQUESTS)),),
         "personality": (refuse(errno.EPERM, other_than(0, *PERSONALITIES)),),
         "socketpair": (refuse(errno.EAFNOSUPPORT, other_than(0, AF_UNIX)),),
@@ -206,8 +209,9 @@ def program(arch: str, *, inet: bool, host: bool = False, private: bool = True, 
     numbers = syscalls.numbers(arch)
     rules = dict(checked())
     rules["socket"] = sockets(inet=inet, host=host, private=private, asked=asked)
-    if not host:  # a datagram socket of a pair can still send to a path name
-        rules["socketpair"] += (refuse(errno.EACCES, among(1, SOCK_DGRAM, mask=SOCK_TYPE_MASK)),)
+    if not host:  # A datagram socket of a pair can still send to a path name; a raw one is one of those.
+        connected = other_than(1, SOCK_STREAM, SOCK_SEQPACKET, mask=SOCK_TYPE_MASK)
+        rules["socketpair"] += (refuse(errno.EACCES, connected),)
     always = list(ALWAYS)
     if not private:
         rules.update(shared())

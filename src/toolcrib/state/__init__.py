@@ -1,6 +1,6 @@
 """What outlives a process: a project's database, and what its user keeps outside of every project."""
 
-from toolcrib.state.cache import cache_folder
+from toolcrib.state.cache import cache_folder, cache_home
 from toolcrib.state.database import Database, Transaction
 from toolcrib.state.holder import boot_id, is_alive, me, uptime
 from toolcrib.state.private import read_private, write_private
@@ -19,6 +19,7 @@ __all__ = [
     "Watch",
     "boot_id",
     "cache_folder",
+    "cache_home",
     "is_alive",
     "me",
     "read_private",

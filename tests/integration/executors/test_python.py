@@ -40,16 +40,18 @@ def test_absent_arguments_are_left_out_at_the_end_and_null_before(crib: Crib) ->
     assert crib.call("py", {}).value == []
 
 
-def test_the_module_is_looked_for_in_cwd_then_home_then_beside_the_manifest(crib: Crib) -> None:
+def test_the_module_is_looked_for_where_no_tool_may_write_and_then_in_cwd(crib: Crib) -> None:
     def where() -> Any:
         return crib.call("py").unwrap()
 
     crib.python("def run():\n    return 'tool'", permissions={"fs": {"read": ["."]}}, config={"cwd": "work"})
     (crib.root / "work").mkdir()
-    assert where() == "tool"
     crib.write(".toolcrib/mod.py", "def run():\n    return 'home'")
-    assert where() == "home"
     crib.write("work/mod.py", "def run():\n    return 'cwd'")
+    assert where() == "tool"
+    (crib.home / "tools/py/mod.py").unlink()
+    assert where() == "home"
+    (crib.home / "mod.py").unlink()
     assert where() == "cwd"
     crib.python("def run():\n    return 'dotted'", "dot", config={"module": "tools.dot.mod"})
     assert crib.call("dot").value == "dotted"

@@ -168,10 +168,21 @@ def test_the_module_of_a_python_tool_belongs_to_it_wherever_it_lies(crib: Crib) 
 
 
 def test_a_module_that_comes_before_it_shows(crib: Crib) -> None:
+    crib.write("mod.py", "def run(): return 2\n")
     crib.python("def run(): return 1\n", "count")
+    (crib.home / "tools/count/mod.py").unlink()
     digests, tool = Digests(crib.root), load(crib, "count")
     before = digests.of(tool)
-    crib.write("mod.py", "def run(): return 2\n")
+    crib.write(".toolcrib/mod.py", "def run(): return 2\n")
+    assert digests.of(tool).digest != before.digest
+
+
+def test_the_script_of_an_interpreter_belongs_to_it(crib: Crib) -> None:
+    crib.write("scripts/count.sh", "echo 1\n")
+    crib.tool("count", "command", {"entrypoint": "sh", "args": ["-e", "scripts/count.sh"]})
+    digests, tool = Digests(crib.root), load(crib, "count")
+    before = digests.of(tool)
+    crib.write("scripts/count.sh", "echo 2\n")
     assert digests.of(tool).digest != before.digest
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import socket
 import struct
 import subprocess
@@ -163,6 +164,10 @@ CASES: list[tuple[str, tuple[int, ...], str | int]] = [
     ("mknodat", (AT_FDCWD, 1, 0o010644, 0), ALLOW),
     ("mknodat", (AT_FDCWD, 1, 0o020666, 0), errno.EPERM),
     ("mknodat", (AT_FDCWD, 1, 0o060666, 0), errno.EPERM),
+    ("fcntl", (0, fcntl.F_GETFL), ALLOW),
+    ("fcntl", (0, fcntl.F_SETLK), ALLOW),
+    ("fcntl", (0, fcntl.F_SETLEASE, fcntl.F_WRLCK), errno.EACCES),
+    ("fcntl", (0, fcntl.F_NOTIFY), errno.EACCES),
     ("ioctl", (0, TCGETS), ALLOW),
     ("ioctl", (0, FIONBIO), ALLOW),
     ("ioctl", (0, TIOCSTI), errno.EPERM),
@@ -208,7 +213,7 @@ def test_without_namespaces_only_oneself(name: str, args: tuple[int, ...], expec
 
 
 CLOEXEC = 0o2000000
-STREAM, DGRAM, RAW, PACKET = 1, 2, 3, 10
+STREAM, DGRAM, RAW, SEQPACKET, PACKET = 1, 2, 3, 5, 10
 UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
 OTHERS = {"ax25": 3, "key": 15, "packet": 17, "rds": 21, "can": 29, "tipc": 30, "bluetooth": 31, "alg": 38,
           "vsock": 40, "qipcrtr": 42, "smc": 43, "xdp": 44}  # fmt: skip
@@ -243,7 +248,9 @@ def test_sockets(args: tuple[int, int, int], closed: str | int, inet: str | int,
 def test_pairs_without_the_machines_network_cannot_send_to_a_path() -> None:
     for variant in (CLOSED, {"inet": True}):
         assert set(named(variant, "socketpair", UNIX, STREAM | CLOEXEC, 0)) == {ALLOW}
-        assert set(named(variant, "socketpair", UNIX, DGRAM | CLOEXEC, 0)) == {errno.EACCES}
+        assert set(named(variant, "socketpair", UNIX, SEQPACKET | CLOEXEC, 0)) == {ALLOW}
+        for kind in (DGRAM, RAW, PACKET):
+            assert set(named(variant, "socketpair", UNIX, kind | CLOEXEC, 0)) == {errno.EACCES}
     assert set(named({"inet": False, "host": True}, "socketpair", UNIX, DGRAM, 0)) == {ALLOW}
 
 
