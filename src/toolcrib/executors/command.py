@@ -7,7 +7,15 @@ import os
 import stat
 
 from toolcrib.errors import InvalidInput, PermissionDenied, ToolUnavailable
-from toolcrib.executors.output import MAX_OUTPUT, facts, log_streams, refuse_exit, timed_out, value_of
+from toolcrib.executors.output import (
+    MAX_OUTPUT,
+    facts,
+    log_streams,
+    made_meanwhile,
+    refuse_exit,
+    timed_out,
+    value_of,
+)
 from toolcrib.executors.workspace import Workspace
 from toolcrib.sandbox import Confinement, run
 from toolcrib.sandbox.paths import Kept, Paths
@@ -92,7 +100,7 @@ class CommandExecutor:
                     raise denied
             refuse_exit(tool.name, done, config.exit_codes_ok)
             value = value_of(tool.name, done, config.stdout_format or tool.output.format, warnings)
-        return Outcome(value, (*warnings, *network.warnings), facts(done))
+        return Outcome(value, (*warnings, *network.warnings, *made_meanwhile(done)), facts(done))
 
     def _prepare(self, paths: Paths) -> tuple[str, Confinement]:
         """The program, and what all its calls have in common."""

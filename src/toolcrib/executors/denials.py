@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -21,13 +21,15 @@ from toolcrib.executors.reach import Access, Reach, is_folder, parent, there
 from toolcrib.executors.workspace import Workspace
 from toolcrib.sandbox import Completed, Confinement
 from toolcrib.sandbox.grants import nameable
-from toolcrib.spec import Tool
+from toolcrib.spec import CommandExec, Tool
 
 __all__ = ["of_command", "of_exec", "of_python"]
 
 Wish = Literal["read", "write", "entry", "run"]
 """`entry`: to make, rename or remove an entry of a folder."""
 _ACCESS: dict[str, Wish] = {"read": "read", "write": "write", "entry": "entry"}
+_USUAL = (80, 443)
+"""Ports that a host is granted with by its name alone."""
 _LOOKED_AT = 16_384
 """Bytes at the end of standard error that are looked through."""
 _MOST = 20
@@ -81,7 +83,9 @@ def of_python(
     host = cause.get("host")
     number = cause.get("errno")
     if tool.permissions.network.mode == "none" and cause.get("network") is True:
-        return _no_network(workspace, tool, done, said, host if isinstance(host, str) else None)
+        port = cause.get("port")
+        asked = (host if isinstance(host, str) else None, port if isinstance(port, int) else None)
+        return _no_network(workspace, tool, done, said, *asked)
     for path in (cause.get("filename"), cause.get("filename2")):
         if isinstance(path, str) and isinstance(number, int):
             found = _denial(reach, path, number, _ACCESS.get(str(cause.get("access")), "read"))
@@ -105,7 +109,8 @@ def of_command(
             return _denied(workspace, tool, done, _ended(done), found)
     host = _NO_HOST.search(text)
     if host is not None and tool.permissions.network.mode == "none":
-        return _no_network(workspace, tool, done, _ended(done), host.group(1))
+        name = host.group(1)
+        return _no_network(workspace, tool, done, _ended(done), name, _port_of(name, job.argv))
     return None
 
 
@@ -225,12 +230,27 @@ def _denied(
 
 
 def _no_network(
-    workspace: Workspace, tool: Tool, done: Completed, said: str, host: str | None
+    workspace: Workspace, tool: Tool, done: Completed, said: str, host: str | None, port: int | None
 ) -> PermissionDenied:
+    from toolcrib.manifest.checks import DIRECT
+
     if workspace.watch is not None and host is not None:
-        workspace.watch.record_host(host, None, False)
+        workspace.watch.record_host(host, port, False)
     where, line = _place(workspace, tool, ("permissions", "network"))
-    value = {"allow": [host or "HOST"]}
+    named = host or "HOST"
+    if port not in (None, *_USUAL):
+        named = f"[{named}]:{port}" if ":" in named else f"{named}:{port}"
+    value: Any = {"allow": [named]}
+    hint = (
+        f"If it shall, write `network: {{allow: [{named}]}}` under permissions in {where}. That leads "
+        "through a proxy for HTTP and SOCKS; what speaks neither needs `network: host`."
+    )
+    if isinstance(tool.config, CommandExec) and Path(tool.config.entrypoint).name in DIRECT:
+        value = "host"
+        hint = (
+            f"If it shall, write `network: host` under permissions in {where}: this machine's own network, "
+            "which a person has to approve. It speaks neither HTTP nor SOCKS, so a list of hosts does not do."
+        )
     details = {
         **facts(done),
         "stderr": _tail(done),
@@ -243,9 +263,15 @@ def _no_network(
     }
     return PermissionDenied(
         f"{tool.name} may not reach {host or 'the network'}: its permissions grant no network: {said}",
-        hint=f"If it shall, write `network: {{allow: [{host or 'HOST'}]}}` under permissions in {where}.",
+        hint=hint,
         details=details,
     )
+
+
+def _port_of(host: str, argv: Iterable[str]) -> int | None:
+    """The port of the host that the command line names."""
+    named = re.compile(rf"(?<![\w.-]){re.escape(host)}:(\d{{1,5}})(?!\d)")
+    return next((int(found.group(1)) for word in argv for found in named.finditer(word)), None)
 
 
 def _ended(done: Completed) -> str:

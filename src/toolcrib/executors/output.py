@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 from typing import Any
 
@@ -11,7 +12,17 @@ from toolcrib.guard import Redactor
 from toolcrib.sandbox import Completed
 from toolcrib.spec import CallContext
 
-__all__ = ["MAX_OUTPUT", "decoded", "ending", "facts", "log_streams", "refuse_exit", "timed_out", "value_of"]
+__all__ = [
+    "MAX_OUTPUT",
+    "decoded",
+    "ending",
+    "facts",
+    "log_streams",
+    "made_meanwhile",
+    "refuse_exit",
+    "timed_out",
+    "value_of",
+]
 
 _log = logging.getLogger("toolcrib.tools")
 
@@ -56,6 +67,12 @@ def log_streams(ctx: CallContext, done: Completed, *streams: str) -> None:
         _log.info("%s wrote to %s:\n%s%s", ctx.tool, stream, text[:_LOGGED].rstrip(), cut)
 
 
+def made_meanwhile(done: Completed) -> tuple[str, ...]:
+    """Warnings about places that would have been protected had they been there when the call began."""
+    places = [path for path in done.enforcement.get("unprotected", ()) if os.path.lexists(path)]
+    return tuple(f"{place} was made while the tool ran: look at it before you use it" for place in places)
+
+
 def timed_out(ctx: CallContext, done: Completed) -> ToolcribError:
     """The error of a process stopped at its limit, with what it had written to standard error by then."""
     error = ctx.timed_out()
@@ -75,10 +92,12 @@ def refuse_exit(name: str, done: Completed, accepted: tuple[int, ...]) -> None:
 
 
 def ending(done: Completed) -> str:
-    """How the process ended, in words."""
+    """How the process ended, in words, and which limits it met."""
+    met = " and ".join(str(limit) for limit in done.enforcement.get("exceeded", ()))
+    why = f", having met its limit of {met}" if met else ""
     if done.signal is not None:
-        return f"was ended by {_signal(done.signal)}"
-    return f"ended with exit code {done.exit_code}"
+        return f"was ended by {_signal(done.signal)}{why}"
+    return f"ended with exit code {done.exit_code}{why}"
 
 
 def _signal(number: int) -> str:

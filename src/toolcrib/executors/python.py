@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from toolcrib.errors import CommandFailed, ToolFailed, ToolUnavailable
 from toolcrib.executors.answers import SIGNALS, raise_told
 from toolcrib.executors.command import declared_environment
-from toolcrib.executors.output import MAX_OUTPUT, ending, facts, log_streams, timed_out
+from toolcrib.executors.output import MAX_OUTPUT, ending, facts, log_streams, made_meanwhile, timed_out
 from toolcrib.executors.workspace import Workspace, links_on, within
 from toolcrib.sandbox import Completed, Confinement, Script, run
 from toolcrib.sandbox.paths import Kept, Paths
@@ -77,7 +77,7 @@ class PythonExecutor:
                 raise timed_out(ctx, done)
             log_streams(ctx, done, "stdout", "stderr")
             value = self._value(job, done)
-        return Outcome(value, network.warnings, facts(done))
+        return Outcome(value, (*network.warnings, *made_meanwhile(done)), facts(done))
 
     def _prepare(self, paths: Paths) -> _Ground:
         tool, config, workspace = self._tool, self._config, self._workspace.noting(paths)

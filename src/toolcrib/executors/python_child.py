@@ -107,7 +107,8 @@ def cause(error: BaseException) -> "dict | None":  # type: ignore[type-arg]
             continue
         places = traceback.extract_tb(one.__traceback__)
         if one.filename is None and any(place.filename.endswith("/socket.py") for place in places):
-            return {"errno": one.errno, "network": True, "host": host_of(one)}
+            host, port = host_of(one)
+            return {"errno": one.errno, "network": True, "host": host, "port": port}
         if isinstance(one.filename, (str, bytes, os.PathLike)):
             told = {"errno": one.errno, "filename": os.fsdecode(one.filename), "access": access(places)}
             if isinstance(one.filename2, (str, bytes, os.PathLike)):
@@ -139,18 +140,19 @@ def access(places: "traceback.StackSummary") -> str:
     return "read"
 
 
-def host_of(error: BaseException) -> "str | None":
-    """The host that the functions of `socket` were called with."""
+def host_of(error: BaseException) -> "tuple":  # type: ignore[type-arg]
+    """Host and port that the functions of `socket` were called with."""
     step = error.__traceback__
     while step is not None:
         if step.tb_frame.f_code.co_name in ("create_connection", "getaddrinfo"):
             known = step.tb_frame.f_locals
             address = known.get("address")
-            host = address[0] if isinstance(address, tuple) and address else known.get("host")
+            asked = (known.get("host"), known.get("port"))
+            host, port = address[:2] if isinstance(address, tuple) and len(address) > 1 else asked
             if isinstance(host, str) and host:
-                return host
+                return host, port if isinstance(port, int) else None
         step = step.tb_next
-    return None
+    return None, None
 
 
 def observe() -> "dict":  # type: ignore[type-arg]

@@ -48,7 +48,9 @@ class Diagnostic:
     where: str = "$"
     """The place in the data, as a JSON path."""
     source: str = ""
-    """The line of the file."""
+    """The line of the file, or what of a very long one is near the place."""
+    cut: int = 0
+    """Characters of the line that come before that."""
 
     @property
     def is_error(self) -> bool:
@@ -63,9 +65,11 @@ class Diagnostic:
         """
         place = f"{visible(self.path)}:{self.line}:{self.column}"
         out = [f"{place}: {self.severity}[{self.rule}]: {visible(self.message)}"]
-        line = self.source if source_text is None else source_line(source_text, self.line)
+        line, cut = self.source, self.cut
+        if source_text is not None:
+            line, cut = source_line(source_text, self.line), 0
         if line.strip():
-            out += _pointed(line, self.column)
+            out += _pointed(line, self.column - cut)
         if self.hint and hint:
             out.append(f"  hint: {visible(self.hint)}")
         return "\n".join(out)
@@ -82,6 +86,7 @@ class Diagnostic:
             "hint": None if self.hint is None else _writable(self.hint),
             "where": _writable(self.where),
             "source": _writable(self.source),
+            **({"cut": self.cut} if self.cut else {}),
         }
 
 
@@ -124,8 +129,9 @@ def make(
     source: str = "",
 ) -> Diagnostic:
     """A finding with the weight its rule has."""
-    source = source[:_MAX_LINE] if at[1] <= _MAX_LINE else ""
-    return Diagnostic(path, at[0], at[1], RULES[rule].severity, rule, message, hint, where, source)
+    cut = 0 if at[1] <= _MAX_LINE else at[1] - _WINDOW
+    source = source[cut : cut + _MAX_LINE]
+    return Diagnostic(path, at[0], at[1], RULES[rule].severity, rule, message, hint, where, source, cut)
 
 
 def source_line(text: str, number: int) -> str:

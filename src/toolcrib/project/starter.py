@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolcrib.errors import UsageError
+from toolcrib.errors import StateUnavailable, UsageError
 from toolcrib.guard import Trust
 from toolcrib.manifest import tool_schema
 from toolcrib.project.config import load_config
@@ -20,6 +21,8 @@ __all__ = ["Made", "make", "review", "trust"]
 
 SCHEMA_FILE = "schemas/tool.schema.json"
 """Below the home folder; manifests begin with `# yaml-language-server: $schema=../../schemas/…`."""
+_NO_FOLDER = (errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR)
+"""What is wrong with the folder as it was named."""
 _FILES = Path(__file__).with_name("starter_files")
 
 
@@ -42,7 +45,11 @@ def make(folder: str | os.PathLike[str], *, examples: bool = False) -> Made:
             created += _copy(_FILES / "examples", root, _home(root))
             created += _environment(root)
     except OSError as error:
-        raise UsageError(f"{error.filename or root}: {error.strerror}") from None
+        message = f"{error.filename or root}: {error.strerror}"
+        if error.errno in _NO_FOLDER:
+            raise UsageError(message, hint="Name a folder, or where one can be made.") from None
+        hint = "Mend that and run it again: what is there is kept, and what is missing is made."
+        raise StateUnavailable(message, hint=hint) from None
     return Made(root, tuple(created))
 
 
@@ -91,11 +98,21 @@ def _copy(source: Path, root: Path, home: Path) -> Iterator[Path]:
         if os.path.lexists(target):
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("xb") as copy:  # Never through a link that leads elsewhere.
-            copy.write(path.read_bytes())
+        _put(target, path.read_bytes())
         if path.suffix == ".sh":
             target.chmod(target.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
         yield target.relative_to(root)
+
+
+def _put(target: Path, data: bytes) -> None:
+    """A new file, never through a link that leads elsewhere; a part of one is not left."""
+    with target.open("xb") as file:
+        try:
+            file.write(data)
+            file.flush()
+        except OSError:
+            target.unlink()
+            raise
 
 
 def _schema(home: Path, root: Path) -> list[Path]:
@@ -104,8 +121,7 @@ def _schema(home: Path, root: Path) -> list[Path]:
     if os.path.lexists(target):
         return []
     target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("x") as file:
-        file.write(json.dumps(tool_schema(), indent=2, ensure_ascii=False) + "\n")
+    _put(target, (json.dumps(tool_schema(), indent=2, ensure_ascii=False) + "\n").encode())
     return [target.relative_to(root)]
 
 

@@ -169,6 +169,8 @@ def write_maps(proc: int, uid: int, gid: int) -> None:
     """
     prctl("dumpable", PR_SET_DUMPABLE, 1)
     try:
+        # Again, where the first time this process belonged to root.
+        write_if_allowed(proc, "self/oom_score_adj", "1000")
         write_file(proc, "self/setgroups", "deny")
         write_file(proc, "self/uid_map", f"{uid} {uid} 1")
         write_file(proc, "self/gid_map", f"{gid} {gid} 1")

@@ -403,3 +403,4 @@ def test_limits_that_the_manifest_states_hold_or_refuse_the_tool(crib: Crib) -> 
     assert "fork" in failed(result, "command_failed").lower()
     assert result.error is not None
     assert result.error.details["enforcement"]["exceeded"] == ["processes"]
+    assert "limit of processes" in result.error.message

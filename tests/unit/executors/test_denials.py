@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,12 @@ def test_the_network_is_named_with_its_host(ground: Ground) -> None:
     curl = ground.command("curl: (6) Could not resolve host: example.com", 6)
     assert curl is not None
     assert curl.details["host"] == "example.com"
+    elsewhere = ground.python(errno=-3, network=True, host="::1", port=81)
+    assert elsewhere is not None
+    assert elsewhere.details["grant"]["value"] == {"allow": ["[::1]:81"]}
+    usual = ground.python(errno=-3, network=True, host="example.com", port=443)
+    assert usual is not None
+    assert usual.details["grant"]["value"] == {"allow": ["example.com"]}
     unknown = ground.python(errno=13, network=True, host=None)
     assert unknown is not None
     assert "the network" in unknown.message
@@ -230,3 +237,24 @@ def test_the_nearest_line_of_the_manifest(tmp_path: Path, manifest: bytes, line:
 )
 def test_output_of_any_kind_is_looked_through_quickly(ground: Ground, stderr: str) -> None:
     assert ground.command(stderr) is None
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "argv", "grant", "hint"),
+    [
+        ("curl", ("curl", "http://example.org:81/x"), {"allow": ["example.org:81"]}, "[example.org:81]"),
+        ("curl", ("curl", "http://example.org:443/"), {"allow": ["example.org"]}, "[example.org]"),
+        ("curl", ("curl", "http://a.example.org:81/"), {"allow": ["example.org"]}, "[example.org]"),
+        ("/usr/bin/ssh", ("ssh", "git@example.org"), "host", "network: host` under"),
+    ],
+)
+def test_the_network_that_a_command_needs_is_named(
+    ground: Ground, entrypoint: str, argv: tuple[str, ...], grant: Any, hint: str
+) -> None:
+    ground.tool = replace(ground.tool, config=CommandExec(entrypoint))
+    ground.job = replace(ground.job, argv=argv)
+    error = ground.command("Could not resolve hostname example.org: Name or service not known", 255)
+    assert error is not None
+    assert error.details["grant"]["value"] == grant
+    assert error.hint is not None
+    assert hint in error.hint

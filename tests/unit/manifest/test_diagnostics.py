@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest import RULES, Diagnostic, diagnostics_of, failure, report
+from toolcrib.manifest import RULES, Diagnostic, diagnostics_of, failure, load, report
 from toolcrib.manifest.diagnostics import visible
 from toolcrib.spec.naming import nearest
 
 
-def finding(line: str, column: int, **others: str) -> Diagnostic:
+def finding(line: str, column: int, **others: Any) -> Diagnostic:
     return Diagnostic("tool.yml", 3, column, "error", "name", "no good", source=line, **others)
 
 
@@ -80,3 +81,15 @@ def test_rules_are_named_alike() -> None:
         assert rule == rule.lower().replace("_", "-")
         assert severity in ("error", "warning")
         assert meaning.endswith(".")
+
+
+@pytest.mark.parametrize("text", ["- " + "[" * 200_000, "a: " + "{a: " * 200_000])
+def test_a_place_far_to_the_right_is_shown(text: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        load(text.encode(), "t.yml")
+    (found,) = diagnostics_of(caught.value)
+    assert found.column > 5_000
+    _, line, caret, *_ = found.render().splitlines()
+    assert line[caret.index("^")] in "[{"
+    assert len(line) < 200
+    assert found.render(text).splitlines()[:3] == found.render().splitlines()[:3]

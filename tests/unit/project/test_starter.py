@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from toolcrib.errors import UsageError
+from toolcrib.errors import StateUnavailable, UsageError
 from toolcrib.manifest import lint_tree, load
 from toolcrib.project import Config, find, load_config
 from toolcrib.project.config import KEYS
@@ -116,3 +118,28 @@ def test_a_place_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="file"):
         make(tmp_path / "file/below")
+
+
+def test_what_the_machine_does_not_allow_is_no_wrong_use(tmp_path: Path) -> None:
+    with pytest.raises(StateUnavailable):
+        make("/sys/new")
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError):
+        make(tmp_path / "file")
+    with pytest.raises(UsageError):
+        make(tmp_path / "file/new")
+
+
+def test_a_file_that_could_not_be_written_whole_is_not_left(tmp_path: Path) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200, hard))
+    try:
+        with pytest.raises(StateUnavailable, match="too large"):
+            make(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    assert make(tmp_path).created
+    assert load_config(tmp_path / ".toolcrib/config.yml") == Config()
+    assert len((tmp_path / ".toolcrib/schemas/tool.schema.json").read_bytes()) > 200

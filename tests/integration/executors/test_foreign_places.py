@@ -1,0 +1,161 @@
+"""What other tools, git, Toolcrib itself and this machine rely on is no tool's to change."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+
+from tests.crib import Crib
+from toolcrib.egress import address_kind
+from toolcrib.egress.address import _is_own
+from toolcrib.project import programs
+from toolcrib.state import cache_home
+
+pytestmark = pytest.mark.usefixtures("kernel")
+
+SEES = {"fs": {"read": ["."]}}
+WIDE = {"fs": {"write": ["."]}}
+
+
+def test_a_module_beside_its_manifest_is_not_replaced_by_one_in_the_project(crib: Crib) -> None:
+    crib.python(
+        "import statistics, mod2\ndef run():\n    return [mod2.X, statistics.mean([1, 3])]", permissions=SEES
+    )
+    (crib.home / "tools/py/mod2.py").write_text("X = 1\n")
+    crib.python("def run():\n    return 1", "dotted", config={"module": "tools.dotted.mod"}, permissions=SEES)
+    crib.shell(permissions=WIDE)
+    evil = "def run(): return 666\nX = 666\ndef mean(x): return 666"
+    for name in ("mod.py", "mod2.py", "statistics.py", "tools/__init__.py", "tools/dotted/mod.py"):
+        crib.sh(f"mkdir -p $(dirname {name}); echo '{evil}' > {name}")
+        assert (crib.root / name).exists()
+
+    assert crib.call("py").unwrap() == [1, 2]
+    assert crib.call("dotted").unwrap() == 1
+
+
+def test_modules_and_scripts_of_the_project_that_tools_run_are_not_writable(crib: Crib) -> None:
+    crib.write("work/mod.py", "def run():\n    return 1")
+    (crib.python("", permissions=SEES, config={"cwd": "work"}) / "mod.py").unlink()
+    crib.write("scripts/count.sh", "echo 1")
+    crib.write("scripts/data.txt", "1")
+    crib.tool(
+        "count", "command", {"entrypoint": "sh", "args": ["-e", "scripts/count.sh"]},
+        permissions=SEES, outputs={"format": "text"},
+    )  # fmt: skip
+    crib.shell(permissions=WIDE)
+
+    told = crib.sh("echo 2 > scripts/count.sh; echo 2 > work/mod.py; echo 2 > scripts/data.txt; mv scripts s")
+
+    assert told.count("Read-only file system") == 2
+    assert (crib.root / "scripts/data.txt").read_text() == "2\n"
+    assert (crib.call("count").value, crib.call("py").value) == ("1\n", 1)
+
+
+def test_what_this_process_runs_from_is_not_writable(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = "env/lib/python3.11/site-packages"
+    crib.write(f"{site}/a.py", "x = 1\n")
+    crib.write("env/pyvenv.cfg", "home = /usr/bin\n")
+    monkeypatch.setattr("sys.prefix", str(crib.root / "env"))
+    programs.running_from.cache_clear()
+    try:
+        crib.shell(permissions=WIDE)
+        told = crib.sh(f"echo 1 > {site}/sitecustomize.py; echo 1 > {site}/a.py; mv env e; touch free")
+    finally:
+        programs.running_from.cache_clear()
+
+    assert told.count("Read-only file system") == 2
+    assert not (crib.root / site / "sitecustomize.py").exists()
+    assert (crib.root / site / "a.py").read_text() == "x = 1\n"
+    assert (crib.root / "free").exists()
+
+
+def test_the_user_s_cache_is_not_seen_where_it_lies_in_a_grant(
+    crib: Crib, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TOOLCRIB_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(crib.root / "cache"))
+    home = cache_home()
+    assert home is not None
+    kept = crib.write("cache/toolcrib/kept", "believed")
+    crib.shell(permissions=WIDE)
+
+    told = crib.sh("cat cache/toolcrib/kept; echo evil > cache/toolcrib/kept; rm -rf cache")
+
+    assert "believed" not in told
+    assert kept.read_text() == "believed"
+    crib.shell("other", permissions={"fs": {"read": ["cache/toolcrib"]}})
+    refused = crib.call("other", {"c": "true"}).error
+    assert refused is not None
+    assert (refused.code, "TOOL" in (refused.hint or "")) == ("permission_denied", False)
+    assert str(home) in (refused.hint or "")
+
+
+def test_git_of_another_folder_that_is_granted_runs_nothing_of_a_tool_s(crib: Crib, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    subprocess.run(["git", "init", "-q", str(other)], check=True)
+    (other / ".toolcrib/tools").mkdir(parents=True)
+    before = (other / ".git/config").read_text()
+    crib.shell(permissions={"fs": {"write": [str(other)]}})
+    crib.shell("git", permissions={"fs": {"write": [str(other / ".git")]}})
+    attack = (
+        "cd {}; echo evil >> .git/config; echo evil > .git/hooks/pre-commit; mv .git/hooks .git/h; "
+        "mv .git g; mkdir .toolcrib/tools/new; touch free .git/index.lock"
+    )
+
+    crib.sh(attack.format(other))
+    crib.sh(attack.format(other), "git")
+
+    assert (other / ".git/config").read_text() == before
+    assert not (other / ".git/hooks/pre-commit").exists()
+    assert not (other / ".toolcrib/tools/new").exists()
+    assert (other / "free").exists()
+    assert (other / ".git/index.lock").exists()
+
+
+@pytest.mark.parametrize("kind", ["SOCK_DGRAM", "SOCK_RAW", "2", "3 | 0o2000000"])
+def test_no_kind_of_pair_can_send_to_a_path(crib: Crib, kind: str) -> None:
+    crib.write("d/x", "")
+    path = crib.root / "d/s"
+    crib.python(
+        "import socket\nfrom socket import SOCK_DGRAM, SOCK_RAW\n"
+        f"def run():\n    a, b = socket.socketpair(1, {kind})\n    a.sendto(b'out', 'd/s')",
+        permissions={"fs": {"write": ["d"]}},
+    )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+        server.bind(str(path))
+        server.setblocking(False)
+        error = crib.call("py").error
+        assert error is not None
+        assert "PermissionError" in error.message
+        with pytest.raises(BlockingIOError):
+            server.recv(10)
+
+
+def test_no_file_is_leased(crib: Crib) -> None:
+    crib.python(
+        "import fcntl, os\ndef run():\n    fd = os.open(__file__, os.O_RDONLY)\n"
+        "    fcntl.lockf(fd, fcntl.LOCK_SH)\n    fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)"
+    )
+    error = crib.call("py").error
+    assert error is not None
+    assert "PermissionError" in error.message
+
+
+def test_an_address_of_this_machine_is_not_public() -> None:
+    assert _is_own(ip_address("127.0.0.1"))
+    assert not _is_own(ip_address("8.8.8.8"))
+    assert address_kind("8.8.8.8") == "public"
+
+
+def test_a_place_that_was_made_and_could_not_be_protected_is_told(crib: Crib) -> None:
+    subprocess.run(["git", "init", "-q", str(crib.root)], check=True)
+    crib.shell(permissions={"fs": {"write": [".git"]}})
+    assert crib.call("sh", {"c": "true"}).warnings == ()
+
+    (warning,) = crib.call("sh", {"c": "echo evil > .git/commondir"}).warnings
+
+    assert warning.startswith(f"{crib.root}/.git/commondir was made")
