@@ -134,6 +134,8 @@ class SourceWatch:
             f"changes of sources cannot be watched ({error.strerror}); they are looked at again and again "
             "instead. Raise fs.inotify.max_user_watches and max_user_instances (sysctl) to end this."
         )
+        # Before it is told that all are touched: what changes while they are read differs from this.
+        self._seen = self._signatures()
         self._touched = set(self._paths)
         self._woken.set()
 
@@ -141,12 +143,13 @@ class SourceWatch:
         """Look once, unless something is known to be touched already."""
         if self._touched:
             return
-        if self._seen:
-            await asyncio.sleep(_POLL_S)
-        seen = {place: self._signature(place, path) for place, path in self._paths.items()}
-        if self._seen:
-            self._touched |= {place for place in seen if seen[place] != self._seen[place]}
+        await asyncio.sleep(_POLL_S)
+        seen = self._signatures()
+        self._touched |= {place for place in seen if seen[place] != self._seen[place]}
         self._seen = seen
+
+    def _signatures(self) -> dict[str, object]:
+        return {place: self._signature(place, path) for place, path in self._paths.items()}
 
     def _signature(self, place: str, path: Path) -> object:
         if self._sources[place].is_file:

@@ -17,7 +17,9 @@ import pytest
 from tests.crib import Crib
 from toolcrib import Project
 from toolcrib.project import Change
+from toolcrib.project.config_sources import ToolSource
 from toolcrib.project.inotify import Inotify
+from toolcrib.project.watch_sources import SourceWatch
 
 PATIENCE_S = 40
 
@@ -206,6 +208,24 @@ async def test_where_the_kernel_tells_nothing_sources_are_looked_at(
         await until(lambda: "two" in project.toolset)
         vega(crib, "look", "a")
         await until(lambda: "look" in project.toolset)
+
+
+async def test_what_changes_while_all_is_read_anew_is_not_lost(
+    crib: Crib, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toolbox(crib, "one")
+
+    def full(self: Inotify) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(Inotify, "__init__", full)
+    watch = SourceWatch({"tools.yaml": ToolSource("tools.yaml", "toolbox", True)}, crib.root, lambda _: None)
+    watch.start()
+    assert await watch.touched() == {"tools.yaml"}
+    toolbox(crib, "one", "two")  # Before the next look.
+    async with asyncio.timeout(PATIENCE_S):
+        assert await watch.touched() == {"tools.yaml"}
+    watch.close()
 
 
 async def test_a_storm_of_changes_ends_with_what_is_there(crib: Crib) -> None:
