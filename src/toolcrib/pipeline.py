@@ -44,6 +44,8 @@ _PLAIN = frozenset({bool, type(None)})
 _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
 CLEAN_UP_S = 5.0
 """Seconds that a tool which was cancelled at its limit has to clean up before it is cut off."""
+_MOST_TOLD = 10_000
+"""Characters told of what an exception says."""
 _DONE: Any = object()
 """What `next` gives when an attempt ended without ever waiting for anything."""
 
@@ -482,6 +484,8 @@ def _told(error: BaseException) -> str:
         message = ""
     if isinstance(error, BaseExceptionGroup):
         message = f"{message}: {'; '.join(_told(inner) for inner in error.exceptions[:5])}"
+    if len(message) > _MOST_TOLD:
+        message = f"{message[:_MOST_TOLD]}…"
     if not message:
         return name
     return message if name in ("Exception", "RuntimeError") else f"{name}: {message}"

@@ -516,3 +516,10 @@ async def test_a_tool_that_raises_what_ends_coroutines_has_failed(waits: bool) -
 
     error = error_of(await run(tool))
     assert (error.code, error.message) == ("tool_failed", "GeneratorExit")
+
+
+async def test_an_exception_without_end_is_cut() -> None:
+    async def tool() -> None:
+        raise ValueError("e" * 5_000_000)
+
+    assert len(error_of(await run(tool)).message) < 11_000

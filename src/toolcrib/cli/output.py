@@ -106,13 +106,19 @@ def tell_error(error: ToolcribError, *, as_json: bool = False) -> int:
     if len(violations) > 1 and error.message.startswith(violations[0].path):
         note(f"{label} {len(violations)} things do not fit:")
     else:
-        note(f"{label} {printable(error.message)}")
+        note(f"{label} {_below(printable(error.message))}")
     if len(violations) > 1:
         for violation in violations:
             note(printable(f"  {violation.path} {violation.message}"))
     if error.hint:
         _hint(error.hint)
     return error.exit_code
+
+
+def _below(text: str) -> str:
+    """The text with its further lines set in: none of them looks like one of ours."""
+    first, *more = text.split("\n")
+    return "\n".join([first, *(line if line.startswith("  ") else f"  {line}" for line in more)])
 
 
 def tell_interrupted(told: str = "interrupted", *, as_json: bool = False) -> int:
