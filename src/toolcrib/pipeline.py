@@ -42,7 +42,7 @@ __all__ = ["Bound", "Gate", "Pipeline", "SystemClock", "needs_approval"]
 
 _PLAIN = frozenset({bool, type(None)})
 _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
-CLEAN_UP_S = 5.0
+CLEAN_UP_S = 2.0
 """Seconds that a tool which was cancelled at its limit has to clean up before it is cut off."""
 _MOST_TOLD = 10_000
 """Characters told of what an exception says."""
