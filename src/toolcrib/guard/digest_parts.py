@@ -37,9 +37,9 @@ def script_files(config: CommandExec, root: Path) -> Iterator[str]:
     if name.rstrip("0123456789.") not in _INTERPRETERS:
         return
     word = next((word for word in config.args if not word.startswith("-")), "")
-    path = root / config.cwd / word
-    if word and "\0" not in word and path.is_file():
-        yield os.path.realpath(path)
+    path = os.path.realpath(root / config.cwd / word) if "\0" not in word else ""
+    if os.path.isfile(path):  # noqa: PTH113 - of a Path it fails for what is a whole script and no name
+        yield path
 
 
 def module_files(config: PythonExec, root: Path, own: Path | None) -> Iterator[str]:

@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -15,7 +16,9 @@ from tests.crib import Crib
 from toolcrib import Toolset
 from toolcrib.errors import ConflictError, ToolUnavailable
 from toolcrib.guard import Digests, digest, tool_digest
-from toolcrib.spec import Tool
+from toolcrib.guard.digest_parts import script_files
+from toolcrib.project.programs import programs_of
+from toolcrib.spec import CommandExec, Tool
 
 
 @pytest.fixture
@@ -184,6 +187,13 @@ def test_the_script_of_an_interpreter_belongs_to_it(crib: Crib) -> None:
     before = digests.of(tool)
     crib.write("scripts/count.sh", "echo 2\n")
     assert digests.of(tool).digest != before.digest
+
+
+@pytest.mark.parametrize("text", ["echo " + "x" * 5_000, "a/" * 3_000, "", "/", "..", "${x}", "a\nb\0"])
+def test_a_script_that_is_no_file_is_none(crib: Crib, text: str) -> None:
+    config = CommandExec("sh", ("-c", text))
+    assert list(script_files(config, crib.root)) == []
+    assert programs_of([replace(load(crib), config=config)], crib.root) == []
 
 
 def test_the_lock_of_its_environment_belongs_to_it(crib: Crib) -> None:
