@@ -147,6 +147,6 @@ def helper_programs(settings: Sequence[SourceSetting], root: Path) -> tuple[str,
     for setting in settings:
         for n, word in enumerate(setting.argv):
             path = root / word
-            if ("/" in word or n > 0) and path.is_file():
+            if ("/" in word or n > 0) and os.path.isfile(path):  # noqa: PTH113 - a Path fails for what is no name
                 found[os.path.realpath(path)] = None
     return tuple(found)
