@@ -448,6 +448,12 @@ for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/vm/overcommit_memory", 
 
 
 @claim
+def the_sandbox_goes_before_the_server_does_when_memory_runs_out(ground: Ground) -> None:
+    done = python("print(open('/proc/self/oom_score_adj').read(), open('/proc/1/oom_score_adj').read())")
+    assert done.stdout.split() == [b"1000", b"1000"], said(done)
+
+
+@claim
 def other_processes_are_out_of_sight_and_reach(ground: Ground) -> None:
     secret = f"SECRET_{CANARY}"
     with subprocess.Popen(["sleep", "60"], env={"TOKEN": secret}) as victim:
