@@ -171,9 +171,9 @@ class Workspace:
         locked = (lock,) if self.paths.exists(lock) else ()
         ours = [path for path in self.own if any(within(path, grant) for grant in write)]
         git = self._git_places(tool, write)
-        homes = [f"{folder}/{name}" for folder in (self.root, *write) for name in HOMES]
-        homes = [home for n, home in enumerate(homes) if n < len(HOMES) or self.paths.exists(home)]
-        found = [*homes, *git, self.home, *self.programs, *ours, *locked]
+        homes = [f"{self.root}/{name}" for name in HOMES]
+        others = [path for folder in write for name in HOMES if self.paths.exists(path := f"{folder}/{name}")]
+        found = [*homes, *others, *git, self.home, *self.programs, *ours, *locked]
         return tuple(dict.fromkeys([*found, own] if own is not None else found))
 
     def _git_places(self, tool: Tool, write: tuple[str, ...]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import subprocess
 from ipaddress import ip_address
@@ -149,6 +150,13 @@ def test_an_address_of_this_machine_is_not_public() -> None:
     assert _is_own(ip_address("127.0.0.1"))
     assert not _is_own(ip_address("8.8.8.8"))
     assert address_kind("8.8.8.8") == "public"
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        unseen = address_kind("8.8.8.8")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert unseen == "loopback"
 
 
 def test_a_place_that_was_made_and_could_not_be_protected_is_told(crib: Crib) -> None:

@@ -30,6 +30,14 @@ def crib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crib:
     return Crib(tmp_path / "project")
 
 
+@pytest.fixture
+def no_inotify(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Inotify) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(Inotify, "__init__", full)
+
+
 @asynccontextmanager
 async def watched(crib: Crib, *sources: dict[str, Any]) -> AsyncIterator[tuple[Project, list[Change]]]:
     crib.write(".toolcrib/config.yml", json.dumps({"sources": sources}))
@@ -193,15 +201,9 @@ async def test_a_name_that_is_taken_is_told_and_free_later(crib: Crib) -> None:
         assert told[-1].added == ["one"]
 
 
-async def test_where_the_kernel_tells_nothing_sources_are_looked_at(
-    crib: Crib, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("no_inotify")
+async def test_where_the_kernel_tells_nothing_sources_are_looked_at(crib: Crib) -> None:
     toolbox(crib, "one")
-
-    def full(self: Inotify) -> None:
-        raise OSError(24, "Too many open files")
-
-    monkeypatch.setattr(Inotify, "__init__", full)
     async with watched(crib, {"file": "tools.yaml"}, {"dir": "defs"}) as (project, told):
         assert any("looked at again and again" in text for change in told for text in change.warnings)
         toolbox(crib, "one", "two")
@@ -210,15 +212,9 @@ async def test_where_the_kernel_tells_nothing_sources_are_looked_at(
         await until(lambda: "look" in project.toolset)
 
 
-async def test_what_changes_while_all_is_read_anew_is_not_lost(
-    crib: Crib, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("no_inotify")
+async def test_what_changes_while_all_is_read_anew_is_not_lost(crib: Crib) -> None:
     toolbox(crib, "one")
-
-    def full(self: Inotify) -> None:
-        raise OSError(24, "Too many open files")
-
-    monkeypatch.setattr(Inotify, "__init__", full)
     watch = SourceWatch({"tools.yaml": ToolSource("tools.yaml", "toolbox", True)}, crib.root, lambda _: None)
     watch.start()
     assert await watch.touched() == {"tools.yaml"}
