@@ -98,9 +98,8 @@ def _is_own(ip: IPv4Address | IPv6Address) -> bool:
         with socket.socket(socket.AF_INET if ip.version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as sock:
             sock.connect((str(ip), 9))
             return ip_address(sock.getsockname()[0]) == ip
-    except (
-        OSError
-    ) as error:  # There is no way to it; but what could not be looked at is not held to be public.
+    except OSError as error:
+        # There is no way to it; but what could not be looked at is not held to be public.
         return error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
