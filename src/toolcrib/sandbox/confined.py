@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from toolcrib.sandbox.network import Ports
-
 __all__ = [
     "NEWCGROUP",
     "NEWUSER",
@@ -106,15 +104,15 @@ def run_init(job: dict[str, Any], control: int, launcher: int, groups: list[int]
     # Told again: gaining or giving up rights may have cleared it.
     follow(launcher)
     inner, outer = (end.detach() for end in _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET))
+    # All that can be done before the fork is: what either process writes to after it is copied.
+    theirs, mine = rules_of(job)
+    settle(job)
     pid = fork()
     if pid == 0:
-        guarded(control, lambda: run_command(job, control, inner, found))
+        guarded(control, lambda: run_command(job, control, inner, theirs, found))
     _signal.signal(SIGTERM, lambda *_: os.kill(pid, SIGTERM))
-    close_other((control, outer))
-    try:
-        waiting.hold(job["waiting"])
-    except OSError as error:
-        raise Failure("seccomp", error.errno or 0) from None
+    close_other((control, outer, mine.fd))
+    hold(mine, job["waiting"])
     report(outer, "held")
     os.close(outer)
     reap(pid, control)
@@ -216,7 +214,9 @@ def hold_none() -> None:
     prctl("no_new_privs", PR_SET_NO_NEW_PRIVS, 1)
 
 
-def run_command(job: dict[str, Any], control: int, init: int, found: list[tuple[int, int] | None]) -> None:
+def run_command(
+    job: dict[str, Any], control: int, init: int, rules: landlock.Rules, found: list[tuple[int, int] | None]
+) -> None:
     """Confine this process, wait for the word, become the command.
 
     Arguments:
@@ -226,13 +226,8 @@ def run_command(job: dict[str, Any], control: int, init: int, found: list[tuple[
     # A group of its own, else `kill 0` would mean pid 1 as well. The session is the launcher's, which
     # has no terminal; another setsid here costs 4 ms on a busy machine (a new scheduling group).
     os.setpgid(0, 0)
-    close_other((control, init))
-    settle(job)
-    hold_to_grants(job["mounts"], network.ports(job))
-    try:
-        seccomp.install(job["filter"])  # Last: it forbids most of the above.
-    except OSError as error:
-        raise Failure("seccomp", error.errno or 0) from None
+    close_other((control, init, rules.fd))
+    hold(rules, job["filter"])
     if job["watch"]:
         let_be_watched(job["watch"], control)
     if receive(init)[0] != b"held":
@@ -313,29 +308,43 @@ def reset_signals() -> None:
                 syscall(number, signal, default, 0, 8)
 
 
-def hold_to_grants(mounts: list[tuple[str, str, str, bool]], ports: tuple[Ports, Ports]) -> None:
-    """The same grants a second time, by Landlock: it forbids mounting, so not earlier.
+def rules_of(job: dict[str, Any]) -> tuple[landlock.Rules, landlock.Rules]:
+    """The same grants a second time, for Landlock; and those of pid 1.
 
     It cannot take away below what it gave; what is read-only or hidden inside a writable folder is held
     by the mounts alone.
     """
+    connect_ports, bind_ports = network.ports(job)
     writable = ["/tmp", "/dev/shm"]  # noqa: S108 - its own
     readable_only: list[str] = []
-    for _, target, mode, _ in mounts:
+    for _, target, mode, _ in job["mounts"]:
         if mode in ("ro", "rw", "ro?", "rw?") and os.path.lexists(target):
             (writable if mode.startswith("rw") else readable_only).append(target)
     try:
-        landlock.restrict(
+        theirs = landlock.Rules(
             read=["/proc"],
             execute=[*readable_only, *writable],
             write=writable,
             devices=[f"/dev/{name}" for name in DEVICES],
             listing=["/"],
-            connect_ports=ports[0],
-            bind_ports=ports[1],
+            connect_ports=connect_ports,
+            bind_ports=bind_ports,
         )
+        return theirs, waiting.rules()
     except OSError as error:
         raise Failure("landlock", error.errno or 0, text=str(error.filename or "")) from None
+
+
+def hold(rules: landlock.Rules, code: bytes) -> None:
+    """Hold this process by Landlock, which forbids mounting, and by a filter, which forbids most else."""
+    try:
+        rules.enforce()
+    except OSError as error:
+        raise Failure("landlock", error.errno or 0) from None
+    try:
+        seccomp.install(code)
+    except OSError as error:
+        raise Failure("seccomp", error.errno or 0) from None
 
 
 def go(control: int, close: int, start: Callable[[list[str], dict[str, str]], None]) -> None:

@@ -21,7 +21,7 @@ import stat
 TYPE_CHECKING = False  # as `typing` has it, whose import takes as long as the interpreter's start
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import TypedDict
+    from typing import Any, TypedDict
 
     Place = str | int
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         """What was asked for and this kernel cannot check."""
 
 
-__all__ = ["abi", "restrict"]
+__all__ = ["Rules", "abi", "restrict"]
 
 # These have the same numbers on every architecture.
 SYS_CREATE_RULESET, SYS_ADD_RULE, SYS_RESTRICT_SELF = 444, 445, 446
@@ -127,63 +127,85 @@ def abi() -> int:
         return 0
 
 
-def restrict(
-    *,
-    read: Iterable[Place] = (),
-    write: Iterable[Place] = (),
-    execute: Iterable[Place] = (),
-    devices: Iterable[Place] = (),
-    listing: Iterable[Place] = (),
-    connect_ports: Iterable[int] | None = None,
-    bind_ports: Iterable[int] | None = None,
-    scope: bool = True,
-    version: int | None = None,
-) -> Report:
-    """Hold this thread, and all that comes from it, to these grants; there is no way back.
+class Rules:
+    """Grants that a thread can be held to; made ahead, and by another process if need be."""
 
-    Arguments:
-        read: files and folders to read; a path or an open descriptor (O_PATH will do) each.
-        write: the same to read, write, make and remove in.
-        execute: the same to read and to run programs from.
-        devices: device nodes to read, write and control.
-        listing: folders whose names, and those of folders below, may be listed; no file is read by that.
-        connect_ports: TCP ports that may be connected to on any address; None leaves all open.
-        bind_ports: TCP ports that may be listened on; None leaves all open.
-        scope: no signals to, and no abstract unix sockets of, processes outside.
-        version: act as on a kernel that offers only this much.
+    __slots__ = ("fd", "flags", "report")
 
-    Raises:
-        OSError: ENOSYS where there is no Landlock; a path is not there; EPERM where no_new_privs is not
-            set; E2BIG at the 16th layer. Nothing is in force then.
-    """
-    known = abi() if version is None else min(version, abi())
-    if known < 1:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), "landlock")
-    ports = [(CONNECT_TCP, connect_ports), (BIND_TCP, bind_ports)]
-    net = sum(right for right, numbers in ports if numbers is not None)
-    attr, report = rights_handled(known, net, scope=scope)
-    ruleset = syscall(SYS_CREATE_RULESET, ctypes.byref(attr), ctypes.sizeof(attr), 0)
-    try:
-        for places, rights in (
+    def __init__(
+        self,
+        *,
+        read: Iterable[Place] = (),
+        write: Iterable[Place] = (),
+        execute: Iterable[Place] = (),
+        devices: Iterable[Place] = (),
+        listing: Iterable[Place] = (),
+        connect_ports: Iterable[int] | None = None,
+        bind_ports: Iterable[int] | None = None,
+        scope: bool = True,
+        version: int | None = None,
+    ) -> None:
+        """Make them.
+
+        Arguments:
+            read: files and folders to read; a path or an open descriptor (O_PATH will do) each.
+            write: the same to read, write, make and remove in.
+            execute: the same to read and to run programs from.
+            devices: device nodes to read, write and control.
+            listing: folders whose names, and those of folders below, may be listed; no file is read by that.
+            connect_ports: TCP ports that may be connected to on any address; None leaves all open.
+            bind_ports: TCP ports that may be listened on; None leaves all open.
+            scope: no signals to, and no abstract unix sockets of, processes outside.
+            version: act as on a kernel that offers only this much.
+
+        Raises:
+            OSError: ENOSYS where there is no Landlock; a path is not there.
+        """
+        known = abi() if version is None else min(version, abi())
+        if known < 1:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), "landlock")
+        ports = [(CONNECT_TCP, connect_ports), (BIND_TCP, bind_ports)]
+        net = sum(right for right, numbers in ports if numbers is not None)
+        attr, self.report = rights_handled(known, net, scope=scope)
+        # Refusals of hostile code must not flood the machine's audit log.
+        self.flags = LOG_SAME_EXEC_OFF | LOG_SUBDOMAINS_OFF if known >= LOG_ABI else 0
+        self.fd = syscall(SYS_CREATE_RULESET, ctypes.byref(attr), ctypes.sizeof(attr), 0)
+        granted = (
             (execute, READING | EXECUTE),
             (read, READING),
             (write, WRITING),
             (devices, USING),
             (listing, READ_DIR),
-        ):
-            for place in places:
-                add_place(ruleset, place, rights & attr.files)
-        for right, numbers in ports:
-            for number in numbers or ():
-                if attr.net & right:
-                    rule = NetPortAttr(right, number)
-                    syscall(SYS_ADD_RULE, ruleset, RULE_NET_PORT, ctypes.byref(rule), 0)
-        # Refusals of hostile code must not flood the machine's audit log.
-        flags = LOG_SAME_EXEC_OFF | LOG_SUBDOMAINS_OFF if known >= LOG_ABI else 0
-        syscall(SYS_RESTRICT_SELF, ruleset, flags)
-    finally:
-        os.close(ruleset)
-    return report
+        )
+        try:
+            for places, rights in granted:
+                for place in places:
+                    add_place(self.fd, place, rights & attr.files)
+            for right, numbers in ports:
+                for number in numbers or ():
+                    if attr.net & right:
+                        rule = NetPortAttr(right, number)
+                        syscall(SYS_ADD_RULE, self.fd, RULE_NET_PORT, ctypes.byref(rule), 0)
+        except BaseException:
+            os.close(self.fd)
+            raise
+
+    def enforce(self) -> Report:
+        """Hold this thread, and all that comes from it, to them; there is no way back.
+
+        Raises:
+            OSError: EPERM where no_new_privs is not set; E2BIG at the 16th layer. Nothing is in force then.
+        """
+        try:
+            syscall(SYS_RESTRICT_SELF, self.fd, self.flags)
+        finally:
+            os.close(self.fd)
+        return self.report
+
+
+def restrict(**grants: Any) -> Report:
+    """Hold this thread to grants at once; arguments and errors as of `Rules`."""
+    return Rules(**grants).enforce()
 
 
 def rights_handled(known: int, net: int, *, scope: bool) -> tuple[RulesetAttr, Report]:

@@ -7,7 +7,6 @@ open nothing any more and make only the calls below. The filter is built in the 
 from __future__ import annotations
 
 import errno
-import os
 
 from toolcrib.sandbox import landlock, seccomp
 
@@ -15,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from toolcrib.sandbox.seccomp import Item
 
-__all__ = ["hold", "program"]
+__all__ = ["program", "rules"]
 
 ALLOWED = {
     "brk": (12, 214),
@@ -68,16 +67,6 @@ def program(arch: str) -> bytes:
     ])  # fmt: skip
 
 
-def hold(code: bytes) -> None:
-    """Put Landlock without a grant, and then the filter, on this process.
-
-    No scope for signals: its children are not in its Landlock domain, and it must kill them.
-
-    Raises:
-        OSError: the kernel refuses one of them.
-    """
-    landlock.restrict(scope=False, connect_ports=(), bind_ports=())
-    try:
-        seccomp.install(code)
-    except OSError as error:
-        raise OSError(error.errno, os.strerror(error.errno or 0), "seccomp") from None
+def rules() -> landlock.Rules:
+    """Not a single grant. No scope for signals: its children are not in its domain, and it must kill them."""
+    return landlock.Rules(scope=False, connect_ports=(), bind_ports=())
