@@ -14,13 +14,13 @@ from toolcrib.executors.reach import Reach, above, parent
 from toolcrib.executors.workspace import within
 from toolcrib.spec import Tool
 
-__all__ = ["Block", "Line"]
+__all__ = ["Block", "Line", "quoted"]
 
 _MANY = 4
 """More files of one folder than this are named by their folder, where the folder was granted."""
 _TOLD = 3
-_PLAIN = re.compile(r"[A-Za-z_][\w./-]*|\.?/?[A-Za-z_.][\w./-]*")
-_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+_PLAIN = re.compile(r"(?:/|\.{1,2}/|\.)?[A-Za-z_][\w./-]*|\.{1,2}|/")
+_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n", ".inf", ".nan"})
 
 
 class Line(NamedTuple):
@@ -131,9 +131,23 @@ def scalar(text: str) -> str:
     return told(text)
 
 
+def quoted(text: str) -> str:
+    """The same, in quotes whatever it is."""
+    return f"'{text}'" if text.isprintable() and "'" not in text else told(text)
+
+
 def told(text: str) -> str:
     """The text in quotes, on one line, with nothing in it that steers a terminal or ends a comment."""
-    return json.dumps(text)
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    if character.isprintable():
+        return character
+    code = ord(character)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 # -- files ---------------------------------------------------------------------------------------
@@ -145,15 +159,18 @@ def _files(block: Block, tool: Tool, seen: Observation) -> None:
     writes = _least(seen.used["write"], reach.write)
     reads = _reads(seen, reach, writes)
     for name, found in (("fs.read", reads), ("fs.write", writes)):
-        block.needed += [Line(name, reach.written(path), _why(why)) for path, why in sorted(found.items())]
+        for path, why in sorted(found.items()):
+            names = _written_as(path, seen, (*reads, *writes))
+            block.needed += [Line(name, reach.written(one), _why(why)) for one in names]
     for access in ("read", "write"):
         uses = {path: why for path, why in seen.missing[access].items() if _not_both(path, access, seen)}
         for path, why in sorted(_least(uses, ()).items()):
             away = "" if reach.in_project(path) else "; outside of the project"
-            block.missing.append(Line(f"fs.{access}", reach.written(path), _why(why) + away))
+            lines = [reach.written(one) for one in _written_as(path, seen, (*reads, *writes))]
+            block.missing += [Line(f"fs.{access}", line, _why(why) + away) for line in lines]
         for path, why in sorted(_least(seen.closed[access], ()).items()):
             block.closed.append(Line(f"fs.{access}", reach.written(path), f"{_why(why)}; no grant opens it"))
-    _unused(block, tool, reach, reads, writes)
+    _unused(block, tool, seen, reads, writes)
 
 
 def _reads(seen: Observation, reach: Reach, writes: Uses) -> Uses:
@@ -164,27 +181,49 @@ def _reads(seen: Observation, reach: Reach, writes: Uses) -> Uses:
     reads |= {folder: {"looked for": None} for folder in seen.looked if folder not in shown}
     kept = _least({path: why for path, why in reads.items() if not _covered(path, writes)}, reach.read)
     for path in reach.read:
-        if any(within(path, folder) and path != folder for folder in writes):
+        if any(within(path, folder) and path != folder for folder in writes) and path not in seen.replaced:
             # Taken out, it would become writable.
             kept[path] = {"stays read-only in a folder that is written": None}
     return kept
 
 
+def _written_as(path: str, seen: Observation, named: Iterable[str]) -> list[str]:
+    """How a manifest names a real path: by the links on the way to it, which are then to be seen too.
+
+    A link that lies in a folder of the block is seen with that.
+    """
+    over = max((real for real in seen.aliases if within(path, real)), key=len, default="")
+    names = [link + path[len(over) :] for link in seen.aliases.get(over, ())]
+    below = [
+        link for real in seen.aliases if real != over and within(real, path) for link in seen.aliases[real]
+    ]
+    return [name for name in (*names, *below) if not any(within(name, one) for one in named)] or [path]
+
+
 def _not_both(path: str, access: str, seen: Observation) -> bool:
-    """Whether a line for this access says something: to write implies to read."""
-    return access == "write" or path not in seen.missing["write"]
+    """Whether a line for this access says something: to write implies to read.
+
+    What is granted by itself cannot be put or removed.
+    """
+    return access == "write" or (path not in seen.missing["write"] and path not in seen.replaced)
 
 
-def _unused(block: Block, tool: Tool, reach: Reach, reads: Uses, writes: Uses) -> None:
+def _unused(block: Block, tool: Tool, seen: Observation, reads: Uses, writes: Uses) -> None:
     """What is granted, and nothing of the block stands for."""
+    reach = seen.reach
+    assert reach is not None
     granted = (("read", tool.permissions.read, reads), ("write", tool.permissions.write, writes))
     for name, declared, mine in granted:
         for written in declared:
             place = reach.place(f"{reach.root}/{written}" if written[:1] != "/" else written)
-            if _covered(place, mine) or any(within(path, place) for path in mine):
+            covered = _covered(place, mine) and not (name == "read" and place in seen.replaced)
+            if covered or any(within(path, place) for path in mine):
                 continue
-            again = name == "write" and any(within(path, place) for path in reads)
-            why = "was only read in this run" if again else "was not used in this run"
+            why = "was not used in this run"
+            if name == "write" and any(within(path, place) for path in reads):
+                why = "was only read in this run"
+            if place in seen.replaced:
+                why = "is replaced or removed, which nothing can be that is granted by itself"
             block.unused.append(Line(f"fs.{name}", written, why))
 
 

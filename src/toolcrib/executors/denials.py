@@ -11,48 +11,33 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from toolcrib.errors import ManifestError, PermissionDenied, ToolUnavailable
+from toolcrib.executors.block import quoted
+from toolcrib.executors.complaints import Complaint, Wish, changes_folder, host_of, paths_of
 from toolcrib.executors.output import ending, facts
 from toolcrib.executors.reach import Access, Reach, is_folder, parent, there
-from toolcrib.executors.workspace import Workspace
+from toolcrib.executors.workspace import Workspace, within
 from toolcrib.sandbox import Completed, Confinement
 from toolcrib.sandbox.grants import nameable
+from toolcrib.sandbox.paths import beginning
 from toolcrib.spec import CommandExec, Tool
 
-__all__ = ["of_command", "of_exec", "of_python"]
+__all__ = ["of_command", "of_exec", "of_python", "ungranted"]
 
-Wish = Literal["read", "write", "entry", "run"]
-"""`entry`: to make, rename or remove an entry of a folder."""
 _ACCESS: dict[str, Wish] = {"read": "read", "write": "write", "entry": "entry"}
 _USUAL = (80, 443)
 """Ports that a host is granted with by its name alone."""
 _LOOKED_AT = 16_384
 """Bytes at the end of standard error that are looked through."""
-_MOST = 20
+_LONGEST = 4_096
+_SCRIPT = 65_536
+"""Bytes of a script that are looked at."""
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR})
 _KEPT = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-_FAILURES = {
-    "no such file or directory": errno.ENOENT,
-    "no such file": errno.ENOENT,
-    "directory nonexistent": errno.ENOENT,
-    "permission denied": errno.EACCES,
-    "read-only file system": errno.EROFS,
-    "operation not permitted": errno.EPERM,
-    "not found": errno.ENOENT,
-}
-"""As programs of C, Python, Go and Node and the shells say it."""
-_LINE = re.compile(rf"^(.*?):? ?\(?({'|'.join(_FAILURES)})\b.*$", re.MULTILINE | re.IGNORECASE)
-_QUOTED = re.compile("""['"\u2018`]([^'"\u2018\u2019`]+)['"\u2019`]""")
-_MAKES = re.compile(r"\b(cannot (create|touch|overwrite|write)|creat|writ)", re.IGNORECASE)
-_MOVES = re.compile(r"\b(cannot|can't) (remove|move|unlink|rename)|mkdir", re.IGNORECASE)
-_NO_HOST = re.compile(
-    r"(?:[Cc]ould not resolve host(?:name)?|[Uu]nable to resolve host(?: address)?|Name or service not known)"
-    r"[:\s]+['\u2018\"]?([A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?)"
-)
 
 
 class Denial(NamedTuple):
@@ -85,10 +70,11 @@ def of_python(
     if tool.permissions.network.mode == "none" and cause.get("network") is True:
         port = cause.get("port")
         asked = (host if isinstance(host, str) else None, port if isinstance(port, int) else None)
-        return _no_network(workspace, tool, done, said, *asked)
+        return _no_network(workspace, tool, done, said, *asked, direct=cause.get("direct") is True)
     for path in (cause.get("filename"), cause.get("filename2")):
         if isinstance(path, str) and isinstance(number, int):
-            found = _denial(reach, path, number, _ACCESS.get(str(cause.get("access")), "read"))
+            wish = _ACCESS.get(str(cause.get("access")), "read")
+            found = _denial(reach, Complaint(path, number, wish))
             if found is not None:
                 return _denied(workspace, tool, done, said, found)
     module = cause.get("module")
@@ -103,15 +89,28 @@ def of_command(
     """What a command that failed lacked, by what it wrote to standard error; None: nothing that is known."""
     reach = Reach.of(workspace, tool, job)
     text = done.stderr[-_LOOKED_AT:].decode(errors="replace")
-    for path, number, wish in _named(text):
-        found = _denial(reach, path, number, wish)
+    complaints = list(paths_of(text, " ".join(job.argv)))
+    elsewhere = bool(complaints) and _goes_elsewhere(reach, job.argv)
+    for complaint in complaints:
+        if elsewhere and complaint.path[:1] != "/":
+            continue
+        found = _denial(reach, complaint)
         if found is not None:
             return _denied(workspace, tool, done, _ended(done), found)
-    host = _NO_HOST.search(text)
-    if host is not None and tool.permissions.network.mode == "none":
-        name = host.group(1)
-        return _no_network(workspace, tool, done, _ended(done), name, _port_of(name, job.argv))
+    asked = host_of(text) if tool.permissions.network.mode == "none" else None
+    if asked is not None:
+        host, port = asked
+        return _no_network(workspace, tool, done, _ended(done), host, port or _port_of(host, job.argv))
     return None
+
+
+def _goes_elsewhere(reach: Reach, argv: tuple[str, ...]) -> bool:
+    """Whether the command, or a script of the project that it runs, changes its working folder."""
+    if changes_folder(" ".join(argv)):
+        return True
+    places = [reach.place(word) for word in argv if nameable(word) and len(word) < _LONGEST]
+    scripts = (beginning(place, _SCRIPT) for place in places if reach.in_project(place))
+    return any(changes_folder(script.decode(errors="replace")) for script in scripts)
 
 
 def of_exec(
@@ -124,52 +123,65 @@ def of_exec(
     reach = Reach.of(workspace, tool, job)
     found = None
     if "/" in path:
-        found = _denial(reach, path, errno.ENOENT, "read") or _interpreter(reach, path)
+        found = _denial(reach, Complaint(path, errno.ENOENT, "read")) or _interpreter(reach, path)
     return None if found is None else _denied(workspace, tool, None, error.message, found)
 
 
-def _named(text: str) -> Iterator[tuple[str, int, Wish]]:
-    """What lines of standard error say of paths: a path, the error, and what was wanted.
-
-    The end first: what a program says last is most often why it failed.
-    """
-    for match in [*_LINE.finditer(text)][: -_MOST - 1 : -1]:
-        before, number = match.group(1), _FAILURES[match.group(2).lower()]
-        wish: Wish = "write" if number == errno.EROFS or _MAKES.search(match.group(0)) else "read"
-        if _MOVES.search(match.group(0)):
-            wish = "entry"
-        if match.group(2).lower() == "not found":
-            wish = "run"
-        quoted = _QUOTED.findall(match.group(0))
-        words = before.split(": ")
-        last = words[-1].split()
-        for path in dict.fromkeys((*quoted[::-1], words[-1].strip(), *(last[-1:]))):
-            if path and len(path) < 4096:
-                yield path, number, wish
-
-
-def _denial(reach: Reach, path: str, number: int, wish: Wish) -> Denial | None:
+def _denial(reach: Reach, told: Complaint) -> Denial | None:
     """Whether a failure is one of grants: the path is kept from the tool, and that is why it failed so."""
+    path, number, wish = told.path, told.number, told.wish
     if number not in _ABSENT | _KEPT or not nameable(path):
         return None
-    target = place = reach.place(path)
-    if number == errno.EROFS and wish == "read":
-        wish = "write"
+    place = reach.place(path)
+    if number == errno.EROFS and wish in ("read", "write"):
+        wish = "entry" if told.folder and is_folder(place) else "write"
     access: Access = "read" if wish in ("read", "run") else "write"
-    ours = reach.in_project(place)
-    if wish == "run" and not (ours and "/" in path):  # A name is looked for elsewhere, and much is not found.
+    lexical = reach.absolute(path)
+    if reach.of_kernel(lexical):  # The tool has its own, of which this machine's says nothing.
+        return Denial(lexical, "write", True, lexical) if access == "write" else None
+    if not reach.in_project(place):
+        return None if wish == "run" else _outside(reach, lexical, wish)
+    if wish == "run" and "/" not in path:  # A name is looked for elsewhere, and much is not found.
         return None
-    if ours and access == "write" and (wish == "entry" or not os.path.lexists(place)):
-        target = parent(reach.entry(path))
-    if target == "/" or (ours and not os.path.lexists(target)):
+    target, there_now = place, os.path.lexists(place)
+    if access == "write" and (wish == "entry" or not there_now):
+        if not there_now and not told.sure:
+            return None
+        entry = reach.entry(path)
+        if reach.verdict(entry, "write") == "closed":
+            return Denial(entry, access, True, reach.written(entry))
+        target = next((folder for folder in reach.scratch if within(entry, folder)), parent(entry))
+    elif not there_now:
+        return None
+    target = reach.grantable(target)
+    if target not in reach.scratch and not os.path.lexists(target):
         return None
     verdict = reach.verdict(target, access)
-    if verdict == "closed":
-        return Denial(target, access, True, reach.written(target))
-    # Outside of the project nobody looks whether anything is there; not to be granted is true in any case.
-    if verdict != "missing" or (not ours and reach.of_system(path)):
+    if verdict not in ("closed", "missing"):
         return None
-    return Denial(target, access, False, reach.written(target))
+    return Denial(target, access, verdict == "closed", reach.written(_by_link(reach, lexical, target)))
+
+
+def _by_link(reach: Reach, asked: str, target: str) -> str:
+    """The path that a grant names: with the links by which the tool asked, or it would not see them."""
+    found = (
+        path for path in (asked, parent(asked)) if reach.in_project(path) and reach.place(path) == target
+    )
+    return next(found, target)
+
+
+def _outside(reach: Reach, path: str, wish: Wish) -> Denial | None:
+    """The same of a path outside of the project, as it was written: nobody looks whether anything is there,
+    or where a link leads. That it is not granted is true in any case."""
+    access: Access = "read" if wish == "read" else "write"
+    if wish in ("make", "entry"):
+        path = parent(path)
+    if path == "/" or reach.of_system(path):
+        return None
+    verdict = reach.verdict(reach.place(path), access)
+    if verdict not in ("closed", "missing"):
+        return None
+    return Denial(path, access, verdict == "closed", reach.written(path))
 
 
 def _module(reach: Reach, name: str) -> Denial | None:
@@ -190,15 +202,20 @@ def _module(reach: Reach, name: str) -> Denial | None:
 
 def _interpreter(reach: Reach, path: str) -> Denial | None:
     """The program that the first line of a script names, if it is one that the tool is not shown."""
-    try:
-        with Path(reach.place(path)).open("rb") as file:
-            first = file.readline(256)
-    except OSError:
-        return None
+    first = beginning(reach.place(path), 256).partition(b"\n")[0]
     words = first[2:].split()
     if not first.startswith(b"#!") or not words or not there(os.fsdecode(words[0])):
         return None
-    return _denial(reach, os.fsdecode(words[0]), errno.ENOENT, "read")
+    return _denial(reach, Complaint(os.fsdecode(words[0]), errno.ENOENT, "read"))
+
+
+def ungranted(workspace: Workspace, tool: Tool, access: Access, path: str) -> PermissionDenied:
+    """A file that Toolcrib itself is to open for a tool that has no permission of that kind."""
+    reach = Reach.of_file(workspace, tool)
+    found = _denial(reach, Complaint(path, errno.ENOENT, access))
+    said = f"it has no fs.{access} permission"
+    target = path if access == "read" else parent(path)
+    return _denied(workspace, tool, None, said, found or Denial(target, access, False, reach.written(target)))
 
 
 # -- how it is told ------------------------------------------------------------------------------
@@ -223,14 +240,20 @@ def _denied(
     details |= {"grant": {"permission": permission, "value": found.grant}, "manifest": where, "line": line}
     return PermissionDenied(
         f"{tool.name} may not {access} {path}, which its permissions do not grant: {said}",
-        hint=f"If it shall, add {found.grant!r} to {permission} in {where}. "
+        hint=f"If it shall, add {quoted(found.grant)} to {permission} in {where}. "
         f"`toolcrib trace {tool.name}` shows all that it needs.",
         details=details,
     )
 
 
 def _no_network(
-    workspace: Workspace, tool: Tool, done: Completed, said: str, host: str | None, port: int | None
+    workspace: Workspace,
+    tool: Tool,
+    done: Completed,
+    said: str,
+    host: str | None,
+    port: int | None,
+    direct: bool = False,
 ) -> PermissionDenied:
     from toolcrib.manifest.checks import DIRECT
 
@@ -245,7 +268,7 @@ def _no_network(
         f"If it shall, write `network: {{allow: [{named}]}}` under permissions in {where}. That leads "
         "through a proxy for HTTP and SOCKS; what speaks neither needs `network: host`."
     )
-    if isinstance(tool.config, CommandExec) and Path(tool.config.entrypoint).name in DIRECT:
+    if direct or (isinstance(tool.config, CommandExec) and Path(tool.config.entrypoint).name in DIRECT):
         value = "host"
         hint = (
             f"If it shall, write `network: host` under permissions in {where}: this machine's own network, "

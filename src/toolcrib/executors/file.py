@@ -8,7 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from toolcrib.errors import InvalidInput, PermissionDenied
+from toolcrib.errors import InvalidInput
+from toolcrib.executors.denials import ungranted
 from toolcrib.executors.output import decoded
 from toolcrib.executors.threads import run_in_thread
 from toolcrib.executors.workspace import Workspace, within
@@ -37,9 +38,10 @@ class FileExecutor:
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
         """One read or write, in a thread."""
         values = Values.of(self._tool, call, ctx)
-        path = self._place(str(Path(self._workspace.root, render_path(self._path, values))))
+        asked = str(Path(self._workspace.root, render_path(self._path, values)))
+        path = self._place(asked)
         if self._workspace.watch is not None:
-            self._workspace.watch.touch(self._workspace, self._tool, self._config.action, path)
+            self._workspace.watch.touch(self._workspace, self._tool, self._config.action, asked)
         if self._config.action == "read":
             outcome: Outcome = await run_in_thread(lambda: self._read(path))
         else:
@@ -63,10 +65,7 @@ class FileExecutor:
         """Everything granted, the read-only parts too: a `read` inside a `write` stays read-only."""
         tool, workspace = self._tool, self._workspace
         if not (tool.permissions.write if access == "write" else self._asked):
-            raise PermissionDenied(
-                f"{tool.name} has no fs.{access} permission",
-                hint=f"Name the folder under permissions.fs.{access} in the manifest.",
-            )
+            raise ungranted(workspace, tool, "write" if access == "write" else "read", path)
         grants = workspace.grants(tool)
         # A process needs its own folder to start from; a file tool has only what it was granted.
         granted = [workspace.resolve(written) for written in self._asked]

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.executors.reach import Access, Reach, Verdict, in_any, is_folder, parent, there
-from toolcrib.executors.workspace import Workspace
+from toolcrib.executors.workspace import Workspace, within
 from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.grants import RESERVED
+from toolcrib.sandbox.watched import ADDRESSED
 from toolcrib.spec import PythonExec, Tool
 
 if TYPE_CHECKING:
@@ -56,7 +57,13 @@ class Observation:
         self.variables: dict[str, None] | None = None
         """Names read through `os.environ`; None where that cannot be seen."""
         self.programs = 0
+        self.aliases: dict[str, dict[str, None]] = {}
+        """Real path to the symbolic links by which it was asked for."""
+        self.replaced: dict[str, None] = {}
+        """Entries that were put or removed."""
         self._listed_by_imports: list[str] = []
+        self._source: Seen | None = None
+        """What is about to be renamed or linked: the next thing seen is where to."""
         self._reading = ("read", "list", "look", "run")
 
     # -- what is told ----------------------------------------------------------------------------
@@ -80,8 +87,17 @@ class Observation:
     def see(self, seen: Seen) -> None:
         """Take in one thing that the tool is about to do."""
         self.calls += 1
+        source, self._source = self._source, None
+        if seen.access in ("remove", "look") and seen.call.startswith(("rename", "link")):
+            self._source = seen
+        elif source is not None and source.call == seen.call:
+            self._across(source.path, seen.path)
         if seen.access == "network":
             self._network(seen)
+        elif seen.call in ADDRESSED:
+            # Unix sockets that have a path are for the machine's own network only.
+            if self.tool is not None and self.tool.permissions.network.mode == "host":
+                self._write(seen.access, seen.path)
         elif seen.access in self._reading:
             if seen.access == "run" and there(seen.path):
                 self.programs += 1
@@ -103,13 +119,16 @@ class Observation:
         """Note a file that Toolcrib itself opens for a tool."""
         reach = self.reach = Reach.of_file(workspace, tool)
         place = reach.place(path)
+        self._note_links(path, place)
         if access == "write" and not there(place):
-            self._note(access, parent(place), f"made {place.rpartition('/')[2]!r}")
+            self._enter(place, f"made {place.rpartition('/')[2]!r}")
         elif there(place):
             self._note(access, place, "written" if access == "write" else "read")
 
     def denied(self, path: str, access: Access) -> None:
-        """Note what the tool's own failure says that it was kept from."""
+        """Note what the tool's own failure says that it was kept from, where nothing better is known."""
+        if self.tool is not None:  # It is watched.
+            return
         uses = [found[access] for found in (self.used, self.missing, self.closed)]
         if not any(path in found for found in uses):
             self._note(access, path, "asked for: the tool failed without it")
@@ -145,6 +164,8 @@ class Observation:
         place = self.reach.place(path)
         if _cached(place) or place in _DISPENSABLE or not there(place):
             return
+        self._pass(path)
+        self._note_links(path, place)
         if is_folder(place):
             self._read_folder(access, place, path)
         elif self.reach.of_system(path):
@@ -171,7 +192,9 @@ class Observation:
         place = self.reach.place(path)
         if _cached(place) or in_any(place, RESERVED):
             return
+        self._pass(path)
         entry = self.reach.entry(path)
+        self._note_links(*((path, place) if there(place) else (parent(path), parent(entry))))
         name = repr(entry.rpartition("/")[2])
         present = os.path.lexists(entry)
         if access == "write" or (access == "create" and there(place)):
@@ -184,9 +207,48 @@ class Observation:
         elif access == "remove" and present:
             self._enter(entry, f"removed {name}")
 
+    def _pass(self, path: str) -> None:
+        """A folder that is left again by `..` must be seen all the same."""
+        assert self.reach is not None
+        parts = path.split("/")
+        for index, part in enumerate(parts):
+            folder = "/".join(parts[:index])
+            if part == ".." and is_folder(folder) and not in_any(folder, RESERVED):
+                place = self.reach.place(folder)
+                self._note_links(folder, place)
+                self._read_folder("look", place, folder)
+
+    def _note_links(self, path: str, place: str) -> None:
+        """Remember the last link on the way to a place: a grant that is written by it shows it too."""
+        assert self.reach is not None
+        link = "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
+        while link != "/" and not os.path.islink(link):  # noqa: PTH114 - a path may be any text
+            link = parent(link)
+        real = self.reach.place(link)
+        if link == "/" or "/../" in path or not within(place, real):
+            return
+        if self.reach.in_project(real) or not self.reach.in_project(link):
+            self.aliases.setdefault(real, {})[link] = None
+
+    def _across(self, source: str, target: str) -> None:
+        """An entry that is renamed or linked into another folder: only one grant over both lets that be."""
+        assert self.reach is not None
+        entry = self.reach.entry(source)
+        here, there_ = parent(entry), parent(self.reach.entry(target))
+        grants = [grant for grant in self.reach.write if within(here, grant) and within(there_, grant)]
+        if here != there_ and grants:
+            both = os.path.commonpath((here, there_))
+            self._note("write", both, f"moved {source.rpartition('/')[2]!r} between folders")
+        elif here == there_:
+            self.replaced[entry] = None
+        else:
+            away = repr(self.reach.written(here))
+            self._note("write", there_, f"moved here from {away}, for which one grant must cover both")
+
     def _enter(self, entry: str, why: str) -> None:
         """A change in the folder of an entry; where that is missing, in the nearest there is."""
         assert self.reach is not None
+        self.replaced[entry] = None
         folder = nearest = parent(entry)
         while not is_folder(nearest):
             nearest = parent(nearest)
@@ -196,6 +258,10 @@ class Observation:
 
     def _note(self, access: Access, place: str, why: str) -> None:
         assert self.reach is not None
+        if access == "write":
+            place = self.reach.grantable(place)
+        while not _writable(place):
+            place = parent(place)
         kinds: dict[Verdict, dict[Access, Uses]] = {
             "granted": self.used,
             "missing": self.missing,
@@ -206,6 +272,15 @@ class Observation:
             reasons = found[access].setdefault(place, {})
             if len(reasons) < _MOST:
                 reasons[why] = None
+
+
+def _writable(path: str) -> bool:
+    """Whether a manifest can name this path."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _cached(path: str) -> bool:

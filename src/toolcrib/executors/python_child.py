@@ -17,6 +17,10 @@ from importlib.machinery import EXTENSION_SUFFIXES, PathFinder
 from importlib.util import module_from_spec
 
 SIGNALS = ("RetryableError", "ToolCancel", "ToolDiscard", "ToolSnooze")
+# linux/socket.h, linux/net.h
+INET, STREAM = (2, 10), 1
+BY_FOLDER = ("_rmtree_safe_fd", "_rmtree_safe_fd_step", "fwalk", "_fwalk")
+"""What names files without the folder that they are in."""
 LOOKUPS = ("socket.getaddrinfo", "socket.gethostbyname")
 # Lines of source that change something: of a file that is not there the kernel says the same to all.
 ENTRIES = r"\b(mkdir|makedirs|rename|replace|unlink|remove|rmdir|rmtree|symlink|link)\("
@@ -106,15 +110,41 @@ def cause(error: BaseException) -> "dict | None":  # type: ignore[type-arg]
         if not isinstance(one, OSError) or one.errno is None:
             continue
         places = traceback.extract_tb(one.__traceback__)
-        if one.filename is None and any(place.filename.endswith("/socket.py") for place in places):
+        lookup = type(one).__name__ == "gaierror"
+        if one.filename is None and (lookup or any(p.filename.endswith("/socket.py") for p in places)):
+            family, kind = socket_of(one)
+            if family not in INET:
+                return None
             host, port = host_of(one)
-            return {"errno": one.errno, "network": True, "host": host, "port": port}
+            direct = kind != STREAM
+            return {"errno": one.errno, "network": True, "host": host, "port": port, "direct": direct}
         if isinstance(one.filename, (str, bytes, os.PathLike)):
-            told = {"errno": one.errno, "filename": os.fsdecode(one.filename), "access": access(places)}
+            if os.sep not in os.fsdecode(one.filename) and any(place.name in BY_FOLDER for place in places):
+                continue
+            told = {"errno": one.errno, "filename": absolute(one.filename), "access": access(places)}
             if isinstance(one.filename2, (str, bytes, os.PathLike)):
-                told["filename2"] = os.fsdecode(one.filename2)
+                told["filename2"] = absolute(one.filename2)
             return told
     return None
+
+
+def absolute(path: "str | bytes | os.PathLike") -> str:  # type: ignore[type-arg]
+    """The path from the folder that the tool is in now."""
+    try:
+        return os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - as text
+    except OSError:  # The folder is gone.
+        return os.fsdecode(path)
+
+
+def socket_of(error: BaseException) -> "tuple":  # type: ignore[type-arg]
+    """Family and kind of the socket that was asked for; those of most, where that is not known."""
+    step = error.__traceback__
+    while step is not None:
+        known = step.tb_frame.f_locals
+        if step.tb_frame.f_code.co_name == "__init__" and "family" in known and "type" in known:
+            return known["family"], known["type"] & 0xF
+        step = step.tb_next
+    return INET[0], STREAM
 
 
 def chain(error: BaseException) -> "list[BaseException]":

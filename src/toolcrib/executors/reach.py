@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from toolcrib.executors.workspace import Workspace, within
+from toolcrib.executors.workspace import GIT_SETTINGS, Workspace, within
 from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.grants import BASE, BASE_ETC, PRIVATE, RESERVED
 from toolcrib.spec import Tool
@@ -138,7 +138,7 @@ class Reach:
         granted = self.granted(path)
         if access == "write":
             if in_any(path, self.protect) and not in_any(path, self.scratch):
-                return "closed"
+                return "missing" if self._repository(path) else "closed"
             if granted == "write":
                 return "granted"
             if self.of_kernel(path):
@@ -153,6 +153,18 @@ class Reach:
         if within(path, self.home) and not in_any(path, self.scratch):
             return "closed"
         return "missing"
+
+    def grantable(self, path: str) -> str:
+        """What a grant names for a real path to be written: of a repository, the whole of `.git`."""
+        return self._repository(path) or path
+
+    def _repository(self, path: str) -> str:
+        """The `.git` that a real path lies in, where only a grant that names it is missing; else nothing."""
+        for folder in self.protect:
+            if folder.endswith("/.git") and within(path, folder) and not os.path.islink(folder):  # noqa: PTH114
+                inside = path[len(folder) + 1 :].partition("/")[0]
+                return "" if inside in GIT_SETTINGS else folder
+        return ""
 
     def written(self, path: str) -> str:
         """A real path as a manifest names it: from the project root where it lies below."""

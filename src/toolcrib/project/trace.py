@@ -21,6 +21,27 @@ _FLAGS = {
 }
 
 
+_UNSEEN = {
+    "function": (
+        "is a registered function: it runs in this process, where nothing is watched",
+        "Make it a tool of kind python, which runs confined.",
+    ),
+    "composite": (
+        "is made of steps, which need nothing but the permissions of their own tools",
+        "Trace the tools of its steps.",
+    ),
+    "sql": (
+        "runs a query of its manifest: what it needs is the file or the host of its database",
+        "Write that under permissions; `toolcrib check` says what is missing.",
+    ),
+    "mcp": (
+        "is a tool of an MCP server, which is one process for all of its tools",
+        "What that may do stands under the server's own permissions.",
+    ),
+}
+"""Why tools of a kind cannot be watched, and what to do."""
+
+
 @dataclass(frozen=True, slots=True)
 class Allowed:
     """What is granted for one run on top of the manifest: paths from the project root, hosts, variables."""
@@ -63,15 +84,13 @@ class Trace:
         """Watch a tool from now on. The manifest stays as it is.
 
         Raises:
-            UsageError: a registered function runs in this process, where nothing is watched.
+            UsageError: tools of its kind run where nothing is watched.
             ToolcribError: there is no such tool, or its manifest is wrong.
         """
         tool = project.get(name)
         if tool.kind not in ("command", "python", "http", "file"):
-            raise UsageError(
-                f"{name} is a registered function: it runs in this process, where nothing is watched",
-                hint="Make it a tool of kind python, which runs confined.",
-            )
+            why, hint = _UNSEEN.get(tool.kind, _UNSEEN["function"])
+            raise UsageError(f"{name} {why}", hint=hint)
         trace = cls(allowed.to(tool))
         project.observe(trace.tool, trace.seen)
         return trace

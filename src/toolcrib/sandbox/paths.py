@@ -16,7 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from toolcrib.errors import PermissionDenied
 
-__all__ = ["Kept", "Paths", "real_path"]
+__all__ = ["Kept", "Paths", "beginning", "real_path"]
 
 T = TypeVar("T")
 MOST_LINKS = 40
@@ -57,10 +57,10 @@ def look(path: str) -> Look:
 
 
 def beginning(path: str, most: int) -> bytes:
-    """The first bytes of a file."""
+    """The first bytes of a file; nothing of what is none, such as a pipe, which might never answer."""
     try:
-        with open(path, "rb") as file:
-            return file.read(most)
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
+            return file.read(most) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
     except OSError:
         return b""
 

@@ -244,8 +244,11 @@ def lower() -> Mechanism:
     """Run a shell at level `landlock`, and have it try to open a file, to signal us and to write to /tmp."""
     import tempfile
 
-    with tempfile.NamedTemporaryFile() as canary:
-        trouble = trial_run(ESCAPES.format(canary=canary.name, pid=os.getpid()), "landlock")
+    try:
+        with tempfile.NamedTemporaryFile() as canary:
+            trouble = trial_run(ESCAPES.format(canary=canary.name, pid=os.getpid()), "landlock")
+    except OSError as error:
+        trouble = f"each call needs a folder for temporary files: {error.strerror or error}"
     cost = "there is nothing to fall back to where namespaces cannot be had" if trouble else ""
     return Mechanism(LOWER_LEVEL, not trouble, trouble or "works", cost, required=False)
 
@@ -337,7 +340,8 @@ def landlock() -> Mechanism:
 def seccomp() -> Mechanism:
     """Filter a process's system calls and have it try one that is refused."""
     held = attempt("seccomp", HELD)
-    detail = "works" if held > 0 else "not offered by the kernel" if held == 0 else "does not hold"
+    lost = "not offered by the kernel, or refused here" if held == 0 else "does not hold"
+    detail = "works" if held > 0 else lost
     return Mechanism("seccomp", held > 0, detail, "" if held > 0 else NO_SANDBOX)
 
 

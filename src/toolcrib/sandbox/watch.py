@@ -14,7 +14,9 @@ import errno
 import fcntl
 import ipaddress
 import os
+import re
 import select
+import socket
 import struct
 from collections.abc import Callable
 from typing import NamedTuple
@@ -31,6 +33,8 @@ _RECV, _SEND, _ID_VALID = 0xC0502100, 0xC0182101, 0x40082102
 _CONTINUE = 1
 _PATH_MAX = 4096
 _ADDRESS_MAX = 128
+_OWN = re.compile(rb"(?s:(?:/proc/(?:thread-)?self|/dev(?=/fd/))/(cwd|fd/[0-9]+)(/.*)?)")
+"""What a process reaches through its own descriptors and working folder (proc(5))."""
 _AT_FDCWD = -100
 _INET = {2: (4, 4), 10: (8, 16)}
 """Of each family: where the address begins in its sockaddr, and its length (ip(7), ipv6(7))."""
@@ -112,9 +116,11 @@ class Watcher:
             found.append(Seen(name, "network", ""))
         elif name in ADDRESSED:
             place, length = (arguments[index] for index in ADDRESSED[name])
-            address = self._address(cookie, pid, place, min(length, _ADDRESS_MAX)) if place else None
-            if address is not None:
+            raw = self._memory(cookie, pid, place, min(length, _ADDRESS_MAX)) if place else None
+            if address := internet_address(raw or b""):
                 found.append(Seen(name, "network", address))
+            elif path := self._absolute(cookie, pid, unix_path(raw or b""), _AT_FDCWD):
+                found.append(Seen(name, "make" if name == "bind" else "write", path))
         for act in acts:
             path = self._path(cookie, pid, act, arguments)
             if path is not None:
@@ -132,32 +138,29 @@ class Watcher:
         text, end, _ = written.partition(b"\0")
         if not end or not text:  # Too long, or the descriptor itself is meant.
             return None
-        if not needs_folder(text):
-            return os.fsdecode(text)
         folder = _AT_FDCWD if act.folder is None else ctypes.c_int32(arguments[act.folder] & 0xFFFFFFFF).value
-        link = f"/proc/{pid}/cwd" if folder == _AT_FDCWD else f"/proc/{pid}/fd/{folder}"
+        return self._absolute(cookie, pid, text, folder)
+
+    def _absolute(self, cookie: int, pid: int, text: bytes, folder: int) -> str | None:
+        """A path from a folder of the command's; None for none."""
+        if not text:
+            return None
+        own = _OWN.fullmatch(text)
+        if own is not None:
+            link, text = os.fsdecode(own.group(1)), own.group(2)
+        elif not needs_folder(text):
+            return os.fsdecode(text)
+        else:
+            link = "cwd" if folder == _AT_FDCWD else f"fd/{folder}"
         try:
-            start = os.readlink(link)
+            start = os.readlink(f"/proc/{pid}/{link}")
         except FileNotFoundError:  # It has no such descriptor, or is gone.
             return None
         except OSError as error:
             raise self._trouble(cookie, error) from None
-        return os.path.join(start, os.fsdecode(text)) if start.startswith("/") else None
-
-    def _address(self, cookie: int, pid: int, place: int, length: int) -> str | None:
-        """An internet address and port; None for any other."""
-        raw = self._memory(cookie, pid, place, length)
-        if raw is None or len(raw) < 2:
+        if not start.startswith("/"):
             return None
-        family = int.from_bytes(raw[:2], "little")
-        if family not in _INET:
-            return None
-        start, size = _INET[family]
-        if len(raw) < start + size:
-            return None
-        address = ipaddress.ip_address(raw[start : start + size])
-        port = int.from_bytes(raw[2:4], "big")
-        return f"[{address}]:{port}" if family != 2 else f"{address}:{port}"
+        return os.path.join(start, os.fsdecode(text).lstrip("/")) if text else start
 
     def _memory(self, cookie: int, pid: int, place: int, length: int) -> bytes | None:
         """Bytes of the command's memory, fewer where they end before; None for a bad pointer."""
@@ -193,6 +196,24 @@ class Watcher:
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.EINPROGRESS):
                 raise
+
+
+def internet_address(raw: bytes) -> str | None:
+    """The internet address and port of a sockaddr; None for any other."""
+    family = int.from_bytes(raw[:2], "little")
+    if family not in _INET:
+        return None
+    start, size = _INET[family]
+    if len(raw) < start + size:
+        return None
+    address = ipaddress.ip_address(raw[start : start + size])
+    port = int.from_bytes(raw[2:4], "big")
+    return f"[{address}]:{port}" if family != 2 else f"{address}:{port}"
+
+
+def unix_path(raw: bytes) -> bytes:
+    """The path name of a unix socket's sockaddr; nothing for any other."""
+    return raw[2:].partition(b"\0")[0] if int.from_bytes(raw[:2], "little") == socket.AF_UNIX else b""
 
 
 def needs_folder(path: bytes) -> bool:

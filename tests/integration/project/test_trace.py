@@ -69,3 +69,19 @@ def test_attempts_of_one_call_add_up(crib: Crib) -> None:
 
     fs = asyncio.run(once()).block.permissions()["fs"]
     assert fs == {"read": ["data/a", "data/b"], "write": [".toolcrib/scratch"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "why"),
+    [
+        ("composite", {"steps": [{"id": "a", "tool": "t", "args": {"c": "true"}}]}, "steps"),
+        ("sql", {"engine": "sqlite", "database": "a.db", "statement": "select 1"}, "query"),
+    ],
+)
+def test_a_kind_that_cannot_be_watched_is_refused_with_its_own_reason(
+    crib: Crib, kind: str, config: dict[str, object], why: str
+) -> None:
+    crib.shell("t")
+    crib.tool("other", kind, config)
+    with pytest.raises(UsageError, match=why):
+        Trace.begin(crib.open(), "other", Allowed())

@@ -100,3 +100,26 @@ def test_a_program_that_takes_signals_gets_on_and_is_seen() -> None:
     done = python(code, watch=seen.append)
     assert done.stdout == b"done\n", said(done)
     assert {f"/usr/n{n}" for n in range(300)} <= {one.path for one in seen}
+
+
+def test_paths_through_a_process_s_own_places_are_told_as_what_they_lead_to(ground: Ground) -> None:
+    seen: list[Seen] = []
+    script = "cat /proc/self/cwd/file; exec 4<file; cat /proc/self/fd/4 /dev/fd/4"
+    done = Confinement(
+        argv=("/bin/sh", "-c", script),
+        cwd=str(ground.project),
+        read=(str(ground.project),),
+        watch=seen.append,
+    )
+    (ground.project / "file").write_text("x")
+    assert asyncio.run(run(done)).exit_code == 0
+    told = [one.path for one in seen if one.call in ("open", "openat") and one.path.endswith("/file")]
+    assert told == [str(ground.project / "file")] * 4
+
+
+def test_a_unix_socket_s_path_is_told(ground: Ground) -> None:
+    seen: list[Seen] = []
+    code = "import socket; socket.socket(socket.AF_UNIX).bind('sock')"
+    project = str(ground.project)
+    python(code, watch=seen.append, cwd=project, write=(project,), network="host")
+    assert ("bind", "make", str(ground.project / "sock")) in seen

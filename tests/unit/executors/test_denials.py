@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toolcrib.errors import PermissionDenied
-from toolcrib.executors.denials import of_command, of_python
+from toolcrib.errors import PermissionDenied, ToolUnavailable
+from toolcrib.executors.denials import of_command, of_exec, of_python
 from toolcrib.executors.workspace import Workspace
 from toolcrib.sandbox import Completed, Confinement
 from toolcrib.spec import CommandExec, Network, Permissions, Source, Tool
@@ -112,11 +113,45 @@ def ground(tmp_path: Path) -> Ground:
         ("cat: /tmp/gone: No such file or directory", None),
         ("cat: /proc/1/environ: Permission denied", None),
         ("file: something else", None),
+        ("backup: Read-only file system", None),
+        ("error writing output: Permission denied", None),
+        ("OSError: [Errno 30] Read-only file system", None),
+        ("cannot open: Read-only file system at -e line 1.", None),
+        ("OSError: [Errno 30] Read-only file system: '/usr/lib/x'", None),
+        ("Error: EROFS: read-only file system, open '/usr/lib/x'", None),
+        ("tee: new: Read-only file system", ("write", ".", 11)),
+        ("tar: conf/x: Cannot stat: No such file or directory", ("read", "conf/x", 9)),
+        ("tar: conf/new: Cannot mkdir: Read-only file system", ("write", "conf", 11)),
+        ("python3: can't open file 'file': [Errno 2] No such file or directory", ("read", "file", 9)),
+        ('Can\'t open perl script "file": No such file or directory', ("read", "file", 9)),
+        ("Error: Cannot find module './helper.py'", ("read", "helper.py", 9)),
+        ("file: No such file or directory", None),
+        ("rmdir: failed to remove 'data': Read-only file system", ("write", ".", 11)),
+        ("Error: EROFS: read-only file system, unlink 'data/in'", ("write", "data", 11)),
+        ("Error: EROFS: read-only file system, rename 'data/in' -> 'data/b'", ("write", "data", 11)),
+        (
+            "    os.unlink('data/in')\nOSError: [Errno 30] Read-only file system: 'data/in'",
+            ("write", "data", 11),
+        ),
+        ("OSError: [Errno 30] Read-only file system: 'data'", ("write", ".", 11)),
+        ("chmod: changing permissions of 'data': Read-only file system", ("write", "data", 11)),
+        ("fatal: Unable to create '.git/index.lock': Read-only file system", ("write", ".git", 11)),
+        (
+            "mkdir: cannot create directory '.toolcrib/scratch': Read-only file system",
+            ("write", ".toolcrib/scratch", 11),
+        ),
+        (
+            "touch: cannot touch '.toolcrib/scratch/x': No such file or directory",
+            ("write", ".toolcrib/scratch", 11),
+        ),
+        ("mkdir: cannot create directory '/foo': Read-only file system", None),
+        ("mktemp: cannot create '/srv/tmp.X': Read-only file system", ("write", "/srv", 11)),
         ("No such file or directory", None),
         ("", None),
     ],
 )
 def test_what_a_command_wrote(ground: Ground, stderr: str, expected: Any) -> None:
+    (ground.root / ".git").mkdir()
     error = ground.command(stderr)
     if expected is None:
         assert error is None, error
@@ -129,6 +164,56 @@ def test_what_a_command_wrote(ground: Ground, stderr: str, expected: Any) -> Non
     assert error.details["enforcement"] == {"level": "full"}
 
 
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (("sh", "-c", "cd conf && cat file"), False),
+        (("tar", "-C", "conf", "-x"), False),
+        (("sh", "moves.sh"), False),
+        (("sh", "stays.sh"), True),
+        (("grep", "-C", "3", "x", "file"), True),
+    ],
+)
+def test_a_relative_name_after_a_change_of_folder_is_not_guessed(
+    ground: Ground, argv: tuple[str, ...], told: bool
+) -> None:
+    (ground.root / "moves.sh").write_text("set -e\ncd conf\ncat file\n")
+    (ground.root / "stays.sh").write_text("set -e\necho abcd\ncat file\n")
+    ground.job = replace(ground.job, argv=argv)
+    assert (ground.command("cat: file: No such file or directory") is not None) is told
+    assert ground.command(f"cat: {ground.root}/file: No such file or directory") is not None
+
+
+def test_a_grant_is_named_by_the_links_that_lead_to_it(ground: Ground) -> None:
+    (ground.root / "current").symlink_to("conf")
+    assert told(ground.command("cat: current/x: No such file or directory")) == ("read", "current/x", 9)
+    assert told(ground.command("sh: 1: cannot create current/new: Directory nonexistent"))[1] == "current"
+
+
+def test_where_a_link_outside_leads_is_not_told(ground: Ground) -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        outside = Path(folder)
+        (outside / "real").mkdir()
+        (outside / "real/f").write_text("x")
+        (outside / "link").symlink_to("real")
+        for name in ("link/f", "link/gone", "gone/f", "real/f"):
+            error = ground.command(f"cat: {outside}/{name}: No such file or directory")
+            assert told(error)[1] == f"{outside}/{name}"
+        with (outside / "real/f").open() as file:
+            opened = f"/proc/{os.getpid()}/fd/{file.fileno()}"
+            assert ground.command(f"cat: {opened}: No such file or directory") is None
+    assert ground.command("cat: /proc/self/cwd/file: No such file or directory") is None
+
+
+def test_a_pipe_that_nobody_writes_to_holds_up_nothing(ground: Ground) -> None:
+    os.mkfifo(ground.root / "script")
+    error = ToolUnavailable("not found", details={"errno": errno.ENOENT, "path": str(ground.root / "script")})
+    ground.tool = replace(ground.tool, permissions=Permissions(read=("script",)))
+    assert of_exec(ground.workspace, ground.tool, ground.job, error) is None
+    ground.job = replace(ground.job, argv=("sh", "script"))
+    assert ground.command("cat: file: No such file or directory") is not None
+
+
 def test_outside_of_the_project_nothing_is_said_of_what_exists(ground: Ground) -> None:
     there, gone = "/etc/shadow", "/etc/absent"
     errors = [ground.command(f"cat: {path}: No such file or directory") for path in (there, gone)]
@@ -138,6 +223,8 @@ def test_outside_of_the_project_nothing_is_said_of_what_exists(ground: Ground) -
     for folder in ("/opt/absent", "/var"):
         error = ground.python(errno=errno.ENOENT, filename=f"{folder}/new", access="write")
         assert told(error)[1] == f"{folder}/new"
+        error = ground.python(errno=errno.ENOENT, filename=f"{folder}/new", access="entry")
+        assert told(error)[1] == folder
 
 
 def test_what_no_grant_opens_is_told_so(ground: Ground) -> None:
@@ -206,6 +293,38 @@ def test_the_network_is_named_with_its_host(ground: Ground) -> None:
     unknown = ground.python(errno=13, network=True, host=None)
     assert unknown is not None
     assert "the network" in unknown.message
+
+
+@pytest.mark.parametrize(
+    ("stderr", "host", "grant"),
+    [
+        ("Error: getaddrinfo EAI_AGAIN example.org", "example.org", "example.org"),
+        ("connect EACCES 192.0.2.1:81 - Local", "192.0.2.1", "192.0.2.1:81"),
+        (
+            "curl: (7) Failed to connect to 192.0.2.1 port 81 after 0 ms: Couldn't connect",
+            "192.0.2.1",
+            "192.0.2.1:81",
+        ),
+        ("ssh: connect to host 192.0.2.1 port 22: Permission denied", "192.0.2.1", "192.0.2.1:22"),
+        ("gaierror: [Errno -2] Name or service not known\n\nDuring handling of the above", None, None),
+    ],
+)
+def test_the_host_is_where_programs_put_it(
+    ground: Ground, stderr: str, host: str | None, grant: str | None
+) -> None:
+    error = ground.command(stderr)
+    if host is None:
+        assert error is None
+        return
+    assert error is not None
+    assert error.details["host"] == host
+    assert error.details["grant"]["value"] == {"allow": [grant]}
+
+
+def test_what_no_proxy_carries_needs_the_network_of_the_machine(ground: Ground) -> None:
+    error = ground.python(errno=13, network=True, host=None, direct=True)
+    assert error is not None
+    assert error.details["grant"]["value"] == "host"
 
 
 def test_a_network_that_is_granted_is_not_what_was_lacking(tmp_path: Path) -> None:

@@ -301,3 +301,92 @@ def test_thousands_of_files_are_sorted_at_once(root: Path) -> None:
         run.seen.used["read"][f"{run.root}/data/{number % 40}/{number}"] = {"read": None}
     block = Block.of(run.tool, run.seen)
     assert len(block.needed) == 1
+
+
+def test_a_place_is_named_by_the_links_that_led_to_it(root: Path) -> None:
+    run = Run(root, read=(".",))
+    (run.root / "current").symlink_to("data")
+    (run.root / "chain").symlink_to("current")
+    (run.root / "out/away").symlink_to("/etc/hostname")
+    assert run.see("read current/a", "read conf/x").permissions()["fs"]["read"] == ["conf/x", "current/a"]
+    assert Run(root, read=(".",)).see("read chain/b").permissions()["fs"]["read"] == ["chain/b"]
+    listed = Run(root, read=(".",)).see("list data", "read current/a")
+    assert lines(listed.needed) == [("fs.read", "current")]
+    refused = Run(root).see("read current/a", "read out/away")
+    assert ("fs.read", "current/a") in lines(refused.missing)
+    assert not any("away" in value for _, value in lines(refused.missing))
+    seen = Run(root, write=(".",)).see("create current/new")
+    assert lines(seen.needed) == [("fs.write", "current")]
+
+
+def test_a_folder_that_is_left_again_must_be_seen(root: Path) -> None:
+    block = Run(root, read=(".",)).see("read out/../data/a")
+    assert lines(block.needed) == [("fs.read", "data/a"), ("fs.read", "out")]
+
+
+def test_what_is_replaced_or_removed_gets_no_line_of_its_own(root: Path) -> None:
+    acts = ("look data/a", "remove data/a", "put data/b")
+    assert lines(Run(root).see(*acts).missing) == [("fs.write", "data")]
+    block = Run(root, read=("data/a",), write=("data",)).see(*acts)
+    assert lines(block.needed) == [("fs.write", "data")]
+    assert [(line.value, "granted by itself" in line.why) for line in block.unused] == [("data/a", True)]
+
+
+def test_what_is_moved_between_folders_needs_one_grant_over_both(root: Path) -> None:
+    run = Run(root, write=(".",))
+    run.see()
+    for call, access in (("renameat2", "remove"), ("renameat2", "put")):
+        name = "data/a" if access == "remove" else "out/a"
+        run.seen.see(Seen(call, access, str(run.root / name)))  # type: ignore[arg-type]
+    assert lines(Block.of(run.tool, run.seen).needed) == [("fs.write", ".")]
+    apart = Run(root, write=("data", "out"))
+    apart.see()
+    for call, access, name in (("link", "look", "data/a"), ("link", "make", "out/l")):
+        apart.seen.see(Seen(call, access, str(apart.root / name)))  # type: ignore[arg-type]
+    block = Block.of(apart.tool, apart.seen)
+    assert "one grant must cover both" in next(line.why for line in block.needed if line.value == "out")
+    same = Run(root)
+    same.see()
+    for call, access, name in (("link", "look", "data/a"), ("link", "make", "data/l")):
+        same.seen.see(Seen(call, access, str(same.root / name)))  # type: ignore[arg-type]
+    assert lines(Block.of(same.tool, same.seen).missing) == [("fs.write", "data")]
+
+
+def test_a_repository_is_named_as_a_whole_and_its_settings_never(root: Path) -> None:
+    (root / ".git/objects").mkdir(parents=True)
+    (root / ".git/config").write_text("")
+    block = Run(root, write=(".",)).see("make .git/objects/x", "write .git/config")
+    assert lines(block.missing) == [("fs.write", ".git")]
+    assert lines(block.closed) == [("fs.write", ".git/config")]
+    granted = Run(root, write=(".git",)).see("make .git/index.lock")
+    assert lines(granted.needed) == [("fs.write", ".git")]
+
+
+def test_what_a_watched_tool_says_that_it_lacks_is_not_believed(root: Path) -> None:
+    run = Run(root)
+    run.see()
+    run.seen.denied("/srv/else", "read")
+    assert Block.of(run.tool, run.seen).missing == []
+
+
+def test_a_name_that_no_manifest_can_hold_is_told_by_its_folder(root: Path) -> None:
+    odd = os.fsdecode(b"data/b\xff")
+    run = Run(root)
+    (run.root / odd).write_text("x")
+    assert lines(run.see(f"read {odd}").missing) == [("fs.read", "data")]
+
+
+def test_unix_sockets_count_where_the_network_is_the_machines(root: Path) -> None:
+    for mode, found in (("host", [("fs.write", "data")]), ("none", [])):
+        run = Run(root, network=Network(mode), write=("data",))  # type: ignore[arg-type]
+        run.see()
+        run.seen.see(Seen("bind", "make", str(run.root / "data/sock")))
+        assert lines(Block.of(run.tool, run.seen).of_kind("fs.write")) == found
+
+
+@pytest.mark.parametrize(
+    "text", [".inf", ".NaN", ".5", ".1e3", "\U0001f4c4 x", "\x85", "\u2028", '"', "\\", "\ufeff"]
+)
+def test_what_reads_as_something_else_is_quoted(text: str) -> None:
+    assert YAML(typ="safe", pure=True).load(io.StringIO(f"[{scalar(text)}]")) == [text]
+    assert scalar(text) != text
