@@ -212,6 +212,11 @@ def test_a_file_tool(stocked: Crib) -> None:
         permissions={"fs": {"write": ["."]}},
     )  # fmt: skip
     assert block(cli(stocked, "trace", "writer", "path=out/new").out)["fs"] == {"write": ["out"]}
+    stocked.tool(
+        "maker", "file", {"action": "write", "path": "a/b/new", "content": "x", "mkdir": True}, {},
+        permissions={"fs": {"write": ["."]}},
+    )  # fmt: skip
+    assert block(cli(stocked, "trace", "maker").out)["fs"] == {"write": ["."]}
     refused = cli(stocked, "trace", "reader", "path=out/new")
     assert block(refused.out) == {"network": False}
     assert '"out/new"' in refused.out

@@ -19,7 +19,7 @@ from toolcrib.errors import ManifestError, PermissionDenied, ToolUnavailable
 from toolcrib.executors.block import quoted
 from toolcrib.executors.complaints import Complaint, Wish, changes_folder, host_of, paths_of
 from toolcrib.executors.output import ending, facts
-from toolcrib.executors.reach import Access, Reach, is_folder, parent, there
+from toolcrib.executors.reach import Access, Reach, is_folder, nearest, parent, there
 from toolcrib.executors.workspace import Workspace, within
 from toolcrib.sandbox import Completed, Confinement
 from toolcrib.sandbox.grants import nameable
@@ -214,7 +214,7 @@ def ungranted(workspace: Workspace, tool: Tool, access: Access, path: str) -> Pe
     reach = Reach.of_file(workspace, tool)
     found = _denial(reach, Complaint(path, errno.ENOENT, access))
     said = f"it has no fs.{access} permission"
-    target = path if access == "read" else parent(path)
+    target = path if access == "read" else nearest(path)
     return _denied(workspace, tool, None, said, found or Denial(target, access, False, reach.written(target)))
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.executors.reach import Access, Reach, Verdict, in_any, is_folder, parent, there
+from toolcrib.executors.reach import Access, Reach, Verdict, in_any, is_folder, nearest, parent, there
 from toolcrib.executors.workspace import Workspace, within
 from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.grants import RESERVED
@@ -121,7 +121,7 @@ class Observation:
         place = reach.place(path)
         self._note_links(path, place)
         if access == "write" and not there(place):
-            self._enter(place, f"made {place.rpartition('/')[2]!r}")
+            self._note(access, nearest(place), f"made {place.rpartition('/')[2]!r}")
         elif there(place):
             self._note(access, place, "written" if access == "write" else "read")
 
@@ -225,7 +225,7 @@ class Observation:
         while link != "/" and not os.path.islink(link):  # noqa: PTH114 - a path may be any text
             link = parent(link)
         real = self.reach.place(link)
-        if link == "/" or "/../" in path or not within(place, real):
+        if link == "/" or "/../" in path or not within(place, real) or self.reach.of_system(path):
             return
         if self.reach.in_project(real) or not self.reach.in_project(link):
             self.aliases.setdefault(real, {})[link] = None
@@ -249,12 +249,10 @@ class Observation:
         """A change in the folder of an entry; where that is missing, in the nearest there is."""
         assert self.reach is not None
         self.replaced[entry] = None
-        folder = nearest = parent(entry)
-        while not is_folder(nearest):
-            nearest = parent(nearest)
-        if nearest != folder and self.reach.verdict(nearest, "write") == "granted":
+        folder = nearest(entry)
+        if folder != parent(entry) and self.reach.verdict(folder, "write") == "granted":
             return  # The tool may make what is missing there; it has not yet.
-        self._note("write", nearest, why)
+        self._note("write", folder, why)
 
     def _note(self, access: Access, place: str, why: str) -> None:
         assert self.reach is not None

@@ -12,7 +12,7 @@ from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.grants import BASE, BASE_ETC, PRIVATE, RESERVED
 from toolcrib.spec import Tool
 
-__all__ = ["Access", "Reach", "Verdict", "above", "in_any", "is_folder", "parent", "there"]
+__all__ = ["Access", "Reach", "Verdict", "above", "in_any", "is_folder", "nearest", "parent", "there"]
 
 Access = Literal["read", "write"]
 Verdict = Literal["free", "granted", "missing", "closed"]
@@ -44,6 +44,11 @@ def there(path: str) -> bool:
 def is_folder(path: str) -> bool:
     """Whether it is known to be a folder."""
     return os.path.isdir(path)  # noqa: PTH112 - likewise
+
+
+def nearest(entry: str) -> str:
+    """The nearest folder above an absolute path that is there."""
+    return next(folder for folder in above(entry) if is_folder(folder))
 
 
 @dataclass(frozen=True, slots=True)

@@ -319,6 +319,11 @@ def test_a_place_is_named_by_the_links_that_led_to_it(root: Path) -> None:
     assert lines(seen.needed) == [("fs.write", "current")]
 
 
+def test_links_of_the_system_are_nobody_s_business(root: Path) -> None:
+    block = Run(root).see("read /lib/x86_64-linux-gnu/libz.so.1", "read /bin/sh", "create /usr/lib/x")
+    assert lines(block.missing) == [("fs.write", "/usr/lib")]
+
+
 def test_a_folder_that_is_left_again_must_be_seen(root: Path) -> None:
     block = Run(root, read=(".",)).see("read out/../data/a")
     assert lines(block.needed) == [("fs.read", "data/a"), ("fs.read", "out")]
