@@ -51,6 +51,12 @@ def explain(message: str) -> ToolcribError:
             hint="grant the folders beside it instead",
             details={"path": path},
         )
+    if stage == "link":
+        return PermissionDenied(
+            f"a symbolic link inside a writable folder cannot be held in place by this kernel: {path}",
+            hint="make it a real file or folder, or do not grant write there",
+            details={"path": path, "errno": errno.errorcode.get(code, str(code))},
+        )
     reason = why(stage, code) if code else text
     return unavailable(stage, f"{reason}: {path}" if path else reason)
 

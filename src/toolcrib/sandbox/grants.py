@@ -3,7 +3,8 @@
 The mount layer is the only one that can take away below what it gave (read-only inside writable), but a
 mount hangs on a folder, and a writable parent folder could be renamed away from under it and made anew.
 So every folder between a writable grant and something protected below it is mounted on itself: the
-kernel then answers EBUSY to renaming or removing it.
+kernel then answers EBUSY to renaming or removing it. So is every symbolic link on the way to something
+protected or hidden, or another could be put in its place.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ State = Literal["none", "ro", "rw"]
 
 
 class Mount(NamedTuple):
-    """One step for the launcher: `mode` is ro, rw, hide or empty, with `?` when it may be missing."""
+    """One step for the launcher: `mode` is ro, rw, link, hide or empty, with `?` when it may be missing."""
 
     source: str
     target: str
@@ -120,8 +121,9 @@ def plan(job: Confinement, paths: Paths | None = None) -> Plan:
     rules.add("read", job.read)
     rules.add("write", job.write)
     rules.add("scratch", job.scratch)
-    rules.add("hide", hidden_places(job.hide, paths))
-    rules.add("protect", protected_places(job.protect, rules, paths))
+    rules.add("hide", (paths.real(path) for path in job.hide))
+    rules.add("protect", (paths.real(path) for path in job.protect))
+    rules.add("protect", (link for path in (*job.protect, *job.hide) for link in paths.links(path)))
     mounts, unprotected = overlay(rules, paths)
     empty = [Mount("", path, "empty", True) for path in job.empty if rules.state(path) == "none"]
     check_cwd(job, rules, [link for link, _ in links])
@@ -190,33 +192,6 @@ def check_cwd(job: Confinement, rules: Rules, links: list[str]) -> None:
     )
 
 
-def hidden_places(hidden: Iterable[str], paths: Paths) -> list[str]:
-    """The paths with symbolic links resolved: it is what a link leads to that must not be read."""
-    return [paths.real(path) for path in hidden]
-
-
-def protected_places(protected: Iterable[str], rules: Rules, paths: Paths) -> list[str]:
-    """The same for protected paths; a link that could be replaced cannot be protected."""
-    places = []
-    for path in protected:
-        place = beneath_real_parent(path, paths)
-        if paths.is_link(place):
-            if rules.state(place) == "rw":
-                raise PermissionDenied(
-                    f"a symbolic link inside a writable folder cannot be protected: {place}",
-                    hint="make it a real file or folder, or do not grant write there",
-                    details={"path": place},
-                )
-            place = paths.real(place)
-        places.append(place)
-    return places
-
-
-def beneath_real_parent(path: str, paths: Paths) -> str:
-    folder, name = os.path.split(path)
-    return os.path.join(paths.real(folder), name) if name else path
-
-
 def overlay(rules: Rules, paths: Paths) -> tuple[list[Mount], tuple[str, ...]]:
     """The mounts over the base system, each after those that hold it."""
     found: dict[str, Mount] = {}
@@ -239,7 +214,7 @@ def overlay(rules: Rules, paths: Paths) -> tuple[list[Mount], tuple[str, ...]]:
         elif hidden == path and outer != "none":
             found[path] = Mount("", path, "hide", False)
         elif hidden is None and "protect" in kinds and outer == "rw":
-            found[path] = Mount(path, path, "ro?", False)
+            found[path] = Mount(path, path, "link" if paths.is_link(path) else "ro?", False)
             if not paths.exists(path):
                 unprotected.append(path)
         else:

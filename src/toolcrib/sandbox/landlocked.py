@@ -74,7 +74,8 @@ def grant(source: str, target: str, mode: str) -> int:
     """Open what is granted for reference, through no symbolic link; -1 for what need not be there."""
     if mode in ("empty", "hide"):
         return -1
-    how = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS)
+    itself = os.O_NOFOLLOW if mode == "link" else 0
+    how = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_CLOEXEC | itself, 0, RESOLVE_NO_SYMLINKS)
     fd = syscall(SYS_OPENAT2, -1, os.fsencode(source), how, ctypes.sizeof(how))
     if fd >= 0:
         return fd

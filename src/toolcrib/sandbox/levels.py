@@ -60,6 +60,8 @@ def unheld(job: Confinement, mounts: Plan) -> SandboxUnavailable | None:
             told = f"{mount.target} lies inside a grant and must stay unreadable"
         elif mount.mode.startswith("ro") and inside(os.path.dirname(mount.target), writable):
             told = f"{mount.target} lies inside a writable grant and must stay read-only"
+        elif mount.mode == "link":
+            told = f"{mount.target} is a symbolic link inside a writable grant and must stay what it is"
         else:
             continue
         return beyond("mount namespace", told, "grant the folders beside it instead", path=mount.target)

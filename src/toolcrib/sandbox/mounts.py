@@ -36,6 +36,8 @@ openat2 = typed(ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
 mount_setattr = typed(ctypes.c_int, ctypes.c_char_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_size_t)
 HOW = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH)
 """`struct open_how`: for reference only, through no symbolic link."""
+HOW_LINK = (ctypes.c_uint64 * 3)(HOW[0] | os.O_NOFOLLOW, *HOW[1:])
+"""The same; where the path is a symbolic link, that link itself."""
 
 OLD = "/.toolcrib-old"
 MASKS = "/.toolcrib-masks"
@@ -141,9 +143,9 @@ def build_dev(old: int, new: int) -> None:
 def bind(old: int, new: int, source: str, target: str, mode: str, make: bool) -> tuple[int, int] | None:
     """Attach one file or folder of the old root to the new one.
 
-    `mode` is ro, rw, hide, empty or device; a question mark behind it: only where it exists. Symbolic
-    links are not followed on either side and the attributes are set before the tree can be seen. Answers
-    device and inode of what was bound or hidden.
+    `mode` is ro, rw, link, hide, empty or device; a question mark behind it: only where it exists. Symbolic
+    links are not followed on either side and the attributes are set before the tree can be seen. A link is
+    bound as what it is, and leads where it did. Answers device and inode of what was bound or hidden.
     """
     try:
         origin, to = open_ends(old, new, source, target, mode.rstrip("?"), make)
@@ -157,7 +159,7 @@ def bind(old: int, new: int, source: str, target: str, mode: str, make: bool) ->
     # An empty folder may hold grants that were mounted before it and keep what they are.
     tree = copy(origin, attributes, 0 if mode == "empty" else AT_RECURSIVE, target)
     done = move_mount(SYS_MOVE_MOUNT, tree, b"", to, b"", MOVE_MOUNT_FROM_FD | MOVE_MOUNT_TO_FD)
-    check("move_mount", done, target)
+    check("link" if mode == "link" else "move_mount", done, target)
     for fd in (tree, origin, to):
         os.close(fd)
     return None if mode == "empty" else (seen.st_dev, seen.st_ino)
@@ -180,15 +182,17 @@ def open_ends(old: int, new: int, source: str, target: str, mode: str, make: boo
     if mode == "empty":
         make_folder(target)
         return resolve(new, target), resolve(new, target)
+    if mode == "link":
+        return resolve(old, source, HOW_LINK), resolve(new, target, HOW_LINK)
     origin = resolve(old, source)
     if make:
         make_target(target, stat.S_ISDIR(os.fstat(origin).st_mode))
     return origin, resolve(new, target)
 
 
-def resolve(root: int, path: str) -> int:
+def resolve(root: int, path: str, how: ctypes.Array[ctypes.c_uint64] = HOW) -> int:
     """Open a path below a root for reference only, through no symbolic link."""
-    fd = openat2(SYS_OPENAT2, root, os.fsencode(path.lstrip("/") or "."), HOW, ctypes.sizeof(HOW))
+    fd = openat2(SYS_OPENAT2, root, os.fsencode(path.lstrip("/") or "."), how, ctypes.sizeof(how))
     if fd < 0:
         number = ctypes.get_errno()
         if number == errno.ENOSYS:

@@ -108,11 +108,21 @@ def test_links_are_followed_to_what_must_be_hidden(tmp_path: Path) -> None:
     assert [m.target for m in found.mounts if m.mode == "hide"] == [str(tmp_path / "real")]
 
 
-def test_a_link_in_a_writable_folder_cannot_be_protected(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to("real")
-    with pytest.raises(PermissionDenied, match="symbolic link"):
-        made(write=(str(tmp_path),), protect=(str(tmp_path / "link"),))
-    made(read=(str(tmp_path),), protect=(str(tmp_path / "link"),))
+def test_links_to_what_is_protected_or_hidden_are_held_in_a_writable_folder(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/way").symlink_to("../b")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/link").symlink_to("real")
+    (tmp_path / "b/real").touch()
+    base = str(tmp_path)
+    held = {f"{base}/a": "rw?", f"{base}/a/way": "link", f"{base}/b": "rw?", f"{base}/b/link": "link"}
+
+    for kind, mode in (("protect", "ro?"), ("hide", "hide")):
+        found = made(write=(base,), **{kind: (f"{base}/a/way/link",)})
+        modes = {m.target: m.mode for m in found.mounts if m.target.startswith(f"{base}/")}
+        assert modes == {**held, f"{base}/b/real": mode}
+    made_of = made(read=(base,), protect=(f"{base}/a/way/link",)).mounts
+    assert not [m for m in made_of if m.target.startswith(f"{base}/")]
 
 
 @pytest.mark.parametrize("path", ["", "p", "/p/", "/p/../q", "/p/./q", "//p", "/p\0"])

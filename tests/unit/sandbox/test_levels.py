@@ -24,6 +24,7 @@ def project(tmp_path: Path) -> Path:
     for folder in ("src/deep", "data", ".toolcrib/tools/one"):
         (root / folder).mkdir(parents=True)
     (root / ".env").touch()
+    (root / "data/link").symlink_to("../src")
     return root
 
 
@@ -63,6 +64,8 @@ def test_what_is_not_there_is_no_reason(project: Path) -> None:
         ({"write": ["."], "protect": [".toolcrib"]}, ".toolcrib"),
         ({"write": ["."], "read": ["src"]}, "src"),
         ({"write": ["."], "read": ["src"], "scratch": ["src/deep"]}, "src"),
+        ({"write": ["data"], "protect": ["data/link"]}, "data/link"),
+        ({"write": ["data"], "hide": ["data/link"]}, "data/link"),
     ],
 )
 def test_what_lies_inside_and_must_be_less_is_named(
