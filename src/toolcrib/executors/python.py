@@ -20,7 +20,7 @@ from toolcrib.sandbox.paths import Kept, Paths
 from toolcrib.spec import Call, CallContext, Outcome, PythonExec, Tool
 from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
 
-__all__ = ["PythonExecutor", "interpreter", "returned"]
+__all__ = ["PythonExecutor", "interpreter", "returned", "runs_in"]
 
 _PYTHON = re.compile(r"python3(\.\d+)?t?")
 _MAX_SETTINGS = 65_536
@@ -196,6 +196,12 @@ def interpreter(workspace: Workspace, venv: str | None, name: str) -> tuple[str,
             details={"path": folder},
         )
     return python, (folder, *_installation(paths.real(python), paths))
+
+
+def runs_in(python: str, paths: Paths) -> list[str]:
+    """What decides what an interpreter runs: itself and its own libraries."""
+    ways = (python, *_home_of(python, paths))
+    return [*(place for way in ways for place in paths.held(way)), *_installation(paths.real(python), paths)]
 
 
 def _home_of(python: str, paths: Paths) -> list[str]:

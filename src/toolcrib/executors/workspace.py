@@ -83,7 +83,8 @@ class Workspace:
     root: str
     home: str
     programs: tuple[str, ...] = ()
-    """What the project's tools run: entrypoints and virtual environments. No tool may write them."""
+    """What the project's tools run: entrypoints and virtual environments, as written and as real paths. No
+    tool may write them, or replace a link on the way to them."""
     allowed_hosts: tuple[str, ...] | None = None
     """The hosts that the project's tools may reach at most; None leaves each tool its own permission."""
     resolver: Resolver | None = None

@@ -94,11 +94,11 @@ class Digests:
         if isinstance(config, CommandExec):
             for path in entrypoint_files(config.entrypoint, self._root):
                 yield f"entrypoint/{path}", self._file(path, budget)
-            for path in script_files(config, self._root):
+            for path in map(os.path.realpath, script_files(config, self._root)):
                 yield f"script/{path}", self._file(path, budget)
         elif isinstance(config, PythonExec):
             own = None if tool.source is None else Path(tool.source.path).parent
-            for path in module_files(config, self._root, own):
+            for path in map(os.path.realpath, module_files(config, self._root, own)):
                 yield f"module/{path}", self._file(path, budget)
             for path in lock_files(config, self._root):
                 yield f"venv/{path}", self._file(path, budget)

@@ -32,12 +32,15 @@ def entrypoint_files(entrypoint: str, root: Path) -> Iterator[str]:
 
 
 def script_files(config: CommandExec, root: Path) -> Iterator[str]:
-    """The script that an interpreter is given as its first word, where that is a file of the project's."""
+    """The script that an interpreter is given as its first word, where that is a file of the project's.
+
+    Links on the way to it are not followed.
+    """
     name = Path(config.entrypoint).name
     if name.rstrip("0123456789.") not in _INTERPRETERS:
         return
     word = next((word for word in config.args if not word.startswith("-")), "")
-    path = os.path.realpath(root / config.cwd / word) if "\0" not in word else ""
+    path = str(root / config.cwd / word) if "\0" not in word else ""
     if os.path.isfile(path):  # noqa: PTH113 - of a Path it fails for what is a whole script and no name
         yield path
 
@@ -45,12 +48,12 @@ def script_files(config: CommandExec, root: Path) -> Iterator[str]:
 def module_files(config: PythonExec, root: Path, own: Path | None) -> Iterator[str]:
     """The module of a Python tool and the packages above it, from the first folder that has any of them.
 
-    Every file there that an import could run; modules of the virtual environment are told by its lock.
+    Every file there that an import could run, links on the way to it not followed; modules of the virtual
+    environment are told by its lock.
     """
     folders = [*((own,) if own is not None else ()), *_homes(root), root / config.cwd]
-    places = [Path(os.path.realpath(folder)) for folder in folders]
     parts = config.module.split(".")
-    for place in places:
+    for place in folders:
         found = [path for depth in range(len(parts)) for path in _candidates(place, parts[: depth + 1])]
         if found:
             yield from found
@@ -69,7 +72,7 @@ def _candidates(place: Path, parts: list[str]) -> list[str]:
         names += sorted(base.parent.glob(f"{base.name}.*so"))
     except (OSError, ValueError):
         pass
-    return [os.path.realpath(path) for path in names if path.is_file()]
+    return [str(path) for path in names if path.is_file()]
 
 
 def lock_files(config: PythonExec, root: Path) -> Iterator[str]:

@@ -142,11 +142,11 @@ def hidden_paths(settings: Sequence[SourceSetting], root: Path) -> tuple[str, ..
 
 
 def helper_programs(settings: Sequence[SourceSetting], root: Path) -> tuple[str, ...]:
-    """Helper commands and the files among their arguments, as real paths: no tool may write them."""
+    """Helper commands and the files among their arguments, links not followed: no tool may write them."""
     found: dict[str, None] = {}
     for setting in settings:
         for n, word in enumerate(setting.argv):
             path = root / word
             if ("/" in word or n > 0) and os.path.isfile(path):  # noqa: PTH113 - a Path fails for what is no name
-                found[os.path.realpath(path)] = None
+                found[str(path)] = None
     return tuple(found)

@@ -4,35 +4,66 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
 from toolcrib.guard.digest_parts import module_files, script_files
 from toolcrib.spec import CommandExec, PythonExec, Tool
 
-__all__ = ["programs_of", "running_from"]
+__all__ = ["places_of", "programs_of", "running_from"]
+
+
+def places_of(written: Iterable[str | os.PathLike[str]]) -> list[str]:
+    """These absolute paths as written, since links on the way to them count, and where they really are."""
+    from toolcrib.sandbox.paths import Paths
+
+    paths = Paths()
+    return list(dict.fromkeys(place for path in written for place in paths.held(os.fspath(path))))
 
 
 def programs_of(tools: Iterable[Tool], root: Path) -> list[str]:
-    """Entrypoints, scripts, modules and virtual environments of these tools, as real paths."""
-    found: list[str] = []
+    """Entrypoints, scripts, modules and virtual environments of these tools, and manifests elsewhere.
+
+    Each as it is written and where it really is: another link on the way to it would have something else run.
+    """
+    from toolcrib.sandbox.paths import Paths
+
+    paths = Paths()
     names: dict[Path, frozenset[str]] = {}
+    found: dict[str, None] = {}
     for tool in tools:
-        config = tool.config
-        if isinstance(config, CommandExec):
-            if "/" in config.entrypoint:
-                found.append(os.path.realpath(root / config.entrypoint))
-            found += script_files(config, root)
-        elif isinstance(config, PythonExec):
-            if config.venv is not None:
-                found.append(os.path.realpath(root / config.venv))
-            folder = root / config.cwd
-            if folder not in names:
-                names[folder] = _modules_in(folder)
-            if config.module.partition(".")[0] in names[folder]:
-                found += module_files(config, root, None)
-    return list(dict.fromkeys(found))
+        for path in _written(tool, root, names):
+            found |= dict.fromkeys(paths.held(path))
+        if isinstance(tool.config, PythonExec) and tool.config.venv is not None:
+            from toolcrib.executors.python import runs_in
+
+            python = f"{paths.real(str(root / tool.config.venv))}/bin/python"
+            found |= dict.fromkeys(runs_in(python, paths))
+    return list(found)
+
+
+def _written(tool: Tool, root: Path, names: dict[Path, frozenset[str]]) -> Iterator[str]:
+    """What a tool runs, as its manifest says it; and the manifest, where it is reached by a link."""
+    config, own = tool.config, None
+    if tool.source is not None:
+        own = Path(tool.source.path).parent
+        yield from (str(path) for path in (own, tool.source.path) if os.path.islink(path))  # noqa: PTH114
+    if isinstance(config, CommandExec):
+        if "/" in config.entrypoint:
+            yield str(root / config.entrypoint)
+        yield from script_files(config, root)
+    elif isinstance(config, PythonExec):
+        if config.venv is not None:
+            yield str(root / config.venv)
+        first = config.module.partition(".")[0]
+        if own is not None:  # Its own files are closed to all tools; what is a link may lead out.
+            yield from (path for path in (f"{own}/{first}", f"{own}/{first}.py") if os.path.islink(path))  # noqa: PTH114
+        folder = root / config.cwd
+        if folder not in names:
+            names[folder] = _modules_in(folder)
+        if first in names[folder]:
+            yield from module_files(config, root, None)
 
 
 def _modules_in(folder: Path) -> frozenset[str]:

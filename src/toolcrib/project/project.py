@@ -27,7 +27,7 @@ from toolcrib.project.gate import ProjectGate
 from toolcrib.project.guests import Guests
 from toolcrib.project.lock import Pins
 from toolcrib.project.minimum import minimum_of
-from toolcrib.project.programs import programs_of, running_from
+from toolcrib.project.programs import places_of, programs_of, running_from
 from toolcrib.project.root import Place, find
 from toolcrib.project.shelf import Change, Reading, Shelf
 from toolcrib.project.store import Store
@@ -450,11 +450,12 @@ class Project:
             self.lowered()
             sources, root = self.config.secret_sources, self.place.root
             servers = () if self.servers is None else self.servers.programs()
-            programs = [*programs_of(self.toolset.tools(), root), *servers]
+            written = (self.place.tools, self.place.config, *servers, *helper_programs(sources, root))
+            programs = (*programs_of(self.toolset.tools(), root), *places_of(written))
             self._workspace = Workspace(
                 str(root),
                 str(self.place.home),
-                tuple(dict.fromkeys((*programs, *helper_programs(sources, root)))),
+                tuple(dict.fromkeys(programs)),
                 allowed_hosts=self.config.allowed_hosts,
                 minimum=self.minimum.level,
                 advice=self.minimum.advice,
@@ -482,9 +483,9 @@ class Project:
 
     @property
     def _private(self) -> tuple[str, ...]:
-        """The user's own folders, as real paths."""
-        folders = (self.vault.data, cache_home())
-        return tuple(os.path.realpath(folder) for folder in folders if folder is not None)
+        """The user's own folders: as they are named, as links on the way to them count, and as real paths."""
+        folders = [os.path.abspath(one) for one in (self.vault.data, cache_home()) if one is not None]  # noqa: PTH100
+        return tuple(dict.fromkeys((*map(os.path.realpath, folders), *folders)))
 
     def egress(self) -> Egress:
         """The way out for HTTP tools."""

@@ -110,6 +110,12 @@ class Paths:
         self._follow(path, found)
         return found
 
+    def held(self, path: str) -> tuple[str, ...]:
+        """What to protect so that a path leads to what it does: as it is written, and where it really is."""
+        # Behind a link `..` leads elsewhere than it reads, so each link is named by itself.
+        written = self.links(path) if ".." in path.split("/") else (os.path.normpath(path),)
+        return (*written, self.real(path))
+
     def _follow(self, path: str, links: dict[str, str] | None = None) -> str:
         here, left = "", MOST_LINKS
         waiting = path.split("/")[::-1]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crib import Crib
+from tests.crib import Crib, failed
 from toolcrib.egress import address_kind
 from toolcrib.egress.address import _is_own
 from toolcrib.project import programs
@@ -54,6 +54,63 @@ def test_modules_and_scripts_of_the_project_that_tools_run_are_not_writable(crib
     assert told.count("Read-only file system") == 2
     assert (crib.root / "scripts/data.txt").read_text() == "2\n"
     assert (crib.call("count").value, crib.call("py").value) == ("1\n", 1)
+
+
+def test_a_link_on_the_way_to_what_another_tool_runs_is_not_replaced(crib: Crib) -> None:
+    crib.write("impl/t.sh", "#!/bin/sh\necho honest\n", 0o755)
+    crib.write("impl/mod.py", "def run():\n    return 'honest'")
+    shown = {"permissions": SEES, "outputs": {"format": "text"}}
+    for name, target in (("bin", "impl"), ("direct", "impl/t.sh"), ("free", "impl"), ("work", "impl")):
+        (crib.root / name).symlink_to(target)
+    (crib.python("", permissions=SEES, config={"cwd": "work"}) / "mod.py").unlink()
+    own = crib.python("", "own", permissions=SEES)
+    (own / "mod.py").unlink()
+    (own / "mod.py").symlink_to("../../../impl/mod.py")
+    crib.tool("a", "command", {"entrypoint": "./direct"}, **shown)
+    crib.tool("b", "command", {"entrypoint": "bin/t.sh"}, **shown)
+    crib.tool("c", "command", {"entrypoint": "sh", "args": ["bin/t.sh"]}, **shown)
+    crib.tool("d", "command", {"entrypoint": "bin/t.sh"}, **shown)
+    (crib.home / "tools/d").rename(crib.root / "elsewhere")
+    (crib.home / "tools/d").symlink_to(crib.root / "elsewhere")
+    crib.shell(permissions=WIDE)
+    write = {"action": "write", "path": "${p}", "content": "evil", "mkdir": True}
+    crib.tool("file", "file", write, {"p": {"type": "string"}}, permissions=WIDE)
+
+    for link in ("bin", "direct", "work"):
+        assert "busy" in crib.sh(f"rm {link}; mv {link} x; mkdir y; mv -T y {link}; ln -sfn y {link}")
+    for name in ("direct", "bin/t.sh", "bin/mod.py", "elsewhere/tool.yml", "impl/t.sh"):
+        assert failed(crib.call("file", {"p": name}), "permission_denied")
+    told = crib.sh("echo evil > impl/t.sh; echo evil > impl/mod.py; echo evil > elsewhere/tool.yml")
+
+    assert told.count("Read-only file system") == 3
+    assert [crib.call(name).value for name in ("a", "b", "c", "d", "py", "own")] == [
+        *["honest\n"] * 4,
+        "honest",
+        "honest",
+    ]
+    assert crib.sh("rm free; touch impl/new") == ""
+    assert not (crib.root / "free").is_symlink()
+
+
+def test_a_link_on_the_way_to_a_secret_or_a_decision_is_not_replaced(
+    crib: Crib, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crib.write("conf/real", "TOKEN=honest")
+    for name, target in ((".env", "conf/real"), ("local", "elsewhere"), ("keys", "conf")):
+        (crib.root / name).symlink_to(target)
+    (crib.root / "elsewhere").mkdir()
+    monkeypatch.setenv("TOOLCRIB_DATA", str(crib.root / "local/data"))
+    crib.write(".toolcrib/config.yml", "secrets: {sources: [{env_file: {path: keys/real}}]}")
+    crib.shell(permissions=WIDE)
+
+    told = crib.sh(
+        "cat .env keys/real; for n in .env local keys; do rm $n; ln -sfn x $n; done; touch local/data/x"
+    )
+
+    assert "honest" not in told
+    assert told.count("busy") == 6
+    assert not (crib.root / "elsewhere/data/x").exists()
+    assert (crib.root / ".env").read_text() == "TOKEN=honest"
 
 
 def test_what_this_process_runs_from_is_not_writable(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,3 +233,11 @@ def test_a_refused_job_is_refused_each_time(place: Path) -> None:
     for _ in range(2):
         with pytest.raises(PermissionDenied, match="never readable"):
             made(place, read=(f"{place}/.env",))
+
+
+def test_what_to_protect_names_every_link_on_the_way(tmp_path: Path) -> None:
+    (tmp_path / "real/deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real/deep")
+    base = os.path.realpath(tmp_path)
+    assert Paths().held(f"{base}/./link/x") == (f"{base}/link/x", f"{base}/real/deep/x")
+    assert Paths().held(f"{base}/link/../x") == (f"{base}/link", f"{base}/real/x")
