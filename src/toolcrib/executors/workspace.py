@@ -170,7 +170,7 @@ class Workspace:
         own = self.folder(tool)
         lock = f"{self.root}/{LOCK}"
         locked = (lock,) if self.paths.exists(lock) else ()
-        ours = [path for path in self.own if any(within(path, grant) for grant in write)]
+        ours = [path for path in self.own if any(within(path, g) or within(g, path) for g in write)]
         git = self._git_places(tool, write)
         homes = [f"{self.root}/{name}" for name in HOMES]
         others = [path for folder in write for name in HOMES if self.paths.exists(path := f"{folder}/{name}")]

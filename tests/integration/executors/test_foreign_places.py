@@ -122,10 +122,15 @@ def test_what_this_process_runs_from_is_not_writable(crib: Crib, monkeypatch: py
     try:
         crib.shell(permissions=WIDE)
         told = crib.sh(f"echo 1 > {site}/sitecustomize.py; echo 1 > {site}/a.py; mv env e; touch free")
+        crib.shell("inner", permissions={"fs": {"write": [site]}})
+        inner = crib.sh(f"echo 1 > {site}/a.py", "inner")
+        write = {"action": "write", "path": f"{site}/a.py", "content": "evil"}
+        crib.tool("file", "file", write, permissions={"fs": {"write": [site]}})
+        assert failed(crib.call("file"), "permission_denied")
     finally:
         programs.running_from.cache_clear()
 
-    assert told.count("Read-only file system") == 2
+    assert (told.count("Read-only file system"), inner.count("Read-only file system")) == (2, 1)
     assert not (crib.root / site / "sitecustomize.py").exists()
     assert (crib.root / site / "a.py").read_text() == "x = 1\n"
     assert (crib.root / "free").exists()
