@@ -71,7 +71,8 @@ class FileExecutor:
         granted = [workspace.resolve(written) for written in self._asked]
         scratch = next((folder for folder in grants.scratch if within(path, folder)), None)
         if scratch is not None and access == "write":
-            return Roots(Root(scratch))
+            inside = tuple(place for place in grants.protect if place != scratch and within(place, scratch))
+            return Roots(Root(scratch, hidden=grants.hide, protected=inside))
         return Roots(
             *(
                 Root(place, read_only=place not in grants.write, hidden=grants.hide, protected=grants.protect)

@@ -137,6 +137,18 @@ def test_scratch_is_written_when_granted(crib: Crib, grant: str) -> None:
     assert (crib.home / "scratch/f").read_text() == "x"
 
 
+def test_what_is_closed_inside_scratch_stays_so(crib: Crib) -> None:
+    crib.write(".toolcrib/scratch/t.sh", "#!/bin/sh\necho honest", 0o755)
+    crib.write(".toolcrib/scratch/env", "TOKEN=x")
+    crib.write(".toolcrib/config.yml", "secrets: {sources: [{env_file: {path: .toolcrib/scratch/env}}]}")
+    crib.tool("a", "command", {"entrypoint": ".toolcrib/scratch/t.sh"}, outputs={"format": "text"})
+    writer(crib, ".toolcrib/scratch")
+    for name in ("t.sh", "env"):
+        failed(crib.call("write", {"p": f".toolcrib/scratch/{name}", "content": "x"}), "permission_denied")
+    assert crib.call("write", {"p": ".toolcrib/scratch/free", "content": "x"}).ok
+    assert crib.call("a").value == "honest\n"
+
+
 def test_a_scratch_folder_that_is_a_link_is_refused(crib: Crib) -> None:
     (crib.root.parent / "victim").mkdir()
     (crib.home / "scratch").symlink_to(crib.root.parent / "victim")
