@@ -475,3 +475,13 @@ def test_a_list_fits_the_terminal_and_is_whole(files: Crib, columns: int) -> Non
     piped = cli(files, "list").out.splitlines()
     assert len(piped) == 4
     assert text in piped[1]
+
+
+def test_nothing_of_the_working_folder_is_imported(crib: Crib) -> None:
+    for name in ("sqlite3", "yaml", "click", "csv", "difflib", "resource", "tarfile"):
+        crib.write(f"{name}.py", "raise SystemExit('imported from the project')")
+    crib.shell()
+    command = [sys.executable, "-m", "toolcrib", "list"]
+    done = subprocess.run(command, cwd=crib.root, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "sh " in done.stdout
