@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 import sys
@@ -23,6 +24,8 @@ from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
 __all__ = ["PythonExecutor", "interpreter", "returned", "runs_in"]
 
 _PYTHON = re.compile(r"python3(\.\d+)?t?")
+SYSTEM_FOLDERS = ("/usr/bin", "/usr/local/bin")
+"""Where the machine's own interpreters are. Not all of `/usr`: some keep their projects in `/usr/src`."""
 _MAX_SETTINGS = 65_536
 """Bytes of a virtual environment's settings that are looked at."""
 _TOLD = ("error", "message", "signal", "delay")
@@ -102,12 +105,18 @@ class PythonExecutor:
     def _script(self, workspace: Workspace, python: str, path: list[str]) -> Script | None:
         """How to have the call made by an interpreter that runs already; its launcher is not confined.
 
-        So a file that belongs to the project, or that a tool may write, is never started as one: a copy
-        of an interpreter in a virtual environment is started inside the sandbox, for each call.
+        So only the machine's interpreters and our own are started as one, for any other may have come with
+        the project, and none that the tool may write any part of. The others are started inside the sandbox,
+        for each call.
         """
-        real = workspace.paths.real(python)
-        granted = (workspace.resolve(path) for path in self._tool.permissions.write)
-        if any(within(real, folder) for folder in (workspace.root, workspace.home, *granted)):
+        paths = workspace.paths
+        real = paths.real(python)
+        if not is_known(real, paths) or any(within(real, one) for one in (workspace.root, workspace.home)):
+            return None
+        prefix = os.path.dirname(os.path.dirname(real))  # noqa: PTH120
+        parts = (real, paths.real(f"{prefix}/lib"), paths.real(f"{prefix}/lib64"))
+        granted = [workspace.resolve(path) for path in self._tool.permissions.write]
+        if any(within(part, grant) or within(grant, part) for part in parts for grant in granted):
             return None
         return Script(_CHILD, real, python, tuple(path)) if _PYTHON.fullmatch(Path(real).name) else None
 
@@ -185,7 +194,7 @@ def interpreter(workspace: Workspace, venv: str | None, name: str) -> tuple[str,
     """The interpreter of a virtual environment (or the one Toolcrib runs on), and what it must read."""
     paths = workspace.paths
     if venv is None:
-        base = paths.real(getattr(sys, "_base_executable", None) or sys.executable)
+        base = paths.real(_base())
         return base, _installation(base, paths)
     folder = workspace.resolve(venv)
     python = f"{folder}/bin/python"
@@ -196,6 +205,15 @@ def interpreter(workspace: Workspace, venv: str | None, name: str) -> tuple[str,
             details={"path": folder},
         )
     return python, (folder, *_installation(paths.real(python), paths))
+
+
+def is_known(real: str, paths: Paths) -> bool:
+    """Whether an interpreter is the machine's or the one Toolcrib runs on: none that a project could bring."""
+    return os.path.dirname(real) in SYSTEM_FOLDERS or real == paths.real(_base())  # noqa: PTH120
+
+
+def _base() -> str:
+    return getattr(sys, "_base_executable", None) or sys.executable
 
 
 def runs_in(python: str, paths: Paths) -> list[str]:

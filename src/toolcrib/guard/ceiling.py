@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -114,16 +115,30 @@ def _paths(
 
 
 def opened(tool: Tool, root: Path) -> Iterator[tuple[str, str]]:
-    """Paths that an `exec` block makes readable by itself, each with its place; the system's are not told."""
+    """Paths that an `exec` block makes readable by itself, each with its place.
+
+    The system's are not told, nor is the interpreter that Toolcrib itself runs on.
+    """
     config = tool.config
     if isinstance(config, CommandExec) and "/" in config.entrypoint:
-        place, path = "$.exec.command.entrypoint", config.entrypoint
+        if not _is_system(root, config.entrypoint):
+            yield "$.exec.command.entrypoint", config.entrypoint
     elif isinstance(config, PythonExec) and config.venv is not None:
-        place, path = "$.exec.python.venv", config.venv
-    else:
-        return
-    if not _is_system(root, path):
-        yield place, path
+        if not _is_system(root, config.venv):
+            yield "$.exec.python.venv", config.venv
+        python = f"{config.venv}/bin/python"
+        if not _is_system(root, python) and _leads_elsewhere(root, config.venv, python):
+            yield "$.exec.python.venv", python
+
+
+def _leads_elsewhere(root: Path, venv: str, python: str) -> bool:
+    """Whether an interpreter is neither a copy in its virtual environment nor the one Toolcrib runs on."""
+    ours = getattr(sys, "_base_executable", None) or sys.executable
+    try:
+        folder, real = os.path.realpath(root / venv), os.path.realpath(root / python)
+    except (OSError, ValueError):
+        return False
+    return not real.startswith(f"{folder}/") and real != os.path.realpath(ours)
 
 
 def _is_system(root: Path, path: str) -> bool:

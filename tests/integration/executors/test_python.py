@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import venv
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from tests.crib import Crib, failed
+from toolcrib.executors.python import is_known
+from toolcrib.sandbox.paths import Paths
 
 pytestmark = pytest.mark.usefixtures("kernel")
 
@@ -259,6 +262,36 @@ def test_a_virtual_environment_of_an_interpreter_behind_a_link(crib: Crib) -> No
     crib.write(".venv/pyvenv.cfg", f"home = {link}/bin\ninclude-system-site-packages = false\n")
     crib.python("import sys\ndef run():\n    return sys.prefix", config={"venv": ".venv"})
     assert crib.call("py").value == str(crib.root / ".venv")
+
+
+def test_an_interpreter_that_came_with_the_project_is_not_started_outside_of_the_sandbox(
+    crib: Crib, tmp_path: Path
+) -> None:
+    proof, evil = tmp_path / "outside", tmp_path / "evil/bin/python3"
+    evil.parent.mkdir(parents=True)
+    evil.write_text(f'#!/bin/sh\ntouch {proof}\nexec /usr/bin/python3 "$@"\n')
+    evil.chmod(0o755)
+    crib.write(".venv/pyvenv.cfg", "home = /usr/bin\n")
+    (crib.root / ".venv/bin").mkdir()
+    (crib.root / ".venv/bin/python").symlink_to(evil)
+    crib.python("def run(): return 1", config={"venv": ".venv"})
+    project = crib.open()
+    assert project.first_use.beyond(project.toolset.get("py")) == ["run .venv/bin/python"]
+    crib.write(".toolcrib/config.yml", "review: off")
+    crib.trust()
+
+    crib.call("py")
+
+    assert not proof.exists()
+
+
+def test_only_interpreters_that_no_project_brings_are_started_ahead(crib: Crib) -> None:
+    paths = Paths()
+    base = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+    assert is_known(base, paths)
+    assert is_known("/usr/bin/python3.12", paths)
+    for other in ("/usr/src/app/bin/python3", "/home/ann/python3", f"{crib.root}/bin/python3"):
+        assert not is_known(other, paths)
 
 
 def test_a_folder_with_an_interpreter_is_no_virtual_environment(crib: Crib) -> None:
