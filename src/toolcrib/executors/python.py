@@ -208,7 +208,7 @@ def interpreter(workspace: Workspace, venv: str | None, name: str) -> tuple[str,
 
 
 def is_known(real: str, paths: Paths) -> bool:
-    """Whether an interpreter is the machine's or the one Toolcrib runs on: none that a project could bring."""
+    """Whether an interpreter is the machine's or the one Toolcrib runs on: none that a project can bring."""
     return os.path.dirname(real) in SYSTEM_FOLDERS or real == paths.real(_base())  # noqa: PTH120
 
 

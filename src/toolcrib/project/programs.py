@@ -74,9 +74,25 @@ def _modules_in(folder: Path) -> frozenset[str]:
         return frozenset()
 
 
-@lru_cache(maxsize=1)
-def running_from() -> tuple[str, ...]:
-    """The environment, the packages and the code of this process, as real paths."""
-    packages = [path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")]  # noqa: PTH119
-    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
-    return tuple(dict.fromkeys(os.path.realpath(path) for path in (sys.prefix, ours, *packages)))
+@lru_cache(maxsize=4)
+def running_from(root: str) -> tuple[str, ...]:
+    """What this process runs: its environment, its interpreter, its packages and its code.
+
+    As real paths, and the symbolic links on the way to them. Folders that hold the project at `root` are left
+    out, or its tools could write nothing; of a virtual environment its parts stay.
+    """
+    from toolcrib.executors.python import runs_in
+    from toolcrib.executors.workspace import within
+    from toolcrib.sandbox.paths import Paths
+
+    paths = Paths()
+    base = getattr(sys, "_base_executable", None) or sys.executable
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+    written = [sys.executable, package, os.path.dirname(package), *filter(os.path.isabs, sys.path)]  # noqa: PTH120
+    if sys.prefix != sys.base_prefix:
+        parts = ("bin", "lib", "lib64", "pyvenv.cfg")
+        written += [sys.prefix, *(f"{sys.prefix}/{name}" for name in parts)]
+    found = runs_in(base, paths)
+    for path in written:
+        found += [*paths.links(path), paths.real(path)]
+    return tuple(place for place in dict.fromkeys(found) if not within(root, place))

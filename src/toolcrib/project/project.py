@@ -461,7 +461,7 @@ class Project:
                 advice=self.minimum.advice,
                 secret=self._hidden,
                 private=self._private,
-                own=running_from(),
+                own=running_from(str(root)),
             )
         return self._workspace if seen is None else replace(self._workspace, watch=seen)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import socket
 import subprocess
+import sys
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -133,6 +134,54 @@ def test_what_this_process_runs_from_is_not_writable(crib: Crib, monkeypatch: py
     assert (told.count("Read-only file system"), inner.count("Read-only file system")) == (2, 1)
     assert not (crib.root / site / "sitecustomize.py").exists()
     assert (crib.root / site / "a.py").read_text() == "x = 1\n"
+    assert (crib.root / "free").exists()
+
+
+def test_whatever_this_process_imports_from_is_not_writable(
+    crib: Crib, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interpreter's own library, a folder of PYTHONPATH, and a link on the way to one."""
+    for path in (
+        "python/bin/python3",
+        "python/lib/os.py",
+        "vendor/a.py",
+        "real/b.py",
+        "src/toolcrib-like.py",
+    ):
+        crib.write(path, "")
+    (crib.root / "way").symlink_to("real")
+    monkeypatch.setattr("sys._base_executable", str(crib.root / "python/bin/python3"))
+    monkeypatch.setattr(
+        "sys.path", [*sys.path, "", str(crib.root), *(f"{crib.root}/{n}" for n in ("vendor", "way"))]
+    )
+    programs.running_from.cache_clear()
+    try:
+        crib.shell(permissions=WIDE)
+        told = crib.sh(
+            "for f in python/bin/python3 python/lib/new vendor/json.py real/b.py; do echo 1 > $f; done"
+        )
+        held = crib.sh("rm way; mv vendor v; mv python p; touch free")
+    finally:
+        programs.running_from.cache_clear()
+
+    assert told.count("Read-only file system") == 4
+    assert held.count("busy") == 3
+    assert (crib.root / "free").exists()
+
+
+def test_a_project_inside_of_an_environment_can_be_written(
+    crib: Crib, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crib.write("lib/a.py", "")
+    monkeypatch.setattr("sys.prefix", str(crib.root))
+    programs.running_from.cache_clear()
+    try:
+        crib.shell(permissions=WIDE)
+        told = crib.sh("echo 1 > lib/a.py; touch free; mkdir bin")
+    finally:
+        programs.running_from.cache_clear()
+
+    assert told.count("Read-only file system") == 1
     assert (crib.root / "free").exists()
 
 
