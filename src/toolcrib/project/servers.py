@@ -220,7 +220,7 @@ class Servers:
         return {name: mounted.definitions() for name, mounted in self.mounted.items()}
 
     def programs(self) -> list[str]:
-        """What the local ones run, as real paths: no tool may write it."""
+        """What the local ones run: no tool may write it."""
         return [path for one in self.mounted.values() for path in files_of(one.spec, self.root)]
 
     def get(self, name: str) -> Mounted:

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import ToolUnavailable
+from toolcrib.executors.python import runs_in
 from toolcrib.executors.workspace import Workspace, links_on
 from toolcrib.manifest.mcp_servers import expand
+from toolcrib.sandbox.paths import Paths
 from toolcrib.spec import McpExec, Tool
 
 if TYPE_CHECKING:
@@ -42,10 +44,26 @@ def process_of(spec: ServerSpec) -> Tool:
 
 
 def files_of(spec: ServerSpec, root: Path) -> list[str]:
-    """The program and the files among its arguments, as real paths: no tool may write them."""
-    words = [spec.command, *spec.args] if spec.is_local else []
-    paths = [root / word for n, word in enumerate(words) if "/" in word or n > 0]
-    return [os.path.realpath(path) for path in paths if "$" not in str(path) and path.is_file()]
+    """The program, its virtual environment, and the files among its arguments: no tool may write them.
+
+    Each as it is written and where it really is.
+    """
+    if not spec.is_local:
+        return []
+    values = {name: os.environ[name] for name in spec.permissions.env if name in os.environ}
+    paths, found = Paths(), dict[str, None]()
+    for number, text in enumerate((spec.command, *spec.args)):
+        try:
+            word = expand(text, values)
+        except KeyError:  # A secret: no name of a file, and not known here.
+            continue
+        for place in (root / word, root / spec.cwd / word) if "/" in word or number else ():
+            if os.path.isfile(place):  # noqa: PTH113 - of a Path it fails for what is no name
+                found |= dict.fromkeys(paths.held(str(place)))
+        home = os.path.dirname(os.path.dirname(root / word))  # noqa: PTH120
+        if number == 0 and "/" in word and os.path.isfile(f"{home}/pyvenv.cfg"):  # noqa: PTH113
+            found |= dict.fromkeys((*paths.held(home), *runs_in(str(root / word), paths)))
+    return list(found)
 
 
 def job_of(spec: ServerSpec, workspace: Workspace, secrets: Mapping[str, str]) -> Confinement:
