@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from toolcrib.errors import PermissionDenied, ToolUnavailable
 from toolcrib.executors.network import CallNetwork
@@ -17,7 +17,7 @@ from toolcrib.spec import CallContext, Level, Tool
 if TYPE_CHECKING:
     from toolcrib.egress import Resolver
 
-__all__ = ["Grants", "Observer", "Workspace", "base_environment", "within"]
+__all__ = ["Closed", "Grants", "Observer", "Workspace", "base_environment", "within"]
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 KERNEL = ("/proc", "/sys", "/dev")
@@ -57,6 +57,16 @@ def _repository(grant: str) -> str:
     return head if inside else grant
 
 
+class Closed(NamedTuple):
+    """A folder, as real path, in which a file counts by being there: no tool may make one."""
+
+    folder: str
+    why: str
+    """What it is for, in words that follow "may write X, and"."""
+    deep: bool = True
+    """Whether that goes for the folders in it as well."""
+
+
 class Observer(Protocol):
     """Who is told what a tool uses."""
 
@@ -85,6 +95,8 @@ class Workspace:
     programs: tuple[str, ...] = ()
     """What the project's tools run: entrypoints and virtual environments, as written and as real paths. No
     tool may write them, or replace a link on the way to them."""
+    closed: tuple[Closed, ...] = ()
+    """Folders of which each file is run or read as a definition, whatever its name."""
     allowed_hosts: tuple[str, ...] | None = None
     """The hosts that the project's tools may reach at most; None leaves each tool its own permission."""
     resolver: Resolver | None = None
@@ -174,8 +186,28 @@ class Workspace:
         git = self._git_places(tool, write)
         homes = [f"{self.root}/{name}" for name in HOMES]
         others = [path for folder in write for name in HOMES if self.paths.exists(path := f"{folder}/{name}")]
-        found = [*homes, *others, *git, self.home, *self.programs, *ours, *locked]
+        closed = self._closed_places(tool, write)
+        found = [*homes, *others, *git, self.home, *self.programs, *closed, *ours, *locked]
         return tuple(dict.fromkeys([*found, own] if own is not None else found))
+
+    def _closed_places(self, tool: Tool, write: tuple[str, ...]) -> list[str]:
+        """The folders to close to a tool as a whole.
+
+        A grant of a place in one is refused, as nothing would be left of it; so is one of a folder that holds
+        the project, which cannot be closed.
+        """
+        for one in self.closed:
+            whole = within(self.root, one.folder)
+            for grant in write:
+                inside = within(grant, one.folder) and (one.deep or grant == one.folder)
+                if inside or (whole and within(one.folder, grant)):
+                    raise PermissionDenied(
+                        f"{tool.name} may write {grant}, and {one.why}",
+                        hint="Keep that in a folder of its own, and grant the tool other folders under"
+                        " permissions.fs.write in the manifest.",
+                        details={"path": one.folder},
+                    )
+        return [one.folder for one in self.closed if not within(self.root, one.folder)]
 
     def _git_places(self, tool: Tool, write: tuple[str, ...]) -> list[str]:
         """What of git's stays read-only: the project's, and that of any folder that is granted."""

@@ -10,11 +10,11 @@ from pathlib import Path
 from toolcrib.errors import ToolUnavailable
 from toolcrib.spec import CommandExec, PythonExec
 
-__all__ = ["entrypoint_files", "lock_files", "module_files", "script_files"]
+__all__ = ["INTERPRETERS", "entrypoint_files", "lock_files", "module_files", "script_files"]
 
 _PROGRAMS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """Where a confined command is looked for, in this order."""
-_INTERPRETERS = frozenset(
+INTERPRETERS = frozenset(
     ("bash", "bun", "dash", "ksh", "lua", "node", "perl", "php", "python", "ruby", "sh", "tclsh", "zsh")
 )
 
@@ -37,7 +37,7 @@ def script_files(config: CommandExec, root: Path) -> Iterator[str]:
     Links on the way to it are not followed.
     """
     name = Path(config.entrypoint).name
-    if name.rstrip("0123456789.") not in _INTERPRETERS:
+    if name.rstrip("0123456789.") not in INTERPRETERS:
         return
     word = next((word for word in config.args if not word.startswith("-")), "")
     path = str(root / config.cwd / word) if "\0" not in word else ""

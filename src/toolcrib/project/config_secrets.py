@@ -16,11 +16,13 @@ from toolcrib.guard import (
     FolderSecrets,
     KeyringSecrets,
 )
+from toolcrib.guard.digest_parts import INTERPRETERS
 from toolcrib.spec import SecretSource
 
 __all__ = [
     "ENVIRONMENT",
     "SourceSetting",
+    "helper_folders",
     "helper_programs",
     "hidden_paths",
     "open_sources",
@@ -28,6 +30,8 @@ __all__ = [
 ]
 
 Place = tuple[str | int, ...]
+
+_SCRIPTS = (".cjs", ".js", ".lua", ".mjs", ".php", ".pl", ".py", ".rb", ".sh", ".tcl", ".ts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +154,43 @@ def helper_programs(settings: Sequence[SourceSetting], root: Path) -> tuple[str,
             if ("/" in word or n > 0) and os.path.isfile(path):  # noqa: PTH113 - a Path fails for what is no name
                 found[str(path)] = None
     return tuple(found)
+
+
+def helper_folders(settings: Sequence[SourceSetting], root: Path) -> dict[str, str]:
+    """Folders of the project, as real paths, that helper commands load code from; each with what is run.
+
+    What a script imports lies beside it, and whatever is put there is found first.
+    """
+    found: dict[str, str] = {}
+    for argv in (setting.argv for setting in settings if setting.argv):
+        told, words = " ".join(argv[:3]), _code(argv, root)
+        for path in (root / word for word in words):
+            folders = [path.parent, Path(os.path.realpath(path)).parent]
+            if (path.parent.parent / "pyvenv.cfg").is_file():
+                folders.append(path.parent.parent)
+            found |= {os.path.realpath(folder): told for folder in folders}
+        if not words and _is_python(argv) and not {"-I", "-P"} & set(argv):
+            # It looks for modules in its working folder, the root, before anywhere else.
+            package = argv[argv.index("-m") + 1].partition(".")[0] if "-m" in argv[:-1] else ""
+            found |= {os.path.realpath(folder): told for folder in (root, root / package) if folder.is_dir()}
+    return {folder: told for folder, told in found.items() if Path(folder).is_relative_to(root)}
+
+
+def _code(argv: Sequence[str], root: Path) -> list[str]:
+    """The program and the scripts of a command line, where they are files; not what those read."""
+    found: list[str] = []
+    for n, word in enumerate(argv):
+        if not ("/" in word or n > 0) or not os.path.isfile(root / word):  # noqa: PTH113 - as above
+            continue
+        first = n > 0 and not found and _is_interpreter(argv[0])
+        if n == 0 or first or word.endswith(_SCRIPTS) or os.access(root / word, os.X_OK):
+            found.append(word)
+    return found
+
+
+def _is_interpreter(program: str) -> bool:
+    return os.path.basename(program).rstrip("0123456789.") in INTERPRETERS  # noqa: PTH119
+
+
+def _is_python(argv: Sequence[str]) -> bool:
+    return os.path.basename(argv[0]).startswith("python")  # noqa: PTH119

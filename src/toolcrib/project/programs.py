@@ -7,14 +7,55 @@ import sys
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from toolcrib.guard.digest_parts import module_files, script_files
+from toolcrib.manifest import FOLDERS
+from toolcrib.project.config import Config
+from toolcrib.project.config_secrets import helper_folders, helper_programs
+from toolcrib.project.config_sources import place_of
+from toolcrib.project.root import Place
 from toolcrib.spec import CommandExec, PythonExec, Tool
 
-__all__ = ["places_of", "programs_of", "running_from"]
+if TYPE_CHECKING:
+    from toolcrib.executors.workspace import Closed
+
+__all__ = ["closed_folders", "programs_of", "running_from", "settled"]
 
 
-def places_of(written: Iterable[str | os.PathLike[str]]) -> list[str]:
+def settled(config: Config, place: Place) -> list[str]:
+    """Definitions and helper commands of a project, by its settings: each as written and as real path."""
+    sources = [
+        path for source in config.sources if not _holds(path := place_of(source, place.root), place.root)
+    ]
+    return _places((place.tools, place.config, *sources, *helper_programs(config.secret_sources, place.root)))
+
+
+def closed_folders(config: Config, root: Path) -> tuple[Closed, ...]:
+    """Folders where whatever is put is run by a helper command, or becomes a tool."""
+    from toolcrib.executors.workspace import Closed
+
+    found = [
+        Closed(
+            folder,
+            f"{told!r} of secrets.sources, run without a sandbox, loads code from there",
+            folder != str(root),
+        )
+        for folder, told in helper_folders(config.secret_sources, root).items()
+    ]
+    for source in (one for one in config.sources if not one.is_file):
+        path = place_of(source, root)
+        deep = not _holds(path, root) or FOLDERS[source.dialect or "vega"].below is not None
+        found.append(Closed(os.path.realpath(path), f"sources takes tools from {source.path!r}", deep))
+    return tuple(found)
+
+
+def _holds(path: Path, root: Path) -> bool:
+    """Whether the project lies in a folder, or is it."""
+    return root.is_relative_to(os.path.realpath(path))
+
+
+def _places(written: Iterable[str | os.PathLike[str]]) -> list[str]:
     """These absolute paths as written, since links on the way to them count, and where they really are."""
     from toolcrib.sandbox.paths import Paths
 

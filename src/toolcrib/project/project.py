@@ -20,14 +20,14 @@ from toolcrib.project.checkpoint import Checkpoint
 from toolcrib.project.client_desk import ClientDesk
 from toolcrib.project.composites import Composites
 from toolcrib.project.config import Config, load_config
-from toolcrib.project.config_secrets import helper_programs, hidden_paths, open_sources
+from toolcrib.project.config_secrets import hidden_paths, open_sources
 from toolcrib.project.desk import Desk
 from toolcrib.project.first_use import FIRST_USE, FirstUse
 from toolcrib.project.gate import ProjectGate
 from toolcrib.project.guests import Guests
 from toolcrib.project.lock import Pins
 from toolcrib.project.minimum import minimum_of
-from toolcrib.project.programs import places_of, programs_of, running_from
+from toolcrib.project.programs import closed_folders, programs_of, running_from, settled
 from toolcrib.project.root import Place, find
 from toolcrib.project.shelf import Change, Reading, Shelf
 from toolcrib.project.store import Store
@@ -448,14 +448,14 @@ class Project:
             from toolcrib.executors import Workspace
 
             self.lowered()
-            sources, root = self.config.secret_sources, self.place.root
+            root = self.place.root
             servers = () if self.servers is None else self.servers.programs()
-            written = (self.place.tools, self.place.config, *servers, *helper_programs(sources, root))
-            programs = (*programs_of(self.toolset.tools(), root), *places_of(written))
+            programs = [*programs_of(self.toolset.tools(), root), *servers]
             self._workspace = Workspace(
                 str(root),
                 str(self.place.home),
-                tuple(dict.fromkeys(programs)),
+                tuple(dict.fromkeys((*programs, *settled(self.config, self.place)))),
+                closed=closed_folders(self.config, root),
                 allowed_hosts=self.config.allowed_hosts,
                 minimum=self.minimum.level,
                 advice=self.minimum.advice,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import socket
 import subprocess
 import sys
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,7 +62,7 @@ def test_modules_and_scripts_of_the_project_that_tools_run_are_not_writable(crib
 def test_a_link_on_the_way_to_what_another_tool_runs_is_not_replaced(crib: Crib) -> None:
     crib.write("impl/t.sh", "#!/bin/sh\necho honest\n", 0o755)
     crib.write("impl/mod.py", "def run():\n    return 'honest'")
-    shown = {"permissions": SEES, "outputs": {"format": "text"}}
+    shown: dict[str, Any] = {"permissions": SEES, "outputs": {"format": "text"}}
     for name, target in (("bin", "impl"), ("direct", "impl/t.sh"), ("free", "impl"), ("work", "impl")):
         (crib.root / name).symlink_to(target)
     (crib.python("", permissions=SEES, config={"cwd": "work"}) / "mod.py").unlink()
@@ -112,6 +114,57 @@ def test_a_link_on_the_way_to_a_secret_or_a_decision_is_not_replaced(
     assert told.count("busy") == 6
     assert not (crib.root / "elsewhere/data/x").exists()
     assert (crib.root / ".env").read_text() == "TOKEN=honest"
+
+
+def test_what_a_helper_loads_and_what_sources_read_is_not_put_there_by_a_tool(crib: Crib) -> None:
+    crib.write("scripts/helper.py", "#!/bin/sh\necho honest-value\n", 0o755)
+    crib.write("scripts/out/x", "")
+    crib.write(
+        "defs/hello.yaml", "name: hello\ndescription: d\nimplementation: {type: exec, command: echo honest}"
+    )
+    crib.write("one/tools.yaml", "tools: {}")
+    (crib.root / "way").symlink_to("defs")
+    settings = {
+        "secrets": {"sources": [{"command": {"argv": ["scripts/helper.py"]}}]},
+        "sources": [{"dir": "way"}, {"file": "one/tools.yaml"}],
+    }
+    crib.write(".toolcrib/config.yml", json.dumps(settings))
+    crib.trust()
+    crib.shell(permissions=WIDE)
+
+    told = crib.sh(
+        "touch scripts/json.py defs/added.yaml scripts/__pycache__; echo > defs/hello.yaml;"
+        " echo > one/tools.yaml; rm way; touch one/free"
+    )
+
+    assert (told.count("Read-only file system"), told.count("busy")) == (5, 1)
+    assert crib.call("hello").unwrap() == "honest\n"
+    for n, grant in enumerate(("scripts", "scripts/out", "defs")):
+        crib.shell(f"in{n}", permissions={"fs": {"write": [grant]}})
+        assert (
+            "loads code" in failed(crib.call(f"in{n}", {"c": "true"}), "permission_denied") or grant == "defs"
+        )
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"secrets": {"sources": [{"command": {"argv": ["./helper"]}}]}}, {"sources": [{"dir": "."}]}],
+    ids=["helper", "source"],
+)
+def test_a_grant_of_the_root_is_refused_where_whatever_lies_there_is_run(
+    crib: Crib, settings: dict[str, object]
+) -> None:
+    crib.write("helper", "#!/bin/sh\n", 0o755)
+    crib.write("out/x", "")
+    crib.write(".toolcrib/config.yml", json.dumps(settings))
+    crib.trust()
+    crib.shell(permissions=WIDE)
+    crib.shell("out", permissions={"fs": {"write": ["out"]}})
+    crib.tool("file", "file", {"action": "write", "path": "f", "content": ""}, permissions=WIDE)
+
+    for name, arguments in (("sh", {"c": "true"}), ("file", {})):
+        assert "may write" in failed(crib.call(name, arguments), "permission_denied")
+    assert crib.sh("touch out/y", "out") == ""
 
 
 def test_what_this_process_runs_from_is_not_writable(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:

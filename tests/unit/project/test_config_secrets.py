@@ -11,6 +11,7 @@ from toolcrib.guard import ChainedSecrets, EnvFileSecrets, EnvironmentSecrets
 from toolcrib.project import load_config
 from toolcrib.project.config_secrets import (
     SourceSetting,
+    helper_folders,
     helper_programs,
     hidden_paths,
     open_sources,
@@ -101,3 +102,30 @@ def test_what_holds_secrets_and_what_runs_is_known_by_its_real_path(tmp_path: Pa
     folder = str(tmp_path.resolve() / "secrets")
     assert hidden_paths(settings, root) == (f"{root}/.env", f"{root}/real.env", folder)
     assert helper_programs(settings, root) == (f"{root}/bin/helper",)
+
+
+@pytest.mark.parametrize(
+    ("argv", "folders"),
+    [
+        (["scripts/helper.py"], {"scripts"}),
+        (["way/helper.py"], {"scripts"}),
+        (["python3", "scripts/helper.py", "conf/data.yaml"], {"scripts"}),
+        (["uv", "run", "scripts/helper.py"], {"scripts"}),
+        (["sops", "-d", "conf/data.yaml"], set()),
+        (["./helper"], {"."}),
+        (["env/bin/python", "scripts/helper.py"], {"scripts", "env", "env/bin"}),
+        (["python3", "-m", "scripts.helper"], {".", "scripts"}),
+        (["python3", "-I", "-m", "keyring"], set()),
+        (["op", "read"], set()),
+    ],
+)
+def test_folders_that_a_helper_loads_code_from(tmp_path: Path, argv: list[str], folders: set[str]) -> None:
+    root = tmp_path.resolve()
+    for path in ("scripts/helper.py", "conf/data.yaml", "helper", "env/bin/python", "env/pyvenv.cfg"):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).touch()
+    (root / "way").symlink_to("scripts")
+
+    found = helper_folders((SourceSetting("command", argv=tuple(argv)),), root)
+
+    assert set(found) == {str(root / folder) for folder in folders}
