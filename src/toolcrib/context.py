@@ -48,6 +48,8 @@ class Context(Call):
     """When this attempt began, in `time.perf_counter` seconds."""
     secrets: Mapping[str, str] = _NOTHING
     """The declared secrets that are set, by name; nothing else."""
+    redactor: Any = None
+    """What masks all secrets that are known (a `Redactor`), for texts that are cut; the gate's own."""
     bound: Any = None
     """The tool made ready to be called (a `Bound`); the call path's own."""
     outcome: Any = None

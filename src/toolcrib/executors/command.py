@@ -12,6 +12,7 @@ from toolcrib.executors.output import (
     facts,
     log_streams,
     made_meanwhile,
+    masked,
     refuse_exit,
     timed_out,
     value_of,
@@ -88,6 +89,7 @@ class CommandExecutor:
             from toolcrib.executors.denials import of_exec
 
             raise of_exec(self._workspace, tool, job, error) or error from None
+        done = masked(ctx, done)
         warnings: list[str] = []
         with network.explained():
             if done.timed_out:
@@ -99,7 +101,7 @@ class CommandExecutor:
                 if (denied := of_command(self._workspace, tool, job, done)) is not None:
                     raise denied
             refuse_exit(tool.name, done, config.exit_codes_ok)
-            value = value_of(tool.name, done, config.stdout_format or tool.output.format, warnings)
+            value = value_of(ctx, tool.name, done, config.stdout_format or tool.output.format, warnings)
         return Outcome(value, (*warnings, *network.warnings, *made_meanwhile(done)), facts(done))
 
     def _prepare(self, paths: Paths) -> tuple[str, Confinement]:

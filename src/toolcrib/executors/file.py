@@ -10,7 +10,7 @@ from typing import Any
 
 from toolcrib.errors import InvalidInput
 from toolcrib.executors.denials import ungranted
-from toolcrib.executors.output import decoded
+from toolcrib.executors.output import decoded, uncut
 from toolcrib.executors.threads import run_in_thread
 from toolcrib.executors.workspace import Workspace, within
 from toolcrib.sandbox import Root, Roots
@@ -43,7 +43,7 @@ class FileExecutor:
         if self._workspace.watch is not None:
             self._workspace.watch.touch(self._workspace, self._tool, self._config.action, asked)
         if self._config.action == "read":
-            outcome: Outcome = await run_in_thread(lambda: self._read(path))
+            outcome: Outcome = await run_in_thread(lambda: self._read(path, ctx))
         else:
             content = render_value(self._content, values)
             outcome = await run_in_thread(lambda: self._write(path, content))
@@ -80,18 +80,20 @@ class FileExecutor:
             )
         )
 
-    def _read(self, path: str) -> Outcome:
+    def _read(self, path: str, ctx: CallContext) -> Outcome:
         limit = self._tool.limits.output_bytes or MAX_READ
         with self._roots("read", path) as roots:
             content = roots.read(path, 0, limit)
+        data = content.data
         warnings: list[str] = []
         details: dict[str, Any] = {"bytes": content.total}
         if content.total > len(content.data):
             warnings.append(f"the file is cut: {len(content.data)} of {content.total} bytes are given")
             details["truncated"] = {"kept_bytes": len(content.data), "total_bytes": content.total}
+            data = uncut(ctx, data)
         if self._config.encoding == "utf-8":
-            return Outcome(decoded(content.data, warnings, "the file"), tuple(warnings), details)
-        return Outcome(base64.b64encode(content.data).decode(), tuple(warnings), details)
+            return Outcome(decoded(data, warnings, "the file"), tuple(warnings), details)
+        return Outcome(base64.b64encode(data).decode(), tuple(warnings), details)
 
     def _write(self, path: str, content: Any) -> Outcome:
         data = self._bytes(content)

@@ -27,6 +27,7 @@ from toolcrib.executors.http_binding import (
     render_cookies,
 )
 from toolcrib.executors.http_body import bind_body
+from toolcrib.executors.output import beginning, uncut
 from toolcrib.manifest.addresses import bind_policy, bind_url
 from toolcrib.manifest.requests import request_faults
 from toolcrib.spec import Call, CallContext, HttpExec, Outcome, Retry, Tool
@@ -104,7 +105,7 @@ class HttpExecutor:
                 raise SecretMissing(f"the secret {name} is not set", details={"name": name})
         request = self._request(Values.of(self._tool, call, ctx, self._environ), ctx)
         try:
-            return await self._outcome(await self._egress.request(request, self._policy))
+            return await self._outcome(await self._egress.request(request, self._policy), ctx)
         except (HttpFailed, TimedOut) as error:
             self._annotate(error, request, ctx)
             if self._config.error_mode != "empty" or (error.retryable and ctx.attempt < self._attempts):
@@ -146,11 +147,11 @@ class HttpExecutor:
             return ctx.remaining if own is None else min(own, ctx.remaining)
         return own
 
-    async def _outcome(self, response: EgressResponse) -> Outcome:
+    async def _outcome(self, response: EgressResponse, ctx: CallContext) -> Outcome:
         status = response.status
         codes = self._config.success_codes
         if not (status in codes if codes else 200 <= status < 300):
-            raise _status_failure(response)
+            raise _status_failure(response, ctx)
         details: dict[str, Any] = {"status": status}
         if response.redirects:
             details["redirects"] = response.redirects
@@ -163,15 +164,15 @@ class HttpExecutor:
             return Outcome(None, details=details)
         try:
             if len(response.body) > _LARGE and self._config.jsonpath:
-                value, warnings = await asyncio.to_thread(self._value, response)
+                value, warnings = await asyncio.to_thread(self._value, response, ctx)
             else:
-                value, warnings = self._value(response)
+                value, warnings = self._value(response, ctx)
         except HttpFailed as error:
             error.details = {**details, **error.details}
             raise
         return Outcome(value, warnings, details)
 
-    def _value(self, response: EgressResponse) -> tuple[Any, tuple[str, ...]]:
+    def _value(self, response: EgressResponse, ctx: CallContext) -> tuple[Any, tuple[str, ...]]:
         """The value of a successful answer, by format, extraction and fields."""
         if self._config.regex is not None and self._extract is not None:
             text, warnings = _text(response)
@@ -179,7 +180,7 @@ class HttpExecutor:
         shaped = self._extract is not None or self._project is not None
         if self._tool.output.format == "text" and not shaped:
             return _text(response)
-        value = _json(response, needed=shaped)
+        value = _json(response, ctx, needed=shaped)
         if self._extract is not None:
             value = self._extract(value)
         if self._project is not None:
@@ -234,7 +235,7 @@ def _text(response: EgressResponse) -> tuple[str, tuple[str, ...]]:
         return text, ("the answer is not valid text in its character set; bad bytes are replaced",)
 
 
-def _json(response: EgressResponse, *, needed: bool) -> Any:
+def _json(response: EgressResponse, ctx: CallContext, *, needed: bool) -> Any:
     """The body as JSON; text of another type stays text, unless something is to be extracted from it."""
     import orjson
 
@@ -249,7 +250,7 @@ def _json(response: EgressResponse, *, needed: bool) -> Any:
     except (ValueError, LookupError, RecursionError) as error:
         if is_json or needed:
             what = f"the answer is not valid JSON ({media or 'no content type'}): {error}"
-            details = {"reason": "bad_json", "body": _excerpt(response)}
+            details = {"reason": "bad_json", "body": _excerpt(response, ctx)}
             raise HttpFailed(what, details=details) from None
     return _text(response)[0]
 
@@ -264,27 +265,26 @@ def _charset(response: EgressResponse) -> str | None:
     return None
 
 
-def _status_failure(response: EgressResponse) -> HttpFailed:
+def _status_failure(response: EgressResponse, ctx: CallContext) -> HttpFailed:
     status = response.status
     try:
         phrase = f" {HTTPStatus(status).phrase}"
     except ValueError:
         phrase = ""
-    excerpt = _excerpt(response)
+    excerpt = _excerpt(response, ctx)
     details: dict[str, Any] = {"status": status, "body": excerpt}
     if (wait := _retry_after(response.header("retry-after"))) is not None:
         details["retry_after_s"] = wait
-    message = f"answered {status}{phrase}" + (f": {_short(excerpt)}" if excerpt else "")
+    message = f"answered {status}{phrase}" + (f": {beginning(ctx, excerpt, _IN_MESSAGE)}" if excerpt else "")
     return HttpFailed(message, details=details, retryable=status in _RETRYABLE or status >= 500)
 
 
-def _excerpt(response: EgressResponse) -> str:
+def _excerpt(response: EgressResponse, ctx: CallContext) -> str:
     """The beginning of the body as text for an error."""
-    return _short(response.body[: 4 * _EXCERPT].decode("utf-8", errors="replace").strip(), _EXCERPT)
-
-
-def _short(text: str, limit: int = _IN_MESSAGE) -> str:
-    return text if len(text) <= limit else text[:limit] + "…"
+    body = response.body[: 4 * _EXCERPT]
+    if len(body) < len(response.body):
+        body = uncut(ctx, body)
+    return beginning(ctx, body.decode("utf-8", errors="replace").strip(), _EXCERPT)
 
 
 def _retry_after(value: str | None) -> float | None:

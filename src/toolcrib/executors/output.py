@@ -5,22 +5,27 @@ from __future__ import annotations
 import logging
 import os
 import signal
+from dataclasses import replace
 from typing import Any
 
 from toolcrib.errors import CommandFailed, ToolcribError, ToolFailed
-from toolcrib.guard import Redactor
+from toolcrib.guard import BytesMasker, Redactor, StreamMasker
 from toolcrib.sandbox import Completed
 from toolcrib.spec import CallContext
 
 __all__ = [
     "MAX_OUTPUT",
+    "beginning",
     "decoded",
     "ending",
     "facts",
     "log_streams",
     "made_meanwhile",
+    "masked",
+    "redactor_of",
     "refuse_exit",
     "timed_out",
+    "uncut",
     "value_of",
 ]
 
@@ -31,7 +36,44 @@ MAX_OUTPUT = 1_048_576
 _TOLD = 4_000
 """Characters of stderr told in an error."""
 _LOGGED = 64_000
-"""Bytes of each stream that are logged."""
+"""Characters of each stream that are logged."""
+_BEGIN = 4_096
+"""Bytes that are looked at for the beginning of what is no JSON."""
+
+
+def redactor_of(ctx: CallContext) -> Redactor | None:
+    """What masks the secrets that may turn up in this call's texts; None where there are none.
+
+    All that is shown is masked at the end of the call path. What is cut before that has to be masked before
+    it is cut: a part of a secret is not known as one.
+    """
+    if ctx.redactor is not None:
+        return ctx.redactor  # type: ignore[no-any-return] # a Redactor: see CallContext
+    return Redactor(ctx.secrets) if ctx.secrets else None
+
+
+def masked(ctx: CallContext, done: Completed) -> Completed:
+    """The run with the secrets in its standard error masked, so that any part of that can be told."""
+    if not done.stderr or (redactor := redactor_of(ctx)) is None:
+        return done
+    if done.stderr_total > len(done.stderr):
+        return replace(done, stderr=BytesMasker(redactor).feed(done.stderr))
+    return replace(done, stderr=redactor.redact(done.stderr))
+
+
+def uncut(ctx: CallContext, data: bytes) -> bytes:
+    """The beginning of something longer, its secrets masked and without the one that it may break off in."""
+    redactor = redactor_of(ctx)
+    return data if redactor is None else BytesMasker(redactor).feed(data)
+
+
+def beginning(ctx: CallContext, text: str, limit: int) -> str:
+    """The first `limit` characters and an ellipsis, its secrets masked as in `uncut`; all of a short text."""
+    if len(text) <= limit:
+        return text
+    redactor = redactor_of(ctx)
+    text = text[:limit]
+    return (text if redactor is None else StreamMasker(redactor).feed(text)) + "…"
 
 
 def decoded(data: bytes, warnings: list[str], what: str) -> str:
@@ -58,11 +100,15 @@ def log_streams(ctx: CallContext, done: Completed, *streams: str) -> None:
     """Log what the tool wrote beside its value, at INFO to `toolcrib.tools`, its secrets masked."""
     if not _log.isEnabledFor(logging.INFO):
         return
+    redactor = redactor_of(ctx)
     for stream in streams:
         written: bytes = getattr(done, stream)
         if not written.strip():
             continue
-        text = Redactor(ctx.secrets).redact_text(written.decode(errors="replace"))
+        if getattr(done, f"{stream}_total") > len(written):
+            written = uncut(ctx, written)
+        text = written.decode(errors="replace")
+        text = text if redactor is None else redactor.redact_text(text)
         cut = " …" if len(text) > _LOGGED else ""
         _log.info("%s wrote to %s:\n%s%s", ctx.tool, stream, text[:_LOGGED].rstrip(), cut)
 
@@ -112,8 +158,9 @@ def _last(stderr: bytes) -> str:
     return text if len(text) <= _TOLD else "… " + text[-_TOLD:]
 
 
-def value_of(name: str, done: Completed, form: str, warnings: list[str]) -> Any:
+def value_of(ctx: CallContext, name: str, done: Completed, form: str, warnings: list[str]) -> Any:
     """Standard output as text or JSON."""
+    written = done.stdout
     if done.stdout_total > len(done.stdout):
         if form == "json":
             raise ToolFailed(
@@ -122,14 +169,15 @@ def value_of(name: str, done: Completed, form: str, warnings: list[str]) -> Any:
                 details=facts(done),
             )
         warnings.append(f"the output is cut: {len(done.stdout)} of {done.stdout_total} bytes are kept")
+        written = uncut(ctx, written)
     if form == "text":
-        return decoded(done.stdout, warnings, "the output")
+        return decoded(written, warnings, "the output")
     import orjson
 
     try:
         return orjson.loads(done.stdout)
     except orjson.JSONDecodeError as error:
-        begin = done.stdout[:200].decode(errors="replace")
+        begin = beginning(ctx, done.stdout[:_BEGIN].decode(errors="replace"), 200)
         raise ToolFailed(
             f"{name} wrote no JSON: {error}; it begins with {begin!r}",
             hint="Mend the program, or set outputs.format: text.",

@@ -14,7 +14,16 @@ from typing import Any, NamedTuple
 from toolcrib.errors import CommandFailed, ToolFailed, ToolUnavailable
 from toolcrib.executors.answers import SIGNALS, raise_told
 from toolcrib.executors.command import declared_environment
-from toolcrib.executors.output import MAX_OUTPUT, ending, facts, log_streams, made_meanwhile, timed_out
+from toolcrib.executors.output import (
+    MAX_OUTPUT,
+    ending,
+    facts,
+    log_streams,
+    made_meanwhile,
+    masked,
+    redactor_of,
+    timed_out,
+)
 from toolcrib.executors.workspace import Workspace, links_on, within
 from toolcrib.sandbox import Completed, Confinement, Script, run
 from toolcrib.sandbox.paths import Kept, Paths
@@ -74,12 +83,12 @@ class PythonExecutor:
             stdin=self._job(Values.of(tool, call, ctx), ground.path),
             **network.job,
         )
-        done = await run(job)
+        done = masked(ctx, await run(job))
         with network.explained():
             if done.timed_out:
                 raise timed_out(ctx, done)
             log_streams(ctx, done, "stdout", "stderr")
-            value = self._value(job, done)
+            value = self._value(job, done, ctx)
         return Outcome(value, (*network.warnings, *made_meanwhile(done)), facts(done))
 
     def _prepare(self, paths: Paths) -> _Ground:
@@ -138,12 +147,15 @@ class PythonExecutor:
         }
         return json.dumps(job).encode()
 
-    def _value(self, job: Confinement, done: Completed) -> Any:
+    def _value(self, job: Confinement, done: Completed, ctx: CallContext) -> Any:
         answer = _answer(self._tool.name, done)
         if self._workspace.watch is not None:
             self._workspace.watch.tell(answer.get("trace"))
         if "value" not in answer and answer["signal"] is None:
             from toolcrib.executors.denials import of_python
+
+            if (redactor := redactor_of(ctx)) is not None:
+                answer["message"] = redactor.redact(answer["message"])
 
             if (denied := of_python(self._workspace, self._tool, job, done, answer)) is not None:
                 raise denied

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import PermissionDenied, ToolUnavailable
-from toolcrib.executors.output import MAX_OUTPUT, facts, log_streams, timed_out
+from toolcrib.executors.output import MAX_OUTPUT, facts, log_streams, masked, timed_out
 from toolcrib.executors.python import interpreter, returned
 from toolcrib.executors.workspace import Workspace, links_on, within
 from toolcrib.sandbox import run
@@ -55,7 +55,7 @@ class SqlExecutor:
             result_limit=tool.limits.output_bytes or MAX_OUTPUT,
             **workspace.network(tool).job,
         )
-        done = await run(job)
+        done = masked(ctx, await run(job))
         if done.timed_out:
             raise timed_out(ctx, done)
         log_streams(ctx, done, "stdout", "stderr")

@@ -92,12 +92,12 @@ class ProjectGate:
         """Leave the loggers as they were."""
         self._logs.remove()
 
-    def _secrets(self, bound: Bound) -> Mapping[str, str]:
-        permissions = bound.tool.permissions
-        if not permissions.secrets:
-            return _NO_SECRETS
-        secrets = resolve(permissions, self._source)
-        self._learn(secrets)
+    def _secrets(self, bound: Bound, ctx: Context) -> Mapping[str, str]:
+        permissions, secrets = bound.tool.permissions, _NO_SECRETS
+        if permissions.secrets:
+            secrets = resolve(permissions, self._source)
+            self._learn(secrets)
+        ctx.redactor = self._redactor
         return secrets
 
     def visible(self, tool: Tool, caller: str, identity: Caller | None) -> bool:
@@ -136,10 +136,10 @@ class ProjectGate:
         if checkpoint is None:
             if first is not None:
                 raise needs_approval(bound, first.reason)
-            return self._secrets(bound)
+            return self._secrets(bound, ctx)
         rated = checkpoint.rated(bound.tool)
         if first is None:
-            secrets = self._secrets(bound)
+            secrets = self._secrets(bound, ctx)
             if not rated and ctx.idempotency_key is None:
                 return secrets
         ctx.held = Held(first, rated, then=then)
@@ -185,7 +185,7 @@ class ProjectGate:
         if early is None:
             if permit is not None and permit.edited:
                 self.question(bound, ctx)  # What a person has put in must not be denied either.
-            ctx.secrets = self._secrets(bound)
+            ctx.secrets = self._secrets(bound, ctx)
         return early
 
     def record(self, bound: Bound | None, ctx: Context, result: Result) -> None:

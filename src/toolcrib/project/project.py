@@ -402,6 +402,7 @@ class Project:
             allowed_hosts=self.config.allowed_hosts,
             record=self.audit.record,
             know=self._gate.know,
+            redact=self._gate.redact,
         )
         self.pins.remote = servers.definitions
         return servers

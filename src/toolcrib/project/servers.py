@@ -193,6 +193,7 @@ class Servers:
         allowed_hosts: tuple[str, ...] | None = None,
         record: Callable[..., Any] = lambda *_, **__: None,
         know: Callable[[Sequence[Tool]], None] = lambda _: None,
+        redact: Callable[[Any], Any] = lambda value: value,
         version: str = "",
         speed: float = 1.0,
     ) -> None:
@@ -204,7 +205,7 @@ class Servers:
         self.timeout_ms, self.version, self.speed = timeout_ms, version, speed
         self._workspace, self._egress, self._secrets = workspace, egress, secrets
         self._allowed_hosts = allowed_hosts
-        self.note = record
+        self.note, self._redact = record, redact
         self.wrong = {f"{FILE} {name}".strip(): text for name, text in named.wrong.items()}
         """Entries that cannot be used, and why."""
         self.mounted = {spec.name: Mounted(spec, self) for spec in named.specs}
@@ -273,7 +274,7 @@ class Servers:
             secrets = resolve(spec.permissions, self._secrets)
             return await open_stream(job_of(spec, self._workspace(), secrets))
 
-        return StdioLink(start)
+        return StdioLink(start, self._redact)
 
     def _remote(self, spec: ServerSpec) -> Link:
         return self._http(spec, Tokens(self.vault, spec).signing)

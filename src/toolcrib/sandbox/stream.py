@@ -71,6 +71,11 @@ class Stream(Run):
         """The last 64 KiB of what it wrote to standard error."""
         return self._kept.decode(errors="replace")
 
+    @property
+    def stderr_cut(self) -> bool:
+        """Whether it wrote more than that, so that what there is may begin anywhere."""
+        return len(self._kept) >= TAIL
+
     def take_stdin(self) -> int:
         """The descriptor, which the caller closes from now on."""
         fd, self.stdin = self.stdin, -1

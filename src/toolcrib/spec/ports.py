@@ -49,6 +49,10 @@ class CallContext(Protocol):
         """The declared secrets that resolved, by name; nothing else."""
 
     @property
+    def redactor(self) -> Any:
+        """What masks all secrets that are known (a `Redactor`); None: none is known beside `secrets`."""
+
+    @property
     def remaining(self) -> float:
         """Seconds left of this attempt (never negative)."""
 

@@ -22,6 +22,7 @@ class Attempt:
     """A call context as the call path would give it."""
 
     secrets: Mapping[str, str] = field(default_factory=lambda: {"KEY": SECRET})
+    redactor: Any = None
     attempt: int = 1
     limit_ms: int = 30_000
     remaining: float = 30.0

@@ -353,6 +353,65 @@ def test_declared_secrets_are_there_and_are_masked_everywhere(
     assert "***TOKEN***" in crib.audit()[3].fields["params"]["c"]
 
 
+LONG = "sk-live-4711-abcdefghijklmnopqrstuvwxyz"
+
+
+@pytest.mark.parametrize("kept", range(1, 60, 3))
+@pytest.mark.parametrize("form", ["%s", "%s|base64 -w0", "%s|od -An -tx1 -v|tr -d ' \\n'"])
+def test_output_that_is_cut_within_a_secret_shows_no_part_of_it(crib: Crib, kept: int, form: str) -> None:
+    crib.secrets = {"TOKEN": LONG}
+    crib.shell(permissions={"secrets": {"TOKEN": {}}}, limits={"output_bytes": kept})
+    encode = form % 'printf "%s" "$TOKEN"'
+    result = crib.call("sh", {"c": f'printf "before "; {encode}; printf "%0100d" 0; {encode} >&2; exit 0'})
+    failing = crib.call("sh", {"c": f'printf "before " >&2; {encode} >&2; printf "%0100d" 0 >&2; exit 3'})
+
+    assert result.unwrap()[:7] == "before "[:kept]
+    assert result.value[7:].replace("***TOKEN***", "").strip("0") == ""
+    assert failing.error is not None
+    told = failing.error.details["stderr"]
+    assert told == "before"[:kept] or told[7:].replace("***TOKEN***", "").strip("0") == ""
+
+
+def test_the_end_of_standard_error_and_the_beginning_of_no_json_are_masked_before_they_are_cut(
+    crib: Crib,
+) -> None:
+    crib.secrets = {"TOKEN": LONG}
+    secret: dict[str, Any] = {"secrets": {"TOKEN": {}}}
+    crib.shell(permissions=secret)
+    crib.shell("js", permissions=secret, outputs={"format": "json"})
+    crib.python(
+        'import os\ndef run():\n    raise KeyError("x" * 990 + os.environ["TOKEN"])', permissions=secret
+    )
+    crib.python(
+        'import os, sys\ndef run():\n    open("/etc/shadow" + "x" * 950 + os.environ["TOKEN"])',
+        "denied",
+        permissions=secret,
+    )
+    after = 'head -c 3981 /dev/zero | tr "\\0" z'
+    told = [
+        crib.call("sh", {"c": f"echo $TOKEN >&2; {after} >&2; exit 3"}),
+        crib.call("sh", {"c": f"echo $TOKEN >&2; {after} >&2; sleep 9"}, timeout_ms=500),
+        crib.call("sh", {"c": f"echo cat: $TOKEN.key: Permission denied >&2; {after} >&2; exit 3"}),
+        crib.call("js", {"c": "head -c 180 /dev/zero | tr '\\0' z; echo $TOKEN"}),
+        crib.call("py"),
+        crib.call("denied"),
+    ]
+
+    for result in told:
+        assert result.error is not None
+        shown = json.dumps(result.as_dict())
+        assert not [n for n in range(len(LONG) - 5) if LONG[n : n + 6] in shown], shown
+
+
+def test_a_cut_shows_no_part_of_another_tools_secret(crib: Crib) -> None:
+    crib.secrets = {"TOKEN": LONG}
+    crib.write("note", f"{LONG} is what it is")
+    crib.shell("owner", permissions={"secrets": {"TOKEN": {}}})
+    crib.shell(permissions={"fs": {"read": ["note"]}}, limits={"output_bytes": 20})
+
+    assert crib.sh("cat note") == ""
+
+
 def test_a_secret_is_no_argument(crib: Crib) -> None:
     crib.secrets = {"TOKEN": "s3cr3t-value"}
     crib.tool(

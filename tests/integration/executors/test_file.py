@@ -44,6 +44,20 @@ def test_a_long_file_is_cut_and_says_so(crib: Crib) -> None:
     assert "100 of 500 bytes" in result.warnings[0]
 
 
+@pytest.mark.parametrize("kept", range(8, 30))
+def test_a_file_that_is_cut_within_a_secret_shows_no_part_of_it(crib: Crib, kept: int) -> None:
+    crib.secrets = {"TOKEN": "sk-live-4711-abcdefgh"}
+    crib.write("notes", "before sk-live-4711-abcdefgh and after")
+    more: dict[str, Any] = {"limits": {"output_bytes": kept}}
+    crib.tool("owner", "command", {"entrypoint": "true"}, permissions={"secrets": {"TOKEN": {}}})
+    reader(crib, ".", **more)
+    shown = "before " + "***TOKEN***" * (kept > 27) + " "[: kept - 28]
+
+    assert crib.call("read", {"p": "notes"}).value == shown
+    reader(crib, ".", config={"encoding": "base64"}, **more)
+    assert base64.b64decode(crib.call("read", {"p": "notes"}).unwrap()).decode() == shown
+
+
 @pytest.mark.parametrize(
     "path", ["../x", "/etc/passwd", "secret/f", "docs/../secret/f", "docs/out", "docs/up/f"]
 )

@@ -272,6 +272,16 @@ async def test_no_error_shows_a_secret(http_server: Server, status: int, mode: A
     assert "s3cr3t%2F" not in shown
 
 
+@pytest.mark.parametrize("size", [195, 995, 3_995])
+async def test_an_excerpt_shows_no_part_of_a_secret(http_server: Server, size: int) -> None:
+    http_server.answer = lambda _: web.Response(status=500, text="ä" * size + SECRET + "x" * 5_000)
+    with pytest.raises(HttpFailed) as caught:
+        await http_server.run(a_tool(http_server.port))
+    shown = json.dumps(caught.value.as_dict(), ensure_ascii=False)
+    assert SECRET[:3] not in shown
+    assert "ä" * 190 in shown
+
+
 async def test_error_mode_empty_turns_failure_into_null(http_server: Server) -> None:
     http_server.json({"e": 1}, 404)
     outcome = await http_server.run(a_tool(http_server.port, error_mode="empty"))

@@ -139,6 +139,28 @@ async def test_one_that_crashes_at_start_is_shown_with_its_stderr_and_delays_nob
         assert server(project, "raw").as_dict()["protocol"] == "2025-11-25"
 
 
+@pytest.mark.parametrize("end", ["\\n", ""])
+async def test_what_a_server_wrote_is_masked_before_it_is_cut(crib: Crib, end: str) -> None:
+    crib.secrets = {"KEY": "sk-live-4711-abcdefghijklmnopqrstuvwxyz"}
+    code = f"""
+        import os, sys, time
+        key = os.environ["KEY"]
+        print("w" * 190 + key, flush=True)
+        # Of 64 KiB what is kept begins within the first; within the second the last 2,000 characters do.
+        sys.stderr.write(key + "{end}" + "x" * (65_500 - 1_998) + key + "y" * 1_980)
+    """
+    mount(crib, "leaky", textwrap.dedent(code), env={"KEY": "${KEY}"})
+    async with crib.open() as project:
+        assert project.servers is not None
+        await project.servers.ready(30)
+        await until(lambda: server(project, "leaky").server.error)
+        shown = json.dumps(server(project, "leaky").as_dict())
+        shown += json.dumps((await project.call("leaky__x")).as_dict())
+    assert "y" * 1_980 in shown
+    assert "w" * 190 in shown
+    assert not [n for n in range(34) if crib.secrets["KEY"][n : n + 6] in shown]
+
+
 async def test_a_flood_on_stderr_and_rubbish_on_stdout_do_no_harm(crib: Crib) -> None:
     flood = RAW + textwrap.dedent("""
         import threading

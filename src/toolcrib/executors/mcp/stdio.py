@@ -20,13 +20,20 @@ __all__ = ["StdioLink"]
 MAX_LINE = 16 * 1024 * 1024
 """Bytes of one message; a server that writes a longer line is ended."""
 _SHOWN = 200
+_KEPT = 65_536
+"""Bytes kept of a line of which so many characters are shown: what is shown is masked as a part of these."""
+_BROKEN = 4_096
+"""Characters that a secret may have of which the cut has left the end."""
 
 
 class StdioLink:
     """One confined server process for as long as the block lasts."""
 
-    def __init__(self, start: Callable[[], Awaitable[Stream]]) -> None:
+    def __init__(
+        self, start: Callable[[], Awaitable[Stream]], redact: Callable[[str], str] = lambda text: text
+    ) -> None:
         self._start = start
+        self._redact = redact
         self._stream: Stream | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._writer: asyncio.StreamWriter | None = None
@@ -90,11 +97,11 @@ class StdioLink:
                     message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                 except ValueError:
                     # Many servers print something to standard output; it is told where they then fail.
-                    self._junk = self._junk or line[:_SHOWN]
+                    self._junk = self._junk or line[:_KEPT]
                     continue
                 await came.send(SessionMessage(message))
         except asyncio.IncompleteReadError as end:
-            self._junk = self._junk or end.partial[:_SHOWN]
+            self._junk = self._junk or end.partial[:_KEPT]
         except asyncio.LimitOverrunError:
             self._fault = f"it wrote a message of more than {MAX_LINE // 1024**2} MiB"
         except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -118,8 +125,13 @@ class StdioLink:
 
     @property
     def stderr(self) -> str:
-        """The end of what the process wrote to standard error."""
-        return "" if self._stream is None else self._stream.stderr
+        """The end of what the process wrote to standard error, its secrets masked: it may be cut further."""
+        if self._stream is None:
+            return ""
+        text = self._redact(self._stream.stderr)
+        if self._stream.stderr_cut:  # What is there of the first line may begin with half of a secret.
+            text = text.partition("\n")[2] or text[_BROKEN:]
+        return text
 
     def enforcement(self) -> dict[str, Any]:
         """What holds the process."""
@@ -134,6 +146,6 @@ class StdioLink:
             except ToolcribError as error:
                 return error
         if self._junk:
-            told = self._junk.decode(errors="replace").strip()
+            told = self._redact(self._junk.decode(errors="replace").strip())[:_SHOWN]
             words += f"{'; ' if words else ''}it wrote to standard output what is no message: {told!r}"
         return words
