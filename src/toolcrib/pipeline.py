@@ -32,6 +32,7 @@ from toolcrib.errors import (
     ToolNotFound,
     ToolSnooze,
     UsageError,
+    Violation,
 )
 from toolcrib.middleware import Handler, Middleware
 from toolcrib.schema import ArgumentCheck, to_json
@@ -48,6 +49,7 @@ _MOST_TOLD = 10_000
 """Characters told of what an exception says."""
 _DONE: Any = object()
 """What `next` gives when an attempt ended without ever waiting for anything."""
+_Progress = Callable[[float, float | None, str], None]
 
 
 class Bound(Protocol):
@@ -203,9 +205,9 @@ class Pipeline:
             ):
                 value = _as_json(value)
             if bound.check_output is not None:
-                warnings += _check_output(bound, value)
+                warnings += _check_output(bound, value, self._gate)
         except Exception as error:
-            value, failure = None, _from_exception(error)
+            value, failure = None, self._failure(error)
         except asyncio.CancelledError:
             if self._gate is not None:
                 self._recorded(self._gate, ctx, _cancelled(ctx, started))
@@ -230,7 +232,9 @@ class Pipeline:
         check = bound.arguments.check  # Not a method: it is replaced by a faster one.
         ctx.arguments = check(ctx.arguments)
         if ctx.on_progress is not None:
-            ctx.on_progress = heard_on_loop(ctx.on_progress)
+            ctx.on_progress = heard_on_loop(
+                ctx.on_progress if gate is None else _masked_progress(ctx.on_progress, gate)
+            )
         if gate is None:
             if bound.approval_reason is not None and ctx.approved_by is None:
                 raise needs_approval(bound, bound.approval_reason)
@@ -243,9 +247,18 @@ class Pipeline:
         ctx.secrets = secrets
         return False
 
+    def _failure(self, error: Exception) -> ToolcribError:
+        """What an exception is told as; with a gate it is masked before it is cut."""
+        failure = _from_exception(error)
+        if self._gate is None:
+            _shorten(failure)
+        return failure
+
     def _recorded(self, gate: Gate, ctx: Context, result: Result) -> Result:
         """The result with secrets masked, once it is recorded; the reason why not if it cannot be."""
         _redact(result, gate.redact)
+        if result.error is not None:
+            _shorten(result.error)
         try:
             gate.record(ctx.bound, ctx, result)
         except ToolcribError as error:
@@ -484,11 +497,21 @@ def _told(error: BaseException) -> str:
         message = ""
     if isinstance(error, BaseExceptionGroup):
         message = f"{message}: {'; '.join(_told(inner) for inner in error.exceptions[:5])}"
-    if len(message) > _MOST_TOLD:
-        message = f"{message[:_MOST_TOLD]}…"
     if not message:
         return name
     return message if name in ("Exception", "RuntimeError") else f"{name}: {message}"
+
+
+def _shorten(error: ToolcribError) -> None:
+    """Cut a message that has no end; after it was masked, since a part of a secret is not known as one."""
+    if len(error.message) > _MOST_TOLD:
+        error.message = f"{error.message[:_MOST_TOLD]}…"
+        error.args = (error.message,)
+
+
+def _masked_progress(listener: _Progress, gate: Gate) -> _Progress:
+    """The listener, told no secret."""
+    return lambda done, total, message: listener(done, total, gate.redact(message))
 
 
 def _cancelled(ctx: Context, started: float) -> Result:
@@ -496,11 +519,15 @@ def _cancelled(ctx: Context, started: float) -> Result:
     return Result("error", None, Cancelled(), (), None, took, ctx.attempt, ctx.snoozes, ctx.call_id)
 
 
-def _check_output(bound: Bound, value: Any) -> tuple[str, ...]:
+def _check_output(bound: Bound, value: Any, gate: Gate | None) -> tuple[str, ...]:
     """Warnings about an output that does not fit its schema; `InvalidOutput` where that is a failure."""
     violations = bound.check_output(value) if bound.check_output is not None else []
     if not violations:
         return ()
+    if gate is not None and (shown := gate.redact(value)) is not value:
+        # What is told of a value is cut, so it is told of the masked one.
+        assert bound.check_output is not None
+        violations = bound.check_output(shown) or [Violation("$", "does not fit where it holds a secret")]
     told = "; ".join(f"{v.path} {v.message}" for v in violations[:10])
     if bound.tool.output.on_violation == "fail":
         raise InvalidOutput(f"the output does not fit its schema: {told}", violations=violations)

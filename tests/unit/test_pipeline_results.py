@@ -263,6 +263,42 @@ async def test_the_gate_gives_secrets_and_masks_them_everywhere() -> None:
     ]
 
 
+async def test_what_is_cut_is_masked_before() -> None:
+    tools, _ = guarded()
+
+    @tools.tool
+    async def long(ctx: Context) -> None:
+        raise ValueError("x" * 9_997 + ctx.secrets["TOKEN"])
+
+    @tools.tool(output_schema={"type": "array", "items": {"const": "x"}})
+    async def unfit(ctx: Context) -> Any:
+        return ["y" * 298 + ctx.secrets["TOKEN"]]
+
+    @tools.tool(output_schema={"type": "array", "items": {"pattern": "^.{6}$"}})
+    async def fits_when_masked(ctx: Context) -> Any:
+        return [ctx.secrets["TOKEN"] + "abc"]
+
+    long_one, unfit_one = await tools.call("long"), await tools.call("unfit")
+
+    assert error_of(long_one).message == "ValueError: " + "x" * 9_988 + "…"
+    assert "s3c" not in str(unfit_one.as_dict())
+    assert "$[0]" in unfit_one.warnings[0]
+    assert "does not fit where it holds a secret" in (await tools.call("fits_when_masked")).warnings[0]
+
+
+async def test_progress_tells_no_secret() -> None:
+    tools, _ = guarded()
+
+    @tools.tool
+    async def work(ctx: Context) -> None:
+        ctx.progress(1, 2, f"with {ctx.secrets['TOKEN']}")
+
+    heard: list[Any] = []
+    await tools.call("work", on_progress=lambda *told: heard.append(told))
+
+    assert heard == [(1, 2, "with ***")]
+
+
 async def test_the_gate_sees_every_refusal() -> None:
     tools, gate = guarded()
     await tools.call("none")
