@@ -35,11 +35,6 @@ class HelloReader:
         self._at = 0
         self._message = bytearray()
 
-    @property
-    def begun(self) -> bool:
-        """Whether it has been given any bytes."""
-        return bool(self._raw)
-
     def feed(self, data: bytes) -> ClientHello | None:
         """Take the next bytes; the hello once it is complete, None before. ValueError if it is not one."""
         self._raw += data

@@ -2,8 +2,9 @@
 
 TLS may only ask for the server that the tunnel was opened to: behind one address there may be many hosts,
 and the name in the hello chooses among them. Plain HTTP has such a name too, so it is passed on as one
-request with its Host rewritten. Other protocols choose no host and pass, where the policy allows the
-destination without encryption. Not seen: names inside TLS, and TLS that begins in the middle (STARTTLS).
+request with its Host rewritten. What begins as either is held to it. Other protocols choose no host and
+pass, where the policy allows the destination without encryption. Not seen: names inside TLS, and TLS that
+begins in the middle (STARTTLS).
 """
 
 from __future__ import annotations
@@ -23,19 +24,27 @@ from toolcrib.egress.wire import Idle, Wire
 __all__ = ["Speech", "speech_of", "tunnel"]
 
 Speech = Literal["more", "tls", "http", "http2", "other"]
-_TEXT = re.compile(rb"[\t\r\n\x20-\x7e\x80-\xff]*")
+_BLANKS = b"\t\n\v\f\r \x1c\x1d\x1e\x1f"  # what some server takes for one, or passes over before a request
+_TEXT = re.compile(rb"[\t-\r\x1c-\x7e\x80-\xff]*")
 _HTTP2 = b"PRI * HTTP/2"
+_REQUEST = re.compile(
+    rb"(?:GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH|TRACE|CONNECT)[\t\v-\r\x1c-\x20]"
+    rb"|(?![0-9a-f]{4}git-)[!#$%&'*+.^_`|~0-9A-Za-z-]+[\t\v-\r\x1c-\x20]+(?:/|[A-Za-z][A-Za-z0-9+.-]*://)"
+)
+"""How a request begins, also one that states no version (HTTP/0.9): a server may read a Host after it.
+Git's own protocol begins alike, with a length and a command for a method."""
 
 
 def speech_of(data: bytes | bytearray) -> Speech:
     """What protocol a client that begins with `data` speaks; `more` while that is open."""
     if not data:
         return "more"
-    if 0x14 <= data[0] <= 0x18:  # every TLS record type: servers skip some before the hello
-        if len(data) == 1:
-            return "more"
-        return "tls" if data[1] == 3 else "other"
-    text = data.lstrip(b"\r\n\t ")
+    # Every TLS record type, for servers skip some before the hello; of any version, for they skip that too.
+    if 0x14 <= data[0] <= 0x18:
+        return "tls"
+    text = data.lstrip(_BLANKS)
+    if _REQUEST.match(text):
+        return "http"
     line, ended, _ = text.partition(b"\n")
     if ended or len(data) >= MAX_HEAD_BYTES:
         if line.startswith(_HTTP2):
@@ -95,8 +104,7 @@ def _understood(data: bytearray, reader: HelloReader, piece: bytes) -> tuple[Spe
     speech = speech_of(data)
     if speech != "tls":
         return speech, None
-    # One byte is too few to know TLS by, so the reader may have missed the first.
-    hello = reader.feed(piece if reader.begun else bytes(data))
+    hello = reader.feed(piece)
     return ("more" if hello is None else speech), hello
 
 
@@ -129,8 +137,12 @@ def _protocol(gate: Gate, destination: Destination, reason: str) -> Denied:
 async def _one_request(client: Wire, server: Wire, destination: Destination, gate: Gate) -> None:
     """The HTTP request that the client sends into the tunnel, as if it had been put to the proxy."""
     try:
-        async with asyncio.timeout(gate.limits.header_s):
-            head = RequestHead.parse(await read_head(client))
+        try:
+            async with asyncio.timeout(gate.limits.header_s):
+                raw = await read_head(client)
+        except TimeoutError:
+            raise _protocol(gate, destination, "the request's head does not come to an end") from None
+        head = RequestHead.parse(raw)
         if not head.target.startswith("/"):
             raise BadMessage("a request inside a tunnel must have a path as its target")
         there = Destination.parse(

@@ -216,6 +216,10 @@ async def test_a_hello_in_many_records_and_packets_is_still_read(
         (b"\x16\x03\x01\x00\x00", "no possible length"),
         (b"\x16\x03\x01\x40\x00\x01\x00\x7f\xf0" + bytes(16380) + TINY_RECORD * 4000, "too long"),
         (b"\x16\x03\x01\x02\x00\x01", "does not come to an end"),
+        (b"\x16", "does not come to an end"),
+        (b"\x16\x00plain", "not a handshake"),
+        (b"\x16\x02\x01\x00\x04\x01\x00\x00\x00", "not a handshake"),
+        (b"GE", "does not come to an end"),
         (b"GET / HT", "does not come to an end"),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP/2 without TLS"),
     ],
@@ -230,7 +234,8 @@ async def test_what_cannot_be_checked_is_cut_off(how: str, data: bytes, reason: 
     ):
         writer.write(data)
         try:
-            assert await asyncio.wait_for(reader.read(), 30) == b""
+            answer = await asyncio.wait_for(reader.read(), 30)
+            assert answer.startswith(b"HTTP/1.1 403 ") if data.startswith(b"GET") else answer == b""
         except ConnectionError:
             pass
         (refused,) = proxy.refused
@@ -283,6 +288,10 @@ async def test_plain_http_in_a_tunnel_is_one_request_to_the_tunnels_host(how: st
             b"\r\nGET / HTTP/1.1",
             b"GET  / HTTP/1.1",
             b"X\t/ HTTP/1.1",
+            b"GET /",
+            b"GET http://other.test/",
+            b"\x0bGET\x0b/",
+            b"X http://other.test/x",
         ):
             async with tunnel(how, proxy, "svc.test", port) as (reader, writer):
                 writer.write(line + b"\r\nHost: other.test\r\n\r\n")
@@ -324,7 +333,9 @@ async def test_a_policy_that_wants_encryption_is_asked_again_when_there_is_none(
 
 
 @both_ways
-@pytest.mark.parametrize("said", [b"\x00\x00\x00\x08\x04\xd2\x16\x2f", b"SSH-2.0-x\r\n", b"\x16\x00plain"])
+@pytest.mark.parametrize(
+    "said", [b"\x00\x00\x00\x08\x04\xd2\x16\x2f", b"SSH-2.0-x\r\n", b"*1\r\n$4\r\nPING\r\n"]
+)
 async def test_other_protocols_pass_whoever_speaks_first(how: str, said: bytes) -> None:
     async with (
         parroting(b"220 ready\r\n") as port,
