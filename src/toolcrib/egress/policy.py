@@ -109,6 +109,14 @@ class HostPolicy:
             self.tell(destination.host, destination.port, may)
         return named
 
+    def covers(self, destination: Destination) -> bool:
+        """Whether it might be reached, where nobody has asked for it: `tell` is not told."""
+        try:
+            self._named(destination)
+        except HostNotAllowed:
+            return False
+        return True
+
     def _named(self, destination: Destination) -> bool:
         matching = [rule for rule in self.rules if rule.matches(destination)]
         if not matching:

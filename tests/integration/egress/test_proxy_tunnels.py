@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
@@ -258,19 +259,26 @@ async def test_a_hello_that_may_hide_another_name_needs_a_policy_for_any_name(
     data = b"\x16\x03\x01" + len(message).to_bytes(2) + message
 
     class AnyHost(HostPolicy):
-        def check(self, destination: object) -> bool:
+        def _named(self, destination: object) -> bool:
             return True
 
-    for policy, through in ((None, False), (AnyHost(), True)):
+    told: list[tuple[str, int, bool]] = []
+    for anything, through in ((False, False), (True, True)):
         async with (
             parroting() as port,
-            proxied(policy or named(f"svc.test:{port}"), NAMES) as proxy,
+            proxied(
+                replace(
+                    AnyHost() if anything else named(f"svc.test:{port}"), tell=lambda *it: told.append(it)
+                ),
+                NAMES,
+            ) as proxy,
             tunnel("connect", proxy, "svc.test", port) as (reader, writer),
         ):
             writer.write(data)
             writer.write_eof()
             assert (await asyncio.wait_for(reader.read(), 30) == data + b"bye") is through
         assert ["Encrypted Client Hello" in it.reason for it in proxy.refused] == ([] if through else [True])
+    assert {host for host, _, _ in told} == {"svc.test"}
 
 
 @both_ways
