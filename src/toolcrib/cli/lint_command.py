@@ -35,7 +35,7 @@ __all__ = ["command"]
 )
 @click.argument("files", nargs=-1, type=click.Path())
 def command(root: str | None, as_json: bool, form: str, files: tuple[str, ...]) -> int:
-    """Check settings, manifests and sources of the project, or only FILES, in any format that is read.
+    """Check settings, manifests, sources and `.mcp.json` of the project, or only FILES, in any known format.
 
     Exit 4 on any error; warnings alone exit 0.
     """

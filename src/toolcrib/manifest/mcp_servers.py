@@ -145,6 +145,7 @@ def read_server(name: Any, entry: Any) -> ServerSpec:
         "headers": _texts(entry, "headers"),
     }
     parts["permissions"] = _permissions(entry.get("permissions"), parts, local)
+    _refuse_secret_arguments(parts)
     timeout = entry.get("start_timeout_s", 30)
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0.1 <= timeout <= 600:
         raise ValueError("`start_timeout_s` must be a number from 0.1 to 600")
@@ -190,6 +191,19 @@ def _permissions(block: Any, parts: Mapping[str, Any], local: bool) -> Permissio
         secrets=tuple(secrets.values()),
         env=env,
     )
+
+
+def _refuse_secret_arguments(parts: Mapping[str, Any]) -> None:
+    """A secret is no part of a command line: any user of the machine can read those."""
+    secrets = {secret.name for secret in parts["permissions"].secrets}
+    for key, texts in (("command", (parts["command"],)), ("args", parts["args"])):
+        named = (match.group(1) for text in texts for match in _VARIABLE.finditer(text))
+        name = next((name for name in named if name in secrets), None)
+        if name is not None:
+            raise ValueError(
+                f"the secret {name} cannot stand in `{key}`: any user of the machine can read a command "
+                "line; hand it over under `env`, or name it in `permissions.env` if it is no secret"
+            )
 
 
 def _variables(parts: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from toolcrib.guard import Trust
 from toolcrib.manifest import Diagnostic, check_tool
+from toolcrib.manifest.diagnostics import make
 from toolcrib.project.config import Config
+from toolcrib.project.config_mcp import FILE
 from toolcrib.project.config_sources import load_source
 from toolcrib.project.root import Place
 from toolcrib.state import Vault
@@ -13,9 +15,11 @@ __all__ = ["lint_sources"]
 
 
 def lint_sources(config: Config, place: Place) -> list[Diagnostic]:
-    """All findings about the tools of `sources`, as far as the settings count already."""
+    """All findings about the tools of `sources`, as far as the settings count already, and `.mcp.json`."""
     counts, _ = config.effective(Trust(Vault(place.root)))
-    found: list[Diagnostic] = []
+    shared = str(place.root / FILE)
+    wrong = config.servers.wrong.items()
+    found = [make(shared, (1, 1), "wrong-value", f"{name}: {text}" if name else text) for name, text in wrong]
     for source in counts.sources:
         loaded = load_source(source, place.root)
         found += loaded.diagnostics

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.bound import BoundTool
-from toolcrib.errors import NotFoundError, NotTrusted, ToolcribError, UsageError
+from toolcrib.errors import NotFoundError, NotTrusted, ToolcribError, ToolUnavailable, UsageError
 from toolcrib.executors.mcp import (
     Definition,
     HttpLink,
@@ -242,7 +242,11 @@ class Servers:
         """Why there is no such tool, where it would be one of a server's that is not there."""
         mounted = self.owner(tool)
         if mounted is None:
-            return None
+            name = tool.partition("__")[0]
+            wrong = self.wrong.get(f"{FILE} {name}")
+            return (
+                None if wrong is None else ToolUnavailable(f"the MCP server {name} cannot be used: {wrong}")
+            )
         if not self.trusted:
             return NotTrusted(f"the MCP server {mounted.spec.name} is not started", hint=_HINT)
         return mounted.server.error if not mounted.known else None

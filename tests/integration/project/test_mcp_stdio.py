@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from tests.crib import Crib, failed
-from tests.mcp_servers import GOOD, RAW, mount
+from tests.mcp_servers import GOOD, RAW, mount, trust
+from toolcrib.errors import ConfigError
 from toolcrib.project import Project
 from toolcrib.project.servers import Mounted
 
@@ -337,21 +338,37 @@ async def test_nothing_is_started_without_trust(crib: Crib) -> None:
     assert not (crib.root / "started").exists()
 
 
-async def test_an_mcp_json_counts_once_trusted_and_its_change_voids_that(crib: Crib) -> None:
-    from tests.mcp_servers import trust
+async def test_a_server_with_a_secret_on_its_command_line_is_not_started(crib: Crib) -> None:
+    from toolcrib.project import find, lint_sources, load_config
 
+    crib.secrets = {"KEY": "s3cr3t-value"}
+    raw = {"command": sys.executable, "args": ["raw.py", "--token=${KEY}"]}
+    crib.write(".mcp.json", json.dumps({"mcpServers": {"raw": raw}}))
+    trust(crib.root)
+    async with opened(crib) as project:
+        assert project.servers is not None
+        assert project.servers.mounted == {}
+        assert "secret KEY cannot stand in `args`" in project.servers.wrong[".mcp.json raw"]
+        told = failed(await project.call("raw__hello"), "tool_unavailable")
+        assert "hand it over under `env`" in told
+    place = find(crib.root)
+    (found,) = lint_sources(load_config(place.config, place.root), place)
+    assert found.is_error
+    assert found.render().startswith(f"{crib.root}/.mcp.json:1:1: error[wrong-value]: raw: the secret KEY")
+    crib.write(".toolcrib/config.yml", json.dumps({"mcp_servers": {"raw": raw}}))
+    with pytest.raises(ConfigError, match="the secret KEY cannot stand in `args`"):
+        crib.open()
+
+
+async def test_an_mcp_json_counts_once_trusted_and_its_change_voids_that(crib: Crib) -> None:
     crib.write("raw.py", RAW + "\nmain()")
     entry = {"type": "stdio", "command": sys.executable, "args": ["${HERE:-raw.py}"], "alwaysAllow": []}
     text = json.dumps({"mcpServers": {"raw": entry, "no name": entry}})
     crib.write(".mcp.json", text)
+    permissions = {"fs": {"read": [".", sys.prefix, sys.base_prefix]}, "env": ["HERE"]}
     crib.write(
         ".toolcrib/config.yml",
-        json.dumps(
-            {
-                "mcp_servers": {"raw": {"permissions": {"fs": {"read": [".", sys.prefix, sys.base_prefix]}}}},
-                "review": "off",
-            }
-        ),
+        json.dumps({"mcp_servers": {"raw": {"permissions": permissions}}, "review": "off"}),
     )
     async with crib.open() as project:
         assert {weak.name for weak in project.waiting} == {".mcp.json", "mcp_servers", "review"}

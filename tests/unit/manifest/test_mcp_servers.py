@@ -28,12 +28,12 @@ def test_variables_in_texts_are_secrets_unless_they_are_none() -> None:
         "a",
         {
             "command": "srv",
-            "args": ["--home", "${HOME}", "${REGION:-eu}"],
-            "env": {"A": "x${KEY}y", "B": "${PLAIN}"},
+            "args": ["--home", "${HOME}", "${PLAIN}"],
+            "env": {"A": "x${KEY}y", "B": "${PLAIN}", "C": "${REGION:-eu}"},
             "permissions": {"env": ["PLAIN"]},
         },
     )
-    assert spec.permissions.secrets == (SecretSpec("REGION", required=False), SecretSpec("KEY"))
+    assert spec.permissions.secrets == (SecretSpec("KEY"), SecretSpec("REGION", required=False))
     assert spec.permissions.env == ("PLAIN", "HOME")
     assert expand("x${KEY}${REGION:-eu}${KEY:-no}$KEY", {"KEY": "k"}) == "xkeuk$KEY"
     with pytest.raises(KeyError, match="GONE"):
@@ -74,6 +74,10 @@ def test_a_server_elsewhere(kind: str | None, transport: str) -> None:
         ("a", {"command": "x", "permissions": {"net": True}}, "`permissions` may hold"),
         ("a", {"command": "x", "permissions": {"network": "all"}}, "network must be false"),
         ("a", {"command": "x", "permissions": {"fs": {"exec": []}}}, "`permissions.fs` may hold"),
+        ("a", {"command": "x", "args": ["--token=${K}"]}, "secret K cannot stand in `args`: any user"),
+        ("a", {"command": "x", "args": ["${K:-none}"]}, "under `env`, or name it in `permissions.env`"),
+        ("a", {"command": "${K}"}, "secret K cannot stand in `command`"),
+        ("a", {"command": "x", "args": ["${K}"], "permissions": {"secrets": ["K"]}}, "secret K cannot"),
         ("a", {"command": "x", "start_timeout_s": 0}, "from 0.1 to 600"),
         ("a", {"command": "x", "start_timeout_s": True}, "from 0.1 to 600"),
     ],

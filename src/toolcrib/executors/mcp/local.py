@@ -97,6 +97,6 @@ def job_of(spec: ServerSpec, workspace: Workspace, secrets: Mapping[str, str]) -
 
 
 def _used(spec: ServerSpec) -> frozenset[str]:
-    """Names that stand in a text of the server: their values go where that text is, and nowhere else."""
-    texts = " ".join((spec.command, *spec.args, *spec.env.values()))
+    """Names that stand in a text of its environment: their values go where that is, and nowhere else."""
+    texts = " ".join(spec.env.values())
     return frozenset(s.name for s in spec.permissions.secrets if f"${{{s.name}" in texts)
