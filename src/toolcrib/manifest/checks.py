@@ -35,6 +35,8 @@ DIRECT = frozenset((
     "ldapsearch", "snmpget", "snmpwalk", "smbclient", "ntpdate", "sendmail", "iperf3",
 ))  # fmt: skip
 """Programs that speak a protocol of their own, and do not read the variables that name a proxy."""
+_PROCESSES = ("command", "python", "sql")
+"""Kinds that run in a process, which has the network that the permission gives."""
 TEMPLATED: dict[str, tuple[str, ...]] = {
     "http": ("url", "headers", "query", "cookies", "body", "parts"),
     "builtin": (),
@@ -259,7 +261,7 @@ def programs(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 
 def grants(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """No permission covers `/`, what lies above the project root, or the machine's own network."""
-    if tool.permissions.network.mode == "host" and tool.kind in ("command", "python"):
+    if tool.permissions.network.mode == "host" and tool.kind in _PROCESSES:
         told = (
             "the permission `network: host` covers all of this machine's network; such a tool needs approval"
         )

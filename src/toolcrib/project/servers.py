@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Mounted", "Servers"]
 
+_ALL_OF_IT = "the permission `network: host` of its server covers all of this machine's network"
 _HINT = "Run `toolcrib trust` to see what the project would start, and to let it."
 
 
@@ -134,6 +135,9 @@ class Mounted:
         if reason:
             self.pending[name] = reason
             reason += f" (`toolcrib servers review {self.spec.name}`)"
+        if self.spec.is_local and self.spec.permissions.network.mode == "host":
+            # Whoever trusted the settings has let it start; what it does there is asked for call by call.
+            reason += f"{', and ' if reason else ''}{_ALL_OF_IT}"
         approval = Approval(bool(reason), reason[:2_000])
         return tool_of(self.spec, name, reviewed or live, now, approval=approval, text=text)
 

@@ -44,6 +44,20 @@ def test_rows_come_back_as_objects(shop: Crib) -> None:
     assert shop.call("q", {"age": 99}).value == []
 
 
+@pytest.mark.parametrize("kind", ["sql", "python", "command"])
+def test_a_process_on_the_machines_own_network_asks_for_each_call(shop: Crib, kind: str) -> None:
+    host = {"permissions": {"network": "host", **READ}}
+    if kind == "sql":
+        tool(shop, "SELECT 1 AS a", name="any", **host)
+    elif kind == "python":
+        shop.python("def run():\n    return 1", "any", **host)
+    else:
+        shop.tool("any", "command", {"entrypoint": "echo", "args": ["1"]}, **host)
+    assert "all of this machine's network" in failed(shop.call("any"), "approval_required")
+    assert shop.call("any", approved_by="ann").ok
+    assert "all of this machine's network" in failed(shop.call("any"), "approval_required")
+
+
 @pytest.mark.parametrize(
     "hostile",
     [

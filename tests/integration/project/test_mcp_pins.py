@@ -54,6 +54,30 @@ async def test_what_is_new_asks_until_it_is_reviewed(crib: Crib) -> None:
         assert (await project.call("raw__find", {"q": "x"})).unwrap() == "hello"
 
 
+@pytest.mark.parametrize("review", ["ask", "off"])
+async def test_a_server_on_the_machines_own_network_asks_for_each_call(crib: Crib, review: str) -> None:
+    offers(crib, tool())
+    settings = json.loads((crib.home / "config.yml").read_text())
+    permissions = settings["mcp_servers"]["raw"]["permissions"]
+    write(
+        crib, {"raw": {**settings["mcp_servers"]["raw"], "permissions": {**permissions, "network": "host"}}}
+    )
+    write(crib, {}, {"review": review})
+    async with crib.open() as project:
+        mounted = await there(project)
+        mounted.review()
+        assert mounted.pending == {}
+        for _ in range(2):
+            told = failed(await project.call("raw__find"), "approval_required")
+            assert told.startswith("raw__find needs a person's approval: the permission `network: host`")
+            assert (await project.call("raw__find", approved_by="ann")).unwrap() == "hello"
+        offers(crib, tool(description="Find anything."))
+    async with crib.open() as project:
+        (await there(project))
+        assert "network: host" in failed(await project.call("raw__find"), "approval_required")
+    assert [line.event for line in crib.audit()].count("TOOL_APPROVED") == 2
+
+
 async def test_a_change_asks_with_what_changed_and_shows_the_old_words(crib: Crib) -> None:
     offers(crib, tool())
     async with crib.open() as project:
