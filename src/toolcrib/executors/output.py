@@ -115,8 +115,15 @@ def log_streams(ctx: CallContext, done: Completed, *streams: str) -> None:
 
 def made_meanwhile(done: Completed) -> tuple[str, ...]:
     """Warnings about places that would have been protected had they been there when the call began."""
-    places = [path for path in done.enforcement.get("unprotected", ()) if os.path.lexists(path)]
-    return tuple(f"{place} was made while the tool ran: look at it before you use it" for place in places)
+    made = [path for path in done.enforcement.get("unprotected", ()) if os.path.lexists(path)]
+    return (
+        *(f"{place} was made while the tool ran: look at it before you use it" for place in made),
+        *(
+            f"{place} was replaced from outside while the tool ran, which could write it from then on: "
+            "look at it before you use it"
+            for place in done.enforcement.get("replaced", ())
+        ),
+    )
 
 
 def timed_out(ctx: CallContext, done: Completed) -> ToolcribError:

@@ -36,7 +36,7 @@ __all__ = ["ProjectGate"]
 _REMEMBERED = 4
 """Values of one secret that are masked: what it is, and what it was."""
 _NO_SECRETS: Mapping[str, str] = {}
-_NOT_HELD = ("missing", "unprotected", "exceeded")
+_NOT_HELD = ("missing", "unprotected", "replaced", "exceeded")
 """What the enforcement report says beyond the level, written down where there is something to say."""
 _OWN = "approval.required"
 """The name of the rule by which a manifest itself asks for approval."""

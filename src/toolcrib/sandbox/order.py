@@ -13,7 +13,7 @@ from toolcrib.sandbox.grants import Plan, plan
 from toolcrib.sandbox.handle import Stamps
 from toolcrib.sandbox.job import Confinement, NetworkAccess
 from toolcrib.sandbox.network import filter_arguments
-from toolcrib.sandbox.paths import Kept, Paths
+from toolcrib.sandbox.paths import Kept, Paths, look
 from toolcrib.sandbox.pool import Key
 from toolcrib.spec import Level
 
@@ -41,6 +41,18 @@ class Order:
     key: Key
     """What two calls must have in common for one to use a spare made for the other."""
     paths: Paths
+    guards: tuple[int, ...] = ()
+    """Which of the mounts keep something read-only inside of what is writable."""
+
+    def replaced(self, bound: Stamps) -> tuple[str, ...]:
+        """Protected places where something else is by now than what was bound there.
+
+        The kernel takes a mount away whose place is renamed over in another namespace, so the command could
+        write it from then on.
+        """
+        found = ((self.plan.mounts[n].target, bound[n]) for n in self.guards)
+        now = ((path, was, look(path).identity) for path, was in found if was is not None)
+        return tuple(path for path, was, here in now if here is not None and here != was)
 
     def stamps(self) -> Stamps:
         """Device and inode of what each mount names now."""
@@ -71,7 +83,8 @@ def new_order(job: Confinement, level: Level, paths: Paths) -> Order:
     """Work it out."""
     mounts = plan(job, paths)
     told = describe(job, mounts, level)
-    made = Order(mounts, told, key_of(told, job), paths)
+    guards = tuple(n for n, mount in enumerate(mounts.mounts) if mount.mode == "ro?" and not mount.make)
+    made = Order(mounts, told, key_of(told, job), paths, guards)
     made.stamps()  # So that these looks are noted as well.
     return made
 

@@ -286,6 +286,9 @@ class Run:
         """Put the answer together, or raise what kept the command from running."""
         status = self.status()
         out, err, *result = self.drains
+        enforcement = report(self.order.plan.unprotected, self.exceeded(status), self.job.network, self.level)
+        if self.order.guards and self.level == "full" and (replaced := self.order.replaced(self.now)):
+            enforcement["replaced"] = list(replaced)
         return Completed(
             exit_code=os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
             signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
@@ -295,9 +298,7 @@ class Run:
             stderr_total=err.total,
             timed_out=self.timed_out,
             duration_ms=duration_ms,
-            enforcement=report(
-                self.order.plan.unprotected, self.exceeded(status), self.job.network, self.level
-            ),
+            enforcement=enforcement,
             result=bytes(result[0].kept) if result else b"",
             result_total=result[0].total if result else 0,
         )

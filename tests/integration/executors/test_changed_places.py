@@ -149,3 +149,37 @@ def test_what_must_stay_read_only_is_found_when_it_comes(crib: Crib) -> None:
         assert await call("sh", c="touch .git/config 2>&1 | grep -c 'Read-only'") == "1"
 
     in_one_project(crib, body)
+
+
+@pytest.mark.parametrize("tool", ["sh", "py"])
+def test_a_protected_file_that_is_replaced_while_a_tool_runs_is_told(crib: Crib, tool: str) -> None:
+    script = crib.write("scripts/t.sh", "echo honest", 0o755)
+    crib.tool("other", "command", {"entrypoint": "scripts/t.sh"})
+    line = "touch {0}; until test -e {0}.go; do sleep 0.01; done; (echo evil >> scripts/t.sh) && echo wrote || true"
+    wide: dict[str, Any] = {"permissions": {"fs": {"write": ["."]}}}
+    crib.shell(**wide)
+    source = "import subprocess\ndef run(c):\n    return subprocess.getoutput(c)"
+    crib.python(source, "py", {"c": {}}, config={"kwargs": {"c": "${c}"}}, **wide)
+
+    async def all_of_it() -> None:
+        async with crib.open() as project:
+
+            async def call(name: str) -> Any:
+                running = asyncio.create_task(project.call(tool, {"c": line.format(name)}))
+                while not (crib.root / name).exists():  # noqa: ASYNC110 - another process makes it
+                    await asyncio.sleep(0.01)
+                if name == "replaced":
+                    crib.write("scripts/new", "echo better", 0o755).rename(script)
+                (crib.root / f"{name}.go").touch()
+                return await running
+
+            quiet, told = await call("quiet"), await call("replaced")
+            assert (quiet.ok, quiet.warnings) == (True, ())
+            assert told.unwrap().strip() == "wrote"
+            (warning,) = told.warnings
+            assert warning.startswith(f"{script} was replaced from outside while the tool ran")
+            assert told.details["enforcement"]["replaced"] == [str(script)]
+            assert "replaced" not in quiet.details["enforcement"]
+
+    asyncio.run(all_of_it())
+    assert crib.last().fields["sandbox_replaced"] == [str(script)]
