@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import errno
 import fcntl
 import marshal
 import os
@@ -32,8 +33,12 @@ from toolcrib.sandbox.launcher import main
 main(sys.argv[2], sys.argv[3:])
 """
 FLAGS = ("-I", "-S", "-X", "utf8")
+FOR_A_MOMENT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+"""What keeps a process from being started now, and says nothing about its program."""
 FUNCTIONS = "functions"
 """The name of the launcher for functions of the server's own."""
+SOON = 0.1
+"""Seconds in which a process that has closed all it had open is gone."""
 MOST_MESSAGES = 64
 """Of a sandbox; what else comes is not from us."""
 
@@ -169,6 +174,8 @@ class Launcher:
         self.socket, self._other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.setblocking(False)
         self._noise = b""
+        self._error: OSError | subprocess.SubprocessError | None = None
+        """Why there is no process."""
 
     def start(self) -> None:
         """Spawn the process, from a thread that stays: the kernel ends it with the thread.
@@ -189,6 +196,7 @@ class Launcher:
                 start_new_session=True,
             )
         except (OSError, subprocess.SubprocessError) as error:
+            self._error = error
             self._noise = str(error).encode()
         finally:
             self._other.close()
@@ -237,6 +245,20 @@ class Launcher:
                 break
             self._noise = (self._noise + data)[-2000:]
         return self._noise.decode(errors="replace").strip()
+
+    def unable(self) -> bool:
+        """Whether a dead one ended by itself, or there is no program of that name that could be one.
+
+        One that was killed, or that the machine had no room for, may well be started the next time.
+        """
+        noise = self.last_words()
+        if self.process is None:
+            return self._error is not None and getattr(self._error, "errno", None) not in FOR_A_MOMENT
+        try:
+            code = self.process.wait(SOON)
+        except subprocess.TimeoutExpired:
+            return False
+        return code > 0 or (code == 0 and bool(noise))
 
     def close(self) -> None:
         """End it and with it all its sandboxes."""

@@ -28,6 +28,8 @@ __all__ = ["Key", "Pool", "shared"]
 Key = tuple[Any, ...]
 """Interpreter (empty for commands), then everything else a sandbox is made from."""
 REMEMBERED = 64
+UNFIT_S = 60.0
+"""Seconds until an interpreter whose launcher could not be started is tried again."""
 BUSY = 4
 """Calls that run at once, above which spares would only take time from them."""
 
@@ -50,8 +52,8 @@ class Pool:
 
     def __init__(self, warmth: Warmth | None = None) -> None:
         self.warmth = warmth or Warmth()
-        self.unfit: set[str] = set()
-        """Interpreters whose launcher could not be started."""
+        self.unfit: dict[str, float] = {}
+        """Interpreters whose launcher could not be started, and until when none is tried."""
         self._lock = threading.RLock()
         self._launchers: OrderedDict[str, Launcher] = OrderedDict()
         self._uses: OrderedDict[Key, Use] = OrderedDict()
@@ -97,6 +99,14 @@ class Pool:
             sandbox = self._make(self._launcher(key[0], program), use)
             self._running += 1
             return sandbox
+
+    def is_unfit(self, interpreter: str) -> bool:
+        """Whether a launcher of this interpreter could not be started of late."""
+        return time.monotonic() < self.unfit.get(interpreter, 0.0)
+
+    def note_unfit(self, interpreter: str) -> None:
+        """Have its programs started inside of the sandbox for some time: what is wrong may be mended."""
+        self.unfit[interpreter] = time.monotonic() + UNFIT_S
 
     def give_back(self, key: Key, sandbox: Sandbox) -> None:
         """End a sandbox that was taken, and see to a spare for the next call."""
@@ -235,6 +245,8 @@ class Pool:
             if key[0] == name:
                 drop_spares(use)
         launcher = self._launchers.pop(name)
+        if not launcher.alive():
+            launcher.last_words()  # Those whose calls it ends will ask for them.
         # A socket that is closed ends it at once; waiting for that is the thread's business.
         launcher.socket.close()
         self._tasks.put(launcher.close)

@@ -67,19 +67,20 @@ def turns() -> asyncio.Semaphore:
 
 async def tried(job: Confinement, level: Level) -> Completed:
     """Run a job, again if it never started through no fault of its own."""
-    if job.script is not None and (job.watch is not None or job.script.interpreter in shared().unfit):
+    if job.script is not None and (job.watch is not None or shared().is_unfit(job.script.interpreter)):
         job = replace(job, script=None)
+    reason = ""
     for _ in range(TRIES):
         try:
             return await attempt(job, level)
         except LauncherUnfit:
             # The program itself may still be started, inside of the sandbox.
             job = replace(job, script=None)
-        except NeverStarted:
-            continue
+        except NeverStarted as error:
+            reason = str(error)
     raise UnavailableError(
-        "the sandbox was killed from outside before the command started",
-        hint="too little memory",
+        f"the command was not started: {reason or 'the sandbox was killed from outside'}",
+        hint="too many processes, open files or too little memory",
         retryable=True,
     )
 
@@ -146,7 +147,7 @@ class LauncherUnfit(Exception):
 
 
 class NeverStarted(Exception):
-    """A sandbox, one that waited perhaps, was killed; nothing was run."""
+    """A sandbox, one that waited perhaps, was killed, or its launcher was; nothing was run."""
 
 
 class Run:
@@ -329,23 +330,28 @@ class Run:
             return 0
         if self.timed_out or self.sandbox is None:
             return 9
-        launcher = self.sandbox.launcher
-        if launcher.alive():
+        if self.sandbox.launcher.alive():
             if "exec" in messages:
                 return 9
             raise NeverStarted
-        noise = launcher.last_words()
-        if self.sandbox.pidfd < 0 and self.job.script is not None:
-            self.pool.unfit.add(self.job.script.interpreter)
-            raise LauncherUnfit
-        if self.sandbox.pidfd < 0 and noise:
-            raise unavailable("launcher", f"it cannot be started: {noise}")
-        raise UnavailableError(
-            "the sandbox's launcher was ended from outside, and the command with it",
-            hint="It is started anew for the next call.",
-            retryable=True,
-            details={"started": "exec" in messages},
-        )
+        if "exec" in messages:
+            raise UnavailableError(
+                "the sandbox's launcher was ended from outside, and the command with it",
+                hint="It is started anew for the next call.",
+                retryable=True,
+                details={"started": True},
+            )
+        raise self._without_launcher(self.sandbox)
+
+    def _without_launcher(self, sandbox: Sandbox) -> Exception:
+        """What it means that a launcher ended before the command started."""
+        noise = sandbox.launcher.last_words()
+        if sandbox.pidfd >= 0 or not sandbox.launcher.unable():
+            return NeverStarted(noise or "the sandbox's launcher was ended from outside")
+        if self.job.script is not None:
+            self.pool.note_unfit(self.job.script.interpreter)
+            return LauncherUnfit()
+        return unavailable("launcher", f"it cannot be started: {noise or 'it ended at once'}")
 
     def _receive(self) -> None:
         """Take in what came, and answer it."""

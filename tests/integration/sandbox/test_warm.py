@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -355,6 +356,28 @@ async def test_an_interpreter_that_has_no_launcher_is_started_for_each_call(fold
         done = await run(python_job(folder, "w", interpreter="/bin/false"))
         assert answer(done)[0] == ["w"]
     assert "/bin/false" in shared().unfit
+    shared().unfit.clear()
+
+
+async def test_an_interpreter_whose_launcher_was_killed_gets_another(folder: Path) -> None:
+    for _ in range(2):
+        task = asyncio.create_task(run(python_job(folder, "w")))
+        await asyncio.sleep(0)
+        assert eventually(lambda: BASE in shared().pids())  # Meanwhile nothing is given the word.
+        os.kill(shared().pids()[BASE], signal.SIGKILL)
+        assert answer(await task)[0] == ["w"]
+        assert BASE in shared().pids()
+        assert not shared().unfit
+        configure(Warmth())
+
+
+async def test_an_interpreter_that_had_no_launcher_is_tried_again_later(folder: Path) -> None:
+    shared().unfit[BASE] = time.monotonic() + 60
+    assert answer(await run(python_job(folder, "w")))[0] == ["w"]
+    assert BASE not in shared().pids()
+    shared().unfit[BASE] = time.monotonic() - 1
+    assert answer(await run(python_job(folder, "w")))[0] == ["w"]
+    assert BASE in shared().pids()
     shared().unfit.clear()
 
 
