@@ -19,9 +19,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from toolcrib.errors import UnavailableError
 from toolcrib.sandbox.enforcement import groups
-from toolcrib.sandbox.failures import explain, unavailable
+from toolcrib.sandbox.failures import explain, not_started, unavailable
 from toolcrib.sandbox.handle import FUNCTIONS, Sandbox, in_memory
 from toolcrib.sandbox.pool import shared
 from toolcrib.sandbox.runner import COME_AGAIN, RETRY, turns, uncancelled
@@ -31,6 +30,7 @@ __all__ = ["Answer", "Apart", "call_apart"]
 
 MOST = 1 << 40
 TRIES = 3
+NO_PROCESS = "no process could be started for the function"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ async def call_apart(job: Apart) -> Answer:
     """Make the call; cancelling ends the whole tree first.
 
     Raises:
-        UnavailableError: no process could be started; nothing was run.
+        UnavailableError: no process could be started, for the moment; nothing was run.
         SandboxUnavailable: a limit is stated that nothing here can hold.
     """
     if (job.memory_bytes or job.processes) and groups()[0] is None:
@@ -74,11 +74,13 @@ async def call_apart(job: Apart) -> Answer:
                 await run.start()
                 await run.wait()
                 answer = run.answer()
+            except OSError as error:
+                raise not_started(NO_PROCESS, error.strerror) from error
             finally:
                 run.close()
             if answer is not None:
                 return answer
-    raise UnavailableError("no process could be started for the function", retryable=True)
+    raise not_started(NO_PROCESS, "it was killed from outside")
 
 
 class Run:
@@ -113,11 +115,7 @@ class Run:
                 )
             except OSError as error:
                 if error.errno not in COME_AGAIN:
-                    raise UnavailableError(
-                        f"no process could be started: {error.strerror}",
-                        hint="too many processes, open files or too little memory",
-                        retryable=True,
-                    ) from error
+                    raise
                 await asyncio.sleep(RETRY)
         mine, self.theirs = os.pipe2(os.O_CLOEXEC)
         self.drain = Drain(self.loop, mine, MOST, self.look)
@@ -141,17 +139,26 @@ class Run:
         elif sandbox.gone:
             self.unwatch()
             self.watch(sandbox.pidfd, self.end)
-        elif sandbox.pidfd >= 0 and not self.started:
-            self.started = True
+        elif sandbox.pidfd >= 0 and not self.started and not self.ended.done():
+            self.give_word(sandbox)
+
+    def give_word(self, sandbox: Sandbox) -> None:
+        """Hand over the call."""
+        # This is a callback: nobody else would hear of an error.
+        try:
             memory = in_memory("call", self.job.call)
             try:
                 socket.send_fds(sandbox.control, [b"call result"], [memory, self.theirs])
-            except OSError as error:  # It has ended already, and says why.
-                if error.errno not in (errno.EPIPE, errno.ECONNRESET):
-                    raise
             finally:
                 os.close(memory)
-                self.close_theirs()
+        except ConnectionError:  # It has ended already, and says why.
+            pass
+        except OSError as error:
+            self.unwatch()
+            self.ended.set_exception(error)
+            return
+        self.started = True
+        self.close_theirs()
 
     async def wait(self) -> None:
         """Wait for the answer or the end; when cancelled, bring that about first."""

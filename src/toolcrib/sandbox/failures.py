@@ -5,10 +5,17 @@ from __future__ import annotations
 import errno
 import os
 
-from toolcrib.errors import InvalidInput, PermissionDenied, SandboxUnavailable, ToolcribError, ToolUnavailable
+from toolcrib.errors import (
+    InvalidInput,
+    PermissionDenied,
+    SandboxUnavailable,
+    ToolcribError,
+    ToolUnavailable,
+    UnavailableError,
+)
 from toolcrib.sandbox.paths import real_path
 
-__all__ = ["ANY_NAMESPACE", "HINTS", "explain", "unavailable", "why"]
+__all__ = ["ANY_NAMESPACE", "HINTS", "SCARCE", "explain", "not_started", "unavailable", "why"]
 
 HINTS = {
     "user namespace": (
@@ -33,6 +40,12 @@ ANY_NAMESPACE = (
     "run `toolcrib doctor`; in a container permit unshare and mount (seccomp, AppArmor), or run as an "
     "ordinary user where user namespaces are allowed"
 )
+SCARCE = "too many processes, open files or too little memory"
+
+
+def not_started(what: str, reason: str | None) -> UnavailableError:
+    """The error for what the machine had no room for at the moment; nothing was run."""
+    return UnavailableError(f"{what}: {reason}", hint=SCARCE, retryable=True)
 
 
 def explain(message: str) -> ToolcribError:

@@ -41,6 +41,7 @@ SOON = 0.1
 """Seconds in which a process that has closed all it had open is gone."""
 MOST_MESSAGES = 64
 """Of a sandbox; what else comes is not from us."""
+WITH_DESCRIPTOR = (b"pid", b"listener", b"watch")
 
 Stamps = list[tuple[int, int] | None]
 """Device and inode of what each mount of a plan binds; None where there is nothing."""
@@ -62,6 +63,7 @@ class Sandbox:
         "slot",
         "spare",
         "watch",
+        "why",
     )
 
     def __init__(
@@ -90,6 +92,8 @@ class Sandbox:
         """What it has bound, as soon as it is ready."""
         self.messages: list[str] = []
         self.gone = False
+        self.why = ""
+        """Why it was given up, where it was."""
         self.spare = False
         """Whether it was made ahead of need."""
 
@@ -110,12 +114,18 @@ class Sandbox:
             else:
                 for fd in fds:
                     os.close(fd)
+        if data in WITH_DESCRIPTOR and not rights and "exec" not in self.messages:
+            # This process may open no more, so the kernel has kept the descriptor: what cannot be held
+            # is not to start.
+            self.why = os.strerror(errno.EMFILE)
+            self.signal(signal.SIGKILL)
+            data = b""
         if not data:
             self.gone = True
             return False
         if data.startswith(b"ready ") and self.found is None:
             self.found = marshal.loads(data[6:])  # noqa: S302 - from our own code before any other ran there
-        elif data not in (b"pid", b"listener", b"watch") and len(self.messages) < MOST_MESSAGES:
+        elif data not in WITH_DESCRIPTOR and len(self.messages) < MOST_MESSAGES:
             self.messages.append(data.decode("utf-8", "surrogateescape"))
         return True
 

@@ -206,7 +206,11 @@ class Pool:
                 self._release(slot)
             raise
         if use.prepare is not None:
-            use.prepare(sandbox)
+            try:
+                use.prepare(sandbox)
+            except BaseException:
+                sandbox.close()
+                raise
         return sandbox
 
     def _release(self, slot: Slot) -> None:

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from toolcrib.errors import InvalidInput, ToolcribError, UnavailableError, UsageError, Violation
 from toolcrib.sandbox.enforcement import report, told_limits
-from toolcrib.sandbox.failures import explain, unavailable
+from toolcrib.sandbox.failures import explain, not_started, unavailable
 from toolcrib.sandbox.handle import Sandbox, in_memory
 from toolcrib.sandbox.job import Completed, Confinement, Outlet
 from toolcrib.sandbox.network import proxy_variables
@@ -78,11 +78,7 @@ async def tried(job: Confinement, level: Level) -> Completed:
             job = replace(job, script=None)
         except NeverStarted as error:
             reason = str(error)
-    raise UnavailableError(
-        f"the command was not started: {reason or 'the sandbox was killed from outside'}",
-        hint="too many processes, open files or too little memory",
-        retryable=True,
-    )
+    raise not_started("the command was not started", reason or "the sandbox was killed from outside")
 
 
 async def attempt(job: Confinement, level: Level) -> Completed:
@@ -93,11 +89,7 @@ async def attempt(job: Confinement, level: Level) -> Completed:
         try:
             await run.start()
         except OSError as error:
-            raise UnavailableError(
-                f"the command could not be started: {error.strerror}",
-                hint="too many processes, open files or too little memory",
-                retryable=True,
-            ) from error
+            raise not_started("the command could not be started", error.strerror) from error
         await run.wait()
         await run.finish_reading()
         done = run.completed((time.monotonic() - began) * 1000)
@@ -333,7 +325,7 @@ class Run:
         if self.sandbox.launcher.alive():
             if "exec" in messages:
                 return 9
-            raise NeverStarted
+            raise NeverStarted(self.sandbox.why)
         if "exec" in messages:
             raise UnavailableError(
                 "the sandbox's launcher was ended from outside, and the command with it",
@@ -379,18 +371,26 @@ class Run:
 
     def _give_word(self, sandbox: Sandbox) -> None:
         """Let the command start, its way out open by then."""
+        # This is a callback: nobody else would hear of an error.
         try:
             env = self._open_outlet(sandbox) if sandbox.listener is not None else dict(self.job.env)
-        except Exception as error:  # This is a callback: nobody else would hear of it.
-            self._unwatch()
-            self.ended.set_exception(error)
-            return
-        self.started = True
-        try:
             sandbox.go({"argv": list(self.job.argv), "env": env}, self.fds)
         except ConnectionError:  # It has ended already, and says why.
             pass
+        except OSError as error:
+            self._fail(not_started("the command could not be started", error.strerror))
+            return
+        except Exception as error:
+            self._fail(error)
+            return
+        self.started = True
         self._close_theirs()
+
+    def _fail(self, error: Exception) -> None:
+        """End with an error: nothing was run, nor will be."""
+        self._unwatch()
+        if not self.ended.done():
+            self.ended.set_exception(error)
 
     def _open_outlet(self, sandbox: Sandbox) -> dict[str, str]:
         """Have the sandbox's listener served; the environment that leads the command to it."""

@@ -8,9 +8,9 @@ import signal
 import sys
 from typing import Any
 
-from toolcrib.errors import SandboxUnavailable, ToolcribError, UnavailableError
+from toolcrib.errors import SandboxUnavailable, ToolcribError
 from toolcrib.sandbox.enforcement import report, told_limits
-from toolcrib.sandbox.failures import unavailable
+from toolcrib.sandbox.failures import not_started, unavailable
 from toolcrib.sandbox.job import Confinement
 from toolcrib.sandbox.levels import chosen
 from toolcrib.sandbox.order import order
@@ -100,8 +100,8 @@ class Stream(Run):
         try:
             self.ended.result()
             status = self.status()
-        except NeverStarted:
-            return "it was killed from outside before it started"
+        except NeverStarted as error:
+            return f"it did not start: {str(error) or 'it was killed from outside'}"
         except ToolcribError as error:
             return error
         if os.WIFSIGNALED(status):
@@ -182,11 +182,7 @@ async def open_stream(job: Confinement) -> Stream:
         await stream.start()
     except OSError as error:
         stream.close()
-        raise UnavailableError(
-            f"the command could not be started: {error.strerror}",
-            hint="too many processes, open files or too little memory",
-            retryable=True,
-        ) from error
+        raise not_started("the command could not be started", error.strerror) from error
     except BaseException:
         stream.close()
         raise

@@ -1,0 +1,117 @@
+"""Calls in a moment in which this process may open nothing more: told so at once, or made; never a hang."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.descriptors import descriptors
+from tests.integration.executors import isolated_tools
+from tests.integration.sandbox.ground import PATH, eventually
+from toolcrib import Retry, Toolset
+from toolcrib.errors import ToolcribError, UnavailableError
+from toolcrib.sandbox import Confinement, Warmth, configure, run
+from toolcrib.sandbox.pool import shared
+from toolcrib.sandbox.stream import open_stream
+
+LIMIT_MS = 10_000
+JOB = Confinement(argv=("echo", "x"), cwd="/tmp", env={"PATH": PATH}, timeout_ms=LIMIT_MS)
+
+
+@pytest.fixture(autouse=True)
+def _few() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, before[1]))
+    configure(Warmth(spares=0))
+    yield
+    configure(Warmth())
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@contextmanager
+def none_left(free: int) -> Iterator[None]:
+    """Hold every descriptor that this process may have, but for so many."""
+    held: list[int] = []
+    try:
+        try:
+            while True:
+                held.append(os.open(os.devnull, os.O_RDONLY))
+        except OSError:
+            for _ in range(free):
+                os.close(held.pop())
+        yield
+    finally:
+        for fd in held:
+            os.close(fd)
+
+
+async def in_need(call: Callable[[], Awaitable[str]], steps: int, free: int) -> None:
+    """Make a call during which descriptors run out; what came of it came soon, and all is well after."""
+    task = asyncio.ensure_future(call())
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    with none_left(free):
+        await asyncio.sleep(0.1)
+    began = time.monotonic()
+    assert await task in ("done", "unavailable")
+    assert time.monotonic() - began < LIMIT_MS / 2000
+    assert await call() == "done"
+
+
+def told(error: ToolcribError) -> str:
+    return error.code if error.retryable else "not to be tried again"
+
+
+async def command() -> str:
+    try:
+        return "done" if (await run(JOB)).stdout == b"x\n" else "odd"
+    except UnavailableError as error:
+        return told(error)
+
+
+async def stream() -> str:
+    try:
+        one = await open_stream(JOB)
+    except UnavailableError as error:
+        return told(error)
+    try:
+        await asyncio.wait([one.ended], timeout=LIMIT_MS / 1000)
+        words = one.how()
+        return "done" if "exit code 0" in words else "unavailable" if "did not start" in words else words
+    except UnavailableError as error:
+        return told(error)
+    finally:
+        await one.aclose()
+
+
+async def function() -> str:
+    tools = Toolset(retry=Retry(max_attempts=1), timeout_ms=LIMIT_MS)
+    tools.register("where_async", isolated_tools.where_async, isolation="process")
+    result = await tools.call("where_async", {"n": 1})
+    if result.error is None:
+        return "done" if result.value == 2 else "odd"
+    return told(result.error)
+
+
+@pytest.mark.parametrize("call", [command, stream, function], ids=lambda call: str(call.__name__))
+async def test_no_call_waits_for_what_was_never_taken_in(call: Callable[[], Awaitable[str]]) -> None:
+    assert await call() == "done"
+    await asyncio.sleep(0.2)
+    before = descriptors()
+    for steps in range(1, 5):
+        for free in (0, 1, 2, 4, 6):
+            await in_need(call, steps, free)
+    assert await asyncio.to_thread(eventually, lambda: descriptors() <= before)
+    assert await asyncio.to_thread(eventually, idle)
+
+
+def idle() -> bool:
+    """Whether no sandbox of ours is left."""
+    return not any(Path(f"/proc/{pid}/task/{pid}/children").read_text() for pid in shared().pids().values())
