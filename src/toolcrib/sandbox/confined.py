@@ -50,6 +50,7 @@ __all__ = [
     "drop_privileges",
     "hold_none",
     "leave_keyring",
+    "limit",
     "offer",
     "run_init",
     "settle",
@@ -227,6 +228,7 @@ def run_command(
     # has no terminal; another setsid here costs 4 ms on a busy machine (a new scheduling group).
     os.setpgid(0, 0)
     close_other((control, init, rules.fd))
+    limit(job)
     hold(rules, job["filter"])
     if job["watch"]:
         let_be_watched(job["watch"], control)
@@ -237,7 +239,7 @@ def run_command(
 
 
 def settle(job: dict[str, Any]) -> None:
-    """Signals, streams, working folder and limits as every command has them."""
+    """Signals, streams and working folder as every command has them."""
     reset_signals()
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
     for target, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
@@ -248,16 +250,23 @@ def settle(job: dict[str, Any]) -> None:
         os.chdir(job["cwd"])
     except OSError as error:
         raise Failure("cwd", error.errno or 0, job["cwd"]) from None
+
+
+def limit(job: dict[str, Any]) -> None:
+    """Bound this process and all that comes from it: the command's own, never the one that waits for it.
+
+    Pid 1 takes processor time for each process that the command leaves behind, and must not end of that.
+    """
     for which, value in job["limits"]:
         _, hard = resource.getrlimit(which)
-        limit = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        most = value if hard == resource.RLIM_INFINITY else min(value, hard)
         # A process told of its last second ends by SIGXCPU, and one that does not care by SIGKILL after it.
         last = (
-            limit + 1
-            if which == resource.RLIMIT_CPU and (hard == resource.RLIM_INFINITY or limit < hard)
-            else limit
+            most + 1
+            if which == resource.RLIMIT_CPU and (hard == resource.RLIM_INFINITY or most < hard)
+            else most
         )
-        resource.setrlimit(which, (limit, last))
+        resource.setrlimit(which, (most, last))
 
 
 def offer(

@@ -12,7 +12,7 @@ import _signal  # type: ignore[import-not-found]  # see `confined`
 import os
 import stat
 
-from toolcrib.sandbox.confined import SIGKILL, SIGTERM, leave_keyring, offer, settle
+from toolcrib.sandbox.confined import SIGKILL, SIGTERM, leave_keyring, limit, offer, settle
 from toolcrib.sandbox.kernel import (
     PR_SET_PDEATHSIG,
     Failure,
@@ -103,7 +103,9 @@ def begin(control: int, proc: int, groups: list[int], body: Callable[[], None]) 
 def run_kept(job: dict[str, Any], control: int, confine: Callable[[dict[str, Any], int], Stamps]) -> None:
     """Confine this process as far as the level does, wait for the word, become the command."""
     settle(job)
-    offer(job, control, confine(job, control), moved(job["home"]))
+    found = confine(job, control)
+    limit(job)  # Not before: a descriptor was held for each grant.
+    offer(job, control, found, moved(job["home"]))
 
 
 def moved(home: str) -> Callable[[dict[str, str]], dict[str, str]]:

@@ -163,6 +163,17 @@ answer(level=in_force(), weak=weak, out=done.stdout.decode(), report=done.enforc
     assert {"landlock", "seccomp"} <= set(report["missing"])
 
 
+@pytest.mark.parametrize("minimum", ["full", "landlock", "none"])
+def test_a_command_that_may_hold_few_files_is_run(room: Path, minimum: str) -> None:
+    denied = {"full": "", "landlock": "namespaces", "none": "everything"}[minimum]
+    script = """
+found = [refusal("ulimit -n", open_files=count, minimum=given["minimum"]) for count in (8, 12, 24)]
+answer(level=in_force(), found=found)
+"""
+    found = server(denied, room, script, minimum=minimum)
+    assert found == {"level": minimum, "found": [{"ran": f"{count}\n"} for count in (8, 12, 24)]}
+
+
 DAEMONS = "(setsid sleep {m} &) ; (setsid setsid sh -c 'trap \"\" TERM; sleep {m}; sleep {m}' &); sleep 0.2;"
 
 
