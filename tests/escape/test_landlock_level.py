@@ -21,6 +21,7 @@ NOT_HELD = {
     "files/outside-metadata": "times can be changed",
     "files/read-grant": "times can be changed",
     "resources/users-share": "inotify",
+    "resources/users-watches": "inotify",
     "kernel/capabilities": "an ordinary user holds none, and cannot empty the set they could come from",
 }
 """What the enforcement report and docs/sandbox.md say is not held; nothing else may get out."""

@@ -178,7 +178,9 @@ def write_maps(proc: int, uid: int, gid: int) -> None:
     finally:
         prctl("dumpable", PR_SET_DUMPABLE, 0)
     write_if_allowed(proc, "sys/user/max_user_namespaces", "0")
-    write_if_allowed(proc, "sys/user/max_inotify_instances", "16")  # else it uses up all its user's
+    # Else it uses up all its user's: these are parts of the least that a kernel gives a user.
+    write_if_allowed(proc, "sys/user/max_inotify_instances", "16")
+    write_if_allowed(proc, "sys/user/max_inotify_watches", "4096")
 
 
 def leave_keyring() -> None:

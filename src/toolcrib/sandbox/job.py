@@ -92,8 +92,9 @@ class Confinement:
     """CPU seconds of each process."""
     file_size: int = 1024 * MIB
     """Bytes of any one file it writes."""
-    open_files: int = 1_024
-    """Descriptors each process may hold."""
+    open_files: int = 512
+    """Descriptors each process may hold. It bounds as well how many may be under way between processes, which
+    is counted for each user; 512 leaves the rest to a server that may have the usual 1,024."""
     memory_bytes: int | None = None
     """Memory of the whole tree; refused where nothing can hold it. None: the usual bound, where it can."""
     processes: int | None = None

@@ -24,6 +24,13 @@ LIMITS: dict[str, int] = {
     "file_size": resource.RLIMIT_FSIZE,
     "open_files": resource.RLIMIT_NOFILE,
 }
+EVERY_COMMAND = (
+    # 1 and not 0: the kernel then does not feed a core dump program either (core(5)).
+    (resource.RLIMIT_CORE, 1),
+    # Queued signals and timers are counted for each user: a part of all he has.
+    (resource.RLIMIT_SIGPENDING, 1_024),
+)
+"""Limits that no job changes."""
 MADE_FROM = attrgetter(
     "cwd", "read", "write", "protect", "scratch", "hide", "empty", "links", "tmp_size",
     *LIMITS, "memory_bytes", "processes", "network", "script",
@@ -91,8 +98,7 @@ def new_order(job: Confinement, level: Level, paths: Paths) -> Order:
 
 def describe(job: Confinement, mounts: Plan, level: Level) -> dict[str, Any]:
     """What a sandbox is made from; nothing of the call itself."""
-    # Core limit 1 and not 0: the kernel then does not feed a core dump program either (core(5)).
-    limits = [(resource.RLIMIT_CORE, 1), *((which, getattr(job, n)) for n, which in LIMITS.items())]
+    limits = [*EVERY_COMMAND, *((which, getattr(job, n)) for n, which in LIMITS.items())]
     script = job.script
     return {
         "cwd": job.cwd,

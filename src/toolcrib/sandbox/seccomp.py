@@ -65,7 +65,8 @@ WORD = 0xFFFFFFFF
 ALWAYS: tuple[tuple[int, str], ...] = (
     # Programs fall back to an older call, which can be looked into.
     (errno.ENOSYS, "clone3 openat2 fchmodat2"),
-    (errno.ENOSYS, "io_uring_setup io_uring_enter io_uring_register"),
+    # io_setup takes from a number that the whole machine shares.
+    (errno.ENOSYS, "io_uring_setup io_uring_enter io_uring_register io_setup"),
     (errno.ENOSYS, "setxattrat removexattrat file_setattr open_tree_attr"),
     (errno.ENOSYS, "memfd_secret modify_ldt lookup_dcookie uselib"),
     # Attributes: mv and cp -a go on without a word at this errno, and complain at EPERM.

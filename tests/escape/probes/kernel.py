@@ -79,6 +79,7 @@ for _name, _needs, _tries in (
     ("bpf", "seccomp", "load a program into the kernel (bpf)"),
     ("ptrace", "seccomp", "trace a child of one's own"),
     ("io_uring", "seccomp", "queue calls past the filter (io_uring)"),
+    ("io_setup", "seccomp", "take from the machine's number of asynchronous requests (io_setup)"),
     ("x32", "seccomp", "call by the x32 numbers, which a filter may not know"),
     ("int80", "seccomp", "call by the gate of 32-bit programs, which a filter may not know"),
     ("process_vm_readv", "seccomp", "read another process's memory by process_vm_readv"),

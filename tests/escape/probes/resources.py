@@ -6,7 +6,10 @@ import ctypes
 import os
 import re
 import resource
+import subprocess
+import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from tests.escape.arena import Arena, eventually
@@ -153,26 +156,54 @@ def memory_without_a_place(arena: Arena) -> Found:
 
 
 def can_watch() -> bool:
-    """Whether this user gets an inotify instance, as every editor and log reader needs one."""
-    fd = int(ctypes.CDLL(None, use_errno=True).inotify_init1(os.O_CLOEXEC))
-    if fd >= 0:
-        os.close(fd)
-    return fd >= 0
+    """Whether this user gets an inotify instance and a watch, as every editor and log reader needs them."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd = int(libc.inotify_init1(os.O_CLOEXEC))
+    if fd < 0:
+        return False
+    watch = int(libc.inotify_add_watch(fd, b"/", 0x20))
+    os.close(fd)
+    return watch >= 0
 
 
-@probe(
-    "resources",
-    "use up what the user has of the kernel (inotify instances), for all his programs",
-    compiled=True,
-)
-def users_share(arena: Arena) -> Found:
-    ready, go = arena.project / "src/ready", arena.project / "src/go"
-    starved = False
-    with arena.meanwhile(lambda: arena.attack("inotify", ready, go, write=[arena.project / "src"])) as found:
-        if can_watch() and eventually(ready.exists):
-            starved = not can_watch()
-        go.touch()
-    return arena.found(found[0], starved, f"tried; starved: {starved}; {found[0].text}")
+def can_set_timer() -> bool:
+    """Whether this user gets a timer, which is counted with his queued signals."""
+    name = ctypes.c_void_p()
+    libc = ctypes.CDLL("librt.so.1", use_errno=True)
+    made = int(libc.timer_create(1, None, ctypes.byref(name))) == 0
+    if made:
+        libc.timer_delete(name)
+    return made
+
+
+SEND = "import array, socket as s; a, b = s.socketpair(); s.send_fds(a, [b'x'], [0])"
+
+
+def can_send_descriptor() -> bool:
+    """Whether a program of this user with the usual 1,024 descriptors can send one to another."""
+    argv = ["/bin/sh", "-c", 'ulimit -n 1024; exec "$0" -I -c "$1"', sys.executable, SEND]
+    return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+
+
+def share(name: str, attack: str, tries: str, possible: Callable[[], bool]) -> None:
+    """Enter one probe for what the kernel counts for each user: his other programs need some of it too."""
+
+    def body(arena: Arena) -> Found:
+        ready, go = arena.project / "src/ready", arena.project / "src/go"
+        starved = False
+        with arena.meanwhile(lambda: arena.attack(attack, ready, go, write=[arena.project / "src"])) as found:
+            if possible() and eventually(ready.exists):
+                starved = not possible()
+            go.touch()
+        return arena.found(found[0], starved, f"tried; starved: {starved}; {found[0].text}")
+
+    probe("resources", f"use up what the user has of the kernel ({tries})", compiled=True, name=name)(body)
+
+
+share("users-share", "inotify", "inotify instances", can_watch)
+share("users-watches", "watches", "inotify watches", can_watch)
+share("users-signals", "signals", "queued signals and timers", can_set_timer)
+share("users-descriptors", "inflight", "descriptors under way", can_send_descriptor)
 
 
 @probe(

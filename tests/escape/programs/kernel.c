@@ -206,6 +206,8 @@ static int surface(int argc, char **argv)
         reached(name, traced_child());
     else if (!strcmp(name, "io_uring"))
         reached(name, syscall(NR_IO_URING_SETUP, 4, record));
+    else if (!strcmp(name, "io_setup"))
+        reached(name, syscall(SYS_io_setup, 1, record));
     else if (!strcmp(name, "process_vm_readv"))
         reached(name, syscall(SYS_process_vm_readv, getpid(), NULL, 0, NULL, 0, 0));
     else if (!strcmp(name, "mount"))

@@ -1,5 +1,6 @@
 /* Attacks on what everybody shares. All are bounded: where nothing stops them they stop themselves. */
 #include "attack.h"
+#include <ftw.h>
 #include <sys/inotify.h>
 #include <sys/syscall.h>
 
@@ -116,6 +117,17 @@ static int memfds(int argc, char **argv)
     return 0;
 }
 
+/* Say what is held, and hold it a moment. */
+static int hold(long held, char **argv)
+{
+    printf("held %ld\n", held);
+    fflush(stdout);
+    close(open(argv[1], O_CREAT | O_WRONLY, 0600));
+    for (int i = 0; i < 400 && !exists(argv[2]); i++)
+        nap(5);
+    return 0;
+}
+
 /* inotify READY GO: take all that the user has, and hold it a moment. */
 static int watchers(int argc, char **argv)
 {
@@ -123,11 +135,62 @@ static int watchers(int argc, char **argv)
     (void)argc;
     while (held < 1000 && inotify_init1(0) >= 0)
         held++;
-    printf("held %ld\n", held);
-    close(open(argv[1], O_CREAT | O_WRONLY, 0600));
-    for (int i = 0; i < 100 && !exists(argv[2]); i++)
-        nap(5);
+    return hold(held, argv);
+}
+
+static int watcher;
+static long watched;
+
+static int watch_one(const char *path, const struct stat *info, int kind, struct FTW *place)
+{
+    (void)info, (void)kind, (void)place;
+    if (inotify_add_watch(watcher, path, IN_OPEN) < 0)
+        return errno == ENOSPC;
+    watched++;
     return 0;
+}
+
+/* watches READY GO: look at every file there is, by each instance there is. */
+static int watches(int argc, char **argv)
+{
+    (void)argc;
+    while ((watcher = inotify_init1(0)) >= 0)
+        if (nftw("/usr", watch_one, 32, FTW_PHYS) != 0)
+            break;
+    return hold(watched, argv);
+}
+
+/* signals READY GO: queue as many signals as the user may have queued. */
+static int signals(int argc, char **argv)
+{
+    sigset_t set;
+    long held = 0;
+    (void)argc;
+    sigemptyset(&set);
+    sigaddset(&set, SIGRTMIN);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    setrlimit(RLIMIT_SIGPENDING, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
+    while (held < 10000000 && sigqueue(getpid(), SIGRTMIN, (union sigval){0}) == 0)
+        held++;
+    return hold(held, argv);
+}
+
+/* inflight READY GO: send descriptors that nobody takes. */
+static int in_flight(int argc, char **argv)
+{
+    long held = 0;
+    int ends[2], some[200] = {0};
+    char room[CMSG_SPACE(sizeof some)] = {0};
+    struct iovec byte = {"x", 1};
+    struct msghdr message = {.msg_iov = &byte, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+    (void)argc;
+    *rights = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof some), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    memcpy(CMSG_DATA(rights), some, sizeof some);
+    while (held < 4000 && socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0)
+        while (held < 4000 && sendmsg(ends[0], &message, MSG_DONTWAIT) == 1)
+            held += 200;
+    return hold(held, argv);
 }
 
 /* bigfile PATH MIB: more in one file than is allowed. */
@@ -198,5 +261,6 @@ static int pipes(int argc, char **argv)
 const struct command RESOURCES[] = {
     {"fds", fds}, {"fill", fill}, {"inodes", inodes}, {"processes", processes}, {"memory", memory},
     {"memfds", memfds}, {"inotify", watchers}, {"bigfile", bigfile}, {"first", first}, {"flood", flood},
-    {"pipes", pipes}, {NULL, NULL},
+    {"pipes", pipes}, {"watches", watches}, {"signals", signals}, {"inflight", in_flight},
+    {NULL, NULL},
 };

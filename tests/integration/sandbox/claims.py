@@ -575,7 +575,9 @@ def limits_hold(ground: Ground) -> None:
 
 @claim
 def pid_1_is_not_bounded_by_what_the_command_is(ground: Ground) -> None:
-    done = shell(ground, "grep -E 'cpu|file size|open files' /proc/1/limits", open_files=77, file_size=78, cpu_s=79)
+    done = shell(
+        ground, "grep -E 'cpu|file size|open files' /proc/1/limits", open_files=77, file_size=78, cpu_s=79
+    )
     assert done.exit_code == 0, said(done)
     assert not {"77", "78", "79"} & set(said(done).split()), said(done)
 
