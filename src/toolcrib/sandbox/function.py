@@ -33,8 +33,7 @@ def run_function(job: dict[str, Any], control: int) -> None:
     prctl("dumpable", PR_SET_DUMPABLE, 1)  # or an ordinary user could not look at himself in /proc
     reset_signals()
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
-    _signal.signal(_signal.SIGPIPE, _signal.SIG_IGN)
-    _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+    zygote.set_signals()
     for target, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
         place(os.open("/dev/null", mode), target)
     send(control, b"ready " + marshal.dumps([], 2))

@@ -25,6 +25,7 @@ __all__ = [
     "close_other",
     "fork",
     "guarded",
+    "held",
     "prctl",
     "readable",
     "receive",

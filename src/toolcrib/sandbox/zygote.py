@@ -9,10 +9,13 @@ and import the tool's module. The process is used once.
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # see `confined`
+import ctypes
 import gc
 import importlib
 import os
 import sys
+
+from toolcrib.sandbox.kernel import held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ __all__ = [
     "prepare",
     "rehearse",
     "run_main",
+    "set_signals",
     "whole_package",
 ]
 
@@ -113,8 +117,11 @@ def forget_ourselves() -> None:
 
 def find_packages() -> None:
     """What `site` does at the start of an interpreter (site.main)."""
+    import builtins
     import site
 
+    if not hasattr(builtins, "exit"):  # A call that came before the launcher had got to it.
+        add_names()
     home = os.path.dirname(os.path.dirname(sys.executable))
     if os.path.isfile(os.path.join(home, "pyvenv.cfg")):
         sys.prefix = sys.exec_prefix = home
@@ -123,6 +130,18 @@ def find_packages() -> None:
     known = site.venv(known) or known
     site.addsitepackages(known)
     site.execsitecustomize()
+    tell_of_site()
+
+
+def tell_of_site() -> None:
+    """Have `sys.flags` say that `site` was run, as it was: who starts further interpreters goes by that.
+
+    No object of its type can be made, and an attribute cannot be set, so its entry is written to.
+    """
+    write = held["PyStructSequence_SetItem"]  # an object of its own
+    write.argtypes = (ctypes.py_object, ctypes.c_ssize_t, ctypes.py_object)
+    write.restype = None
+    write(sys.flags, type(sys.flags).__match_args__.index("no_site"), 0)
 
 
 def begin_site() -> None:
@@ -132,10 +151,17 @@ def begin_site() -> None:
     """
     import site
 
+    add_names()
+    look_into(site.getsitepackages())
+
+
+def add_names() -> None:
+    """What `site` adds to the names that every module has: `exit`, `help`, `copyright` and their like."""
+    import site
+
     site.setquit()
     site.setcopyright()
     site.sethelper()
-    look_into(site.getsitepackages())
 
 
 def look_into(folders: Sequence[str]) -> None:
@@ -153,12 +179,18 @@ def call_main(warm: dict[str, Any], env: dict[str, str]) -> None:
         os.environ[name] = value
     if "time" in sys.modules and "TZ" in env:
         sys.modules["time"].tzset()
-    _signal.signal(_signal.SIGPIPE, _signal.SIG_IGN)
-    _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+    set_signals()
     module = scripts[warm["script"]]
     module.__name__ = "__main__"
     sys.modules["__main__"] = module
     finish(run_main(module))
+
+
+def set_signals() -> None:
+    """Signals as an interpreter sets them at its start: what they would tell comes as an exception."""
+    for ignored in (_signal.SIGPIPE, _signal.SIGXFSZ):
+        _signal.signal(ignored, _signal.SIG_IGN)
+    _signal.signal(_signal.SIGINT, _signal.default_int_handler)
 
 
 def run_main(module: ModuleType) -> int:

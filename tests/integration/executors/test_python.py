@@ -290,7 +290,7 @@ def test_only_interpreters_that_no_project_brings_are_started_ahead(crib: Crib) 
     base = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
     assert is_known(base, paths)
     assert is_known("/usr/bin/python3.12", paths)
-    for other in ("/usr/src/app/bin/python3", "/home/ann/python3", f"{crib.root}/bin/python3"):
+    for other in ("/usr/src/app/bin/python3", "/srv/ann/python3", f"{crib.root}/bin/python3"):
         assert not is_known(other, paths)
 
 

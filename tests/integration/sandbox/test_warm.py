@@ -277,10 +277,11 @@ async def test_a_killed_spare_is_not_used() -> None:
 
 async def test_a_call_in_a_running_interpreter_is_like_one_in_a_fresh_one(folder: Path) -> None:
     (folder / "tool.py").write_text("""
-import os, signal, sys, __main__
+import builtins, os, signal, subprocess, sys, __main__
 def run():
-    return [sys.argv[0], sys.executable, sys.flags.isolated, sys.flags.utf8_mode, sys.path[1:],
-            sys.stdin.read(), str(signal.getsignal(signal.SIGINT)), str(signal.getsignal(signal.SIGPIPE)),
+    return [sys.argv[0], sys.executable, list(sys.flags), sys.flags.no_site, sys.path[1:], sys.stdin.read(),
+            subprocess._args_from_interpreter_flags(), sorted(vars(builtins)),
+            [str(signal.getsignal(number)) for number in sorted(signal.valid_signals())],
             sorted(name for name in sys.modules if "toolcrib" in name), __main__.__name__,
             os.getpid(), sorted(os.listdir("/proc/self/fd")), sys.prefix]
 """)
