@@ -112,6 +112,7 @@ JSON = st.recursive(
     max_leaves=8,
 )
 MS = st.integers(1, 2**31 - 1)
+BYTES = st.integers(1, 2**26)
 SCHEMA = st.fixed_dictionaries(
     {"type": st.just("object")},
     optional={
@@ -137,7 +138,7 @@ EXECS = st.one_of(
                 optional={
                     "json_path": st.just("a.b"),
                     "regex": st.just("x(.)"),
-                    "max_bytes": st.integers(1, 10**9),
+                    "max_bytes": BYTES,
                     "fields": st.just([{"name": "a", "path": "b.c"}]),
                 },
             ),
@@ -228,7 +229,7 @@ MANIFESTS = st.fixed_dictionaries(
             {}, optional={"max_attempts": st.integers(1, 9), "backoff_ms": MS, "jitter": st.floats(0, 1)}
         ),
         "limits": st.fixed_dictionaries(
-            {}, optional={"timeout_ms": MS, "output_bytes": MS, "concurrent_calls": MS}
+            {}, optional={"timeout_ms": MS, "output_bytes": BYTES, "concurrent_calls": MS}
         ),
         "examples": st.lists(
             st.fixed_dictionaries(

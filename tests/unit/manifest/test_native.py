@@ -446,3 +446,25 @@ def test_a_json_definition_has_the_same_form() -> None:
     }
     found = tool(orjson.dumps(definition).decode())
     assert dataclasses.replace(found, source=None).name == "stats"
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("output_bytes", 64 << 20),
+        ("memory_bytes", 2**53 - 1),
+        ("processes", 4_194_303),  # the kernel counts the one that waits as well
+        ("cpu_ms", 2**31 - 1),
+        ("file_bytes", 2**53 - 1),
+        ("open_files", 2**20),
+        ("calls_per_minute", 2**31 - 1),
+        ("min_interval_ms", 2**31 - 1),
+        ("concurrent_calls", 2**31 - 1),
+    ],
+)
+def test_a_limit_that_nothing_could_hold_is_told_in_the_manifest(name: str, most: int) -> None:
+    text = COMMAND + "limits: {%s: %d}\n"
+    assert getattr(tool(text % (name, most)).limits, name) == most
+    (found,) = findings(text % (name, most + 1))
+    assert (found.rule, found.where) == ("wrong-value", f"$.limits.{name}")
+    assert found.message == f"`limits.{name}` must be at most {most}"
