@@ -155,7 +155,10 @@ def test_what_must_stay_read_only_is_found_when_it_comes(crib: Crib) -> None:
 def test_a_protected_file_that_is_replaced_while_a_tool_runs_is_told(crib: Crib, tool: str) -> None:
     script = crib.write("scripts/t.sh", "echo honest", 0o755)
     crib.tool("other", "command", {"entrypoint": "scripts/t.sh"})
-    line = "touch {0}; until test -e {0}.go; do sleep 0.01; done; (echo evil >> scripts/t.sh) && echo wrote || true"
+    line = (
+        "touch {0}; until test -e {0}.go; do sleep 0.01; done; "
+        "(echo evil >> scripts/t.sh) && echo wrote || true"
+    )
     wide: dict[str, Any] = {"permissions": {"fs": {"write": ["."]}}}
     crib.shell(**wide)
     source = "import subprocess\ndef run(c):\n    return subprocess.getoutput(c)"
