@@ -51,6 +51,7 @@ class Sandbox:
     """One sandbox: first a promise of the launcher's, then confined and waiting, then running."""
 
     __slots__ = (
+        "closed",
         "control",
         "found",
         "gone",
@@ -91,6 +92,7 @@ class Sandbox:
         self.found: Stamps | None = None
         """What it has bound, as soon as it is ready."""
         self.messages: list[str] = []
+        self.closed = False
         self.gone = False
         self.why = ""
         """Why it was given up, where it was."""
@@ -140,7 +142,7 @@ class Sandbox:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to pid 1; SIGKILL ends all of it, SIGTERM is passed on to the command."""
-        if self.pidfd < 0:
+        if self.pidfd < 0 or self.launcher.forgotten:
             return
         if self.kept and number == signal.SIGKILL:
             number = signal.SIGUSR1  # A keeper that is killed ends nothing (see `keeper`).
@@ -151,10 +153,13 @@ class Sandbox:
 
     def close(self) -> None:
         """End it, if it has not ended."""
-        if self.control.fileno() < 0:
+        if self.closed:
             return
-        while self.pidfd < 0 and self.receive():
-            pass
+        self.closed = True
+        # The socket may have been closed before, when all of a closed event loop's calls were collected.
+        while self.pidfd < 0 and self.control.fileno() >= 0 and not self.launcher.forgotten:
+            if not self.receive():
+                break
         self.signal(signal.SIGKILL)
         self.control.close()
         if self.listener is not None:
@@ -167,8 +172,12 @@ class Sandbox:
             os.close(self.pidfd)
             self.pidfd = -1
         self.launcher.living -= 1
-        if self.slot is not None:
+        if self.slot is not None and not self.launcher.forgotten:
             self.release(self.slot)
+
+    def __del__(self) -> None:
+        """What nobody holds any more has nobody to end it either."""
+        self.close()
 
 
 class Launcher:
@@ -180,6 +189,8 @@ class Launcher:
         self.used = time.monotonic()
         self.living = 0
         """Sandboxes it has made that have not been closed."""
+        self.forgotten = False
+        """Whether it and its sandboxes belong to a process that this one is a fork of."""
         self.process: subprocess.Popen[bytes] | None = None
         self.socket, self._other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.setblocking(False)
@@ -280,6 +291,7 @@ class Launcher:
 
     def forget(self) -> None:
         """In a forked child: let go of what belongs to the parent."""
+        self.forgotten = True
         self.socket.close()
         self._other.close()
         if self.process is not None:

@@ -131,15 +131,10 @@ class Pool:
 
     def forget(self) -> None:
         """In a forked child: start anew, without touching what is the parent's."""
-        for use in self._uses.values():
-            for spare in use.spares:
-                spare.control.close()
-                if spare.listener is not None:
-                    spare.listener.close()
-                if spare.pidfd >= 0:
-                    os.close(spare.pidfd)
         for launcher in self._launchers.values():
             launcher.forget()
+        for use in self._uses.values():
+            drop_spares(use)
         groups.cache_clear()
         self.__init__(self.warmth)  # type: ignore[misc]  # every field is made anew, the lock too
 

@@ -490,6 +490,64 @@ def test_a_forked_server_has_launchers_of_its_own() -> None:
     assert not done.stderr
 
 
+CLOSING = """
+import asyncio, gc, logging, os, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from toolcrib.sandbox import Confinement, run
+from toolcrib.sandbox.pool import shared
+from toolcrib.sandbox.stream import open_stream
+logging.disable()
+job = Confinement(argv=("/bin/sh", "-c", "sleep 60; : " + sys.argv[2]), cwd="/tmp", timeout_ms=60_000)
+def running():
+    lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
+    return sum(sys.argv[2].encode() in line for line in lines) - 1
+def calls():
+    loop = asyncio.new_event_loop()
+    kept = [loop.create_task(run(job)) for _ in range(3)]
+    kept.append(loop.run_until_complete(open_stream(job)))
+    while running() < 4:
+        loop.run_until_complete(asyncio.sleep(0.05))
+    loop.close()
+    return kept
+kept = calls()
+held = len(os.listdir("/proc/self/fd"))
+if sys.argv[3] == "forked":
+    pid = os.fork()
+    if pid == 0:
+        kept.clear()
+        gc.collect()
+        os._exit(0)
+    os.waitpid(pid, 0)
+    print(held, flush=True)
+    sys.stdin.readline()
+kept.clear()
+gc.collect()
+print(held - len(os.listdir("/proc/self/fd")), flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("how", ["collected", "forked"])
+def test_calls_of_a_closed_event_loop_end_when_they_are_collected(how: str) -> None:
+    marker = f"marker-{how}-{os.getpid()}"
+    python = [sys.executable, "-W", "ignore"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*python, "-c", CLOSING, SOURCE, marker, how], stdin=pipe, stdout=pipe) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        if how == "forked":  # They are not the child's to end.
+            assert server.stdout.readline()
+            assert len(processes_with(marker)) == 1 + 4
+            server.stdin.write(b"\n")
+            server.stdin.flush()
+        freed = int(server.stdout.readline())
+        assert freed >= 4 * 2  # at least control socket and process of each
+        assert eventually(lambda: len(processes_with(marker)) == 1, 10)
+        server.stdin.close()
+    assert not server.returncode
+
+
 async def test_what_is_not_used_is_ended(folder: Path) -> None:
     configure(Warmth(idle_s=2.0, spare_idle_s=1.5))
     await warmed(python_job(folder, "x"))
