@@ -23,7 +23,7 @@ from toolcrib.sandbox.enforcement import groups
 from toolcrib.sandbox.failures import explain, not_started, unavailable
 from toolcrib.sandbox.handle import FUNCTIONS, Sandbox, in_memory
 from toolcrib.sandbox.pool import shared
-from toolcrib.sandbox.runner import COME_AGAIN, RETRY, turns, uncancelled
+from toolcrib.sandbox.runner import COME_AGAIN, RETRY, STUBBORN, turns, uncancelled
 from toolcrib.sandbox.streams import Drain
 
 __all__ = ["Answer", "Apart", "call_apart"]
@@ -169,7 +169,9 @@ class Run:
                 self.unwatch()
                 self.watch(self.sandbox.pidfd, self.end)
                 self.sandbox.signal(signal.SIGKILL)
+                stubborn = self.loop.call_later(STUBBORN, self.sandbox.kill_keeper)
                 await uncancelled(self.ended)
+                stubborn.cancel()
             raise
 
     def answer(self) -> Answer | None:

@@ -140,16 +140,27 @@ class Sandbox:
         finally:
             os.close(memory)
 
+    def _send(self, number: signal.Signals) -> None:
+        try:
+            signal.pidfd_send_signal(self.pidfd, number)
+        except ProcessLookupError:
+            pass
+
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to pid 1; SIGKILL ends all of it, SIGTERM is passed on to the command."""
         if self.pidfd < 0 or self.launcher.forgotten:
             return
         if self.kept and number == signal.SIGKILL:
-            number = signal.SIGUSR1  # A keeper that is killed ends nothing (see `keeper`).
-        try:
-            signal.pidfd_send_signal(self.pidfd, number)
-        except ProcessLookupError:
-            pass
+            # A keeper that is killed ends nothing (see `keeper`), and one that was stopped hears nothing.
+            self._send(signal.SIGUSR1)
+            self._send(signal.SIGCONT)
+        else:
+            self._send(number)
+
+    def kill_keeper(self) -> None:
+        """End a keeper that does not do its work; the launcher ends its tree."""
+        if self.kept and self.pidfd >= 0 and not self.launcher.forgotten:
+            self._send(signal.SIGKILL)
 
     def close(self) -> None:
         """End it, if it has not ended."""

@@ -3,7 +3,8 @@
 All that its command starts and leaves behind becomes its child (a subreaper, prctl(2)), so it can end the
 whole tree, and does at the command's end, when the server says so (SIGUSR1), and when the launcher dies,
 which the kernel tells it by the same signal. Where the keeper itself is killed, the launcher inherits the
-tree and ends it.
+tree and ends it. One that was stopped hears of the launcher's death by being let go on (SIGHUP, SIGCONT):
+the kernel does so for a process group that is stopped and has nobody left above it (setpgid(2)).
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def run_keeper(
     def end(*_: object) -> None:
         finish(job, control, ended[0] if ended else SIGKILL)
 
+    os.setpgid(0, 0)
     _signal.signal(END, end)
+    _signal.signal(_signal.SIGHUP, end)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
     adopt_orphans()
     prctl("parent death signal", PR_SET_PDEATHSIG, END)
@@ -122,7 +125,7 @@ def moved(home: str) -> Callable[[dict[str, str]], dict[str, str]]:
 
 def finish(job: dict[str, Any], control: int, status: int) -> None:
     """End all that is left, take away what was private, and only then tell."""
-    for number in (END, SIGTERM):
+    for number in (END, SIGTERM, _signal.SIGHUP):
         _signal.signal(number, _signal.SIG_IGN)
     end_children()
     remove_folder(job["home"])

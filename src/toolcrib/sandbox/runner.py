@@ -29,6 +29,8 @@ __all__ = ["execute"]
 
 GRACE = 0.3
 """Seconds between SIGTERM and the end of everything."""
+STUBBORN = 2.0
+"""Seconds a keeper has to end its tree, before the launcher is made to do it."""
 LINGER = 0.3
 """Seconds output is still read after the end: somebody outside may hold a passed-on descriptor."""
 RETRY = 0.003
@@ -463,6 +465,8 @@ class Run:
         """End everything; what has not been given the word has nothing to wait for."""
         if self.sandbox is not None and self.started:
             self.sandbox.signal(signal.SIGKILL)
+            if self.sandbox.kept:
+                self._after(STUBBORN, self.sandbox.kill_keeper)
         else:
             self._end()
 

@@ -88,6 +88,17 @@ def hang(pids: str, spin: bool = False, answer: bool = False) -> str:
     return "answered"
 
 
+def hang_and_stop(pids: str, often: bool = False) -> None:
+    """The same, and stop the process above this one, which is there to end it."""
+    keeper = os.getppid()
+    grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    os.kill(keeper, signal.SIGSTOP)
+    Path(pids).write_text(f"{os.getpid()} {grandchild.pid}\n")
+    while often:
+        os.kill(keeper, signal.SIGSTOP)
+    time.sleep(60)
+
+
 def start_and_die(pids: str) -> None:
     """End without an answer while a forked child still holds the pipe."""
     child = os.fork()

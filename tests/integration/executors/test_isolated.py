@@ -28,7 +28,7 @@ ONCE = Retry(max_attempts=1)
 def toolset(**options: Any) -> Toolset:
     tools = Toolset(retry=ONCE)
     names = ("where", "where_async", "end", "give", "fail", "snooze_once", "hang", "start_and_die")
-    for name in (*names, "surroundings", "pools"):
+    for name in (*names, "hang_and_stop", "surroundings", "pools"):
         tools.register(name, getattr(isolated_tools, name), isolation="process", **options)
     return tools
 
@@ -176,6 +176,20 @@ async def test_a_hang_is_killed_at_its_limit_with_what_it_started(tmp_path: Path
     assert gone(pids)
 
 
+@pytest.mark.parametrize("often", [False, True], ids=["once", "often"])
+async def test_what_stops_its_keeper_is_ended_all_the_same(tmp_path: Path, often: bool) -> None:
+    pids = tmp_path / "pids"
+    tools = toolset()
+    call = asyncio.create_task(tools.call("hang_and_stop", {"pids": str(pids), "often": often}))
+    await written(pids)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(call, 15)
+
+    assert gone(pids, 10)
+    assert await tools.execute("where_async", {"n": 1}) == 2
+
+
 async def test_a_cancelled_call_is_killed_with_what_it_started(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     call = asyncio.create_task(toolset().call("hang", {"pids": str(pids)}))
@@ -235,7 +249,7 @@ def start(folder: Path, tool: str, arguments: dict[str, Any]) -> subprocess.Pope
     script.write_text(SCRIPT)
     return subprocess.Popen(
         [sys.executable, str(script), tool, json.dumps(arguments)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"},
         stdout=subprocess.PIPE,
     )
 
@@ -244,6 +258,17 @@ def start(folder: Path, tool: str, arguments: dict[str, Any]) -> subprocess.Pope
 async def test_a_server_that_is_killed_leaves_no_child(tmp_path: Path, spin: bool) -> None:
     pids = tmp_path / "pids"
     with start(tmp_path, "hang", {"pids": str(pids), "spin": spin}) as server:
+        try:
+            await written(pids)
+        finally:
+            server.kill()
+
+    assert gone(pids)
+
+
+async def test_a_server_that_is_killed_leaves_no_child_whose_keeper_was_stopped(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    with start(tmp_path, "hang_and_stop", {"pids": str(pids)}) as server:
         try:
             await written(pids)
         finally:
