@@ -342,7 +342,8 @@ class Workspace:
         folder = self.resolve(cwd)
         if not self.paths.is_folder(folder):
             raise ToolUnavailable(
-                f"the working folder {cwd!r} of {tool.name} does not exist ({folder})",
+                f"the working folder {cwd!r} of {tool.name} "
+                f"{'is not a folder' if self.paths.leads_to(folder) else 'does not exist'} ({folder})",
                 hint="Create it, or mend `cwd` in the manifest.",
                 details={"path": folder},
             )

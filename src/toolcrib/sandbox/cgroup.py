@@ -147,6 +147,8 @@ class Slot:
 
     def begin(self, memory_bytes: int | None, processes: int | None) -> None:
         """Set the limits and start counting."""
+        if self.memory.version == 2:  # A group that was removed can still be written to where it is open.
+            os.stat(self.memory_folder)
         before_memory, before_processes = self.limits
         folder = self.memory_folder
         if memory_bytes != before_memory:

@@ -45,11 +45,25 @@ def group_for(memory_bytes: int | None, processes: int | None) -> Slot | None:
 
     Raises:
         OSError: EAGAIN where all are in use.
+        SandboxUnavailable: there are none any more, and a limit is stated.
     """
+    bounds = memory_bytes or MEMORY_BYTES, (processes or PROCESSES) + OWN_PROCESSES
     pool, _ = groups()
     if pool is None:
         return None
-    return pool.acquire(memory_bytes or MEMORY_BYTES, (processes or PROCESSES) + OWN_PROCESSES)
+    try:
+        return pool.acquire(*bounds)
+    except FileNotFoundError:
+        # Our own group was removed, by whoever tidies up on this machine.
+        pool.close()
+        groups.cache_clear()
+        machine.cache_clear()
+    pool, reason = groups()
+    if pool is not None:
+        return pool.acquire(*bounds)
+    if memory_bytes or processes:
+        raise unavailable("cgroup", f"limits of the tool cannot be held: {reason}")
+    return None
 
 
 def told_limits(job: Confinement) -> None:

@@ -107,7 +107,8 @@ def grant_error(code: int, path: str) -> ToolcribError:
 
 def cwd_error(code: int, path: str) -> ToolcribError:
     if code in (errno.ENOENT, errno.ENOTDIR):
-        return ToolUnavailable(f"the working folder does not exist: {path}", details={"path": path})
+        reason = "is not a folder" if code == errno.ENOTDIR else "does not exist"
+        return ToolUnavailable(f"the working folder {reason}: {path}", details={"path": path})
     return PermissionDenied(
         f"the working folder cannot be entered: {path}: {os.strerror(code)}", details={"path": path}
     )

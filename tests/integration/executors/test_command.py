@@ -126,6 +126,7 @@ def test_what_does_not_exist_is_named_and_nothing_runs(crib: Crib) -> None:
     )
     crib.write("plain.sh", "#!/bin/sh\n")
     crib.tool("plain", "command", {"entrypoint": "./plain.sh"}, outputs=text)
+    crib.tool("inside", "command", {"entrypoint": "true", "cwd": "plain.sh"}, outputs=text)
     crib.write("odd.sh", "#!/no/such/interpreter\n", 0o755)
     crib.tool("odd", "command", {"entrypoint": "./odd.sh"}, outputs=text)
     for name, told in (
@@ -134,6 +135,7 @@ def test_what_does_not_exist_is_named_and_nothing_runs(crib: Crib) -> None:
         ("cwd", "gone"),
         ("grant", "'gone'"),
         ("plain", "not executable"),
+        ("inside", "'plain.sh' of inside is not a folder"),
         ("odd", "interpreter"),
     ):
         result = crib.call(name)

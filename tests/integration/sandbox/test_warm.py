@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import need
 from tests.descriptors import descriptors
 from tests.integration.sandbox.ground import (
     CANARY,
@@ -27,6 +28,7 @@ from tests.integration.sandbox.ground import (
 )
 from toolcrib.errors import UnavailableError
 from toolcrib.sandbox import Completed, Confinement, Script, Warmth, configure, run
+from toolcrib.sandbox.enforcement import groups
 from toolcrib.sandbox.pool import shared
 
 SOURCE = str(Path(__file__).parents[3] / "src")
@@ -571,6 +573,26 @@ async def test_launchers_are_bounded_in_number(folder: Path, tmp_path: Path) -> 
         assert answer(await run(python_job(folder, "w", interpreter=str(link))))[0] == ["w"]
         assert len(shared().pids()) <= 2
     assert str(tmp_path / "python3") in shared().pids()
+
+
+def remove_group(folder: Path) -> None:
+    for path in (*folder.glob("slot-*"), folder):
+        path.rmdir()
+
+
+async def test_control_groups_that_were_removed_are_made_anew() -> None:
+    configure(Warmth(spares=0))
+    job = command("echo x", memory_bytes=64 << 20)
+    before = (await run(job)).enforcement
+    pool, reason = groups()
+    need(f"control groups ({reason})", pool is not None)
+    assert pool is not None
+    assert await asyncio.to_thread(eventually, lambda: not pool.used)
+    for folder in {pool.memory.folder, pool.pids.folder}:
+        remove_group(Path(folder))
+    for _ in range(2):
+        done = await run(job)
+        assert (done.stdout, done.enforcement) == (b"x\n", before)
 
 
 async def test_spares_are_bounded_in_number() -> None:

@@ -17,6 +17,7 @@ from toolcrib.sandbox.failures import explain, why
         (f"grant\0{errno.ELOOP}\0/p\0", PermissionDenied, "symbolic link: /p"),
         (f"grant\0{errno.EACCES}\0/p\0", PermissionDenied, "/p: Permission denied"),
         (f"cwd\0{errno.ENOENT}\0/p\0", ToolUnavailable, "working folder does not exist: /p"),
+        (f"cwd\0{errno.ENOTDIR}\0/p\0", ToolUnavailable, "working folder is not a folder: /p"),
         (f"cwd\0{errno.EACCES}\0/p\0", PermissionDenied, "cannot be entered: /p"),
         (f"exec\0{errno.ENOENT}\0x\0", ToolUnavailable, "x: not found"),
         (f"exec\0{errno.ENOENT}\0/x\0interpreter", ToolUnavailable, "/x: the interpreter"),
