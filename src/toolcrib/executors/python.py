@@ -30,13 +30,15 @@ from toolcrib.sandbox.paths import Kept, Paths
 from toolcrib.spec import Call, CallContext, Outcome, PythonExec, Tool
 from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
 
-__all__ = ["PythonExecutor", "interpreter", "returned", "runs_in"]
+__all__ = ["GOOD", "PythonExecutor", "interpreter", "returned", "runs_in"]
 
 _PYTHON = re.compile(r"python3(\.\d+)?t?")
 SYSTEM_FOLDERS = ("/usr/bin", "/usr/local/bin")
 """Where the machine's own interpreters are. Not all of `/usr`: some keep their projects in `/usr/src`."""
 _MAX_SETTINGS = 65_536
 """Bytes of a virtual environment's settings that are looked at."""
+GOOD = b'{"value":'
+"""What an answer of our children begins with that tells no error."""
 _TOLD = ("error", "message", "signal", "delay")
 """What an answer has that tells of an error."""
 _CHILD = str(Path(__file__).with_name("python_child.py").resolve())
@@ -107,6 +109,7 @@ class PythonExecutor:
             argv=(python, "-I", "-X", "utf8", _CHILD),
             output_limit=MAX_OUTPUT,
             result_limit=tool.limits.output_bytes or MAX_OUTPUT,
+            good=GOOD,
             script=self._script(workspace, python, path),
         )
         return _Ground(job, path)

@@ -12,7 +12,7 @@ from typing import Any
 
 from toolcrib.errors import PermissionDenied, ToolUnavailable
 from toolcrib.executors.output import MAX_OUTPUT, facts, log_streams, made_meanwhile, masked, timed_out
-from toolcrib.executors.python import interpreter, returned
+from toolcrib.executors.python import GOOD, interpreter, returned
 from toolcrib.executors.workspace import Workspace, links_on, within
 from toolcrib.sandbox import run
 from toolcrib.spec import Call, CallContext, Outcome, SqlExec, Tool
@@ -53,6 +53,7 @@ class SqlExecutor:
             stdin=self._job(Values.of(tool, call, ctx), path, writable),
             output_limit=MAX_OUTPUT,
             result_limit=tool.limits.output_bytes or MAX_OUTPUT,
+            good=GOOD,
             **workspace.network(tool).job,
         )
         done = masked(ctx, await run(job))

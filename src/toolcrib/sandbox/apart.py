@@ -23,7 +23,7 @@ from toolcrib.sandbox.enforcement import groups
 from toolcrib.sandbox.failures import explain, not_started, unavailable
 from toolcrib.sandbox.handle import FUNCTIONS, Sandbox, in_memory
 from toolcrib.sandbox.pool import shared
-from toolcrib.sandbox.runner import COME_AGAIN, RETRY, STUBBORN, turns, uncancelled
+from toolcrib.sandbox.runner import COME_AGAIN, RETRY, STUBBORN, refuse_small, turns, uncancelled
 from toolcrib.sandbox.streams import Drain
 
 __all__ = ["Answer", "Apart", "call_apart"]
@@ -192,6 +192,7 @@ class Run:
             return Answer(b"", signal.SIGKILL)
         if not self.sandbox.launcher.alive() and (noise := self.sandbox.launcher.last_words()):
             raise unavailable("launcher", f"it cannot be started: {noise}")
+        refuse_small(self.sandbox.slot, self.job.memory_bytes)
         return None
 
     def watch(self, fd: int, action: Callable[[], None]) -> None:

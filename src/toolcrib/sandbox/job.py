@@ -88,6 +88,8 @@ class Confinement:
     """Bytes kept of each output stream; the rest is read, counted and thrown away."""
     result_limit: int = 0
     """Above 0, descriptor 3 is a pipe whose first so many bytes come back as `Completed.result`."""
+    good: bytes = b""
+    """What a result begins with unless it tells of a failure: then the limits that were met are told too."""
     cpu_s: int = 3_600
     """CPU seconds of each process."""
     file_size: int = 1024 * MIB

@@ -13,7 +13,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
-from toolcrib.errors import InvalidInput, ToolcribError, UnavailableError, UsageError, Violation
+from toolcrib.errors import (
+    InvalidInput,
+    ToolcribError,
+    ToolUnavailable,
+    UnavailableError,
+    UsageError,
+    Violation,
+)
+from toolcrib.sandbox.cgroup import Slot
 from toolcrib.sandbox.enforcement import report, told_limits
 from toolcrib.sandbox.failures import explain, not_started, unavailable
 from toolcrib.sandbox.handle import Sandbox, in_memory
@@ -300,7 +308,7 @@ class Run:
 
     def exceeded(self, status: int) -> tuple[str, ...]:
         """The limits that a failed command met: those of the whole tree, and what its own signal tells."""
-        if status == 0 or self.timed_out:
+        if self.timed_out or (status == 0 and self.succeeded()):
             return ()
         met = {name: os.WIFSIGNALED(status) and os.WTERMSIG(status) == number for name, number in TOLD_BY}
         slot = None if self.sandbox is None else self.sandbox.slot
@@ -308,6 +316,10 @@ class Run:
             events = slot.events()
             met |= {"memory": events["oom_kills"] > 0, "processes": events["pids_max"] > 0}
         return tuple(name for name, held in met.items() if held)
+
+    def succeeded(self) -> bool:
+        """Whether the result of a command that ended well is not one that tells of a failure."""
+        return not self.job.good or self.drains[-1].kept.startswith(self.job.good)
 
     def status(self) -> int:
         """The command's wait status; SIGKILL's where the end of everything left none."""
@@ -327,6 +339,7 @@ class Run:
         if self.sandbox.launcher.alive():
             if "exec" in messages:
                 return 9
+            refuse_small(self.sandbox.slot, self.job.memory_bytes)
             raise NeverStarted(self.sandbox.why)
         if "exec" in messages:
             raise UnavailableError(
@@ -469,6 +482,23 @@ class Run:
                 self._after(STUBBORN, self.sandbox.kill_keeper)
         else:
             self._end()
+
+
+def refuse_small(slot: Slot | None, memory_bytes: int | None) -> None:
+    """Say so where what never started was killed for its own limit, not for want of memory elsewhere.
+
+    Raises:
+        ToolUnavailable: the limit is too small for a sandbox.
+    """
+    if slot is None or memory_bytes is None:
+        return
+    events = slot.events()
+    peak = events["memory_peak"]
+    if events["oom_kills"] and (peak is None or 2 * peak >= memory_bytes):
+        raise ToolUnavailable(
+            f"memory of {memory_bytes} bytes is too little for anything to be started in a sandbox",
+            hint="raise limits.memory_bytes",
+        )
 
 
 async def uncancelled(future: asyncio.Future[None]) -> None:

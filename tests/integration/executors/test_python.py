@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import need
 from tests.crib import Crib, failed
 from toolcrib.executors.python import is_known
+from toolcrib.sandbox.enforcement import groups
 from toolcrib.sandbox.paths import Paths
 
 pytestmark = pytest.mark.usefixtures("kernel")
@@ -131,6 +133,16 @@ def test_an_infinite_loop_ends_at_the_limit(crib: Crib) -> None:
     started = time.monotonic()
     assert "500 ms (the tool's limit)" in failed(crib.call("py"), "timed_out")
     assert time.monotonic() - started < 20
+
+
+def test_a_limit_that_a_failed_tool_met_is_told(crib: Crib) -> None:
+    need(f"control groups ({groups()[1]})", groups()[0] is not None)
+    source = "import subprocess\ndef run():\n    [subprocess.Popen(['sleep', '9']) for _ in range(9)]\n"
+    crib.python(source, limits={"processes": 5})
+    result = crib.call("py")
+    assert "BlockingIOError" in failed(result, "tool_failed")
+    assert result.error is not None
+    assert result.error.details["enforcement"]["exceeded"] == ["processes"]
 
 
 def test_what_a_tool_prints_is_not_its_result(crib: Crib, caplog: pytest.LogCaptureFixture) -> None:

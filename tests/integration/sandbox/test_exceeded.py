@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.integration.sandbox.ground import Ground, said, shell
+from tests.conftest import need
+from tests.integration.sandbox.ground import PYTHON, Ground, said, shell
+from toolcrib.errors import ToolUnavailable
+from toolcrib.sandbox import Confinement, run
+from toolcrib.sandbox.enforcement import groups
 
 
 @pytest.mark.parametrize(
@@ -32,6 +39,43 @@ def test_who_ignores_the_warning_is_ended_a_second_later(ground: Ground) -> None
 def test_a_failure_of_the_commands_own_exceeds_nothing(ground: Ground) -> None:
     assert "exceeded" not in shell(ground, "exit 24").enforcement
     assert "exceeded" not in shell(ground, "kill -9 $$").enforcement
+
+
+def test_less_memory_than_a_sandbox_takes_is_told_as_that(ground: Ground) -> None:
+    need(f"control groups ({groups()[1]})", groups()[0] is not None)
+    with pytest.raises(ToolUnavailable, match="1048576 bytes") as caught:
+        shell(ground, ":", memory_bytes=1 << 20)
+    assert not caught.value.retryable
+    assert "limits.memory_bytes" in str(caught.value.hint)
+
+
+FORKING = """
+import os, sys
+try:
+    while True:
+        if not os.fork():
+            os.read(0, 1), os._exit(0)
+except OSError:
+    os.write(3, sys.argv[1].encode())
+"""
+
+
+@pytest.mark.parametrize(("told", "met"), [("good", False), ("bad", True)])
+def test_a_limit_is_told_of_a_failure_only_the_result_tells(ground: Ground, told: str, met: bool) -> None:
+    need(f"control groups ({groups()[1]})", groups()[0] is not None)
+    argv = (PYTHON, "-I", "-S", "-c", FORKING, told)
+    job = Confinement(
+        argv=argv,
+        cwd="/tmp",
+        read=(os.path.realpath(sys.base_prefix),),
+        processes=8,
+        result_limit=100,
+        good=b"good",
+        timeout_ms=20_000,
+    )
+    done = asyncio.run(run(job))
+    assert (done.exit_code, done.result) == (0, told.encode()), said(done)
+    assert done.enforcement.get("exceeded") == (["processes"] if met else None)
 
 
 def test_pid_one_has_a_filter_and_no_new_rights_before_the_command_starts(ground: Ground) -> None:
