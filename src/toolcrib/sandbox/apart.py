@@ -190,8 +190,11 @@ class Run:
                 return Answer(b"", int(message[5:]), slot is not None and slot.events()["oom_kills"] > 0)
         if "exec" in self.sandbox.messages:
             return Answer(b"", signal.SIGKILL)
-        if not self.sandbox.launcher.alive() and (noise := self.sandbox.launcher.last_words()):
-            raise unavailable("launcher", f"it cannot be started: {noise}")
+        launcher = self.sandbox.launcher
+        if not launcher.alive() and (noise := launcher.last_words()):
+            if launcher.unable():
+                raise unavailable("launcher", f"it cannot be started: {noise}")
+            raise not_started(NO_PROCESS, noise)
         refuse_small(self.sandbox.slot, self.job.memory_bytes)
         return None
 

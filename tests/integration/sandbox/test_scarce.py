@@ -115,3 +115,12 @@ async def test_no_call_waits_for_what_was_never_taken_in(call: Callable[[], Awai
 def idle() -> bool:
     """Whether no sandbox of ours is left."""
     return not any(Path(f"/proc/{pid}/task/{pid}/children").read_text() for pid in shared().pids().values())
+
+
+@pytest.mark.parametrize("call", [command, function], ids=lambda call: str(call.__name__))
+async def test_a_launcher_that_finds_no_room_now_is_started_later(call: Callable[[], Awaitable[str]]) -> None:
+    assert await call() == "done"
+    for steps in range(1, 5):
+        for free in (0, 2, 4, 6, 8):
+            shared().close()
+            await in_need(call, steps, free)
