@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ _DISPENSABLE = frozenset({
 """What the C library looks up and does well without."""
 _MOST, _MOST_HOSTS = 50, 1_000
 """Reasons kept of one path, and hosts: a tool may have as many as it likes."""
+_HALF = re.compile("[\ud800-\udfff]")
+"""A byte of a name that is no text: a manifest cannot hold it, so its folder is named."""
 _SYSTEM = ("/usr/", "/proc/", "/sys/", "/dev/")
 
 
@@ -258,7 +261,7 @@ class Observation:
         assert self.reach is not None
         if access == "write":
             place = self.reach.grantable(place)
-        while not _writable(place):
+        while _HALF.search(place):
             place = parent(place)
         kinds: dict[Verdict, dict[Access, Uses]] = {
             "granted": self.used,
@@ -270,15 +273,6 @@ class Observation:
             reasons = found[access].setdefault(place, {})
             if len(reasons) < _MOST:
                 reasons[why] = None
-
-
-def _writable(path: str) -> bool:
-    """Whether a manifest can name this path."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _cached(path: str) -> bool:
