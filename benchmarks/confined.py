@@ -12,8 +12,8 @@ from unittest.mock import patch
 
 from benchmarks.timing import Sampler
 from toolcrib.sandbox import Confinement, Warmth
-from toolcrib.sandbox import pool as pools
 from toolcrib.sandbox import run as run_confined
+from toolcrib.sandbox.host import pool as pools
 
 Run = Callable[[], Awaitable[Any]]
 PATIENCE = 0.5

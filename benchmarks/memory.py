@@ -13,8 +13,8 @@ from benchmarks.confined import Run, spare_waits
 from benchmarks.setting import told
 from benchmarks.table import Row, Table, Target
 from toolcrib.sandbox import Warmth
-from toolcrib.sandbox import pool as pools
-from toolcrib.sandbox.zygote import PRELOADED
+from toolcrib.sandbox.child.warm import PRELOADED
+from toolcrib.sandbox.host import pool as pools
 
 BARE = "an interpreter that has loaded nothing"
 FORKS = "two processes forked from one with the libraries, that wait"

@@ -21,8 +21,8 @@ from benchmarks.reading import reading
 from benchmarks.setting import Missing, Setting, told
 from benchmarks.table import Row, Table, Target
 from benchmarks.timing import Sampler, interleave
-from toolcrib.sandbox.enforcement import groups
-from toolcrib.sandbox.zygote import PRELOADED
+from toolcrib.sandbox.child.warm import PRELOADED
+from toolcrib.sandbox.host.enforcement import groups
 
 TRUE = ("/bin/true",)
 PYTHON = (sys.executable, "-I", "-c", f"{MODULE}print(run(1))")

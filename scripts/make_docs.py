@@ -18,17 +18,10 @@ import click
 
 from toolcrib import errors
 from toolcrib.cli.group import COMMANDS, toolcrib
-from toolcrib.manifest import (
-    flexigpt,
-    mcp_servers,
-    openapi,
-    skill,
-    sympozium,
-    tool_schema,
-    toolbox,
-    vega_form,
-)
-from toolcrib.manifest.fields import Fields
+from toolcrib.manifest import openapi, tool_schema
+from toolcrib.manifest.dialects import flexigpt, mcp_servers, skill, sympozium, toolbox
+from toolcrib.manifest.dialects.fields import Fields
+from toolcrib.manifest.dialects.vega import form as vega_form
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "toolcrib"
@@ -77,7 +70,7 @@ def command_reference() -> Iterator[str]:
     top = click.Context(toolcrib, info_name="toolcrib", **toolcrib.context_settings)
     yield "| command | |"
     yield "|---|---|"
-    for name, help_line in sorted(COMMANDS.items()):
+    for name, (_, help_line) in sorted(COMMANDS.items()):
         yield f"| [`toolcrib {name}`](#toolcrib-{name}) | {help_line} |"
     yield ""
     yield from options_of(toolcrib, top)

@@ -10,8 +10,8 @@ from typing import Any
 
 from toolcrib import Project, Result
 from toolcrib.guard import EnvironmentSecrets, Trust
-from toolcrib.guard.audit_line import Entry, parse
-from toolcrib.project.config import load_config
+from toolcrib.guard.audit.line import Entry, parse
+from toolcrib.project.config.settings import load_config
 from toolcrib.state import Vault
 
 SH = {"c": {"type": "string"}}

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolcrib.context import (
+    from toolcrib.core.context import (
         Context,
         RunContext,
         get_run_context,
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         get_variables,
         must_get_variable,
     )
+    from toolcrib.core.toolset import Toolset
     from toolcrib.errors import (
         RetryableError,
         ToolCancel,
@@ -30,31 +31,30 @@ if TYPE_CHECKING:
     )
     from toolcrib.project import Project
     from toolcrib.spec import Call, Result, Retry, Tool
-    from toolcrib.toolset import Toolset
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Call": "toolcrib.spec",
-    "Context": "toolcrib.context",
+    "Context": "toolcrib.core.context",
     "Project": "toolcrib.project",
     "Result": "toolcrib.spec",
     "Retry": "toolcrib.spec",
     "RetryableError": "toolcrib.errors",
-    "RunContext": "toolcrib.context",
+    "RunContext": "toolcrib.core.context",
     "Tool": "toolcrib.spec",
     "ToolCancel": "toolcrib.errors",
     "ToolDiscard": "toolcrib.errors",
     "ToolSnooze": "toolcrib.errors",
     "ToolcribError": "toolcrib.errors",
-    "Toolset": "toolcrib.toolset",
-    "get_run_context": "toolcrib.context",
-    "get_run_id": "toolcrib.context",
-    "get_session_id": "toolcrib.context",
-    "get_variable": "toolcrib.context",
-    "get_variable_or": "toolcrib.context",
-    "get_variables": "toolcrib.context",
-    "must_get_variable": "toolcrib.context",
+    "Toolset": "toolcrib.core.toolset",
+    "get_run_context": "toolcrib.core.context",
+    "get_run_id": "toolcrib.core.context",
+    "get_session_id": "toolcrib.core.context",
+    "get_variable": "toolcrib.core.context",
+    "get_variable_or": "toolcrib.core.context",
+    "get_variables": "toolcrib.core.context",
+    "must_get_variable": "toolcrib.core.context",
 }
 
 __all__ = [

@@ -22,7 +22,7 @@ import pytest
 from tests.conftest import need
 from toolcrib.manifest import check_tool, load, parse_tool, read_dialect, read_team, read_vega
 from toolcrib.project import load_config
-from toolcrib.project.config import KEYS
+from toolcrib.project.config.settings import KEYS
 from toolcrib.sandbox import level
 
 ROOT = Path(__file__).parents[2]

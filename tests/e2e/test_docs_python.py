@@ -15,7 +15,7 @@ import pytest
 from pydantic import BaseModel
 
 from toolcrib import Context, Retry, ToolcribError, Toolset, get_variables
-from toolcrib.executors.threads import MAX_THREADS
+from toolcrib.executors.function.threads import MAX_THREADS
 
 
 class Part(TypedDict):

@@ -18,7 +18,7 @@ from typing import Any
 
 from toolcrib.errors import ToolcribError
 from toolcrib.sandbox import Confinement, run
-from toolcrib.sandbox.grants import BASE, BASE_ETC
+from toolcrib.sandbox.files.grants import BASE, BASE_ETC
 from toolcrib.spec import Level
 
 __all__ = ["CONTESTANTS", "Contestant", "Done", "bwrap", "installed"]

@@ -11,7 +11,7 @@ import errno
 import os
 import sys
 
-from toolcrib.sandbox import seccomp, syscalls
+from toolcrib.sandbox.kernel import seccomp, syscalls
 
 __all__ = ["deny"]
 

@@ -19,7 +19,7 @@ from tests.descriptors import descriptors
 from toolcrib.errors import ToolcribError
 from toolcrib.project import Project
 from toolcrib.sandbox import Completed, Confinement, run
-from toolcrib.sandbox.pool import shared
+from toolcrib.sandbox.host.pool import shared
 
 PATH = {"PATH": "/usr/bin:/bin"}
 

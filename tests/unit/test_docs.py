@@ -25,10 +25,10 @@ from pydantic import Field
 import toolcrib
 from scripts import make_docs
 from toolcrib import errors
-from toolcrib.bound import Options
 from toolcrib.cli.group import COMMANDS
 from toolcrib.cli.group import toolcrib as program
-from toolcrib.project.config import KEYS, Config, load_config
+from toolcrib.core.bound import Options
+from toolcrib.project.config.settings import KEYS, Config, load_config
 from toolcrib.schema.types import TypeSchemas
 
 ROOT = Path(__file__).parents[2]

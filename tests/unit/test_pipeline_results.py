@@ -16,13 +16,13 @@ from toolcrib import (
     Retry,
     Toolset,
 )
+from toolcrib.core.pipeline import Bound
 from toolcrib.errors import (
     AuditUnavailable,
     DeniedError,
     ToolcribError,
     ToolFailed,
 )
-from toolcrib.pipeline import Bound
 from toolcrib.spec import Call, Caller, Outcome, Tool
 from toolcrib.testing import FakeClock
 

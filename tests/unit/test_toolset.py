@@ -12,9 +12,9 @@ import pytest
 from pydantic import BaseModel, Field
 
 from toolcrib import Context, Retry, Toolset
-from toolcrib.bound import BoundTool
+from toolcrib.core.bound import BoundTool
+from toolcrib.core.pipeline import Bound
 from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, ToolNotFound, UsageError
-from toolcrib.pipeline import Bound
 from toolcrib.spec import Annotations, Call, CallContext, Outcome, Tool
 from toolcrib.spec.kinds import CommandExec
 

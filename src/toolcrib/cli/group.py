@@ -17,30 +17,30 @@ from toolcrib.errors import ToolcribError, UsageError
 __all__ = ["COMMANDS", "toolcrib"]
 
 COMMANDS = {
-    "approvals": "Decide on calls that wait for a person.",
-    "audit": "Check, show and search the audit log.",
-    "convert": "Write tools in another format, and say what gets lost.",
-    "doctor": "Show what this machine can confine, and how.",
-    "import": "Make tools of the operations of an OpenAPI document.",
-    "init": "Make a project here, with example tools if wanted.",
-    "lint": "Check every manifest; exit 4 on any error.",
-    "list": "List the project's tools.",
-    "lock": "Pin every tool as it is now, or check the pins.",
-    "policy": "Show the policy, and explain what it says of a call.",
-    "review": "Look at tools before their first use, and say that you have.",
-    "run": "Run one tool.",
-    "schema": "Print the JSON Schema of the manifest format.",
-    "search": "Find tools by name, tags, description and argument names.",
-    "secrets": "Show which secrets the tools need, and whether they are there.",
-    "serve": "Serve the project's tools over MCP.",
-    "servers": "Show MCP servers that the project uses; review what they offer.",
-    "show": "Show one tool: arguments, permissions, examples.",
-    "test": "Run the examples of the tools, and compare.",
-    "trace": "Run one tool watched, and print the smallest permissions that the run needed.",
-    "token": "Make, list and revoke callers' tokens.",
-    "trust": "Let settings count that weaken a guard.",
+    "approvals": ("decide.approvals", "Decide on calls that wait for a person."),
+    "audit": ("look.audit", "Check, show and search the audit log."),
+    "convert": ("make.convert", "Write tools in another format, and say what gets lost."),
+    "doctor": ("look.doctor", "Show what this machine can confine, and how."),
+    "import": ("make.import_openapi", "Make tools of the operations of an OpenAPI document."),
+    "init": ("make.init", "Make a project here, with example tools if wanted."),
+    "lint": ("make.lint", "Check every manifest; exit 4 on any error."),
+    "list": ("look.list", "List the project's tools."),
+    "lock": ("decide.lock", "Pin every tool as it is now, or check the pins."),
+    "policy": ("decide.policy", "Show the policy, and explain what it says of a call."),
+    "review": ("decide.review", "Look at tools before their first use, and say that you have."),
+    "run": ("run.run", "Run one tool."),
+    "schema": ("make.schema", "Print the JSON Schema of the manifest format."),
+    "search": ("look.search", "Find tools by name, tags, description and argument names."),
+    "secrets": ("connect.secrets", "Show which secrets the tools need, and whether they are there."),
+    "serve": ("connect.serve", "Serve the project's tools over MCP."),
+    "servers": ("connect.servers", "Show MCP servers that the project uses; review what they offer."),
+    "show": ("look.show", "Show one tool: arguments, permissions, examples."),
+    "test": ("make.test", "Run the examples of the tools, and compare."),
+    "trace": ("run.trace", "Run one tool watched, and print the smallest permissions that the run needed."),
+    "token": ("connect.token", "Make, list and revoke callers' tokens."),
+    "trust": ("decide.trust", "Let settings count that weaken a guard."),
 }
-"""Every command and its one line of help; `toolcrib.cli.<name>_command` holds it."""
+"""Command name to its module below `toolcrib.cli.commands` and its one line of help."""
 
 
 class _Commands(click.Group):
@@ -52,7 +52,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"toolcrib.cli.{cmd_name}_command").command
+        command: click.Command = import_module(f"toolcrib.cli.commands.{COMMANDS[cmd_name][0]}").command
         return command
 
     def resolve_command(
@@ -67,7 +67,7 @@ class _Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
-            formatter.write_dl(sorted(COMMANDS.items()))
+            formatter.write_dl((name, text) for name, (_, text) in sorted(COMMANDS.items()))
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
         """Run and end the process with the exit code that the outcome has."""

@@ -3,13 +3,13 @@
 from toolcrib.egress.address import AddressKind, address_kind
 from toolcrib.egress.client import MAX_REDIRECTS, Egress
 from toolcrib.egress.destination import Destination
-from toolcrib.egress.gate import ProxyLimits
 from toolcrib.egress.httpx_transport import guarded_transport
 from toolcrib.egress.message import DEFAULT_RESPONSE_BYTES, EgressRequest, EgressResponse
 from toolcrib.egress.policy import HostPolicy, HostRule
-from toolcrib.egress.proxy import Proxy
+from toolcrib.egress.proxy.gate import ProxyLimits
+from toolcrib.egress.proxy.refusal import Refusal, grant_line
+from toolcrib.egress.proxy.server import Proxy
 from toolcrib.egress.reach import PublicHosts, program_policy
-from toolcrib.egress.refusal import Refusal, grant_line
 from toolcrib.egress.resolver import Resolver, SystemResolver
 
 __all__ = [

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolcrib.executors.builtin import BuiltinExecutor
-    from toolcrib.executors.command import CommandExecutor
     from toolcrib.executors.composite import CompositeExecutor
     from toolcrib.executors.file import FileExecutor
-    from toolcrib.executors.function import function_executor
-    from toolcrib.executors.http import HttpExecutor
-    from toolcrib.executors.python import PythonExecutor
-    from toolcrib.executors.sql import SqlExecutor
-    from toolcrib.executors.workspace import Workspace
+    from toolcrib.executors.function.executor import function_executor
+    from toolcrib.executors.http.executor import HttpExecutor
+    from toolcrib.executors.process.command import CommandExecutor
+    from toolcrib.executors.process.python import PythonExecutor
+    from toolcrib.executors.process.sql import SqlExecutor
+    from toolcrib.executors.workspace.workspace import Workspace
 
 __all__ = [
     "BuiltinExecutor",
@@ -29,14 +29,14 @@ __all__ = [
 
 _HOMES = {
     "BuiltinExecutor": "builtin",
-    "CommandExecutor": "command",
+    "CommandExecutor": "process.command",
     "CompositeExecutor": "composite",
     "FileExecutor": "file",
-    "HttpExecutor": "http",
-    "PythonExecutor": "python",
-    "SqlExecutor": "sql",
-    "Workspace": "workspace",
-    "function_executor": "function",
+    "HttpExecutor": "http.executor",
+    "PythonExecutor": "process.python",
+    "SqlExecutor": "process.sql",
+    "Workspace": "workspace.workspace",
+    "function_executor": "function.executor",
 }
 
 

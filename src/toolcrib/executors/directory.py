@@ -70,7 +70,7 @@ class _Shared:
     catalog: Catalog
 
     def executor(self, tool: Tool) -> Executor:
-        from toolcrib.executors.workspace import Workspace
+        from toolcrib.executors.workspace.workspace import Workspace
 
         if isinstance(tool.config, FunctionExec):
             name = tool.config.reference.rpartition(".")[2]
@@ -85,10 +85,10 @@ class _Shared:
 
             return FileExecutor(tool, workspace)
         if tool.kind == "sql":
-            from toolcrib.executors.sql import SqlExecutor
+            from toolcrib.executors.process.sql import SqlExecutor
 
             return SqlExecutor(tool, workspace)
-        from toolcrib.executors.command import CommandExecutor
+        from toolcrib.executors.process.command import CommandExecutor
 
         return CommandExecutor(tool, workspace)
 
@@ -102,7 +102,7 @@ class _Request:
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
         """One attempt."""
         from toolcrib.egress import Egress
-        from toolcrib.executors.http import HttpExecutor
+        from toolcrib.executors.http.executor import HttpExecutor
 
         async with Egress() as egress:
             return await HttpExecutor(self._tool, egress).run(call, ctx)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import InvalidInput
-from toolcrib.executors.denials import ungranted
+from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.executors.output import decoded, uncut
-from toolcrib.executors.threads import run_in_thread
-from toolcrib.executors.workspace import Workspace, within
+from toolcrib.executors.trace.denials import ungranted
+from toolcrib.executors.workspace.workspace import Workspace, within
 from toolcrib.sandbox import Root, Roots
 from toolcrib.spec import Call, CallContext, FileExec, Outcome, Tool
 from toolcrib.template import Namespaces, Values, parse, parse_conditional, render_path, render_value

@@ -1,25 +1,32 @@
 """Decides and records: policy, trust, tokens, approvals, rates, calls made once, secrets, audit."""
 
-from toolcrib.guard.approval import SCOPES, STATUSES, Approval, Ask, Grant, Permit, Scope, Status, canonical
-from toolcrib.guard.approvals import Approvals, may_decide
-from toolcrib.guard.audit import MAX_BYTES, AuditLog
-from toolcrib.guard.audit_anchor import ANCHOR
-from toolcrib.guard.audit_check import Problem, Verdict, verify
-from toolcrib.guard.audit_line import Entry, Head, encode_fields, parse
-from toolcrib.guard.audit_search import AuditReader, Line, Query
-from toolcrib.guard.ceiling import excess, opened
-from toolcrib.guard.condition import Condition
-from toolcrib.guard.digest import Digests, ToolDigest, tool_digest
-from toolcrib.guard.logs import MaskingFilter
-from toolcrib.guard.masking import Redactor
-from toolcrib.guard.pins import Pins, differences
-from toolcrib.guard.policy import Decision, Policy, Step, require_scope
+from toolcrib.guard.approvals.approval import (
+    SCOPES,
+    STATUSES,
+    Approval,
+    Ask,
+    Grant,
+    Permit,
+    Scope,
+    Status,
+    canonical,
+)
+from toolcrib.guard.approvals.approvals import Approvals, may_decide
+from toolcrib.guard.audit.anchor import ANCHOR
+from toolcrib.guard.audit.check import Problem, Verdict, verify
+from toolcrib.guard.audit.line import Entry, Head, encode_fields, parse
+from toolcrib.guard.audit.log import MAX_BYTES, AuditLog
+from toolcrib.guard.audit.search import AuditReader, Line, Query
+from toolcrib.guard.idempotency import RecordedCalls
+from toolcrib.guard.policy.ceiling import excess, opened
+from toolcrib.guard.policy.condition import Condition
+from toolcrib.guard.policy.policy import Decision, Policy, Step, require_scope
+from toolcrib.guard.policy.rules import EFFECTS, HINTS, Effect, Rule, Rules
 from toolcrib.guard.rates import Lease, Rates
-from toolcrib.guard.recorded import RecordedCalls
-from toolcrib.guard.reviews import Reviewed, Reviews, Standing, shown
-from toolcrib.guard.rules import EFFECTS, HINTS, Effect, Rule, Rules
-from toolcrib.guard.secrets import EnvironmentSecrets, resolve
-from toolcrib.guard.sources import (
+from toolcrib.guard.secrets.logs import MaskingFilter
+from toolcrib.guard.secrets.masking import Redactor
+from toolcrib.guard.secrets.source import EnvironmentSecrets, resolve
+from toolcrib.guard.secrets.sources import (
     ChainedSecrets,
     CommandSecrets,
     EnvFileSecrets,
@@ -28,9 +35,12 @@ from toolcrib.guard.sources import (
     KeyringSecrets,
     look_up,
 )
-from toolcrib.guard.streaming import BytesMasker, StreamMasker
-from toolcrib.guard.tokens import Token, Tokens
-from toolcrib.guard.trust import DEFAULT_TTL_HOURS, Trust, Trusted, Weakening, narrowed, weakening
+from toolcrib.guard.secrets.streaming import BytesMasker, StreamMasker
+from toolcrib.guard.trust.digest import Digests, ToolDigest, tool_digest
+from toolcrib.guard.trust.pins import Pins, differences
+from toolcrib.guard.trust.reviews import Reviewed, Reviews, Standing, shown
+from toolcrib.guard.trust.tokens import Token, Tokens
+from toolcrib.guard.trust.trust import DEFAULT_TTL_HOURS, Trust, Trusted, Weakening, narrowed, weakening
 
 __all__ = [
     "ANCHOR",

@@ -1,13 +1,21 @@
 """Manifests: read from disk, held to the format, explained where they break it."""
 
-from toolcrib.manifest.cache import Late, Mark, load_late, mark_of, new_mark_of
-from toolcrib.manifest.checks import TEMPLATED
-from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, failure, make, report
-from toolcrib.manifest.dialects import DIALECTS, FILES, entries, load_folder, load_tools, read_dialect, reread
+from toolcrib.manifest.cache_file import kept_key, read_kept, write_kept
+from toolcrib.manifest.dialects.registry import (
+    DIALECTS,
+    FILES,
+    entries,
+    load_folder,
+    load_tools,
+    read_dialect,
+    reread,
+)
+from toolcrib.manifest.dialects.vega.reader import read_vega
 from toolcrib.manifest.directory import FOLDERS, load_directory, load_file
-from toolcrib.manifest.kept import kept_key, read_kept, write_kept
-from toolcrib.manifest.lint import check_tool, lint_file, lint_tool, lint_tree
-from toolcrib.manifest.native import (
+from toolcrib.manifest.lint.checks import TEMPLATED
+from toolcrib.manifest.lint.runner import check_tool, lint_file, lint_tool, lint_tree
+from toolcrib.manifest.native.cache import Late, Mark, load_late, mark_of, new_mark_of
+from toolcrib.manifest.native.reader import (
     FILE_NAME,
     OTHER_NAME,
     Loaded,
@@ -16,11 +24,11 @@ from toolcrib.manifest.native import (
     read_folder,
     uncollected,
 )
-from toolcrib.manifest.rules import RULES, Rule
-from toolcrib.manifest.shape import tool_schema
-from toolcrib.manifest.source import MAX_BYTES, Document, dump, load, read
+from toolcrib.manifest.native.schema import tool_schema
 from toolcrib.manifest.team import Member, Team, check_team, read_team
-from toolcrib.manifest.vega import read_vega
+from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure, make, report
+from toolcrib.manifest.yaml.rules import RULES, Rule
+from toolcrib.manifest.yaml.source import MAX_BYTES, Document, dump, load, read
 
 __all__ = [
     "DIALECTS",

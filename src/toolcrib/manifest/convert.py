@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolcrib.errors import ManifestError, UsageError
-from toolcrib.manifest import flexigpt, sympozium, toolbox
-from toolcrib.manifest.diagnostics import Diagnostic
-from toolcrib.manifest.dialects import DIALECTS, entries
+from toolcrib.manifest.dialects import flexigpt, sympozium, toolbox
+from toolcrib.manifest.dialects.registry import DIALECTS, entries
+from toolcrib.manifest.dialects.vega.writer import as_vega, write_vega
 from toolcrib.manifest.effect import differences, is_about_calls
-from toolcrib.manifest.lint import check_tool
-from toolcrib.manifest.native import FILE_NAME
-from toolcrib.manifest.source import dump
-from toolcrib.manifest.vega_writer import as_vega, write_vega
-from toolcrib.manifest.writer import as_native, as_plain, manifest_of
+from toolcrib.manifest.lint.runner import check_tool
+from toolcrib.manifest.native.reader import FILE_NAME
+from toolcrib.manifest.native.writer import as_native, as_plain, manifest_of
+from toolcrib.manifest.yaml.diagnostics import Diagnostic
+from toolcrib.manifest.yaml.source import dump
 from toolcrib.spec import ABSENT, CommandExec, FunctionExec, HttpExec, SqlExec, Tool
 from toolcrib.spec.naming import json_path, nearest
 from toolcrib.template import untied

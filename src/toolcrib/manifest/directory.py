@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest.diagnostics import Diagnostic, diagnostics_of, make
-from toolcrib.manifest.dialects import read_dialect
-from toolcrib.manifest.native import FILE_NAME, OTHER_NAME, Loaded
-from toolcrib.manifest.skill import SKILL_FILE
-from toolcrib.manifest.source import read
-from toolcrib.manifest.vega import read_vega
+from toolcrib.manifest.dialects.registry import read_dialect
+from toolcrib.manifest.dialects.skill import SKILL_FILE
+from toolcrib.manifest.dialects.vega.reader import read_vega
+from toolcrib.manifest.native.reader import FILE_NAME, OTHER_NAME, Loaded
+from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, make
+from toolcrib.manifest.yaml.source import read
 from toolcrib.spec import CommandExec, FileExec, Permissions, SqlExec, Tool
 
 __all__ = ["FOLDERS", "load_directory", "load_file"]

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest.requests import signed
+from toolcrib.manifest.http.requests import signed
 from toolcrib.spec import CommandExec, FileExec, HttpExec, Tool
 from toolcrib.template import (
     Namespaces,

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolcrib.errors import NotFoundError
-from toolcrib.manifest.diagnostics import Diagnostic, failure, quoted
-from toolcrib.manifest.positions import Path
-from toolcrib.manifest.source import Document, load
+from toolcrib.manifest.yaml.diagnostics import Diagnostic, failure, quoted
+from toolcrib.manifest.yaml.positions import Path
+from toolcrib.manifest.yaml.source import Document, load
 from toolcrib.spec.naming import nearest
 
 __all__ = ["Member", "Team", "check_team", "read_team"]

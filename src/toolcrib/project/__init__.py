@@ -1,12 +1,12 @@
 """A project root put together."""
 
-from toolcrib.project.config import Config, load_config
+from toolcrib.project.catalog.registry import Change
+from toolcrib.project.config.settings import Config, load_config
 from toolcrib.project.creation import create_tool
 from toolcrib.project.lint import lint_sources
-from toolcrib.project.metatools import Served
+from toolcrib.project.mcp_catalog import Served
 from toolcrib.project.project import Project
 from toolcrib.project.root import HOMES, Place, find
-from toolcrib.project.shelf import Change
 
 __all__ = [
     "HOMES",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from toolcrib.guard import Trust
 from toolcrib.manifest import Diagnostic, check_tool
-from toolcrib.manifest.diagnostics import make
-from toolcrib.project.config import Config
-from toolcrib.project.config_mcp import FILE
-from toolcrib.project.config_sources import load_source
+from toolcrib.manifest.yaml.diagnostics import make
+from toolcrib.project.config.mcp import FILE
+from toolcrib.project.config.settings import Config
+from toolcrib.project.config.sources import load_source
 from toolcrib.project.root import Place
 from toolcrib.state import Vault
 

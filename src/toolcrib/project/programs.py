@@ -9,16 +9,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolcrib.guard.digest_parts import module_files, script_files
+from toolcrib.guard.trust.digest_parts import module_files, script_files
 from toolcrib.manifest import FOLDERS
-from toolcrib.project.config import Config
-from toolcrib.project.config_secrets import helper_folders, helper_programs
-from toolcrib.project.config_sources import place_of
+from toolcrib.project.config.secrets import helper_folders, helper_programs
+from toolcrib.project.config.settings import Config
+from toolcrib.project.config.sources import place_of
 from toolcrib.project.root import Place
 from toolcrib.spec import CommandExec, PythonExec, Tool
 
 if TYPE_CHECKING:
-    from toolcrib.executors.workspace import Closed
+    from toolcrib.executors.workspace.workspace import Closed
 
 __all__ = ["closed_folders", "programs_of", "running_from", "settled"]
 
@@ -33,7 +33,7 @@ def settled(config: Config, place: Place) -> list[str]:
 
 def closed_folders(config: Config, root: Path) -> tuple[Closed, ...]:
     """Folders where whatever is put is run by a helper command, or becomes a tool."""
-    from toolcrib.executors.workspace import Closed
+    from toolcrib.executors.workspace.workspace import Closed
 
     found = [
         Closed(
@@ -57,7 +57,7 @@ def _holds(path: Path, root: Path) -> bool:
 
 def _places(written: Iterable[str | os.PathLike[str]]) -> list[str]:
     """These absolute paths as written, since links on the way to them count, and where they really are."""
-    from toolcrib.sandbox.paths import Paths
+    from toolcrib.sandbox.files.paths import Paths
 
     paths = Paths()
     return list(dict.fromkeys(place for path in written for place in paths.held(os.fspath(path))))
@@ -68,7 +68,7 @@ def programs_of(tools: Iterable[Tool], root: Path) -> list[str]:
 
     Each as it is written and where it really is: another link on the way to it would have something else run.
     """
-    from toolcrib.sandbox.paths import Paths
+    from toolcrib.sandbox.files.paths import Paths
 
     paths = Paths()
     names: dict[Path, frozenset[str]] = {}
@@ -77,7 +77,7 @@ def programs_of(tools: Iterable[Tool], root: Path) -> list[str]:
         for path in _written(tool, root, names):
             found |= dict.fromkeys(paths.held(path))
         if isinstance(tool.config, PythonExec) and tool.config.venv is not None:
-            from toolcrib.executors.python import runs_in
+            from toolcrib.executors.process.python import runs_in
 
             python = f"{paths.real(str(root / tool.config.venv))}/bin/python"
             found |= dict.fromkeys(runs_in(python, paths))
@@ -122,9 +122,9 @@ def running_from(root: str) -> tuple[str, ...]:
     As real paths, and the symbolic links on the way to them. Folders that hold the project at `root` are left
     out, or its tools could write nothing; of a virtual environment its parts stay.
     """
-    from toolcrib.executors.python import runs_in
-    from toolcrib.executors.workspace import within
-    from toolcrib.sandbox.paths import Paths
+    from toolcrib.executors.process.python import runs_in
+    from toolcrib.executors.workspace.workspace import within
+    from toolcrib.sandbox.files.paths import Paths
 
     paths = Paths()
     base = getattr(sys, "_base_executable", None) or sys.executable

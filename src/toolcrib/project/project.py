@@ -10,27 +10,28 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from toolcrib.bound import BoundTool
-from toolcrib.context import Context
+from toolcrib.core.bound import BoundTool
+from toolcrib.core.context import Context
+from toolcrib.core.pipeline import Bound
+from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolcribError, ToolUnavailable
 from toolcrib.guard import ANCHOR, Approval, AuditLog, Digests, Grant, Policy, Reviews, ToolDigest, Trust
 from toolcrib.manifest import Diagnostic, Loaded, load_late
-from toolcrib.pipeline import Bound
-from toolcrib.project.checkpoint import Checkpoint
-from toolcrib.project.client_desk import ClientDesk
-from toolcrib.project.composites import Composites
-from toolcrib.project.config import Config, load_config
-from toolcrib.project.config_secrets import hidden_paths, open_sources
-from toolcrib.project.desk import Desk
-from toolcrib.project.first_use import FIRST_USE, FirstUse
-from toolcrib.project.gate import ProjectGate
-from toolcrib.project.guests import Guests
+from toolcrib.project.catalog.external import Guests
+from toolcrib.project.catalog.registry import Change, Reading, Shelf
+from toolcrib.project.config.secrets import hidden_paths, open_sources
+from toolcrib.project.config.settings import Config, load_config
+from toolcrib.project.control.approval_service import Desk
+from toolcrib.project.control.checkpoint import Checkpoint
+from toolcrib.project.control.composites import Composites
+from toolcrib.project.control.elicitation import ClientDesk
+from toolcrib.project.control.first_use import FIRST_USE, FirstUse
+from toolcrib.project.control.gate import ProjectGate
+from toolcrib.project.control.store import Store
 from toolcrib.project.lock import Pins
-from toolcrib.project.minimum import minimum_of
 from toolcrib.project.programs import closed_folders, programs_of, running_from, settled
 from toolcrib.project.root import Place, find
-from toolcrib.project.shelf import Change, Reading, Shelf
-from toolcrib.project.store import Store
+from toolcrib.project.sandbox_level import minimum_of
 from toolcrib.spec import (
     Call,
     Caller,
@@ -46,15 +47,14 @@ from toolcrib.spec import (
     Tool,
 )
 from toolcrib.state import Vault, cache_folder, cache_home
-from toolcrib.toolset import Toolset
 
 if TYPE_CHECKING:
     from toolcrib.egress import Egress
     from toolcrib.executors import Workspace
-    from toolcrib.executors.observation import Observation
-    from toolcrib.project.config_mcp import Servers as NamedServers
-    from toolcrib.project.live import Live
-    from toolcrib.project.search import Search
+    from toolcrib.executors.trace.observation import Observation
+    from toolcrib.project.catalog.reload import Live
+    from toolcrib.project.config.mcp import Servers as NamedServers
+    from toolcrib.project.search.search import Search
     from toolcrib.project.servers import Servers
 
 __all__ = ["Project"]
@@ -193,7 +193,7 @@ class Project:
         Raises UsageError for a query without a word, and for a page of another search.
         """
         if self._search is None:
-            from toolcrib.project.search import Search
+            from toolcrib.project.search.search import Search
 
             self._search = Search(self._shelf, self.toolset, cache_folder(self.place.root))
 
@@ -272,7 +272,7 @@ class Project:
         leaves the tool as it was. `tell` is called with each change, on this event loop.
         """
         if self._live is None:
-            from toolcrib.project.live import Live
+            from toolcrib.project.catalog.reload import Live
 
             self._live = Live(self._shelf, self._guests, self._take, tell)
             await self._live.start()
@@ -356,7 +356,7 @@ class Project:
 
     def plan(self, call: Call) -> dict[str, Any]:
         """What a call would do, as JSON: nothing is run, and no secret is in it. Raises as the call would."""
-        from toolcrib.project.plan import plan_of
+        from toolcrib.project.control.plan import plan_of
 
         bound, context = self.bound(call.tool), Context.of(call)
         self._gate.authorise(bound, context)

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.bound import BoundTool
+from toolcrib.core.bound import BoundTool
+from toolcrib.core.toolset import Toolset
 from toolcrib.errors import NotFoundError, NotTrusted, ToolcribError, ToolUnavailable, UsageError
 from toolcrib.executors.mcp import (
     Definition,
@@ -26,14 +27,13 @@ from toolcrib.executors.mcp import (
     tool_of,
 )
 from toolcrib.guard import Pins, differences, resolve
-from toolcrib.manifest.mcp_servers import ServerSpec
-from toolcrib.manifest.wording import hidden_characters, instructions, texts
-from toolcrib.project.config_mcp import FILE
-from toolcrib.project.config_mcp import Servers as Named
+from toolcrib.manifest.dialects.mcp_servers import ServerSpec
+from toolcrib.manifest.lint.wording import hidden_characters, instructions, texts
+from toolcrib.project.config.mcp import FILE
+from toolcrib.project.config.mcp import Servers as Named
 from toolcrib.spec import Approval, Executor, SecretSource, Tool
 from toolcrib.spec.naming import nearest
 from toolcrib.state import Vault
-from toolcrib.toolset import Toolset
 
 if TYPE_CHECKING:
     from toolcrib.egress import Egress

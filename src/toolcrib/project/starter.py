@@ -13,7 +13,7 @@ from pathlib import Path
 from toolcrib.errors import StateUnavailable, UsageError
 from toolcrib.guard import Trust
 from toolcrib.manifest import tool_schema
-from toolcrib.project.config import load_config
+from toolcrib.project.config.settings import load_config
 from toolcrib.project.root import HOMES, find
 from toolcrib.state import Vault
 

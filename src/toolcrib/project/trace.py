@@ -6,8 +6,8 @@ import shlex
 from dataclasses import dataclass, field, replace
 
 from toolcrib.errors import TimedOut, ToolFailed, UsageError
-from toolcrib.executors.block import Block, Line
-from toolcrib.executors.observation import Observation
+from toolcrib.executors.trace.block import Block, Line
+from toolcrib.executors.trace.observation import Observation
 from toolcrib.project.project import Project
 from toolcrib.spec import Network, Result, Tool
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from toolcrib.sandbox.confine import configure, run
-from toolcrib.sandbox.files import Content, Entry, Root, Roots
+from toolcrib.sandbox.files.roots import Content, Entry, Root, Roots
 from toolcrib.sandbox.job import Completed, Confinement, NetworkAccess, Outlet, Script, Warmth
-from toolcrib.sandbox.probe import Mechanism, in_force, level, probe, require
+from toolcrib.sandbox.levels.probe import Mechanism, in_force, level, probe, require
 
 __all__ = [
     "Completed",

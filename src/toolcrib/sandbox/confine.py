@@ -21,9 +21,9 @@ async def run(job: Confinement) -> Completed:
         InvalidInput: an argument or variable cannot be passed to a process (NUL byte, too long).
         UsageError: a path is not absolute and normal, or a limit is out of range.
     """
-    from toolcrib.sandbox.levels import chosen
-    from toolcrib.sandbox.probe import forget
-    from toolcrib.sandbox.runner import execute  # brings asyncio
+    from toolcrib.sandbox.host.runner import execute  # brings asyncio
+    from toolcrib.sandbox.levels.choice import chosen
+    from toolcrib.sandbox.levels.probe import forget
 
     try:
         return await execute(job, await chosen(job))
@@ -37,7 +37,7 @@ async def run(job: Confinement) -> Completed:
 
 def configure(warmth: Warmth) -> None:
     """Say how much is kept ready in this process; what is kept now, and runs now, is ended."""
-    from toolcrib.sandbox.pool import shared
+    from toolcrib.sandbox.host.pool import shared
 
     pool = shared()
     pool.close()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from toolcrib.spec import Level
 
 if TYPE_CHECKING:
-    from toolcrib.sandbox.watch import Seen
+    from toolcrib.sandbox.tracing.watch import Seen
 
 __all__ = ["Completed", "Confinement", "NetworkAccess", "Outlet", "Script", "Warmth"]
 

@@ -9,12 +9,12 @@ import sys
 from typing import Any
 
 from toolcrib.errors import SandboxUnavailable, ToolcribError
-from toolcrib.sandbox.enforcement import report, told_limits
-from toolcrib.sandbox.failures import not_started, unavailable
+from toolcrib.sandbox.host.enforcement import report, told_limits
+from toolcrib.sandbox.host.failures import not_started, unavailable
+from toolcrib.sandbox.host.order import order
+from toolcrib.sandbox.host.runner import GRACE, NeverStarted, Run, check, uncancelled
 from toolcrib.sandbox.job import Confinement
-from toolcrib.sandbox.levels import chosen
-from toolcrib.sandbox.order import order
-from toolcrib.sandbox.runner import GRACE, NeverStarted, Run, check, uncancelled
+from toolcrib.sandbox.levels.choice import chosen
 
 __all__ = ["Stream", "open_stream"]
 

@@ -17,9 +17,9 @@ from tests.conftest import need
 from tests.integration.executors import isolated_tools
 from toolcrib import Result, Retry, Toolset
 from toolcrib.errors import DefinitionError, ToolFailed
-from toolcrib.executors.isolated import run_in_process
-from toolcrib.sandbox.enforcement import groups
-from toolcrib.sandbox.pool import shared
+from toolcrib.executors.function.isolated import run_in_process
+from toolcrib.sandbox.host.enforcement import groups
+from toolcrib.sandbox.host.pool import shared
 
 ROOT = Path(__file__).parents[3]
 ONCE = Retry(max_attempts=1)

@@ -24,7 +24,7 @@ from tests.integration.egress.servers import Names
 from tests.integration.sandbox.ground import eventually
 from toolcrib.executors import Workspace
 from toolcrib.project import Project
-from toolcrib.sandbox.pool import shared
+from toolcrib.sandbox.host.pool import shared
 from toolcrib.spec import Result
 
 pytestmark = pytest.mark.usefixtures("kernel")

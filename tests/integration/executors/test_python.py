@@ -13,9 +13,9 @@ import pytest
 
 from tests.conftest import need
 from tests.crib import Crib, failed
-from toolcrib.executors.python import is_known
-from toolcrib.sandbox.enforcement import groups
-from toolcrib.sandbox.paths import Paths
+from toolcrib.executors.process.python import is_known
+from toolcrib.sandbox.files.paths import Paths
+from toolcrib.sandbox.host.enforcement import groups
 
 pytestmark = pytest.mark.usefixtures("kernel")
 

@@ -11,14 +11,15 @@ import time
 from pathlib import Path
 
 from toolcrib.guard import AuditLog, parse, verify
-from toolcrib.guard.audit_files import rotated_files
+from toolcrib.guard.audit.files import rotated_files
 
 # Every call into the kernel that changes something counts; before the one with the given number the process
 # ends as by kill -9.
 KILLED = textwrap.dedent("""
     import os, signal, sys
     from pathlib import Path
-    from toolcrib.guard import AuditLog, audit
+    from toolcrib.guard import AuditLog
+    from toolcrib.guard.audit import log as audit
 
     left = int(sys.argv[2])
 

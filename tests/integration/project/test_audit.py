@@ -10,7 +10,7 @@ import pytest
 
 from tests.crib import SH, Crib, failed
 from toolcrib import Call, Context, ToolDiscard
-from toolcrib.guard.audit_check import verify
+from toolcrib.guard.audit.check import verify
 
 
 def noted(crib: Crib, mark: Path) -> None:

@@ -18,7 +18,7 @@ import pytest
 from tests.crib import Crib
 from toolcrib import Project
 from toolcrib.project import Change
-from toolcrib.project.inotify import Inotify
+from toolcrib.project.catalog.inotify import Inotify
 from toolcrib.spec import FileExec
 
 PROMISED_S = 0.2

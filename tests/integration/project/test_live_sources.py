@@ -17,9 +17,9 @@ import pytest
 from tests.crib import Crib
 from toolcrib import Project
 from toolcrib.project import Change
-from toolcrib.project.config_sources import ToolSource
-from toolcrib.project.inotify import Inotify
-from toolcrib.project.watch_sources import SourceWatch
+from toolcrib.project.catalog.inotify import Inotify
+from toolcrib.project.catalog.watch_sources import SourceWatch
+from toolcrib.project.config.sources import ToolSource
 
 PATIENCE_S = 40
 

@@ -13,7 +13,7 @@ from tests.crib import Crib
 from toolcrib import Project
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import Diagnostic, check_tool
-from toolcrib.project import shelf
+from toolcrib.project.catalog import registry as shelf
 from toolcrib.spec import Tool
 
 COUNT = 205

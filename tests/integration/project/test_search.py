@@ -12,7 +12,7 @@ import pytest
 
 from tests.crib import Crib
 from toolcrib.errors import UsageError
-from toolcrib.project.search_index import words_of
+from toolcrib.project.search.index import words_of
 from toolcrib.spec import Caller
 
 BLOCK = {"entrypoint": "true"}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import need
-from toolcrib.sandbox import landlock, seccomp
+from toolcrib.sandbox.kernel import landlock, seccomp
 
 NOBODY = 65534
 PATH = "/usr/local/bin:/usr/bin:/bin"

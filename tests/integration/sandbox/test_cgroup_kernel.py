@@ -19,8 +19,8 @@ import toolcrib
 from tests.conftest import need
 from tests.integration.sandbox.alone import NOBODY, interpreters, runs_as_nobody
 from tests.integration.sandbox.ground import eventually
-from toolcrib.sandbox import hierarchy
-from toolcrib.sandbox.cgroup import Pool, Slot, open_pool
+from toolcrib.sandbox.kernel import hierarchy
+from toolcrib.sandbox.kernel.cgroup import Pool, Slot, open_pool
 
 MIB = 1 << 20
 JOIN = 'for file; do echo 0 >"$file" || exit 99; done; exec "$PYTHON" -I -S -c "$CODE"'
@@ -236,7 +236,7 @@ def test_two_pools_of_one_server(pool: Pool) -> None:
 SERVER = """
 import os, subprocess, sys, time
 sys.path.insert(0, sys.argv[1])
-from toolcrib.sandbox.cgroup import open_pool
+from toolcrib.sandbox.kernel.cgroup import open_pool
 pool, reason = open_pool()
 slot = pool.acquire(None, None)
 join = 'for file; do echo 0 >"$file"; done; echo in; exec sleep 60'
@@ -344,7 +344,7 @@ def test_the_report_says_which_version(pool: Pool) -> None:
 def test_an_ordinary_user_gets_a_reason_or_a_pool_that_works() -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from toolcrib.sandbox.cgroup import open_pool\n"
+        "from toolcrib.sandbox.kernel.cgroup import open_pool\n"
         "pool, reason = open_pool()\nprint(reason)\nif pool: pool.close()"
     )
     source = Path(str(toolcrib.__file__)).parents[1]

@@ -13,7 +13,7 @@ from tests.conftest import need
 from tests.integration.sandbox.ground import PYTHON, Ground, said, shell
 from toolcrib.errors import ToolUnavailable
 from toolcrib.sandbox import Confinement, run
-from toolcrib.sandbox.enforcement import groups
+from toolcrib.sandbox.host.enforcement import groups
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ FORKING = """
 import asyncio, os, sys
 sys.path.insert(0, sys.argv[1])
 from toolcrib.sandbox import Confinement, run
-from toolcrib.sandbox.pool import shared
+from toolcrib.sandbox.host.pool import shared
 job = Confinement(argv=("true",), cwd="/")
 for _ in range(3):
     assert asyncio.run(run(job)).exit_code == 0
@@ -46,7 +46,7 @@ import asyncio, gc, logging, os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from toolcrib.sandbox import Confinement, run
-from toolcrib.sandbox.pool import shared
+from toolcrib.sandbox.host.pool import shared
 from toolcrib.sandbox.stream import open_stream
 logging.disable()
 job = Confinement(argv=("/bin/sh", "-c", "sleep 60; : " + sys.argv[2]), cwd="/tmp", timeout_ms=60_000)

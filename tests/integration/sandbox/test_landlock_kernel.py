@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import need
 from tests.integration.sandbox.alone import Alone, alone
-from toolcrib.sandbox import landlock
+from toolcrib.sandbox.kernel import landlock
 
 ABI = landlock.abi()
 EVERYTHING = ("files", "refer", "truncate", "bind", "connect", "ioctl_dev", "abstract_unix", "signal")

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.integration.sandbox.ground import eventually, processes_with
-from toolcrib.sandbox import recall
+from toolcrib.sandbox.levels import probe_cache as recall
 
 ROOT = Path(__file__).parents[3]
 BEGIN = """
@@ -242,7 +242,7 @@ def test_what_is_killed_leaves_nothing(room: Path, victim: str) -> None:
 
 def test_spares_work_at_this_level(room: Path) -> None:
     script = """
-from toolcrib.sandbox.pool import shared
+from toolcrib.sandbox.host.pool import shared
 async def main():
     job = Confinement(argv=("/bin/sh", "-c", "echo $TMPDIR; echo x > $TMPDIR/x; ls $TMPDIR"), cwd="/tmp",
                       env={"PATH": "/usr/bin:/bin"}, minimum="landlock")
@@ -301,7 +301,7 @@ def test_where_it_is_remembered(
 @pytest.mark.parametrize("spoil", ["mode", "folder", "link", "text", "form"])
 def test_a_memory_that_others_may_have_written_is_not_read(room: Path, spoil: str) -> None:
     tried = "from toolcrib.sandbox import probe, recall\nprobe()\nanswer(known=recall.known() is not None)"
-    asked = "from toolcrib.sandbox.probe import recalled\nanswer(known=recalled() is not None)"
+    asked = "from toolcrib.sandbox.levels.probe import recalled\nanswer(known=recalled() is not None)"
     assert server("", room, tried) == {"known": True}
     assert server("", room, asked) == {"known": True}
     (file,) = (room / "cache/toolcrib").iterdir()

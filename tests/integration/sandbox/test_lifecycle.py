@@ -19,7 +19,7 @@ from tests.descriptors import descriptors
 from tests.integration.sandbox.ground import PATH, Ground, eventually, processes_with, said
 from toolcrib.errors import InvalidInput, ToolUnavailable, UsageError
 from toolcrib.sandbox import Completed, Confinement, run
-from toolcrib.sandbox.pool import shared
+from toolcrib.sandbox.host.pool import shared
 
 SOURCE = str(Path(__file__).parents[3] / "src")
 

@@ -12,7 +12,7 @@ import pytest
 from tests.integration.sandbox.ground import eventually
 from toolcrib.errors import UsageError
 from toolcrib.sandbox import Confinement, NetworkAccess, run
-from toolcrib.sandbox.pool import shared
+from toolcrib.sandbox.host.pool import shared
 
 
 class Hello:

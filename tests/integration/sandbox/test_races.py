@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from toolcrib.errors import DeniedError, NotFoundError, UnavailableError
-from toolcrib.sandbox import Root, Roots, beneath
+from toolcrib.sandbox import Root, Roots
+from toolcrib.sandbox.files import beneath
 
 SECONDS = 2.0
 # A slow or busy machine gets this long to come to the least number of reads and writes.

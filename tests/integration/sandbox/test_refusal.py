@@ -12,7 +12,8 @@ INNER = f"""
 import asyncio, json, sys
 sys.path.insert(0, {SOURCE!r})
 from toolcrib.errors import SandboxUnavailable
-from toolcrib.sandbox import Confinement, level, probe, require, run
+from toolcrib.sandbox import Confinement, level, require, run
+from toolcrib.sandbox.levels import probe
 answer = {{"level": level(), "missing": [m.name for m in probe() if m.required and not m.ok]}}
 for name, call in (("run", lambda: asyncio.run(run(Confinement(argv=("touch", "/tmp/ran"), cwd="/tmp")))),
                    ("require", require)):

@@ -18,7 +18,7 @@ from tests.integration.sandbox.ground import PATH, eventually
 from toolcrib import Retry, Toolset
 from toolcrib.errors import ToolcribError, UnavailableError
 from toolcrib.sandbox import Confinement, Warmth, configure, run
-from toolcrib.sandbox.pool import shared
+from toolcrib.sandbox.host.pool import shared
 from toolcrib.sandbox.stream import open_stream
 
 LIMIT_MS = 10_000

@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import need
 from tests.integration.sandbox.alone import Alone, alone
-from toolcrib.sandbox import seccomp, syscalls
+from toolcrib.sandbox.kernel import seccomp, syscalls
 
 ARCH = os.uname().machine
 CLOSED: dict[str, bool] = {"inet": False}

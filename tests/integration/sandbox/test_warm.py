@@ -28,8 +28,8 @@ from tests.integration.sandbox.ground import (
 )
 from toolcrib.errors import UnavailableError
 from toolcrib.sandbox import Completed, Confinement, Script, Warmth, configure, run
-from toolcrib.sandbox.enforcement import groups
-from toolcrib.sandbox.pool import shared
+from toolcrib.sandbox.host.enforcement import groups
+from toolcrib.sandbox.host.pool import shared
 
 SOURCE = str(Path(__file__).parents[3] / "src")
 BASE = os.path.realpath(sys.executable)
@@ -417,7 +417,7 @@ SERVER = """
 import asyncio, json, os, sys
 sys.path.insert(0, sys.argv[1])
 from toolcrib.sandbox import Confinement, Script, run
-from toolcrib.sandbox.pool import shared
+from toolcrib.sandbox.host.pool import shared
 job, python = (Confinement(**dict(given, script=Script(*given["script"]) if given["script"] else None))
                for given in json.loads(sys.argv[2], object_hook=lambda d: {
                    k: tuple(v) if isinstance(v, list) else v for k, v in d.items()}))

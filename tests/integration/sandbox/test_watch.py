@@ -13,8 +13,8 @@ import pytest
 from tests.conftest import need
 from tests.integration.sandbox.ground import Ground, eventually, processes_with, python, said, shell
 from toolcrib.sandbox import Confinement, run
-from toolcrib.sandbox.pool import shared
-from toolcrib.sandbox.watch import Seen
+from toolcrib.sandbox.host.pool import shared
+from toolcrib.sandbox.tracing.watch import Seen
 
 
 def test_a_compiler_is_there_for_the_static_program() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.egress import Destination
-from toolcrib.egress.http_head import BadMessage, RequestHead, ResponseHead
+from toolcrib.egress.proxy.head import BadMessage, RequestHead, ResponseHead
 
 THERE = Destination.parse("http://api.test:8080/a%20b?c=d")
 

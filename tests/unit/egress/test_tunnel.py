@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.egress.tunnel import speech_of
+from toolcrib.egress.proxy.tunnel import speech_of
 
 
 @pytest.mark.parametrize(

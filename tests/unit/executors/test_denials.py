@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from toolcrib.errors import PermissionDenied, ToolUnavailable
-from toolcrib.executors.denials import of_command, of_exec, of_python
-from toolcrib.executors.workspace import Workspace
+from toolcrib.executors.trace.denials import of_command, of_exec, of_python
+from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Completed, Confinement
 from toolcrib.spec import CommandExec, Network, Permissions, Source, Tool
 

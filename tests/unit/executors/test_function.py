@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from toolcrib import Toolset, get_variable
-from toolcrib.executors import threads
-from toolcrib.executors.threads import run_in_thread
+from toolcrib.executors.function import threads
+from toolcrib.executors.function.threads import run_in_thread
 
 OUTER: contextvars.ContextVar[str] = contextvars.ContextVar("outer", default="unset")
 

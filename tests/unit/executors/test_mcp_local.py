@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.executors.mcp.local import files_of
-from toolcrib.manifest.mcp_servers import ServerSpec
+from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 from toolcrib.spec import Permissions
 
 

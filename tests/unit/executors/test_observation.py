@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from toolcrib.executors.block import Block, scalar
-from toolcrib.executors.observation import Observation
-from toolcrib.executors.workspace import Workspace
+from toolcrib.executors.trace.block import Block, scalar
+from toolcrib.executors.trace.observation import Observation
+from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Confinement
-from toolcrib.sandbox.watch import Seen
+from toolcrib.sandbox.tracing.watch import Seen
 from toolcrib.spec import CommandExec, Network, Permissions, PythonExec, SecretSpec, Source, Tool
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from toolcrib.errors import AuditUnavailable
 from toolcrib.guard import AuditLog, Head, parse, verify
-from toolcrib.guard.audit_line import GENESIS
+from toolcrib.guard.audit.line import GENESIS
 
 
 class Clock:

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from toolcrib.guard import Entry, parse
-from toolcrib.guard.audit_line import GENESIS, MAX_VALUE, encode_fields
+from toolcrib.guard.audit.line import GENESIS, MAX_VALUE, encode_fields
 
 # Everything a JSON document of an agent can hold, lone surrogates and integers beyond 64 bit included.
 anything = st.characters(codec=None)

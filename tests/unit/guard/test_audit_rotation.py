@@ -10,8 +10,8 @@ import pytest
 
 from toolcrib.errors import AuditUnavailable
 from toolcrib.guard import AuditLog, Head, Problem, parse, verify
-from toolcrib.guard.audit_anchor import read_anchor
-from toolcrib.guard.audit_files import rotated_files
+from toolcrib.guard.audit.anchor import read_anchor
+from toolcrib.guard.audit.files import rotated_files
 
 SMALL = 700
 """Bytes after which a file is closed: a few lines."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from toolcrib.errors import DefinitionError
 from toolcrib.guard import Condition
-from toolcrib.guard.condition import AnyCondition
+from toolcrib.guard.policy.condition import AnyCondition
 
 ETC = {"properties": {"path": {"pattern": "^/etc"}}, "required": ["path"]}
 

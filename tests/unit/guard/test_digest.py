@@ -15,8 +15,9 @@ import pytest
 from tests.crib import Crib
 from toolcrib import Toolset
 from toolcrib.errors import ConflictError, ToolUnavailable
-from toolcrib.guard import Digests, digest, tool_digest
-from toolcrib.guard.digest_parts import script_files
+from toolcrib.guard import Digests, tool_digest
+from toolcrib.guard.trust import digest
+from toolcrib.guard.trust.digest_parts import script_files
 from toolcrib.project.programs import programs_of
 from toolcrib.spec import CommandExec, Tool
 

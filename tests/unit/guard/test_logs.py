@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.guard import MaskingFilter, Redactor
-from toolcrib.guard.logs import LOGGERS
+from toolcrib.guard.secrets.logs import LOGGERS
 
 SECRET = "hunter22"
 

@@ -17,7 +17,7 @@ from tests.unit.guard.doorman import Doorman
 from toolcrib import Toolset
 from toolcrib.errors import InvalidToken, PolicyDenied
 from toolcrib.guard import Condition, Effect, Policy, Rule, Rules
-from toolcrib.guard import policy as module
+from toolcrib.guard.policy import policy as module
 from toolcrib.spec import Annotations, Approval, Caller, FunctionExec, Tool
 
 ETC = Condition({"properties": {"path": {"pattern": "^/etc"}}, "required": ["path"]})

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.errors import ConflictError, InvalidToken, NotFoundError, UsageError
-from toolcrib.guard import Tokens, tokens
-from toolcrib.guard.tokens import well_formed
+from toolcrib.guard import Tokens
+from toolcrib.guard.trust import tokens
+from toolcrib.guard.trust.tokens import well_formed
 from toolcrib.state import Vault
 
 

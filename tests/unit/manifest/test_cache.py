@@ -11,8 +11,9 @@ import pytest
 
 from tests.unit.manifest.samples import COMMAND
 from toolcrib.errors import ManifestError
-from toolcrib.manifest import cache as cache_module
-from toolcrib.manifest import load_late, load_tools, native
+from toolcrib.manifest import load_late, load_tools
+from toolcrib.manifest.native import cache as cache_module
+from toolcrib.manifest.native import reader as native
 from toolcrib.spec import Tool
 
 COUNT = 210

@@ -9,7 +9,7 @@ import pytest
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import RULES, Diagnostic, diagnostics_of, failure, load, report
-from toolcrib.manifest.diagnostics import visible
+from toolcrib.manifest.yaml.diagnostics import visible
 from toolcrib.spec.naming import nearest
 
 

@@ -22,8 +22,8 @@ from toolcrib.manifest import (
     load_tools,
     read_dialect,
 )
-from toolcrib.manifest.source import load
-from toolcrib.manifest.sympozium import skills_of
+from toolcrib.manifest.dialects.sympozium import skills_of
+from toolcrib.manifest.yaml.source import load
 from toolcrib.spec import CommandExec, FileExec, FunctionExec, HttpExec, SqlExec, Tool
 
 FORM = "application/x-www-form-urlencoded"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import diagnostics_of
-from toolcrib.manifest.json_source import load_json
+from toolcrib.manifest.yaml.json_source import load_json
 
 VALUES = st.recursive(
     st.none()

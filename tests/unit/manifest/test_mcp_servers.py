@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.manifest.mcp_servers import ServerSpec, expand, read_server, read_servers
+from toolcrib.manifest.dialects.mcp_servers import ServerSpec, expand, read_server, read_servers
 from toolcrib.spec import Permissions, SecretSpec
 
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ryaml import dumps  # type: ignore[attr-defined]  # the package's stub does not list what it exports
 
-from toolcrib.manifest.outline import outline
-from toolcrib.manifest.positions import Positions
-from toolcrib.manifest.source import load
+from toolcrib.manifest.yaml.outline import outline
+from toolcrib.manifest.yaml.positions import Positions
+from toolcrib.manifest.yaml.source import load
 
 GLEE = sorted((Path(__file__).parents[2] / "data/glee").glob("*/tool.yml"))
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.manifest.test_dialects import DATA, read
 from toolcrib.manifest import check_tool, lint_file, read_dialect
-from toolcrib.manifest.source import dump, load
+from toolcrib.manifest.yaml.source import dump, load
 from toolcrib.spec import SqlExec
 
 DOCUMENTS = """\

@@ -15,7 +15,7 @@ from toolcrib.errors import ManifestError
 from toolcrib.manifest import entries, load, parse_tool, read_vega
 from toolcrib.manifest.convert import TARGETS, convert
 from toolcrib.manifest.effect import differences
-from toolcrib.manifest.source import flow
+from toolcrib.manifest.yaml.source import flow
 from toolcrib.spec import CommandExec, HttpExec, Tool
 
 # -- generated definitions: made line by line, so that nothing of the writer is in them -----------------

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.manifest.samples import COMMAND
-from toolcrib.manifest.native import parse_tool
-from toolcrib.manifest.source import load
-from toolcrib.manifest.wording import MAX_TEXT, hidden_characters, instructions, is_plain, texts
+from toolcrib.manifest.lint.wording import MAX_TEXT, hidden_characters, instructions, is_plain, texts
+from toolcrib.manifest.native.reader import parse_tool
+from toolcrib.manifest.yaml.source import load
 from toolcrib.spec import Tool
 
 PLAIN = parse_tool(load(COMMAND.encode(), "tool.yml"), "scan")

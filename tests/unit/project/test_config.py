@@ -9,7 +9,7 @@ import pytest
 
 from toolcrib.errors import ConfigError
 from toolcrib.project import Config, load_config
-from toolcrib.project.config import KEYS
+from toolcrib.project.config.settings import KEYS
 
 
 def config(tmp_path: Path, text: str | bytes) -> Config:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from toolcrib.errors import ConfigError
 from toolcrib.guard import Condition, Rule, Rules, Trust
-from toolcrib.guard.trust import NARROWING, WEAKENING
+from toolcrib.guard.trust.trust import NARROWING, WEAKENING
 from toolcrib.project import Config, load_config
-from toolcrib.project.config import KEYS
-from toolcrib.project.config_policy import Approvals
+from toolcrib.project.config.policy import Approvals
+from toolcrib.project.config.settings import KEYS
 from toolcrib.spec import Permissions
 from toolcrib.state import Vault
 

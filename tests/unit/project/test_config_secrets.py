@@ -9,7 +9,7 @@ import pytest
 from toolcrib.errors import ConfigError
 from toolcrib.guard import ChainedSecrets, EnvFileSecrets, EnvironmentSecrets
 from toolcrib.project import load_config
-from toolcrib.project.config_secrets import (
+from toolcrib.project.config.secrets import (
     SourceSetting,
     helper_folders,
     helper_programs,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from toolcrib import Context, Result
-from toolcrib.bound import BoundTool
+from toolcrib.core.bound import BoundTool
 from toolcrib.errors import (
     HostNotAllowed,
     InvalidInput,
@@ -20,8 +20,8 @@ from toolcrib.errors import (
     ToolFailed,
 )
 from toolcrib.guard import AuditLog, EnvironmentSecrets
-from toolcrib.guard.audit_line import Entry, parse
-from toolcrib.project.gate import ProjectGate
+from toolcrib.guard.audit.line import Entry, parse
+from toolcrib.project.control.gate import ProjectGate
 from toolcrib.spec import FunctionExec, Permissions, SecretSpec, Tool
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolcrib.project import Config
-from toolcrib.project.minimum import Minimum, minimum_of
+from toolcrib.project.sandbox_level import Minimum, minimum_of
 from toolcrib.spec import LEVELS, Level
 
 

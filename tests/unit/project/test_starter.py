@@ -15,7 +15,7 @@ import pytest
 from toolcrib.errors import StateUnavailable, UsageError
 from toolcrib.manifest import lint_tree, load
 from toolcrib.project import Config, find, load_config
-from toolcrib.project.config import KEYS
+from toolcrib.project.config.settings import KEYS
 from toolcrib.project.starter import make
 
 

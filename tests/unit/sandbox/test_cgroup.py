@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.sandbox import cgroup, hierarchy
-from toolcrib.sandbox.hierarchy import Parent
+from toolcrib.sandbox.kernel import cgroup, hierarchy
+from toolcrib.sandbox.kernel.hierarchy import Parent
 
 V1 = """\
 31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755

@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from toolcrib.errors import InvalidInput, PermissionDenied, SandboxUnavailable, ToolcribError, ToolUnavailable
-from toolcrib.sandbox.failures import explain, why
+from toolcrib.sandbox.host.failures import explain, why
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from toolcrib.errors import (
     ToolcribError,
     UsageError,
 )
-from toolcrib.sandbox import Content, Root, Roots, beneath
+from toolcrib.sandbox import Content, Root, Roots
+from toolcrib.sandbox.files import beneath
 
 ESCAPES = "path escapes sandbox"
 

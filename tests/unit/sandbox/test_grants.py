@@ -9,7 +9,7 @@ import pytest
 
 from toolcrib.errors import PermissionDenied, UsageError
 from toolcrib.sandbox import Confinement
-from toolcrib.sandbox.grants import Mount, Plan, plan
+from toolcrib.sandbox.files.grants import Mount, Plan, plan
 
 
 def made(**rules: Any) -> Plan:

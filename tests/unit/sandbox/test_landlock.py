@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import need
-from toolcrib.sandbox import landlock
+from toolcrib.sandbox.kernel import landlock
 
 HEADER = Path("/usr/include/linux/landlock.h")
 BOTH = landlock.BIND_TCP | landlock.CONNECT_TCP

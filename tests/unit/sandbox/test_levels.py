@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from toolcrib.sandbox import Confinement
-from toolcrib.sandbox.grants import plan
-from toolcrib.sandbox.levels import chosen, unheld
+from toolcrib.sandbox.files.grants import plan
+from toolcrib.sandbox.levels.choice import chosen, unheld
 
 
 def job(**fields: Any) -> Confinement:

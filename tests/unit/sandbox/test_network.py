@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib.sandbox import network
+from toolcrib.sandbox.kernel import network
 
 
 @pytest.mark.parametrize(

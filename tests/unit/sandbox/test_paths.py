@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from toolcrib.errors import PermissionDenied, UsageError
-from toolcrib.sandbox import Confinement, paths
-from toolcrib.sandbox.order import Order, order
-from toolcrib.sandbox.paths import Kept, Paths
+from toolcrib.sandbox import Confinement
+from toolcrib.sandbox.files import paths
+from toolcrib.sandbox.files.paths import Kept, Paths
+from toolcrib.sandbox.host.order import Order, order
 
 
 @pytest.fixture

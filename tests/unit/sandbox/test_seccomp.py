@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.sandbox import landlock, seccomp, syscalls
+from toolcrib.sandbox.kernel import landlock, seccomp, syscalls
 
 ALLOW, KILL = "allow", "kill"
 ARCHITECTURES = syscalls.ARCHITECTURES

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import need
-from toolcrib.sandbox import syscalls
+from toolcrib.sandbox.kernel import syscalls
 
 HEADERS = {
     "x86_64": ("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm/unistd_64.h"),

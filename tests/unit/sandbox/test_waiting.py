@@ -7,7 +7,8 @@ import errno
 import pytest
 
 from tests.unit.sandbox.test_seccomp import ALLOW, ARCHITECTURES, interpret, meaning
-from toolcrib.sandbox import syscalls, waiting
+from toolcrib.sandbox.child import waiting
+from toolcrib.sandbox.kernel import syscalls
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

@@ -11,7 +11,8 @@ import pytest
 from tests.conftest import need
 from tests.unit.sandbox.test_seccomp import interpret
 from tests.unit.sandbox.test_syscalls import DEFINITION, HEADERS
-from toolcrib.sandbox import seccomp, syscalls, watched
+from toolcrib.sandbox.kernel import seccomp, syscalls
+from toolcrib.sandbox.tracing import watched
 
 ASK, GO_ON = 0x7FC00000, 0x7FFF0000
 

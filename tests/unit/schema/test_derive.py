@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from toolcrib.context import Context
+from toolcrib.core.context import Context
 from toolcrib.errors import DefinitionError, InvalidInput
 from toolcrib.schema import ArgumentCheck, inspect_function
 

@@ -12,7 +12,7 @@ from toolcrib.schema import ArgumentCheck, SchemaCheck, to_json_text
 from toolcrib.spec import Annotations, Approval, McpExec, Output, Tool
 
 if TYPE_CHECKING:
-    from toolcrib.manifest.mcp_servers import ServerSpec
+    from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 
 __all__ = ["MAX_TOOLS", "Definition", "digest", "fetch", "names_of", "tool_of"]
 

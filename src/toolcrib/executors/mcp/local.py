@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import ToolUnavailable
-from toolcrib.executors.python import runs_in
-from toolcrib.executors.workspace import Workspace, links_on
-from toolcrib.manifest.mcp_servers import expand
-from toolcrib.sandbox.paths import Paths
+from toolcrib.executors.process.python import runs_in
+from toolcrib.executors.workspace.workspace import Workspace, links_on
+from toolcrib.manifest.dialects.mcp_servers import expand
+from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import McpExec, Tool
 
 if TYPE_CHECKING:
-    from toolcrib.manifest.mcp_servers import ServerSpec
+    from toolcrib.manifest.dialects.mcp_servers import ServerSpec
     from toolcrib.sandbox import Confinement
 
 __all__ = ["files_of", "job_of", "process_of"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mcp.client.auth import OAuthClientProvider
     from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
 
-    from toolcrib.manifest.mcp_servers import ServerSpec
+    from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 
 __all__ = ["Login", "Tokens"]
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.egress import Destination, Egress, HostPolicy, guarded_transport
 from toolcrib.errors import ConfigError, ToolcribError, ToolUnavailable
-from toolcrib.manifest.mcp_servers import expand
+from toolcrib.manifest.dialects.mcp_servers import expand
 from toolcrib.spec import Network
 
 if TYPE_CHECKING:
     import httpx2
 
-    from toolcrib.manifest.mcp_servers import ServerSpec
+    from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 
 __all__ = ["HttpLink"]
 

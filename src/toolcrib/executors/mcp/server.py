@@ -17,7 +17,7 @@ from toolcrib.executors.mcp.results import outcome_of
 from toolcrib.spec import CallContext, Outcome
 
 if TYPE_CHECKING:
-    from toolcrib.manifest.mcp_servers import ServerSpec
+    from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 
 __all__ = ["Link", "Server", "State", "pause_s"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolcrib.manifest.fields import Field, Fields
+from toolcrib.manifest.dialects.fields import Field, Fields
 
 __all__ = ["FIELDS"]
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from toolcrib.manifest.addresses import url_faults
+from toolcrib.manifest.http.addresses import url_faults
+from toolcrib.manifest.http.requests import request_faults
 from toolcrib.manifest.openapi.bodies import place_body, place_old_body
 from toolcrib.manifest.openapi.document import Document, Node
 from toolcrib.manifest.openapi.keywords import flag
@@ -18,7 +19,6 @@ from toolcrib.manifest.openapi.schemas import Schemas
 from toolcrib.manifest.openapi.security import Access, Security
 from toolcrib.manifest.openapi.servers import Server, base_url
 from toolcrib.manifest.openapi.text import clean, tag
-from toolcrib.manifest.requests import request_faults
 from toolcrib.spec import Annotations, HttpExec, Network, Permissions, Tool
 from toolcrib.template import Namespaces, escape
 

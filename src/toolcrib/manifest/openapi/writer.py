@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ConflictError, ManifestError
-from toolcrib.manifest import checks
-from toolcrib.manifest.native import FILE_NAME, parse_tool
+from toolcrib.manifest.lint import checks
+from toolcrib.manifest.native.reader import FILE_NAME, parse_tool
 from toolcrib.manifest.openapi.slim import Slimmer
 from toolcrib.manifest.openapi.text import clean
-from toolcrib.manifest.source import MAX_BYTES, dump, load
+from toolcrib.manifest.yaml.source import MAX_BYTES, dump, load
 from toolcrib.spec import Auth, HttpExec, Tool
 
 __all__ = ["Draft", "draft", "manifest_of", "put"]

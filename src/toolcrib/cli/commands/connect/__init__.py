@@ -1,0 +1,1 @@
+"""Commands for servers, tokens and secrets."""

@@ -1,0 +1,1 @@
+"""Commands for decisions: trust, review, approvals, policy, lock."""

@@ -1,0 +1,1 @@
+"""Commands that show tools, records and this machine."""

@@ -1,0 +1,415 @@
+"""Toolset: the registry a Python user holds. Functions, objects and manifest tools become callable."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import unicodedata
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar, overload
+
+from toolcrib.core.bound import DEFAULT_TIMEOUT_MS, BoundTool, FunctionTool, Options, check_retry
+from toolcrib.core.context import Context
+from toolcrib.core.pipeline import Bound, Gate, Pipeline
+from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, ToolUnavailable, UsageError
+from toolcrib.executors.function.executor import isolation_of
+from toolcrib.middleware import Middleware
+from toolcrib.schema import ArgumentCheck, inspect_function
+from toolcrib.schema.fitting import fitting
+from toolcrib.spec import (
+    CallContext,
+    Caller,
+    Clock,
+    Result,
+    Retry,
+    Tool,
+)
+
+__all__ = ["Toolset"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+_CONTEXTS = (Context, CallContext)
+
+
+class Toolset:
+    """A set of tools with one call path.
+
+    `retry` is the rule for registered Python tools (two attempts, instant), `timeout_ms` the limit of one
+    attempt (five minutes); `lenient` reads "12" for 12. Use it as an async context manager to open and close
+    tools that hold resources.
+    """
+
+    def __init__(
+        self,
+        *,
+        retry: Retry | None = None,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        gate: Gate | None = None,
+        clock: Clock | None = None,
+        missing: Callable[[str], ToolcribError | None] | None = None,
+        lenient: bool = False,
+    ) -> None:
+        self._retry = check_retry(retry or Retry(max_attempts=2))
+        self._timeout_ms = timeout_ms
+        self._lenient = lenient
+        self._bound: dict[str, Bound] = {}
+        self._lifespans: list[_Lifespan] = []
+        self._opened: list[_Lifespan] = []
+        self._revision = 0
+        self._listeners: list[Callable[[], None]] = []
+        self.pipeline = Pipeline(
+            self._bound, gate=gate, clock=clock, call_attempts=self._retry.max_attempts, missing=missing
+        )
+        self.invoke = self.pipeline.invoke
+        """The one call path: a `Call` in, a `Result` out."""
+
+    # -- defining ------------------------------------------------------------------------------
+
+    @overload
+    def tool(self, function: F, /) -> F: ...
+    @overload
+    def tool(self, name: str | None = None, /, **options: Any) -> Callable[[F], F]: ...
+    def tool(self, what: Any = None, /, **options: Any) -> Any:
+        """Decorator: `@tools.tool` or `@tools.tool("name", retry=…, timeout_ms=…, approval="reason", …)`.
+
+        Options are those of `register`. The function itself is returned unchanged.
+        """
+        if callable(what):
+            self.register(what)
+            return what
+
+        def decorate(function: F) -> F:
+            self.register(what or function.__name__, function, **options)
+            return function
+
+        return decorate
+
+    def register(self, name: Any, target: Any = None, /, **options: Any) -> None:
+        """Make a tool of a function or of an object with `name`, `description`, `input_schema`, `execute`.
+
+        `register(function)`, `register("name", function, …)` or `register(object)`. Options: `description`,
+        `input_schema` (instead of the derived one), `output_schema`, `isolation` (`thread`, `inline`,
+        `async`, `process`), `retry` (a `Retry`), `timeout_ms` (one attempt), `approval` (the reason why a
+        person must agree to each call), `on_violation` (`warn` or `fail`: what an output is that does not fit
+        `output_schema`), `annotations`, `tags`, `version`. Raises `DefinitionError` when the function cannot
+        be described, `ConflictError` when the name is taken.
+
+        An object may hold resources: it has `open` and `close`, or is an async context manager, and can be
+        called only while its toolset is open (`async with`). Run variables do not reach another process.
+        """
+        if target is None:
+            name, target = None, name
+        if hasattr(target, "execute") and hasattr(target, "input_schema"):
+            if isinstance(target, type):
+                raise DefinitionError(f"{target.__name__} is a class; register an instance of it")
+            self._register_object(_said(target.name) if name is None else name, target, options)
+        elif callable(target):
+            given = getattr(target, "__name__", None) if name is None else name
+            self._register_function(given, target, Options(**options))
+        else:
+            raise DefinitionError(
+                f"{target!r} is neither callable nor has it name, description, input_schema and execute"
+            )
+
+    def _register_function(self, name: Any, function: Callable[..., Any], options: Options) -> None:
+        self._claim(name)
+        shape = inspect_function(function, _CONTEXTS, typed=options.input_schema is None)
+        if options.input_schema is not None:
+            options.input_schema = fitting(name, shape, options.input_schema)
+        options.isolation = isolation_of(name, shape, options.isolation)
+        self._add(name, FunctionTool(name, shape, options, self._retry, self._timeout_ms))
+
+    def _register_object(self, name: Any, target: Any, given: dict[str, Any]) -> None:
+        self._claim(name)
+        schema, description = _said(target.input_schema), _said(target.description)
+        options = Options(**{"description": description, "input_schema": schema, **given})
+        ArgumentCheck(options.input_schema or {})
+        shape = inspect_function(target.execute, _CONTEXTS, typed=False)
+        if len(shape.parameters) != 1:
+            raise DefinitionError(
+                f"{name}: execute takes the arguments as one dict, and a Context if it wants"
+            )
+        options.isolation = isolation_of(name, shape, options.isolation)
+        if options.isolation == "process":
+            raise DefinitionError(f"{name}: an object keeps its state here, not in a process of its own")
+        lifespan = None
+        if hasattr(target, "open") or hasattr(target, "__aenter__"):
+            lifespan = _Lifespan(name, target)
+            self._lifespans.append(lifespan)
+        options.adapt = _as_one(shape.parameters[0].name, lifespan)
+        self._add(name, FunctionTool(name, shape, options, self._retry, self._timeout_ms))
+
+    def add(self, bound: Bound) -> None:
+        """Add a tool that is bound already; `ConflictError` when its name is taken."""
+        self._claim(bound.name)
+        self._add(bound.name, bound)
+
+    def add_all(self, bound: Sequence[Bound]) -> None:
+        """As `add` of each, but none is added where a name is taken, and listeners hear of it once."""
+        for one in bound:
+            self._claim(one.name)
+            one.lenient = self._lenient
+        self._bound.update((one.name, one) for one in bound)
+        self._changed()
+
+    def load_directory(self, folder: str | os.PathLike[str], **options: Any) -> list[str]:
+        """Add the tools of a folder, Vega's unless `dialect` says other; options and errors as of
+        `open_directory`. Their names.
+        """
+        from toolcrib.executors.directory import open_directory
+
+        made = open_directory(folder, self, **options)
+        bound = [BoundTool(*one, timeout_ms=self._timeout_ms) for one in made]
+        self.add_all(bound)
+        return [one.name for one in bound]
+
+    def remove(self, name: str) -> None:
+        """Take a tool out; calls that run go on."""
+        del self._bound[name]
+        self._changed()
+
+    def replace(self, bound: Bound) -> None:
+        """Put a tool in the place of the one of its name; calls that run go on with the old one."""
+        if bound.name not in self._bound:
+            raise self.pipeline.unknown(bound.name)
+        self._bound[bound.name] = bound
+        self._changed()
+
+    def _claim(self, name: Any) -> None:
+        if not isinstance(name, str) or not _is_name(name):
+            raise DefinitionError(
+                f"{name!r} cannot be the name of a tool",
+                hint="Use 1 to 64 letters, digits, '_', '-' or '.'; a lambda needs a name of its own.",
+            )
+        if name in self._bound:
+            raise ConflictError(
+                f"there is a tool named {name!r} already", hint="Register it under another name."
+            )
+
+    def _add(self, name: str, bound: Bound) -> None:
+        bound.lenient = self._lenient
+        self._bound[name] = bound
+        self._changed()
+
+    def _changed(self) -> None:
+        self._revision += 1
+        for listener in list(self._listeners):
+            listener()
+
+    def use(self, middleware: Middleware) -> None:
+        """Wrap every call in a middleware, inside those added before. Views made before do not change."""
+        self.pipeline.use(middleware)
+
+    @property
+    def middleware(self) -> tuple[Middleware, ...]:
+        """What wraps every call, the outermost first."""
+        return self.pipeline.middleware
+
+    # -- listing -------------------------------------------------------------------------------
+
+    @property
+    def revision(self) -> int:
+        """Changes whenever a tool is added, replaced or taken out."""
+        return self._revision
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Have `listener` called after each change of the list; gives what ends it.
+
+        It is called in the thread that changes the list, and must neither wait nor raise.
+        """
+        self._listeners.append(listener)
+        return partial(_discard, self._listeners, listener)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a tool of this name."""
+        return name in self._bound
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all tools, in the order they were added."""
+        return list(self._bound)
+
+    def tools(self, caller: str = "local", identity: Caller | None = None) -> list[Tool]:  # noqa: ARG002
+        """Every tool that the caller's token covers, described, in the order they were added."""
+        covered = [b for b in self._bound.values() if identity is None or identity.covers(b.name)]
+        return [bound.tool for bound in covered]
+
+    def get(self, name: str) -> Tool:
+        """One tool; `ToolNotFound` names the nearest."""
+        return self.bound(name).tool
+
+    def schema(self) -> list[dict[str, Any]]:
+        """The tools as models see them: `name`, `description`, `input_schema`."""
+        return [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+            for tool in self.tools()
+        ]
+
+    def filter(self, *names: str, tags: Iterable[str] = ()) -> Toolset:
+        """A toolset of only these names, or of tools with any of these tags; an unknown name is an error."""
+        wanted = set(tags)
+        chosen = {name: self.bound(name) for name in names}
+        chosen |= {name: bound for name, bound in self._bound.items() if wanted & set(bound.tool.tags)}
+        view = Toolset(retry=self._retry, timeout_ms=self._timeout_ms)
+        view.pipeline = self.pipeline.over(view._bound)
+        view.invoke = view.pipeline.invoke
+        for bound in chosen.values():
+            view.add(bound)
+        view._lifespans = [lifespan for lifespan in self._lifespans if lifespan.name in chosen]
+        return view
+
+    def bound(self, name: str) -> Bound:
+        """One tool made ready to be called; `ToolNotFound` names the nearest."""
+        bound = self._bound.get(name)
+        if bound is None:
+            raise self.pipeline.unknown(name)
+        return bound
+
+    # -- calling -------------------------------------------------------------------------------
+
+    def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | bytes | str | None = None,
+        *,
+        variables: dict[str, Any] | None = None,
+        run_id: str | None = None,
+        session_id: str | None = None,
+        timeout_ms: int | None = None,
+        approved_by: str | None = None,
+        on_progress: Callable[[float, float | None, str], None] | None = None,
+    ) -> Coroutine[Any, Any, Result]:
+        """Call a tool and get its `Result`; a failing tool never raises.
+
+        `arguments` is a mapping or its JSON text. `variables` reach the tool unseen by any model.
+        `timeout_ms` limits one attempt, `approved_by` names the person who agreed to this one call.
+        """
+        ctx = Context.__new__(Context)  # what `__init__` does, at two thirds of its cost
+        ctx.tool = name
+        ctx.arguments = {} if arguments is None else arguments
+        ctx.variables = variables
+        ctx.run_id = run_id
+        ctx.session_id = session_id
+        ctx.approved_by = approved_by
+        ctx.timeout_ms = timeout_ms
+        ctx.on_progress = on_progress
+        ctx.call_id = ctx.idempotency_key = None  # as in the class, which takes longer to look at
+        ctx.attempt = 1
+        ctx.snoozes = 0
+        return self.invoke(ctx)
+
+    async def execute(
+        self, name: str, arguments: Mapping[str, Any] | bytes | str | None = None, **options: Any
+    ) -> Any:
+        """Call a tool and get its value; a `ToolcribError` is raised when it does not give one."""
+        return (await self.call(name, arguments, **options)).unwrap()
+
+    def call_sync(
+        self, name: str, arguments: Mapping[str, Any] | bytes | str | None = None, **options: Any
+    ) -> Result:
+        """`call` for code without an event loop; tools that hold resources are opened just for it."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self._call_once(name, arguments, options))
+        raise UsageError("call_sync needs a thread without an event loop", hint="Use `await tools.call(…)`.")
+
+    async def _call_once(self, name: str, arguments: Any, options: dict[str, Any]) -> Result:
+        async with self:
+            return await self.call(name, arguments, **options)
+
+    # -- lifespan ------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Toolset:
+        try:
+            for lifespan in self._lifespans:
+                await lifespan.open()
+                self._opened.append(lifespan)
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close what was opened, last first. Every tool is closed even if some fail: an `ExceptionGroup`."""
+        failures: list[Exception] = []
+        while self._opened:
+            try:
+                await self._opened.pop().close()
+            except Exception as error:
+                failures.append(error)
+        if failures:
+            raise ExceptionGroup("tools failed to close", failures)
+
+
+class _Lifespan:
+    """A tool that holds resources: opened for the first toolset that needs it, closed after the last."""
+
+    def __init__(self, name: str, target: Any) -> None:
+        self.name = name
+        self._target = target
+        self._users = 0
+
+    async def open(self) -> None:
+        """Open it, unless it is."""
+        if self._users == 0:
+            target = self._target
+            await _settled(target.open() if hasattr(target, "open") else target.__aenter__())
+        self._users += 1
+
+    async def close(self) -> None:
+        """Close it, unless others still need it."""
+        self._users -= 1
+        if self._users == 0:
+            target = self._target
+            if hasattr(target, "open"):
+                await _settled(target.close() if hasattr(target, "close") else None)
+            else:
+                await target.__aexit__(None, None, None)
+
+    def check(self) -> None:
+        """Refuse a call of a tool that is not open."""
+        if self._users == 0:
+            raise ToolUnavailable(
+                f"{self.name} is not open", hint="Call it inside `async with` of its toolset or project."
+            )
+
+
+def _discard(listeners: list[Callable[[], None]], listener: Callable[[], None]) -> None:
+    if listener in listeners:
+        listeners.remove(listener)
+
+
+async def _settled(value: Any) -> None:
+    if inspect.isawaitable(value):
+        await value
+
+
+def _said(value: Any) -> Any:
+    """An attribute that may be a method, as in the Go interface."""
+    return value() if callable(value) else value
+
+
+def _as_one(parameter: str, lifespan: _Lifespan | None) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def adapt(arguments: dict[str, Any]) -> dict[str, Any]:
+        if lifespan is not None:
+            lifespan.check()
+        return {parameter: arguments}
+
+    return adapt
+
+
+def _is_name(name: str) -> bool:
+    if name.isascii() and name.replace("_", "").isalnum() and len(name) <= 64:  # nearly all, much quicker
+        return True
+    return (
+        0 < len(name) <= 64
+        and unicodedata.is_normalized("NFC", name)
+        and all(character.isalnum() or character in "_-." for character in name)
+        and name.strip(".") != ""
+    )

@@ -1,0 +1,1 @@
+"""The proxy of sandboxed processes: HTTP, CONNECT and SOCKS5."""

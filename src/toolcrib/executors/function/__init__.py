@@ -1,0 +1,1 @@
+"""Registered Python callables: inline, in a thread, or in a process."""

@@ -1,0 +1,123 @@
+"""Registered Python callables: coroutine functions, functions in threads, inline, or in their own process."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from toolcrib.errors import DefinitionError
+from toolcrib.executors.function.threads import run_in_thread
+from toolcrib.schema import FunctionShape
+from toolcrib.spec import Call, CallContext, Executor
+
+__all__ = ["function_executor", "isolation_of"]
+
+_Adapter = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class _Callable:
+    """A callable and how its keyword arguments are made from the checked arguments."""
+
+    __slots__ = ("_adapt", "_context_parameter", "_function", "_plain")
+
+    def __init__(
+        self, function: Callable[..., Any], adapt: _Adapter | None, context_parameter: str | None
+    ) -> None:
+        self._function = function
+        self._adapt = adapt
+        self._context_parameter = context_parameter
+        self._plain = adapt is None and context_parameter is None
+
+    def _arguments(self, call: Call, ctx: CallContext) -> Any:
+        given: Any = call.arguments
+        if self._plain:
+            return given
+        arguments = dict(given) if self._adapt is None else self._adapt(given)
+        if self._context_parameter is not None:
+            arguments[self._context_parameter] = ctx
+        return arguments
+
+
+class _Async(_Callable):
+    """A coroutine function on the event loop."""
+
+    __slots__ = ()
+
+    def run(self, call: Call, ctx: CallContext) -> Awaitable[Any]:
+        arguments: Any = call.arguments if self._plain else self._arguments(call, ctx)
+        return self._function(**arguments)  # type: ignore[no-any-return]
+
+
+class _Inline(_Callable):
+    """A quick function called on the event loop itself."""
+
+    __slots__ = ()
+
+    async def run(self, call: Call, ctx: CallContext) -> Any:
+        return self._function(**self._arguments(call, ctx))
+
+
+class _Thread(_Callable):
+    """A function that may block, in a thread. A coroutine it gives is awaited on the event loop."""
+
+    __slots__ = ()
+
+    async def run(self, call: Call, ctx: CallContext) -> Any:
+        value = await run_in_thread(partial(self._function, **self._arguments(call, ctx)))
+        return await value if inspect.isawaitable(value) else value
+
+
+class _Process(_Callable):
+    """A function that may crash or hang, in a process of its own."""
+
+    __slots__ = ()
+
+    async def run(self, call: Call, ctx: CallContext) -> Any:
+        from toolcrib.executors.function.isolated import run_in_process
+
+        return await run_in_process(self._function, self._arguments(call, ctx))
+
+
+_KINDS: dict[str, type[_Async | _Inline | _Thread | _Process]] = {
+    "async": _Async,
+    "inline": _Inline,
+    "thread": _Thread,
+    "process": _Process,
+}
+_ISOLATIONS = tuple(_KINDS)
+
+
+def function_executor(
+    function: Callable[..., Any],
+    isolation: str,
+    adapt: _Adapter | None = None,
+    context_parameter: str | None = None,
+) -> Executor:
+    """The executor of one callable. `isolation` is `async`, `inline`, `thread` or `process`."""
+    return _KINDS[isolation](function, adapt, context_parameter)
+
+
+def isolation_of(name: str, shape: FunctionShape, wanted: str) -> str:
+    """How the function runs; `DefinitionError` where that does not suit it."""
+    function = shape.function
+    is_async = inspect.iscoroutinefunction(function) or (
+        not inspect.isroutine(function) and inspect.iscoroutinefunction(type(function).__call__)
+    )
+    if not wanted:
+        return "async" if is_async else "thread"
+    if wanted not in _ISOLATIONS:
+        known = ", ".join(_ISOLATIONS)
+        raise DefinitionError(f"{name}: there is no isolation {wanted!r}", hint=f"Use one of: {known}.")
+    if wanted != "process" and (wanted == "async") != is_async:
+        what = "a coroutine function" if is_async else "no coroutine function"
+        raise DefinitionError(f"{name}: isolation {wanted!r} does not suit it, it is {what}")
+    if wanted == "process":
+        if shape.context_parameter is not None:
+            raise DefinitionError(f"{name}: a function in its own process cannot be given the context")
+        if "<" in getattr(function, "__qualname__", ""):
+            raise DefinitionError(
+                f"{name}: only a function at the top level of a module can run in its own process"
+            )
+    return wanted

@@ -1,0 +1,1 @@
+"""Kind `http`: one request by template, one value from the answer."""

@@ -1,0 +1,228 @@
+"""Binds an HTTP tool's manifest to templates, once: method, headers, cookies and auth."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from toolcrib.errors import ManifestError, UnavailableError
+from toolcrib.manifest.http.requests import signed
+from toolcrib.spec import Choice, Tool
+from toolcrib.template import (
+    MISSING,
+    Condition,
+    ConditionalText,
+    Constant,
+    ListTemplate,
+    LiteralText,
+    Namespaces,
+    Reference,
+    Styles,
+    Template,
+    Text,
+    TextTemplate,
+    Values,
+    literal_text,
+    parse_conditional,
+    parse_text,
+    render_parts,
+    styled_cookies,
+)
+from toolcrib.template.values import bad_value
+
+__all__ = [
+    "Basic",
+    "Cookie",
+    "Header",
+    "bind_auth",
+    "bind_cookies",
+    "bind_headers",
+    "bind_method",
+    "holds_secret",
+    "placed",
+    "render_cookies",
+]
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_COOKIE_VALUE = re.compile(r"[!#-+\--:<-\[\]-~]*")
+"""`cookie-octet` of RFC 6265, 4.1.1."""
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_OURS = frozenset(
+    {
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """One header of the request."""
+
+    name: str
+    value: Text
+    secret: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Basic:
+    """HTTP Basic (RFC 7617): the names of the secrets that user name and password are."""
+
+    username: str
+    password: str | None
+
+    def header(self, secrets: Mapping[str, str]) -> str | None:
+        """The value of `Authorization`; None without the user name's secret."""
+        user = secrets.get(self.username)
+        if user is None:
+            return None
+        if ":" in user:
+            raise UnavailableError(f"the secret `{self.username}` cannot be a user name: it holds a colon")
+        password = secrets.get(self.password or "", "")
+        return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Cookie:
+    """One cookie of the request."""
+
+    name: str
+    value: TextTemplate
+
+
+@contextmanager
+def placed(*path: str) -> Iterator[None]:
+    """Give a ManifestError raised inside its place in the manifest (`details["path"]`)."""
+    try:
+        yield
+    except ManifestError as error:
+        inner = error.details.get("path", [])
+        error.details["path"] = ["exec", "http", *path, *inner]
+        raise
+
+
+def bind_method(method: str) -> str:
+    """The method in capitals; ManifestError names the allowed ones."""
+    upper = method.upper()
+    if upper not in METHODS:
+        raise ManifestError(f"`{method}` is not a method of HTTP tools", hint="one of " + ", ".join(METHODS))
+    return upper
+
+
+def bind_headers(headers: Mapping[str, Any], names: Namespaces) -> tuple[Header, ...]:
+    """The headers; ManifestError for a bad or repeated name and for those the client itself sets."""
+    out: list[Header] = []
+    seen: set[str] = set()
+    for name, value in headers.items():
+        with placed("headers", name):
+            lower = name.lower()
+            if not _TOKEN.fullmatch(name):
+                raise ManifestError(f"`{name}` is not a header name")
+            if lower in _OURS:
+                raise ManifestError(f"the header {name} is set by the client itself and cannot be given")
+            if lower in seen:
+                raise ManifestError(f"the header {name} is there twice")
+            seen.add(lower)
+            if value is None:
+                continue
+            if isinstance(value, dict | list | tuple):
+                raise ManifestError("a header is a string, a number or a boolean")
+            text = value if isinstance(value, Choice) else literal_text(value)
+            template = parse_conditional(text, names)
+            if _CONTROL.search(text if isinstance(text, str) else literals(template)):
+                raise ManifestError("a header cannot hold line breaks or other control characters")
+            out.append(Header(name, template, holds_secret(template)))
+    return tuple(out)
+
+
+def bind_cookies(cookies: Mapping[str, Any], names: Namespaces) -> tuple[Cookie, ...]:
+    """The cookies, in the order of the manifest."""
+    out: list[Cookie] = []
+    for name, value in cookies.items():
+        with placed("cookies", name):
+            if value is not None:
+                out.append(Cookie(name, parse_text(literal_text(value), names)))
+    return tuple(out)
+
+
+def render_cookies(cookies: tuple[Cookie, ...], values: Values, styles: Styles) -> str | None:
+    """The value of the header `Cookie` (RFC 6265, 5.4); None when no cookie has a value.
+
+    Arguments are percent-encoded; a secret is sent as it is, and one that would end its cookie is refused.
+    """
+    pairs: list[tuple[str, str]] = []
+    for cookie in cookies:
+        lone = cookie.value.lone
+        style = styles.get(lone.name) if lone is not None and lone.namespace == "argument" else None
+        if lone is not None and style is not None:
+            value = values.get(lone)
+            if value is not MISSING and value is not None:
+                others = {other.name for other in cookies if other is not cookie}
+                pairs += styled_cookies(style, cookie.name, lone, value, others)
+        elif (text := render_parts(cookie.value, values, _cookie)) is not None:
+            pairs.append((cookie.name, text))
+    return "; ".join(f"{name}={text}" for name, text in pairs) or None
+
+
+def _cookie(part: Reference, text: str) -> str:
+    if part.namespace != "secret":
+        return quote(text, safe="")
+    if _COOKIE_VALUE.fullmatch(text):
+        return text
+    raise bad_value(part, "a cookie cannot hold spaces, quotes, commas, semicolons or backslashes")
+
+
+def bind_auth(tool: Tool) -> tuple[dict[str, str], dict[str, str], dict[str, str], tuple[Basic, ...]]:
+    """What `auth` adds to the request: headers, query, cookies (as templates), and Basic."""
+    headers: dict[str, str] = {}
+    places = {"header": headers, "query": {}, "cookie": {}}
+    basic: list[Basic] = []
+    for auth in tool.auth:
+        if auth.type == "basic" and auth.username_secret is not None:
+            basic.append(Basic(auth.username_secret, auth.secret))
+        elif (added := signed(auth)) is not None:
+            place, name, value = added
+            places[place][name] = value
+    return headers, places["query"], places["cookie"], tuple(basic)
+
+
+def holds_secret(template: Template) -> bool:
+    """Whether any placeholder in it is a secret."""
+    if isinstance(template, TextTemplate | ConditionalText):
+        return any(reference.namespace == "secret" for reference in template.references)
+    if isinstance(template, Constant):
+        return False
+    if isinstance(template, Condition):
+        return any(holds_secret(branch.then) for branch in template.branches if branch.then is not None)
+    items = (
+        template.items if isinstance(template, ListTemplate) else tuple(item for _, item in template.items)
+    )
+    return any(holds_secret(item) for item in items)
+
+
+def literals(template: Template) -> str:
+    """All literal text of a template, that of every branch."""
+    if isinstance(template, Condition):
+        return "".join(literals(branch.then) for branch in template.branches if branch.then is not None)
+    if isinstance(template, TextTemplate | ConditionalText):
+        return "".join(
+            part.text if isinstance(part, LiteralText) else literals(part)
+            for part in template.parts
+            if isinstance(part, LiteralText | Condition)
+        )
+    return ""

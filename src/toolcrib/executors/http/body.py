@@ -1,0 +1,298 @@
+"""The body of an HTTP tool's request, bound once: JSON, text, form, multipart or bytes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from toolcrib.errors import ManifestError
+from toolcrib.executors.http.binding import Header, holds_secret
+from toolcrib.spec import BodyPart, HttpExec, ParameterStyle
+from toolcrib.template import (
+    MISSING,
+    ConditionalText,
+    Missing,
+    Namespaces,
+    Query,
+    Reference,
+    Styles,
+    Template,
+    TextTemplate,
+    Values,
+    parse,
+    parse_conditional,
+    parse_query,
+    parse_text,
+    render_header,
+    render_query,
+    render_text,
+    render_value,
+)
+from toolcrib.template.values import bad_value, scalar_text
+
+__all__ = ["Body", "bind_body"]
+
+_FORM = "application/x-www-form-urlencoded"
+_EACH = ParameterStyle("form", explode=True)
+_QUOTED = str.maketrans({'"': "%22", "\r": "%0D", "\n": "%0A"})
+"""How a name stands in a part's head (WHATWG HTML, multipart/form-data encoding algorithm)."""
+
+_Mode = Literal["json", "text", "form", "multipart", "binary"]
+_Sent = tuple[bytes, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The body of the request: entries for `form`, parts for `multipart`, else one template."""
+
+    mode: _Mode
+    template: Template | None = None
+    form: Query = ()
+    parts: tuple[Part, ...] = ()
+    secret: bool = False
+    default_type: str | None = None
+    """Content type to send when the manifest gives none."""
+
+    def render(self, values: Values, styles: Styles) -> tuple[bytes | None, str | None]:
+        """The bytes to send, None when the whole body is one absent value, and their content type."""
+        if self.mode == "multipart":
+            return self._multipart(values)
+        if self.mode == "form":
+            text = (
+                _spread(self.template, values) if self.template else render_query(self.form, values, styles)
+            )
+            return (None, None) if text is None else (text.encode(), self.default_type)
+        body = self._plain(values)
+        return body, None if body is None else self.default_type
+
+    def _plain(self, values: Values) -> bytes | None:
+        if self.mode == "binary" and isinstance(self.template, TextTemplate):
+            text = render_text(self.template, values)
+            return None if text is MISSING else _decoded(self.template.lone, text)
+        if self.mode == "text" and isinstance(self.template, TextTemplate | ConditionalText):
+            text = render_text(self.template, values)
+            return None if text is MISSING else text.encode()
+        value = None if self.template is None else render_value(self.template, values)
+        return None if value is MISSING else _dump(value)
+
+    def _multipart(self, values: Values) -> tuple[bytes | None, str | None]:
+        if self.template is not None:
+            pieces = _fields(self.template, values)
+            if pieces is None:
+                return None, None
+        else:
+            pieces = [piece for part in self.parts for piece in part.render(values)]
+        boundary = secrets.token_hex(24)
+        while any(boundary.encode() in content for _, content in pieces):
+            boundary = secrets.token_hex(24)
+        out = b"".join(
+            b"--" + boundary.encode() + b"\r\n" + head + b"\r\n\r\n" + content + b"\r\n"
+            for head, content in pieces
+        )
+        body = out + b"--" + boundary.encode() + b"--\r\n"
+        return body, f"multipart/form-data; boundary={boundary}"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One field of a multipart body; a list gives one part an item."""
+
+    name: str
+    template: Template
+    rule: BodyPart
+    filename: TextTemplate | None = None
+
+    def render(self, values: Values) -> Iterator[tuple[bytes, bytes]]:
+        """Head and content of each part; none for an absent value."""
+        value = render_value(self.template, values)
+        if value is MISSING or value is None:
+            return
+        lone = self.template.lone if isinstance(self.template, TextTemplate) else None
+        name = None if self.filename is None else render_header(self.filename, values)
+        if name is None and self.rule.encoding == "base64":
+            name = self.name
+        whole = self.rule.encoding == "json" or not isinstance(value, list)
+        for item in [value] if whole else value:
+            content, kind = _content(item, self.rule, lone)
+            yield _head(self.name, name, self.rule.content_type or kind), content
+
+
+def bind_body(config: HttpExec, headers: tuple[Header, ...], names: Namespaces) -> Body | None:
+    """The body by its format or content type (see docs/http-tools.md); None when there is none.
+
+    ManifestError for text of a structured type with a placeholder inside it: there a value could become
+    structure.
+    """
+    body, mode = config.body, config.body_format
+    if body is None:
+        return None
+    declared = next((header.value for header in headers if header.name.lower() == "content-type"), None)
+    media = None if declared is None else (declared.literal or "").partition(";")[0].strip().lower()
+    if mode is None and media == _FORM and isinstance(body, Mapping):
+        mode = "form"
+    if mode == "form":
+        return _form(body, names)
+    if mode == "multipart":
+        return _parts(body, config.parts, names)
+    if mode == "binary":
+        template = parse_text(body, names)
+        return Body(
+            "binary", template, secret=holds_secret(template), default_type="application/octet-stream"
+        )
+    if isinstance(body, str) and mode != "json":
+        return _text_body(body, "text/plain" if mode == "text" and media is None else media, names)
+    if mode is None and media is not None and not _is_json(media):
+        raise ManifestError(
+            f"a body of type {media or 'unknown'} must be text", hint="give the body as a string"
+        )
+    tree = parse(body, names)
+    return Body("json", tree, secret=holds_secret(tree), default_type="application/json")
+
+
+def _form(body: Any, names: Namespaces) -> Body:
+    if isinstance(body, str):
+        template = parse_text(body, names)
+        return Body("form", template, secret=holds_secret(template), default_type=_FORM)
+    form = parse_query(body, names)
+    secret = any(value is not None and holds_secret(value) for _, value in form)
+    return Body("form", form=form, secret=secret, default_type=_FORM)
+
+
+def _parts(body: Any, rules: Mapping[str, BodyPart], names: Namespaces) -> Body:
+    if isinstance(body, str):
+        template = parse_text(body, names)
+        return Body("multipart", template, secret=holds_secret(template))
+    parts: list[Part] = []
+    for name, value in body.items():
+        rule = rules.get(name) or BodyPart()
+        filename = None if rule.filename is None else parse_text(rule.filename, names)
+        parts.append(Part(name, parse(value, names), rule, filename))
+    return Body("multipart", parts=tuple(parts), secret=any(holds_secret(part.template) for part in parts))
+
+
+def _text_body(body: str, media: str | None, names: Namespaces) -> Body:
+    template = parse_conditional(body, names)
+    secret = holds_secret(template)
+    if template.lone is not None and (media is None or _is_json(media)):
+        return Body("json", template, secret=secret, default_type="application/json")
+    if media is None or _is_json(media):
+        value = _json_text(body)
+        if value is not None and template.references:
+            return Body("json", parse(value, names), secret=secret, default_type="application/json")
+        if value is not None and media is None:
+            return Body("text", template, default_type="application/json")
+    structured = media not in (None, "text/plain") or body.lstrip().startswith(("{", "[", "<"))
+    if template.references and template.lone is None and structured:
+        raise ManifestError(
+            "a placeholder cannot stand inside a text that has a structure (JSON, XML, a form)",
+            hint="give the body as a mapping, or the whole body as one placeholder",
+        )
+    return Body("text", template, secret=secret, default_type="text/plain; charset=utf-8")
+
+
+def _spread(template: Template, values: Values) -> str | None:
+    """A form from one object: a field for each key."""
+    lone, value = _object(template, values)
+    if lone is None:
+        return None
+    from toolcrib.template.styles import styled_pairs
+
+    pairs = styled_pairs(_EACH, "", lone, {k: v for k, v in value.items() if not isinstance(v, list)})
+    for key, item in value.items():
+        if isinstance(item, list):
+            pairs += styled_pairs(_EACH, _name(lone, key), lone, item)
+    return "&".join(f"{key}={text}" for key, text in pairs)
+
+
+def _name(reference: Reference, key: str) -> str:
+    from urllib.parse import quote
+
+    return quote(scalar_text(reference, key), safe="")
+
+
+def _fields(template: Template, values: Values) -> list[tuple[bytes, bytes]] | None:
+    """Parts from one object: one for each key, or for each item of its list."""
+    lone, value = _object(template, values)
+    if lone is None:
+        return None
+    out: list[tuple[bytes, bytes]] = []
+    for key, item in value.items():
+        for one in item if isinstance(item, list) else [item]:
+            if one is not None:
+                content, kind = _content(one, BodyPart(), lone)
+                out.append((_head(scalar_text(lone, key), None, kind), content))
+    return out
+
+
+def _object(template: Template, values: Values) -> tuple[Reference | None, dict[str, Any]]:
+    lone = template.lone if isinstance(template, TextTemplate) else None
+    value = MISSING if lone is None else values.get(lone)
+    if lone is None or value is MISSING or value is None:
+        return None, {}
+    if not isinstance(value, dict):
+        raise bad_value(lone, "the body's fields come from an object")
+    return lone, value
+
+
+def _content(value: Any, rule: BodyPart, lone: Reference | None) -> _Sent:
+    """The bytes of one part and their content type; none for plain text, as browsers do."""
+    reference = lone or Reference("body")
+    if rule.encoding == "base64":
+        if not isinstance(value, str):
+            raise bad_value(reference, "a file is base64 text")
+        return _decoded(reference, value), "application/octet-stream"
+    if rule.encoding == "json" or isinstance(value, dict | list):
+        return _dump(value), "application/json"
+    return scalar_text(reference, value).encode(), None
+
+
+def _head(name: str, filename: str | None, content_type: str | None) -> bytes:
+    head = f'Content-Disposition: form-data; name="{name.translate(_QUOTED)}"'
+    if filename is not None:
+        head += f'; filename="{filename.translate(_QUOTED)}"'
+    if content_type is not None:
+        head += f"\r\nContent-Type: {content_type}"
+    return head.encode()
+
+
+def _decoded(reference: Reference | None, text: str | Missing) -> bytes:
+    """The bytes of base64 text, standard or URL-safe, line breaks allowed, padding optional."""
+    if not isinstance(text, str):
+        return b""
+    plain = "".join(text.split()).replace("-", "+").replace("_", "/").rstrip("=")
+    try:
+        return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        raise bad_value(reference or Reference("body"), "it is not base64") from None
+
+
+def _json_text(text: str) -> Any:
+    """The object or array that `text` is, or None."""
+    import orjson
+
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return None
+
+
+def _is_json(media: str) -> bool:
+    return media == "application/json" or media.endswith("+json")
+
+
+def _dump(value: Any) -> bytes:
+    import orjson
+
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        import json
+
+        # Integers beyond 64 bits, which orjson does not write.
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()

@@ -1,0 +1,314 @@
+"""Runs HTTP tools: one request by template through the guarded client, one value out of the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote
+
+from toolcrib.egress import DEFAULT_RESPONSE_BYTES, Egress, EgressRequest, EgressResponse
+from toolcrib.errors import DefinitionError, HttpFailed, ManifestError, SecretMissing, TimedOut
+from toolcrib.executors.http.binding import (
+    bind_auth,
+    bind_cookies,
+    bind_headers,
+    bind_method,
+    placed,
+    render_cookies,
+)
+from toolcrib.executors.http.body import bind_body
+from toolcrib.executors.http.extraction import (
+    compile_fields,
+    compile_json_path,
+    compile_jsonpath,
+    compile_regex,
+)
+from toolcrib.executors.output import beginning, uncut
+from toolcrib.manifest.http.addresses import bind_policy, bind_url
+from toolcrib.manifest.http.requests import request_faults
+from toolcrib.spec import Call, CallContext, HttpExec, Outcome, Retry, Tool
+from toolcrib.template import Namespaces, Values, parse_query, render_header, render_url
+
+__all__ = ["HttpExecutor"]
+
+_RETRYABLE = frozenset({408, 429})
+_EXCERPT = 1000
+"""Characters of a failing answer kept in `details["body"]`."""
+_IN_MESSAGE = 200
+_MASK = "***"
+_GRACE_S = 0.5
+_LARGE = 256 * 1024
+
+
+class HttpExecutor:
+    """The executor of one HTTP tool; templates are parsed, and a bad binding refused, when it is made.
+
+    `egress` is shared by all tools of a project. `allowed_hosts` is the project's list, if it has one, and
+    binds beside the tool's own permission. `retry` is how often the call path attempts a call of a tool that
+    says nothing itself (default: once): with `error_mode: empty` only the last failure is empty. `environ`
+    (default: the process environment) is where `permissions.env` names are read. `tell` is told host and port
+    of each request, and whether it may be reached. Raises ManifestError with `details["path"]` for what
+    cannot be bound.
+    """
+
+    def __init__(
+        self,
+        tool: Tool,
+        egress: Egress,
+        *,
+        allowed_hosts: Iterable[str] | None = None,
+        retry: Retry | None = None,
+        environ: Mapping[str, str] | None = None,
+        tell: Callable[[str, int, bool], None] | None = None,
+    ) -> None:
+        config = tool.config
+        if not isinstance(config, HttpExec):
+            raise DefinitionError(f"{tool.name} is not an HTTP tool")
+        names = Namespaces.of(tool)
+        for fault in request_faults(tool, names):
+            raise ManifestError(fault.message, hint=fault.hint, details={"path": list(fault.path)})
+        headers, query, cookies, self._basic = bind_auth(tool)
+        with placed("method"):
+            self._method = bind_method(config.method)
+        with placed("url"):
+            self._url = bind_url(config.url, tool.permissions.network, names)
+            hosts = None if allowed_hosts is None else tuple(allowed_hosts)
+            self._policy = replace(bind_policy(self._url, tool.permissions.network, hosts), tell=tell)
+        with placed("query"):
+            self._query = parse_query({**config.query, **query}, names)
+        self._headers = bind_headers({**config.headers, **headers}, names)
+        self._cookies = bind_cookies({**config.cookies, **cookies}, names)
+        self._styles = config.styles
+        with placed("body"):
+            self._body = bind_body(config, self._headers, names)
+        with placed("response"):
+            self._extract, self._project = _response(config)
+        self._secret_headers = frozenset(header.name.lower() for header in self._headers if header.secret)
+        self._typed = any(header.name.lower() == "content-type" for header in self._headers)
+        self._required = tuple(secret.name for secret in tool.permissions.secrets if secret.required)
+        self._attempts = (tool.retry or retry or Retry()).max_attempts
+        self._limit = config.max_response_bytes or DEFAULT_RESPONSE_BYTES
+        self._follow = not any(300 <= code < 400 for code in config.success_codes)
+        self.grace_s = _GRACE_S if config.error_mode == "empty" else 0.0
+        self._tool, self._config, self._egress, self._environ = tool, config, egress, environ
+
+    async def run(self, call: Call, ctx: CallContext) -> Outcome:
+        """One request. Raises HttpFailed (`details`: method, url, status, body, retry_after_s), TimedOut,
+        HostNotAllowed, InvalidInput and SecretMissing; secret values are in none of them.
+        """
+        for name in self._required:
+            if name not in ctx.secrets:
+                raise SecretMissing(f"the secret {name} is not set", details={"name": name})
+        request = self._request(Values.of(self._tool, call, ctx, self._environ), ctx)
+        try:
+            return await self._outcome(await self._egress.request(request, self._policy), ctx)
+        except (HttpFailed, TimedOut) as error:
+            self._annotate(error, request, ctx)
+            if self._config.error_mode != "empty" or (error.retryable and ctx.attempt < self._attempts):
+                raise
+            warning = f"error_mode is empty: {error.message}"
+            return Outcome(
+                None, (warning,), {"status": error.details.get("status"), "error": error.as_dict()}
+            )
+
+    def _request(self, values: Values, ctx: CallContext) -> EgressRequest:
+        styles = self._styles
+        rendered = ((header.name, render_header(header.value, values, styles)) for header in self._headers)
+        headers = [(name, text) for name, text in rendered if text is not None]
+        if self._cookies and (cookie := render_cookies(self._cookies, values, styles)) is not None:
+            headers.append(("Cookie", cookie))
+        credentials = (basic.header(ctx.secrets) for basic in self._basic)
+        headers += [("Authorization", text) for text in credentials if text is not None]
+        body, media = (None, None) if self._body is None else self._body.render(values, styles)
+        if media is not None and not self._typed:
+            headers.append(("Content-Type", media))
+        return EgressRequest(
+            self._method,
+            render_url(self._url, values, self._query, styles),
+            headers,
+            body,
+            timeout_s=self._timeout(ctx),
+            max_response_bytes=self._limit,
+            follow_redirects=self._follow,
+            secret_headers=self._secret_headers,
+            secret_body=self._body is not None and self._body.secret,
+        )
+
+    def _timeout(self, ctx: CallContext) -> float | None:
+        """Seconds for the request. The call's limit is the call path's business, except where running into it
+        is to become null.
+        """
+        own = None if not self._config.timeout_ms else self._config.timeout_ms / 1000
+        if self._config.error_mode == "empty":
+            return ctx.remaining if own is None else min(own, ctx.remaining)
+        return own
+
+    async def _outcome(self, response: EgressResponse, ctx: CallContext) -> Outcome:
+        status = response.status
+        codes = self._config.success_codes
+        if not (status in codes if codes else 200 <= status < 300):
+            raise _status_failure(response, ctx)
+        details: dict[str, Any] = {"status": status}
+        if response.redirects:
+            details["redirects"] = response.redirects
+        if response.truncated:
+            message = f"the answer is larger than {self._limit} bytes"
+            raise HttpFailed(
+                message, hint="raise exec.http.response.max_bytes", details={**details, "reason": "too_large"}
+            )
+        if status == HTTPStatus.NO_CONTENT or self._method == "HEAD":
+            return Outcome(None, details=details)
+        try:
+            if len(response.body) > _LARGE and self._config.jsonpath:
+                value, warnings = await asyncio.to_thread(self._value, response, ctx)
+            else:
+                value, warnings = self._value(response, ctx)
+        except HttpFailed as error:
+            error.details = {**details, **error.details}
+            raise
+        return Outcome(value, warnings, details)
+
+    def _value(self, response: EgressResponse, ctx: CallContext) -> tuple[Any, tuple[str, ...]]:
+        """The value of a successful answer, by format, extraction and fields."""
+        if self._config.regex is not None and self._extract is not None:
+            text, warnings = _text(response)
+            return self._extract(text), warnings
+        shaped = self._extract is not None or self._project is not None
+        if self._tool.output.format == "text" and not shaped:
+            return _text(response)
+        value = _json(response, ctx, needed=shaped)
+        if self._extract is not None:
+            value = self._extract(value)
+        if self._project is not None:
+            value = self._project(value)
+        if self._tool.output.format == "text" and not isinstance(value, str):
+            import orjson
+
+            value = orjson.dumps(value).decode()
+        return value, ()
+
+    def _annotate(self, error: HttpFailed | TimedOut, request: EgressRequest, ctx: CallContext) -> None:
+        """Say which request failed, without any secret."""
+        secrets = [value for value in ctx.secrets.values() if value]
+        url = _masked(request.url, secrets)
+        error.message = f"{request.method} {url}: {_masked(error.message, secrets)}"
+        error.args = (error.message,)
+        error.details = {
+            "method": request.method,
+            "url": url,
+            **{key: _masked(value, secrets) for key, value in error.details.items()},
+        }
+        if isinstance(error, TimedOut) and error.details.get("limit_ms") == self._config.timeout_ms:
+            error.details["limit"] = "exec.http.timeout_ms"
+
+
+def _response(
+    config: HttpExec,
+) -> tuple[Callable[[Any], Any] | None, Callable[[Any], Any] | None]:
+    """The extraction and the projection; ManifestError for more than one extraction or fields of a regex."""
+    given = [name for name in ("json_path", "jsonpath", "regex") if getattr(config, name) is not None]
+    if len(given) > 1:
+        raise ManifestError(f"only one of {', '.join(given)} can be given")
+    if config.regex is not None and config.fields:
+        raise ManifestError("a regex gives text, which has no fields")
+    extract: Callable[[Any], Any] | None = None
+    if config.json_path is not None:
+        extract = compile_json_path(config.json_path)
+    elif config.jsonpath is not None:
+        extract = compile_jsonpath(config.jsonpath)
+    elif config.regex is not None:
+        extract = compile_regex(config.regex)
+    return extract, compile_fields(config.fields) if config.fields else None
+
+
+def _text(response: EgressResponse) -> tuple[str, tuple[str, ...]]:
+    """The body as text, by its charset or UTF-8; bytes that do not fit are replaced, with a warning."""
+    charset = _charset(response) or "utf-8-sig"
+    try:
+        return response.body.decode(charset), ()
+    except (UnicodeDecodeError, LookupError):
+        text = response.body.decode("utf-8-sig", errors="replace")
+        return text, ("the answer is not valid text in its character set; bad bytes are replaced",)
+
+
+def _json(response: EgressResponse, ctx: CallContext, *, needed: bool) -> Any:
+    """The body as JSON; text of another type stays text, unless something is to be extracted from it."""
+    import orjson
+
+    body = response.body.removeprefix(b"\xef\xbb\xbf")
+    media = response.content_type
+    is_json = media == "application/json" or media.endswith("+json")
+    if not body.strip() and not is_json:
+        return None
+    try:
+        charset = _charset(response)
+        return orjson.loads(body if charset is None else body.decode(charset))
+    except (ValueError, LookupError, RecursionError) as error:
+        if is_json or needed:
+            what = f"the answer is not valid JSON ({media or 'no content type'}): {error}"
+            details = {"reason": "bad_json", "body": _excerpt(response, ctx)}
+            raise HttpFailed(what, details=details) from None
+    return _text(response)[0]
+
+
+def _charset(response: EgressResponse) -> str | None:
+    """The charset parameter of the content type, unless it says UTF-8 or nothing."""
+    for parameter in (response.header("content-type") or "").split(";")[1:]:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            charset = value.strip().strip("\"'").lower()
+            return None if charset in ("utf-8", "utf8", "us-ascii", "") else charset
+    return None
+
+
+def _status_failure(response: EgressResponse, ctx: CallContext) -> HttpFailed:
+    status = response.status
+    try:
+        phrase = f" {HTTPStatus(status).phrase}"
+    except ValueError:
+        phrase = ""
+    excerpt = _excerpt(response, ctx)
+    details: dict[str, Any] = {"status": status, "body": excerpt}
+    if (wait := _retry_after(response.header("retry-after"))) is not None:
+        details["retry_after_s"] = wait
+    message = f"answered {status}{phrase}" + (f": {beginning(ctx, excerpt, _IN_MESSAGE)}" if excerpt else "")
+    return HttpFailed(message, details=details, retryable=status in _RETRYABLE or status >= 500)
+
+
+def _excerpt(response: EgressResponse, ctx: CallContext) -> str:
+    """The beginning of the body as text for an error."""
+    body = response.body[: 4 * _EXCERPT]
+    if len(body) < len(response.body):
+        body = uncut(ctx, body)
+    return beginning(ctx, body.decode("utf-8", errors="replace").strip(), _EXCERPT)
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Seconds to wait as the server asks (RFC 9110, 10.2.3), never negative; None when it does not say."""
+    if value is None:
+        return None
+    value = value.strip()
+    if value.isascii() and value.isdigit():
+        return float(value[:9])
+    from email.utils import parsedate_to_datetime
+
+    try:
+        when = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return max(0.0, (when - datetime.now(UTC)).total_seconds())
+
+
+def _masked(value: Any, secrets: list[str]) -> Any:
+    """A text with every secret replaced, as it is and percent-encoded; other values as they are."""
+    if not isinstance(value, str):
+        return value
+    for secret in secrets:
+        value = value.replace(secret, _MASK).replace(quote(secret, safe=""), _MASK)
+    return value

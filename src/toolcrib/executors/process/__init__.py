@@ -1,0 +1,1 @@
+"""Kinds that run a confined process: command, python, sql."""

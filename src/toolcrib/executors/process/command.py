@@ -1,0 +1,149 @@
+"""Kind `command`: a program and its arguments, or one shell line with values as variables; confined."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+
+from toolcrib.errors import InvalidInput, PermissionDenied, ToolUnavailable
+from toolcrib.executors.output import (
+    MAX_OUTPUT,
+    facts,
+    log_streams,
+    made_meanwhile,
+    masked,
+    refuse_exit,
+    timed_out,
+    value_of,
+)
+from toolcrib.executors.workspace.workspace import Workspace
+from toolcrib.sandbox import Confinement, run
+from toolcrib.sandbox.files.paths import Kept, Paths
+from toolcrib.spec import Call, CallContext, CommandExec, Outcome, Tool
+from toolcrib.template import (
+    MISSING,
+    Namespaces,
+    Values,
+    held_variables,
+    parse,
+    parse_conditional,
+    parse_shell,
+    render_argv,
+    render_env,
+    render_value,
+)
+
+__all__ = ["CommandExecutor"]
+
+
+class CommandExecutor:
+    """Runs one command tool. Templates are parsed when it is made; a bad one is `ManifestError`."""
+
+    grace_s = 1.0
+    """The sandbox ends the process tree itself, first by SIGTERM."""
+
+    def __init__(self, tool: Tool, workspace: Workspace) -> None:
+        assert isinstance(tool.config, CommandExec)
+        names = Namespaces.of(tool)
+        self._tool = tool
+        self._config = tool.config
+        self._workspace = workspace
+        config = tool.config
+        self._argv = [parse_conditional(element, names) for element in config.args]
+        self._env = {name: parse_conditional(text, names) for name, text in config.env.items()}
+        self._shell = None
+        if config.shell is not None:
+            self._shell = parse_shell(
+                parse_conditional(config.shell, names), held_variables(config.env, names)
+            )
+        self._stdin = parse(tool.config.stdin, names)
+        self._grounds: Kept[tuple[str, Confinement]] = Kept(1)
+
+    async def run(self, call: Call, ctx: CallContext) -> Outcome:
+        """One run of the command."""
+        tool, config = self._tool, self._config
+        values = Values.of(tool, call, ctx)
+        entrypoint, ground = self._grounds.get(None, self._prepare)
+        network = self._workspace.network(tool)
+        env = {name: text for name, t in self._env.items() if (text := render_env(t, values)) is not None}
+        if self._shell is None:
+            arguments = render_argv(self._argv, values)
+        else:
+            line = self._shell.line(values)
+            arguments = ["-c", line.text]
+            env |= line.environment(values, config.allow_dash, env)
+        job = self._workspace.confine_on(
+            ground,
+            tool,
+            {**declared_environment(tool), **env},
+            ctx,
+            argv=(entrypoint, *arguments),
+            stdin=self._input(values),
+            output_limit=tool.limits.output_bytes or MAX_OUTPUT,
+            **network.job,
+        )
+        try:
+            done = await run(job)
+        except ToolUnavailable as error:
+            from toolcrib.executors.trace.denials import of_exec
+
+            raise of_exec(self._workspace, tool, job, error) or error from None
+        done = masked(ctx, done)
+        warnings: list[str] = []
+        with network.explained():
+            if done.timed_out:
+                raise timed_out(ctx, done)
+            log_streams(ctx, done, "stderr")
+            if done.exit_code not in config.exit_codes_ok:
+                from toolcrib.executors.trace.denials import of_command
+
+                if (denied := of_command(self._workspace, tool, job, done)) is not None:
+                    raise denied
+            refuse_exit(tool.name, done, config.exit_codes_ok)
+            value = value_of(ctx, tool.name, done, config.stdout_format or tool.output.format, warnings)
+        return Outcome(value, (*warnings, *network.warnings, *made_meanwhile(done)), facts(done))
+
+    def _prepare(self, paths: Paths) -> tuple[str, Confinement]:
+        """The program, and what all its calls have in common."""
+        workspace = self._workspace.noting(paths)
+        entrypoint, grant = self._entrypoint(workspace)
+        return entrypoint, workspace.ground(self._tool, self._config.cwd, read=grant, links=())
+
+    def _entrypoint(self, workspace: Workspace) -> tuple[str, tuple[str, ...]]:
+        """The program as the sandbox finds it, and the grant it needs to be seen there.
+
+        A name without a slash is looked for among the system's programs; anything else is a file, from the
+        project root. The file itself is always readable, its folder only if granted.
+        """
+        written = self._config.entrypoint
+        if "/" not in written or self._shell is not None:
+            return written, ()
+        path = workspace.resolve(written)
+        if not workspace.inside(written):
+            raise PermissionDenied(
+                f"the command {written!r} of {self._tool.name} leads out of the project, to {path}",
+                hint="If that is meant, write its real path in exec.command.entrypoint.",
+                details={"path": path},
+            )
+        if not stat.S_ISREG(workspace.paths.leads_to(path)):
+            raise ToolUnavailable(
+                f"the command {written!r} of {self._tool.name} does not exist ({path})",
+                hint="Create it, or mend exec.command.entrypoint in the manifest.",
+                details={"path": path},
+            )
+        return path, (path,)
+
+    def _input(self, values: Values) -> bytes:
+        value = render_value(self._stdin, values)
+        if value is None or value is MISSING:
+            return b""
+        try:
+            return value.encode() if isinstance(value, str) else json.dumps(value).encode()
+        except UnicodeEncodeError:
+            raise InvalidInput("what stands in stdin holds half of a surrogate pair") from None
+
+
+def declared_environment(tool: Tool) -> dict[str, str]:
+    """The variables of our environment that `permissions.env` names and that are set."""
+    return {name: os.environ[name] for name in tool.permissions.env if name in os.environ}

@@ -1,0 +1,257 @@
+"""Kind `python`: a function of a module, called in a confined interpreter of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from toolcrib.errors import CommandFailed, ToolFailed, ToolUnavailable
+from toolcrib.executors.answers import SIGNALS, raise_told
+from toolcrib.executors.output import (
+    MAX_OUTPUT,
+    ending,
+    facts,
+    log_streams,
+    made_meanwhile,
+    masked,
+    redactor_of,
+    timed_out,
+)
+from toolcrib.executors.process.command import declared_environment
+from toolcrib.executors.workspace.workspace import Workspace, links_on, within
+from toolcrib.sandbox import Completed, Confinement, Script, run
+from toolcrib.sandbox.files.paths import Kept, Paths
+from toolcrib.spec import Call, CallContext, Outcome, PythonExec, Tool
+from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
+
+__all__ = ["GOOD", "PythonExecutor", "interpreter", "returned", "runs_in"]
+
+_PYTHON = re.compile(r"python3(\.\d+)?t?")
+SYSTEM_FOLDERS = ("/usr/bin", "/usr/local/bin")
+"""Where the machine's own interpreters are. Not all of `/usr`: some keep their projects in `/usr/src`."""
+_MAX_SETTINGS = 65_536
+"""Bytes of a virtual environment's settings that are looked at."""
+GOOD = b'{"value":'
+"""What an answer of our children begins with that tells no error."""
+_TOLD = ("error", "message", "signal", "delay")
+"""What an answer has that tells of an error."""
+_CHILD = str(Path(__file__).with_name("python_child.py").resolve())
+
+
+class _Ground(NamedTuple):
+    """What all calls of a tool have in common."""
+
+    job: Confinement
+    path: list[str]
+    """Where its module is looked for: folders that no tool may write, and last its working folder."""
+
+
+class PythonExecutor:
+    """Runs one Python tool. Its module is imported only inside the sandbox.
+
+    `module` is looked for in the tool's own folder, then in the project's home folder (so that `tools.NAME`
+    may lie beside the manifest), which no tool may write; then in `cwd`.
+    """
+
+    grace_s = 1.0
+    """The sandbox ends the process tree itself, first by SIGTERM."""
+
+    def __init__(self, tool: Tool, workspace: Workspace) -> None:
+        assert isinstance(tool.config, PythonExec)
+        names = Namespaces.of(tool)
+        self._tool = tool
+        self._config = tool.config
+        self._workspace = workspace
+        self._args = [parse(item, names) for item in tool.config.args]
+        self._kwargs = {name: parse(item, names) for name, item in tool.config.kwargs.items()}
+        self._grounds: Kept[_Ground] = Kept(1)
+
+    async def run(self, call: Call, ctx: CallContext) -> Outcome:
+        """One call in an interpreter of its own."""
+        tool = self._tool
+        ground = self._grounds.get(None, self._prepare)
+        network = self._workspace.network(tool)
+        job = self._workspace.confine_on(
+            ground.job,
+            tool,
+            declared_environment(tool),
+            ctx,
+            stdin=self._job(Values.of(tool, call, ctx), ground.path),
+            **network.job,
+        )
+        done = masked(ctx, await run(job))
+        with network.explained():
+            if done.timed_out:
+                raise timed_out(ctx, done)
+            log_streams(ctx, done, "stdout", "stderr")
+            value = self._value(job, done, ctx)
+        return Outcome(value, (*network.warnings, *made_meanwhile(done)), facts(done))
+
+    def _prepare(self, paths: Paths) -> _Ground:
+        tool, config, workspace = self._tool, self._config, self._workspace.noting(paths)
+        python, grants = interpreter(workspace, config.venv, tool.name)
+        job = workspace.ground(
+            tool,
+            config.cwd,
+            read=(*grants, _CHILD),
+            links=links_on((python, *_home_of(python, paths)), paths),
+        )
+        own = workspace.folder(tool)
+        path = [*([own] if own is not None else []), workspace.home, job.cwd]
+        job = replace(
+            job,
+            argv=(python, "-I", "-X", "utf8", _CHILD),
+            output_limit=MAX_OUTPUT,
+            result_limit=tool.limits.output_bytes or MAX_OUTPUT,
+            good=GOOD,
+            script=self._script(workspace, python, path),
+        )
+        return _Ground(job, path)
+
+    def _script(self, workspace: Workspace, python: str, path: list[str]) -> Script | None:
+        """How to have the call made by an interpreter that runs already; its launcher is not confined.
+
+        So only the machine's interpreters and our own are started as one, for any other may have come with
+        the project, and none that the tool may write any part of. The others are started inside the sandbox,
+        for each call.
+        """
+        paths = workspace.paths
+        real = paths.real(python)
+        if not is_known(real, paths) or any(within(real, one) for one in (workspace.root, workspace.home)):
+            return None
+        prefix = os.path.dirname(os.path.dirname(real))  # noqa: PTH120
+        parts = (real, paths.real(f"{prefix}/lib"), paths.real(f"{prefix}/lib64"))
+        granted = [workspace.resolve(path) for path in self._tool.permissions.write]
+        if any(within(part, grant) or within(grant, part) for part in parts for grant in granted):
+            return None
+        return Script(_CHILD, real, python, tuple(path)) if _PYTHON.fullmatch(Path(real).name) else None
+
+    def _job(self, values: Values, path: list[str]) -> bytes:
+        args: list[Any] = [render_value(item, values) for item in self._args]
+        while args and args[-1] is MISSING:
+            args.pop()
+        kwargs = {name: render_value(item, values) for name, item in self._kwargs.items()}
+        config = self._config
+        job = {
+            "module": config.module,
+            "function": config.function,
+            "args": [None if item is MISSING else item for item in args],
+            "kwargs": {name: item for name, item in kwargs.items() if item is not MISSING},
+            "path": path[:-1],
+            "cwd": path[-1:],
+            "returns": config.returns,
+            "trace": self._workspace.watch is not None,
+        }
+        return json.dumps(job).encode()
+
+    def _value(self, job: Confinement, done: Completed, ctx: CallContext) -> Any:
+        answer = _answer(self._tool.name, done)
+        if self._workspace.watch is not None:
+            self._workspace.watch.tell(answer.get("trace"))
+        if "value" not in answer and answer["signal"] is None:
+            from toolcrib.executors.trace.denials import of_python
+
+            if (redactor := redactor_of(ctx)) is not None:
+                answer["message"] = redactor.redact(answer["message"])
+
+            if (denied := of_python(self._workspace, self._tool, job, done, answer)) is not None:
+                raise denied
+        return _taken(answer, done)
+
+
+def returned(name: str, done: Completed) -> Any:
+    """What a confined interpreter of ours answered. Raises what it told instead, or that it told nothing."""
+    return _taken(_answer(name, done), done)
+
+
+def _taken(answer: dict[str, Any], done: Completed) -> Any:
+    """The value of an answer, or the error that it tells, raised."""
+    if "value" in answer:
+        return answer["value"]
+    kind, message, signal, delay = (answer[key] for key in _TOLD)
+    return raise_told(str(kind), str(message), signal, delay, facts(done))
+
+
+def _answer(name: str, done: Completed) -> dict[str, Any]:
+    """An answer as our child writes it: with a value, or with all that tells an error."""
+    if done.result_total > len(done.result):
+        raise ToolFailed(
+            f"{name} returned {done.result_total} bytes, more than the {len(done.result)} allowed",
+            hint="Return less, or raise limits.output_bytes in the manifest.",
+            details=facts(done),
+        )
+    try:
+        answer = json.loads(done.result.decode())
+        if isinstance(answer, dict) and ("value" in answer or _tells_error(answer)):
+            return answer
+    except (RecursionError, ValueError):
+        pass
+    # No answer, or none that our own child gives: the tool's code has ended the interpreter.
+    raise CommandFailed(
+        f"{name} did not return: its interpreter {ending(done)}",
+        hint="The tool's own code has ended it: a crash, os._exit, too much memory.",
+        details=facts(done),
+    )
+
+
+def _tells_error(answer: dict[str, Any]) -> bool:
+    """Whether all is there, whatever a tool's own code may have written in our child's place."""
+    return answer.keys() >= {*_TOLD} and answer["signal"] in [None, *SIGNALS]
+
+
+def interpreter(workspace: Workspace, venv: str | None, name: str) -> tuple[str, tuple[str, ...]]:
+    """The interpreter of a virtual environment (or the one Toolcrib runs on), and what it must read."""
+    paths = workspace.paths
+    if venv is None:
+        base = paths.real(_base())
+        return base, _installation(base, paths)
+    folder = workspace.resolve(venv)
+    python = f"{folder}/bin/python"
+    if not paths.leads_to(python) or not stat.S_ISREG(paths.leads_to(f"{folder}/pyvenv.cfg")):
+        raise ToolUnavailable(
+            f"{name} runs in the virtual environment {venv!r}, which does not exist ({folder})",
+            hint=f"Create it: python3 -m venv {venv}",
+            details={"path": folder},
+        )
+    return python, (folder, *_installation(paths.real(python), paths))
+
+
+def is_known(real: str, paths: Paths) -> bool:
+    """Whether an interpreter is the machine's or the one Toolcrib runs on: none that a project can bring."""
+    return os.path.dirname(real) in SYSTEM_FOLDERS or real == paths.real(_base())  # noqa: PTH120
+
+
+def _base() -> str:
+    return getattr(sys, "_base_executable", None) or sys.executable
+
+
+def runs_in(python: str, paths: Paths) -> list[str]:
+    """What decides what an interpreter runs: itself and its own libraries."""
+    ways = (python, *_home_of(python, paths))
+    return [*(place for way in ways for place in paths.held(way)), *_installation(paths.real(python), paths)]
+
+
+def _home_of(python: str, paths: Paths) -> list[str]:
+    """Where the settings of a virtual environment say that its interpreter comes from."""
+    settings = paths.text(str(Path(python).parent.with_name("pyvenv.cfg")), _MAX_SETTINGS)
+    lines = settings.decode(errors="replace").splitlines()
+    pairs = (line.partition("=") for line in lines)
+    return [value.strip() for key, _, value in pairs if key.strip() == "home" and value.strip()[:1] == "/"]
+
+
+def _installation(python: str, paths: Paths) -> tuple[str, ...]:
+    """An interpreter's own files as grants, unless they are the system's, which every tool sees.
+
+    Not all of its prefix: that may be somebody's home folder.
+    """
+    prefix = str(Path(python).parent.parent)
+    if within(python, "/usr"):
+        return ()
+    libraries = (paths.real(f"{prefix}/{name}") for name in ("lib", "lib64"))
+    return (python, *(path for path in libraries if paths.is_folder(path) and within(path, prefix)))

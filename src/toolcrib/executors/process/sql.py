@@ -1,0 +1,98 @@
+"""Kind `sql`: one statement on a SQLite file, its values bound, run by a confined interpreter.
+
+SQLite reads a file that others may have written, and may be made to compute for hours: so it runs where a
+command would, with the tool's own grants. Without a grant for writing the file is opened to be read only.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from toolcrib.errors import PermissionDenied, ToolUnavailable
+from toolcrib.executors.output import MAX_OUTPUT, facts, log_streams, made_meanwhile, masked, timed_out
+from toolcrib.executors.process.python import GOOD, interpreter, returned
+from toolcrib.executors.workspace.workspace import Workspace, links_on, within
+from toolcrib.sandbox import run
+from toolcrib.spec import Call, CallContext, Outcome, SqlExec, Tool
+from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
+
+__all__ = ["SqlExecutor"]
+
+_CHILD = str(Path(__file__).with_name("sql_child.py").resolve())
+
+
+class SqlExecutor:
+    """Runs one SQL statement. Only SQLite has a driver here; a tool for another engine is unavailable."""
+
+    grace_s = 1.0
+    """The sandbox ends the process tree itself, first by SIGTERM."""
+
+    def __init__(self, tool: Tool, workspace: Workspace) -> None:
+        assert isinstance(tool.config, SqlExec)
+        names = Namespaces.of(tool)
+        self._tool = tool
+        self._config = tool.config
+        self._workspace = workspace
+        self._parameters = [parse(item, names) for item in tool.config.parameters]
+
+    async def run(self, call: Call, ctx: CallContext) -> Outcome:
+        """One statement: a list of rows as objects, or how many rows it changed."""
+        tool, workspace = self._tool, self._workspace
+        path, writable = self._database()
+        python, grants = interpreter(workspace, None, tool.name)
+        job = workspace.confine(
+            tool,
+            (python, "-I", "-X", "utf8", _CHILD),
+            ".",
+            {},
+            ctx,
+            read=(*grants, _CHILD),
+            links=links_on((python,)),
+            stdin=self._job(Values.of(tool, call, ctx), path, writable),
+            output_limit=MAX_OUTPUT,
+            result_limit=tool.limits.output_bytes or MAX_OUTPUT,
+            good=GOOD,
+            **workspace.network(tool).job,
+        )
+        done = masked(ctx, await run(job))
+        if done.timed_out:
+            raise timed_out(ctx, done)
+        log_streams(ctx, done, "stdout", "stderr")
+        return Outcome(returned(tool.name, done), made_meanwhile(done), facts(done))
+
+    def _database(self) -> tuple[str, bool]:
+        """The file, and whether it may be written."""
+        tool, config, workspace = self._tool, self._config, self._workspace
+        if config.engine != "sqlite" or config.database is None:
+            raise ToolUnavailable(
+                f"{tool.name} needs a driver for {config.engine}, and only sqlite has one here",
+                hint="Use a SQLite file, or a command or MCP server that speaks to the database.",
+                details={"engine": config.engine},
+            )
+        path = workspace.resolve(config.database)
+        grants = workspace.grants(tool)
+        if not grants.cover(path):
+            raise PermissionDenied(
+                f"{tool.name} may not read its database {config.database!r} ({path})",
+                hint="Name its folder under permissions.fs.read in the manifest.",
+                details={"path": path},
+            )
+        if not Path(path).is_file():
+            raise ToolUnavailable(
+                f"the database {config.database!r} of {tool.name} does not exist ({path})",
+                hint="Create it, or mend exec.sql.database in the manifest.",
+                details={"path": path},
+            )
+        return path, any(within(path, folder) for folder in grants.write)
+
+    def _job(self, values: Values, path: str, writable: bool) -> bytes:
+        bound: list[Any] = [render_value(item, values) for item in self._parameters]
+        job = {
+            "database": path,
+            "writable": writable,
+            "statement": self._config.statement,
+            "parameters": [None if item is MISSING else item for item in bound],
+        }
+        return json.dumps(job).encode()

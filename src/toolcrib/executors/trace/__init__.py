@@ -1,0 +1,1 @@
+"""Observed runs and denied access, reported as permissions."""

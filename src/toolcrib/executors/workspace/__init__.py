@@ -1,0 +1,1 @@
+"""The files and the network that one tool may reach."""

@@ -1,0 +1,1 @@
+"""Approvals: requests, decisions and standing grants."""

@@ -1,0 +1,1 @@
+"""The audit log: one append-only file per project."""

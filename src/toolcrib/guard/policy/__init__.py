@@ -1,0 +1,1 @@
+"""Policy rules and the permission ceiling of a project."""

@@ -1,0 +1,119 @@
+"""The rules of a project's policy: pure data, and which tools and callers each speaks of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from toolcrib.guard.policy.condition import Condition
+from toolcrib.spec import Annotations, Tool
+from toolcrib.spec.naming import fits
+
+__all__ = ["EFFECTS", "HINTS", "Effect", "Rule", "Rules"]
+
+Effect = Literal["deny", "ask", "allow"]
+EFFECTS: tuple[Effect, ...] = get_args(Effect)
+"""The stronger first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule. It speaks of a call where all of its conditions hold; one that is None holds always.
+
+    Patterns are names with `*` and `?`; of several, any will do.
+    """
+
+    name: str
+    """As written, or `#` and its number from 1."""
+    effect: Effect
+    tools: tuple[str, ...] | None = None
+    bundles: tuple[str, ...] | None = None
+    tags: tuple[str, ...] | None = None
+    annotations: Mapping[str, bool] | None = None
+    callers: tuple[str, ...] | None = None
+    when: Condition | None = None
+    reason: str = ""
+    """For the caller, and for the person who is asked."""
+
+    def silent(self, tool: Tool, caller: str) -> tuple[str, str] | None:
+        """Why it does not speak of this tool and caller: the condition and what is not so; else None."""
+        for name, misses in _CONDITIONS.items():
+            if getattr(self, name) is not None and (why := misses(self, tool, caller)) is not None:
+                return name, why
+        return None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The rule as it is written in the settings."""
+        block: dict[str, Any] = {"name": self.name, "effect": self.effect}
+        for name in _CONDITIONS:
+            value = getattr(self, name)
+            if value is not None:
+                block[name] = dict(value) if isinstance(value, Mapping) else list(value)
+        if self.when is not None:
+            block["when"] = dict(self.when.schema)
+        if self.reason:
+            block["reason"] = self.reason
+        return block
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The `policy` block of a project's settings."""
+
+    default: Effect = "allow"
+    """For calls that no rule speaks of."""
+    rules: tuple[Rule, ...] = field(default=())
+    self_approval: bool = False
+    """Whether a token may decide on the calls of its own owner's agent."""
+
+
+def _misses_tool(rule: Rule, tool: Tool, caller: str) -> str | None:  # noqa: ARG001
+    return _none_fits(rule.tools or (), (tool.name,))
+
+
+def _misses_bundle(rule: Rule, tool: Tool, caller: str) -> str | None:  # noqa: ARG001
+    return _none_fits(rule.bundles or (), (tool.bundle,))
+
+
+def _misses_tags(rule: Rule, tool: Tool, caller: str) -> str | None:  # noqa: ARG001
+    return _none_fits(rule.tags or (), tool.tags)
+
+
+def _misses_caller(rule: Rule, tool: Tool, caller: str) -> str | None:  # noqa: ARG001
+    # A client that does not say its name is `mcp`: it is no less one of `mcp:*`.
+    unnamed = not caller.partition(":")[1] and _none_fits(rule.callers or (), (f"{caller}:",)) is None
+    return None if unnamed else _none_fits(rule.callers or (), (caller,))
+
+
+def _misses_annotations(rule: Rule, tool: Tool, caller: str) -> str | None:  # noqa: ARG001
+    for name, wanted in (rule.annotations or {}).items():
+        said = getattr(tool.annotations, name)
+        is_so = HINTS[name](tool.annotations) if said is None else said
+        if is_so is not wanted:
+            how = "" if said is not None else ", as it is not said"
+            return f"{name} is {str(is_so).lower()}{how}"
+    return None
+
+
+def _none_fits(patterns: Iterable[str], names: tuple[str, ...]) -> str | None:
+    if any(fits(pattern, name) for name in names for pattern in patterns):
+        return None
+    return f"{' or '.join(patterns)} is not {', '.join(names) or 'there'}"
+
+
+HINTS: Mapping[str, Callable[[Annotations], bool]] = {
+    "read_only": lambda _: False,
+    "destructive": lambda hints: hints.read_only is not True,
+    "idempotent": lambda _: False,
+    "open_world": lambda _: True,
+}
+"""What a tool is taken for that does not say it: what MCP's ToolAnnotations lay down, which is the worse."""
+
+_CONDITIONS: Mapping[str, Callable[[Rule, Tool, str], str | None]] = {
+    "tools": _misses_tool,
+    "bundles": _misses_bundle,
+    "tags": _misses_tags,
+    "annotations": _misses_annotations,
+    "callers": _misses_caller,
+}

@@ -1,0 +1,1 @@
+"""Secret values: their sources, and their masking in everything that leaves."""

@@ -1,0 +1,1 @@
+"""Trust in settings, reviews of tools, digests and tokens."""

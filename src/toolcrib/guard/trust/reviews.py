@@ -1,0 +1,185 @@
+"""Reviews: which tools a person has looked at, down to their digest, and which ones agents have made.
+
+Kept in the user's own folder, out of reach of the project: no manifest can say of itself that it was
+reviewed, or drop who made it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import time
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from toolcrib.guard.trust.digest import ToolDigest
+from toolcrib.spec import Tool
+from toolcrib.spec.identifier import new_id
+from toolcrib.state import VAULT_REVIEWS, Database, Vault
+
+__all__ = ["Reviewed", "Reviews", "Standing", "shown"]
+
+_KEPT = 50
+"""Reviews kept of one tool; the newest are."""
+_UNSEEN = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
+_LAST = (
+    "SELECT digest, parts, manifest, reviewed_by, reviewed_at FROM reviewed WHERE tool = ? AND bundle = ?"
+    " ORDER BY id DESC LIMIT 1"
+)
+_ONE = "SELECT 1 FROM reviewed WHERE tool = ? AND bundle = ? AND digest = ?"
+_DROP = "DELETE FROM reviewed WHERE tool = ? AND bundle = ? AND digest = ?"
+_OLDEST = (
+    "DELETE FROM reviewed WHERE tool = ? AND bundle = ? AND id NOT IN"
+    " (SELECT id FROM reviewed WHERE tool = ? AND bundle = ? ORDER BY id DESC LIMIT ?)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """One tool as a person has approved of it."""
+
+    digest: str
+    parts: Mapping[str, str]
+    """What the digest is made of."""
+    manifest: bytes
+    by: str
+    at: float
+    """Seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a tool stands: `reviewed` as it is, `changed` since its last review, or `new` to everybody."""
+
+    status: Literal["reviewed", "changed", "new"]
+    last: Reviewed | None = None
+
+    def diff(self, tool: Tool) -> str:
+        """What is other in the manifest than at its last review, as a unified diff; all of it for a new one.
+
+        Every character that is not seen or steers a terminal stands as its escape.
+        """
+        new = b"" if tool.source is None else tool.source.raw
+        old = b"" if self.last is None else self.last.manifest
+        names = ("/dev/null" if self.last is None else "reviewed/tool.yml", "now/tool.yml")
+        lines = difflib.unified_diff(_lines(old), _lines(new), *names, lineterm="")
+        return "\n".join(lines)
+
+
+class Reviews:
+    """The reviews of one project. Nothing is made on disk before there is something to keep."""
+
+    def __init__(self, vault: Vault, *, clock: Callable[[], float] = time.time) -> None:
+        self._vault = vault
+        self._clock = clock
+        self._opened: Database | None = None
+        self._creators: tuple[int, dict[str, str]] = (-1, {})
+
+    @cached_property
+    def _database(self) -> Database:
+        self._opened = Database(self._vault.folder / "reviews.db", VAULT_REVIEWS)
+        return self._opened
+
+    @property
+    def _exists(self) -> bool:
+        return self._opened is not None or (self._vault.path / "reviews.db").exists()
+
+    def standing(self, tool: Tool, digest: ToolDigest) -> Standing:
+        """How the tool, of this digest now, stands."""
+        if not self._exists:
+            return Standing("new")
+        with self._database.read() as tx:
+            known = tx.one(_ONE, tool.name, tool.bundle, digest.digest)
+            row = tx.one(_LAST, tool.name, tool.bundle)
+        if row is None:
+            return Standing("new")
+        last = Reviewed(row[0], json.loads(row[1]), row[2], row[3], row[4])
+        return Standing("changed" if known is None else "reviewed", last)
+
+    def is_reviewed(self, tool: Tool, digest: str) -> bool:
+        """Whether a person has reviewed this very tool."""
+        if not self._exists:
+            return False
+        with self._database.read() as tx:
+            return tx.one(_ONE, tool.name, tool.bundle, digest) is not None
+
+    def accept(self, tool: Tool, digest: ToolDigest, by: str) -> None:
+        """Write down that a person has reviewed the tool of this digest. `StateUnavailable`."""
+        now = self._clock()
+        raw = b"" if tool.source is None else tool.source.raw
+        name, bundle = tool.name, tool.bundle
+        with self._database.write() as tx:
+            tx.run(_DROP, name, bundle, digest.digest)
+            tx.run(
+                "INSERT INTO reviewed VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                *(new_id(now), name, bundle, digest.digest, json.dumps(dict(digest.parts)), raw, by, now),
+            )
+            tx.run(_OLDEST, name, bundle, name, bundle, _KEPT)
+
+    def forget(self, tool: str, bundle: str, digest: str) -> None:
+        """Take a review back."""
+        if self._exists:
+            with self._database.write() as tx:
+                tx.run(_DROP, tool, bundle, digest)
+
+    # -- tools that agents made --------------------------------------------------------------------
+
+    def creators(self) -> Mapping[str, str]:
+        """Who made which tool, by the tools' names; only those that agents made."""
+        if not self._exists:
+            return {}
+        version = self._database.version
+        if self._creators[0] != version:
+            with self._database.read() as tx:
+                self._creators = (version, dict(tx.all("SELECT tool, creator FROM created ORDER BY id")))
+        return self._creators[1]
+
+    def note(self, tool: str, creator: str, manifest: str) -> str:
+        """Write down, before its manifest is there, that an agent makes a tool; gives what `drop` takes.
+
+        `manifest` is the SHA-256 of the manifest, in hex.
+        """
+        now = self._clock()
+        entry = new_id(now)
+        with self._database.write() as tx:
+            tx.run("INSERT INTO created VALUES (?, ?, ?, ?, ?)", entry, tool, creator, manifest, now)
+        self._creators = (-1, {})  # `version` does not tell of our own changes
+        return entry
+
+    def drop(self, entry: str) -> None:
+        """Take back what `note` wrote: the tool was not made after all."""
+        with self._database.write() as tx:
+            tx.run("DELETE FROM created WHERE id = ?", entry)
+        self._creators = (-1, {})
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        self._creators = (-1, {})
+        if self._opened is not None:
+            self._opened.close()
+
+
+def shown(text: str) -> str:
+    """The text with every character that is not seen, or steers a terminal, as its escape (`\\u202e`)."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        char if char in "\n\t" or unicodedata.category(char) not in _UNSEEN else _escaped(char)
+        for char in text
+    )
+
+
+def _escaped(char: str) -> str:
+    code = ord(char)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _lines(raw: bytes) -> list[str]:
+    """The lines of a manifest; not by `splitlines`, to which characters that nobody sees are line ends."""
+    lines = raw.decode(errors="backslashreplace").split("\n")
+    return [shown(line) for line in (lines[:-1] if lines[-1] == "" else lines)]

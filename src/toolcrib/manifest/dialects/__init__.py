@@ -1,0 +1,1 @@
+"""Formats of other tool systems, each read into the native form."""

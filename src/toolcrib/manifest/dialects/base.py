@@ -1,0 +1,183 @@
+"""Tools of other formats: each becomes the native manifest that says the same, with the places of its file.
+
+So what is held to the format, checked, shown and run is the same for every format, and what is wrong is told
+where it stands in the file that a person wrote.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from toolcrib.errors import ManifestError
+from toolcrib.manifest.native.reader import parse_tool
+from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of
+from toolcrib.manifest.yaml.positions import Path
+from toolcrib.manifest.yaml.source import Document
+from toolcrib.spec import Source, Tool
+
+__all__ = ["Draft", "Entry", "Translated", "arguments_of", "finish", "host_of", "secrets_in", "steps_of"]
+
+_HOST = re.compile(
+    r"^[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#${}@\s:\[\]]+|\[[0-9a-fA-F:.]+\])(?::(\d+))?(?=[/?#]|$)"
+)
+_STEP = re.compile(r'\.([^\W\d]\w*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
+_NAMES = re.compile(r"(?<!\$)(?:\$\$)*\$\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:(\|)|\})")
+
+
+class Translated(Document):
+    """A native manifest that was made of a part of another file, and knows where its values come from."""
+
+    __slots__ = ("_origin", "_places")
+
+    def __init__(self, origin: Document, data: dict[str, Any], places: dict[Path, Path]) -> None:
+        super().__init__(origin.path, origin.raw, origin.text, data)
+        self._origin = origin
+        self._places = places
+
+    def source_path(self, path: Path) -> Path:
+        for length in range(len(path), -1, -1):
+            place = self._places.get(path[:length])
+            if place is not None:
+                return (*place, *path[length:])
+        return ()
+
+    def locate(self, path: Path, key: bool = False) -> tuple[int, int]:
+        return self._origin.locate(self.source_path(path), key)
+
+    def locate_text(self, path: Path, literal: str, number: int = 0) -> tuple[int, int]:
+        return self._origin.locate_text(self.source_path(path), literal, number)
+
+
+@dataclass(slots=True)
+class Draft:
+    """One tool of a file, on its way to a native manifest; without one it tells findings about the file."""
+
+    document: Document
+    dialect: str
+    place: Path = ()
+    """Where the tool stands in the file."""
+    manifest: dict[str, Any] = field(default_factory=dict)
+    places: dict[Path, Path] = field(default_factory=dict)
+    kept: dict[str, Any] = field(default_factory=dict)
+    """What the native format has no word for."""
+    found: list[Diagnostic] = field(default_factory=list)
+    enabled: bool = True
+
+    def put(self, path: Path, value: Any, origin: Path | None = None) -> None:
+        """Set a value of the manifest; `origin` is where it stands below the tool in the file."""
+        here = self.manifest
+        for step in path[:-1]:
+            here = here.setdefault(str(step), {})
+        here[str(path[-1])] = value
+        if origin is not None:
+            self.places[path] = (*self.place, *origin)
+
+    def fault(
+        self,
+        message: str,
+        origin: Path = (),
+        *,
+        hint: str | None = None,
+        rule: str = "dialect",
+        key: bool = False,
+    ) -> None:
+        """Something wrong, or not kept, at a place below the tool."""
+        path = (*self.place, *origin)
+        self.found.append(self.document.diagnostic(rule, message, path, key=key, hint=hint))
+
+    def fits(self, block: Any, form: dict[str, Any], origin: Path = ()) -> bool:
+        """Whether a block has its format's own form, a JSON Schema; each misfit is told."""
+        from toolcrib.schema import SchemaCheck
+
+        violations = SchemaCheck(form).violations(block)
+        for violation in violations:
+            self.fault(violation.message, (*origin, *steps_of(violation.path)))
+        return not violations
+
+    def keep(self, block: dict[str, Any], known: Iterable[str], silent: Iterable[str] = ()) -> None:
+        """Keep the keys of a block that have no place here; those that nobody defines are told."""
+        known, silent = set(known), set(silent)
+        for key, value in block.items():
+            if key in known:
+                continue
+            self.kept[key] = value
+            if key not in silent:
+                told = f"`{key}` has no meaning here; it is kept as it is"
+                self.fault(told, (key,), rule="unmapped", key=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One tool of a file as it was found; `tool` is None when `found` says why."""
+
+    tool: Tool | None
+    document: Document
+    found: tuple[Diagnostic, ...] = ()
+    enabled: bool = True
+
+
+def finish(draft: Draft, *, shared: bool) -> Entry:
+    """The tool that a draft says; `shared` when the file may hold others too."""
+    document = draft.document
+    if draft.kept:
+        draft.put(("extensions", draft.dialect), draft.kept)
+    translated = Translated(document, draft.manifest, {(): draft.place, **draft.places})
+    found = tuple(draft.found)
+    if not draft.manifest or any(finding.is_error for finding in found):
+        return Entry(None, translated, found, draft.enabled)
+    try:
+        tool = parse_tool(translated)
+    except ManifestError as error:
+        return Entry(None, translated, (*found, *diagnostics_of(error)), draft.enabled)
+    digest = hashlib.sha256(document.raw).hexdigest()
+    source = Source(draft.dialect, document.path, document.raw, digest, shared)
+    return Entry(replace(tool, source=source), translated, found, draft.enabled)
+
+
+def steps_of(path: str) -> Path:
+    """`$.a[0]["b c"]` as `("a", 0, "b c")`."""
+    return tuple(
+        int(index) if index else name or re.sub(r"\\(.)", r"\1", key)
+        for name, index, key in _STEP.findall(path)
+    )
+
+
+def host_of(url: str) -> str | None:
+    """The host that a URL template writes out, as a network permission names it; None where it is none."""
+    found = _HOST.match(url)
+    if found is None:
+        return None
+    host, port = found.group(1).lower(), found.group(2)
+    return f"{host}:{port}" if port not in (None, "80", "443") else host
+
+
+def arguments_of(schema: Any) -> list[str]:
+    """The names that an input schema gives its arguments; none of one that has not its form."""
+    named = schema.get("properties") if isinstance(schema, dict) else None
+    return list(named) if isinstance(named, dict) else []
+
+
+def secrets_in(value: Any, declared: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The `permissions.secrets` of a value: each name that stands in it as `${NAME}` and is not declared.
+
+    One that has a default wherever it stands is not required.
+    """
+    known = set(declared)
+    found: dict[str, dict[str, Any]] = {}
+    waiting = [value]
+    while waiting:
+        here = waiting.pop(0)
+        if isinstance(here, str):
+            for name, filtered in _NAMES.findall(here):
+                if name not in known:
+                    entry = found.setdefault(name, {"type": "string", "required": False})
+                    entry["required"] |= not filtered
+        elif isinstance(here, dict):
+            waiting += here.values()
+        elif isinstance(here, list):
+            waiting += here
+    return found

@@ -1,0 +1,308 @@
+"""FlexiGPT's `tool.json`: one record a file, `go` (a registered Python callable) or `http`."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from typing import Any
+
+from toolcrib.manifest.dialects.base import Draft, arguments_of, host_of, secrets_in
+from toolcrib.manifest.dialects.fields import Field, Fields, known
+from toolcrib.manifest.yaml.positions import Path
+from toolcrib.manifest.yaml.source import Document
+from toolcrib.spec import FunctionExec, HttpExec, Tool
+
+__all__ = ["FIELDS", "detect", "drafts", "record_of"]
+
+_UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
+FIELDS: Fields = {
+    "": {
+        "schemaVersion": Field("text", "", "Kept.", kept=True),
+        "bundleID": Field("text", "", "Kept; held to a UUID of version 7.", kept=True),
+        "id": Field("text", "", "As `bundleID`.", kept=True),
+        "toolID": Field("text", "", "As `bundleID`.", kept=True),
+        "slug": Field("text", "required", "`name`: 1 to 64 letters, digits and dashes."),
+        "version": Field("text", "required", "`version`: as `slug`, and dots."),
+        "displayName": Field("text", "", "Kept; `description` where there is none.", kept=True),
+        "description": Field("text", "`displayName`", "`description`"),
+        "type": Field("`go` or `http`", "required", "`kind`: `function` or `http`."),
+        "isEnabled": Field("true or false", "`true`", "`false`: the tool is not loaded. Kept.", kept=True),
+        "isBuiltIn": Field("true or false", "", "Kept.", kept=True),
+        "argSchema": Field("JSON Schema", "`{type: object}`", "`inputs.schema`"),
+        "outputSchema": Field("JSON Schema", "", "`outputs.schema`, with `on_violation: fail`."),
+        "impl": Field("object", "required", "`exec`, by the fields below."),
+        "tags": Field("list of texts", "", "`tags`"),
+        "createdAt": Field("text", "", "Kept.", kept=True),
+        "modifiedAt": Field("text", "", "Kept.", kept=True),
+    },
+    "impl (go)": {
+        "goFunc": Field("text", "required", "`exec.function.reference`"),
+    },
+    "impl (http)": {
+        "method": Field("text", "`GET`", "`exec.http.method`"),
+        "urlTemplate": Field(
+            "text",
+            "required",
+            "`exec.http.url`; its host is `permissions.network`. `${NAME}` is an argument, or else a secret.",
+        ),
+        "headers": Field("object of texts", "", "`exec.http.headers`"),
+        "bodyTemplate": Field(
+            "text", "", "`exec.http.body`: JSON, a form or text, as [told](formats.md#flexigpt)."
+        ),
+        "successCodes": Field("list of whole numbers", "any 2xx", "`exec.http.success_codes`"),
+        "timeoutMs": Field("whole number", "the project's limit", "`exec.http.timeout_ms`"),
+        "responseEncoding": Field("`json` or `text`", "`json`", "`outputs.format`"),
+        "extractExpr": Field(
+            "text", "", "`exec.http.response`: `jsonpath` if it begins with `$`, else `regex`."
+        ),
+        "errorMode": Field("`fail` or `empty`", "`fail`", "`exec.http.error_mode`"),
+    },
+}
+"""Every field of a record. Others are kept, and told."""
+_TEXT, _MAP = {"type": "string"}, {"type": "object"}
+_FORM: dict[str, Any] = {
+    "type": "object",
+    "required": ["slug", "version", "type", "impl"],
+    "properties": {
+        **dict.fromkeys(("slug", "version", "description", "displayName"), _TEXT),
+        "type": {"enum": ["go", "http"]},
+        "isEnabled": {"type": "boolean"},
+        "argSchema": _MAP,
+        "outputSchema": {"type": ["object", "boolean"]},
+        "tags": {"type": ["array", "null"], "items": _TEXT},
+        "impl": {
+            "type": "object",
+            "properties": {
+                **dict.fromkeys(("goFunc", "method", "urlTemplate", "bodyTemplate", "extractExpr"), _TEXT),
+                "headers": {"type": ["object", "null"], "additionalProperties": _TEXT},
+                "successCodes": {"type": ["array", "null"], "items": {"type": "integer"}},
+                "timeoutMs": {"type": "integer", "minimum": 0},
+                "responseEncoding": {"enum": ["json", "text", ""]},
+                "errorMode": {"enum": ["fail", "empty", ""]},
+            },
+        },
+    },
+}
+_CONTEXT = ("version", "slug", "name", "run_id", "session_id")
+_BARE = re.compile(r'"(?:[^"\\]|\\.)*"|(\$\{[^{}"]*\})')
+_LONGEST = 64
+
+
+def detect(data: Any) -> bool:
+    """Whether data is such a record."""
+    return isinstance(data, dict) and "impl" in data and ("argSchema" in data or "slug" in data)
+
+
+def drafts(document: Document) -> list[Draft]:
+    """The one tool of a record."""
+    draft = Draft(document, "flexigpt")
+    record = document.data
+    if not draft.fits(record, _FORM):
+        return [draft]
+    _identity(draft, record)
+    draft.keep(record, known(FIELDS[""], kept=False), known(FIELDS[""], kept=True))
+    draft.enabled = record.get("isEnabled") is not False
+    arguments = record.get("argSchema") or {"type": "object"}
+    draft.put(("inputs", "schema"), arguments, ("argSchema",))
+    if record.get("outputSchema"):
+        draft.put(("outputs", "schema"), record["outputSchema"], ("outputSchema",))
+        draft.put(("outputs", "on_violation"), "fail")
+    impl = record["impl"]
+    if record["type"] == "go":
+        _go(draft, impl)
+    else:
+        _http(draft, impl, arguments)
+    return [draft]
+
+
+def _identity(draft: Draft, record: dict[str, Any]) -> None:
+    for key, dot in (("slug", False), ("version", True)):
+        value = record[key]
+        wrong = _bad_label(value, dot=dot)
+        if wrong is not None:
+            draft.fault(f"`{key}` {wrong}", (key,))
+        draft.put(("name",) if key == "slug" else ("version",), value, (key,))
+    for key in ("bundleID", "toolID", "id"):
+        value = record.get(key)
+        if value is not None and not (isinstance(value, str) and _UUID7.fullmatch(value)):
+            draft.fault(f"`{key}` is not a UUID of version 7", (key,))
+    described = "description" if record.get("description") else "displayName"
+    draft.put(("description",), record.get(described, ""), (described,))
+    if record.get("tags"):
+        draft.put(("tags",), record["tags"], ("tags",))
+
+
+def _bad_label(value: str, *, dot: bool) -> str | None:
+    """Why a text is no slug (or version, with `dot`): letters, digits and dashes, 1 to 64 characters."""
+    if not 1 <= len(value) <= _LONGEST:
+        return f"must have 1 to {_LONGEST} characters"
+    for char in value:
+        if not (char == "-" or (dot and char == ".") or unicodedata.category(char)[0] == "L"
+                or unicodedata.category(char) == "Nd"):  # fmt: skip
+            return (
+                f"holds U+{ord(char):04X}: only letters, digits{', dots' if dot else ''} and dashes may stand"
+            )
+    return None
+
+
+def _go(draft: Draft, impl: dict[str, Any]) -> None:
+    draft.put(("kind",), "function", ("type",))
+    draft.put(("exec", "function", "reference"), impl.get("goFunc"), ("impl", "goFunc"))
+    _told_keys(draft, impl, known(FIELDS["impl (go)"]))
+
+
+def _http(draft: Draft, impl: dict[str, Any], arguments: Any) -> None:
+    at: Path = ("exec", "http")
+    draft.put(("kind",), "http", ("type",))
+    url = impl.get("urlTemplate")
+    draft.put((*at, "method"), impl.get("method", "GET"), ("impl", "method"))
+    draft.put((*at, "url"), url, ("impl", "urlTemplate"))
+    for key, theirs in (("headers", "headers"), ("success_codes", "successCodes"),
+                        ("timeout_ms", "timeoutMs"), ("error_mode", "errorMode")):  # fmt: skip
+        if impl.get(theirs):
+            draft.put((*at, key), impl[theirs], ("impl", theirs))
+    if impl.get("bodyTemplate"):
+        _body(draft, impl)
+    if impl.get("responseEncoding") == "text":
+        draft.put(("outputs", "format"), "text", ("impl", "responseEncoding"))
+    if impl.get("extractExpr"):
+        key, expression = extraction(str(impl["extractExpr"]))
+        draft.put((*at, "response", key), expression, ("impl", "extractExpr"))
+    _permissions(draft, url, arguments)
+    _told_keys(draft, impl, known(FIELDS["impl (http)"]))
+
+
+def _permissions(draft: Draft, url: Any, arguments: Any) -> None:
+    """What the record plainly says: its own host, and each name that is no argument as a secret."""
+    host = host_of(url) if isinstance(url, str) else None
+    if host is not None:
+        draft.put(("permissions", "network"), {"allow": [host]}, ("impl", "urlTemplate"))
+    secrets = secrets_in(draft.manifest["exec"], (*arguments_of(arguments), *_CONTEXT))
+    if secrets:
+        draft.put(("permissions", "secrets"), secrets, ("impl",))
+
+
+def _told_keys(draft: Draft, impl: dict[str, Any], known: tuple[str, ...]) -> None:
+    rest = {key: value for key, value in impl.items() if key not in known}
+    for key in rest:
+        told = f"`{key}` has no meaning here; it is kept as it is"
+        draft.fault(told, ("impl", key), rule="unmapped", key=True)
+    if rest:
+        draft.kept["impl"] = rest
+
+
+def extraction(expression: str) -> tuple[str, str]:
+    """`extractExpr` as our key and value: JSONPath begins with `$`, all else is a regex (`re:…`, `/…/`)."""
+    if expression.startswith("$"):
+        return "jsonpath", expression
+    if expression.startswith("re:"):
+        return "regex", expression[3:]
+    if len(expression) > 2 and expression[0] == expression[-1] == "/":
+        return "regex", expression[1:-1]
+    return "regex", expression
+
+
+def _body(draft: Draft, impl: dict[str, Any]) -> None:
+    """A body template: JSON or a form where it reads as one, so that values cannot add to it; else text."""
+    text = impl["bodyTemplate"]
+    at: Path = ("exec", "http", "body")
+    origin: Path = ("impl", "bodyTemplate")
+    headers: dict[str, str] = impl.get("headers") or {}
+    content = next(
+        (str(value).lower() for name, value in headers.items() if name.lower() == "content-type"), ""
+    )
+    if content.startswith("application/x-www-form-urlencoded"):
+        from urllib.parse import parse_qsl
+
+        pairs = parse_qsl(text, keep_blank_values=True)
+        if len(dict(pairs)) != len(pairs):
+            draft.fault("the form of `bodyTemplate` has a key twice", origin)
+        draft.put(at, dict(pairs), origin)
+        draft.put((*at[:-1], "body_format"), "form")
+        return
+    try:
+        # A placeholder that stands bare becomes a whole value, which keeps its type.
+        value = json.loads(_BARE.sub(lambda found: f'"{found[1]}"' if found[1] else found[0], text))
+    except ValueError:
+        if content.startswith("application/json"):
+            draft.fault("`bodyTemplate` is not JSON, though the content type says so", origin)
+            return
+        draft.put(at, text, origin)
+        draft.put((*at[:-1], "body_format"), "text")
+        return
+    draft.put(at, value, origin)
+    if not isinstance(value, dict | list):
+        draft.put((*at[:-1], "body_format"), "json")
+
+
+# -- writing ------------------------------------------------------------------------------------------
+
+
+def record_of(tool: Tool) -> dict[str, Any]:
+    """The record of a tool. What FlexiGPT has no word for is left out; reading it back shows what."""
+    kept = dict(tool.extensions.get("flexigpt", {}))
+    rest = kept.pop("impl", {})
+    record: dict[str, Any] = {key: kept.pop(key) for key in ("schemaVersion", "bundleID") if key in kept}
+    record |= {"slug": tool.name, "version": str(tool.version), "description": tool.description}
+    config = tool.config
+    if isinstance(config, FunctionExec):
+        record |= {"type": "go", "impl": {"goFunc": config.reference, **rest}}
+    elif isinstance(config, HttpExec):
+        record |= {"type": "http", "impl": {**_impl(tool, config), **rest}}
+    record["argSchema"] = tool.input_schema
+    if tool.output.schema is not None:
+        record["outputSchema"] = tool.output.schema
+    if tool.tags:
+        record["tags"] = list(tool.tags)
+    if tool.source is None or tool.source.dialect != "flexigpt":
+        record["isEnabled"] = True  # said, so that no default of another program decides it
+    return {**record, **kept}
+
+
+def _impl(tool: Tool, config: HttpExec) -> dict[str, Any]:
+    from toolcrib.template import literal_text
+
+    impl: dict[str, Any] = {"method": config.method, "urlTemplate": _url(tool, config)}
+    if config.headers:
+        impl["headers"] = {name: literal_text(value) for name, value in config.headers.items()}
+    if config.body is not None:
+        impl["bodyTemplate"] = config.body if isinstance(config.body, str) else _written(tool, config.body)
+    if config.success_codes:
+        impl["successCodes"] = list(config.success_codes)
+    if config.timeout_ms:
+        impl["timeoutMs"] = config.timeout_ms
+    if tool.output.format == "text":
+        impl["responseEncoding"] = "text"
+    expression = config.jsonpath or (f"re:{config.regex}" if config.regex else _jsonpath(config.json_path))
+    if expression:
+        impl["extractExpr"] = expression
+    if config.error_mode != "fail":
+        impl["errorMode"] = config.error_mode
+    return impl
+
+
+def _url(tool: Tool, config: HttpExec) -> str:
+    """The URL with the query in it, encoded as it is sent."""
+    from toolcrib.template import Namespaces, TextTemplate, parse_query, spell
+
+    entries = [
+        f"{name}={spell(value.parts, 'plain')}"
+        for name, value in parse_query(config.query, Namespaces.of(tool))
+        if isinstance(value, TextTemplate)
+    ]
+    return config.url + ("&" if "?" in config.url else "?") * bool(entries) + "&".join(entries)
+
+
+def _written(tool: Tool, body: Any) -> str:
+    """A body as text; what the input schema has as another type than text stands without quotes."""
+    named = tool.input_schema.get("properties", {})
+    text = json.dumps(body, ensure_ascii=False)
+    for name, rule in named.items():
+        if isinstance(rule, dict) and rule.get("type", "string") != "string":
+            text = text.replace(f'"${{{name}}}"', f"${{{name}}}")
+    return text
+
+
+def _jsonpath(dotted: str | None) -> str | None:
+    return None if dotted is None else "$." + dotted

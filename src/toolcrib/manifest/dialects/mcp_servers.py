@@ -1,0 +1,244 @@
+"""MCP servers as settings name them: the `mcpServers` map that MCP clients share, as plain data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from toolcrib.manifest.dialects.fields import Field, Fields
+from toolcrib.spec import Network, Permissions, SecretSpec
+from toolcrib.spec.naming import nearest
+
+__all__ = ["FIELDS", "ServerSpec", "expand", "read_server", "read_servers"]
+
+_NAME = re.compile(r"[A-Za-z0-9](?!.*__)[A-Za-z0-9_-]{0,31}")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_PLAIN = frozenset({"HOME", "USER", "LANG", "PATH", "PWD", "SHELL", "TMPDIR", "LOGNAME", "TZ"})
+"""Variables that are no secrets, whoever names them."""
+_TRANSPORTS: Mapping[str, Literal["stdio", "http", "sse"]] = {
+    "stdio": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "sse": "sse",
+}
+_MOST = 100
+_LONGEST = 8_192
+FIELDS: Fields = {
+    "mcpServers.NAME": {
+        "type": Field(
+            "`stdio`, `http` or `sse`", "`stdio` with a `command`, else `http`", "How it is spoken to."
+        ),
+        "command": Field("text", "required for `stdio`", "The program, started and confined by Toolcrib."),
+        "args": Field("list of texts", "", "Its arguments."),
+        "env": Field("mapping of texts", "", "Its environment, beside `PATH`, `HOME`, `LANG` and `TMPDIR`."),
+        "cwd": Field("text", "`.`", "Where it starts, from the project's root."),
+        "url": Field("text", "required for `http` and `sse`", "The address of a server elsewhere."),
+        "headers": Field("mapping of texts", "", "Sent to the origin of `url` and nowhere else."),
+        "permissions": Field(
+            "mapping",
+            "for `stdio`: the project is read",
+            "What its process may touch, by the fields below.",
+        ),
+        "start_timeout_s": Field("seconds", "`30`", "Until it must have told its tools: 0.1 to 600."),
+        "disabled": Field("true or false", "`false`", "`true`, in `.mcp.json` only: the server is left out."),
+    },
+    "mcpServers.NAME.permissions": {
+        "network": Field("as in a manifest", "`false`", "`permissions.network`"),
+        "fs": Field("as in a manifest", "`{read: [.]}` for `stdio`", "`permissions.fs`"),
+        "secrets": Field("list of texts", "what the texts name", "Names of `permissions.secrets`."),
+        "env": Field("list of texts", "", "`permissions.env`"),
+    },
+    "mcpServers.NAME.permissions.fs": {
+        "read": Field("list of texts", "", "`permissions.fs.read`"),
+        "write": Field("list of texts", "", "`permissions.fs.write`"),
+    },
+}
+"""Every key of a server. In `.mcp.json` others are passed over, for other clients know them."""
+_KEYS = tuple(key for key in FIELDS["mcpServers.NAME"] if key != "disabled")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSpec:
+    """One MCP server: a program of this machine, or an address. Texts may hold `${NAME}`, `${NAME:-else}`."""
+
+    name: str
+    transport: Literal["stdio", "http", "sse"]
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str = "."
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    permissions: Permissions = field(default_factory=Permissions)
+    """What its process may touch; of an address, which further hosts it may lead to."""
+    start_timeout_s: float = 30.0
+    """Seconds until it must have told its tools."""
+    identity: str = ""
+    """SHA-256 of all of this, in hex: another program or address is another server."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a program that is started here."""
+        return self.transport == "stdio"
+
+    @property
+    def where(self) -> str:
+        """The command line or the address, as written."""
+        return " ".join((self.command, *self.args)) if self.is_local else self.url
+
+
+def read_servers(raw: Any) -> tuple[list[ServerSpec], dict[str, str]]:
+    """The servers of a document with `mcpServers`, and what is wrong with the others, by name.
+
+    Keys that only other clients know are passed over. A server that says `disabled: true` is left out.
+    """
+    block = raw.get("mcpServers", {}) if isinstance(raw, dict) else None
+    if not isinstance(block, dict):
+        return [], {"": "must hold an object `mcpServers`: name, then command and args, or url"}
+    found: list[ServerSpec] = []
+    wrong: dict[str, str] = {}
+    for name, entry in list(block.items())[:_MOST]:
+        if isinstance(entry, dict) and entry.get("disabled") is True:
+            continue
+        try:
+            known = {key: entry[key] for key in entry if key in _KEYS} if isinstance(entry, dict) else entry
+            found.append(read_server(name, known))
+        except ValueError as error:
+            wrong[name] = str(error)
+    for name in list(block)[_MOST:]:
+        wrong[name] = f"is beyond the {_MOST} servers that a project may have"
+    return found, wrong
+
+
+def read_server(name: Any, entry: Any) -> ServerSpec:
+    """One server, every key known; ValueError says what is wrong."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(
+            "a server's name has 1 to 32 letters, digits, `-` or `_`, and no two `_` after another"
+        )
+    if not isinstance(entry, dict):
+        raise ValueError("must be a mapping with `command` or `url`")
+    for key in entry:
+        if key not in _KEYS:
+            close = nearest(str(key), _KEYS)
+            mend = f"did you mean `{close}`?" if close else f"known: {', '.join(_KEYS)}"
+            raise ValueError(f"`{key}` is not a key of a server; {mend}")
+    kind = entry.get("type") or ("stdio" if "command" in entry else "http")
+    transport = _TRANSPORTS.get(kind) if isinstance(kind, str) else None
+    if transport is None:
+        raise ValueError(f"`type` must be stdio, http or sse, not {kind!r}")
+    local = transport == "stdio"
+    wanted, other = ("command", "url") if local else ("url", "command")
+    if not entry.get(wanted) or other in entry:
+        raise ValueError(f"a server of type {transport} has `{wanted}` and no `{other}`")
+    parts: dict[str, Any] = {
+        "command": _text(entry, "command"),
+        "args": tuple(_listed(entry.get("args"), "args")),
+        "env": _texts(entry, "env"),
+        "cwd": _text(entry, "cwd") or ".",
+        "url": _text(entry, "url"),
+        "headers": _texts(entry, "headers"),
+    }
+    parts["permissions"] = _permissions(entry.get("permissions"), parts, local)
+    _refuse_secret_arguments(parts)
+    timeout = entry.get("start_timeout_s", 30)
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0.1 <= timeout <= 600:
+        raise ValueError("`start_timeout_s` must be a number from 0.1 to 600")
+    whole = json.dumps([name, transport, parts["command"], parts["args"], parts["url"], parts["cwd"]])
+    identity = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
+    return ServerSpec(name, transport, **parts, start_timeout_s=float(timeout), identity=identity)
+
+
+def expand(text: str, values: Mapping[str, str]) -> str:
+    """The text with its variables filled in; one that is not there and has no default is KeyError."""
+
+    def value(match: re.Match[str]) -> str:
+        name, default = match.group(1), match.group(2)
+        return values[name] if default is None or values.get(name) else default
+
+    return _VARIABLE.sub(value, text)
+
+
+def _permissions(block: Any, parts: Mapping[str, Any], local: bool) -> Permissions:
+    """What is stated; else the project may be read, and no network is there."""
+    if block is None:
+        block = {}
+    if not isinstance(block, dict) or not set(block) <= {"network", "fs", "secrets", "env"}:
+        raise ValueError("`permissions` may hold network, fs, secrets and env")
+    files = block.get("fs", {"read": ["."] if local else []})
+    if not isinstance(files, dict) or not set(files) <= {"read", "write"}:
+        raise ValueError("`permissions.fs` may hold read and write")
+    env = tuple(_listed(block.get("env"), "permissions.env"))
+    try:
+        network = Network.parse(block.get("network", False))
+    except ValueError as error:
+        raise ValueError(f"`permissions.{error}`") from None
+    secrets = {name: SecretSpec(name) for name in _listed(block.get("secrets"), "permissions.secrets")}
+    for name, required in _variables(parts):
+        if name in _PLAIN or name in env:
+            env = (*env, name) if name not in env else env
+        elif name not in secrets or required:
+            secrets[name] = SecretSpec(name, required=required or name in secrets)
+    return Permissions(
+        network=network,
+        read=tuple(_listed(files.get("read"), "permissions.fs.read")),
+        write=tuple(_listed(files.get("write"), "permissions.fs.write")),
+        secrets=tuple(secrets.values()),
+        env=env,
+    )
+
+
+def _refuse_secret_arguments(parts: Mapping[str, Any]) -> None:
+    """A secret is no part of a command line: any user of the machine can read those."""
+    secrets = {secret.name for secret in parts["permissions"].secrets}
+    for key, texts in (("command", (parts["command"],)), ("args", parts["args"])):
+        named = (match.group(1) for text in texts for match in _VARIABLE.finditer(text))
+        name = next((name for name in named if name in secrets), None)
+        if name is not None:
+            raise ValueError(
+                f"the secret {name} cannot stand in `{key}`: any user of the machine can read a command "
+                "line; hand it over under `env`, or name it in `permissions.env` if it is no secret"
+            )
+
+
+def _variables(parts: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    """Every variable that a text names, and whether there is no default for it."""
+    texts = [
+        parts["command"],
+        parts["url"],
+        *parts["args"],
+        *parts["env"].values(),
+        *parts["headers"].values(),
+    ]
+    for text in texts:
+        for match in _VARIABLE.finditer(text):
+            yield match.group(1), match.group(2) is None
+
+
+def _text(entry: Mapping[str, Any], key: str) -> str:
+    value = entry.get(key, "")
+    if not isinstance(value, str) or len(value) > _LONGEST or "\0" in value:
+        raise ValueError(f"`{key}` must be a text")
+    return value
+
+
+def _listed(value: Any, key: str) -> list[str]:
+    value = [] if value is None else value
+    if not isinstance(value, list) or not all(isinstance(item, str) and "\0" not in item for item in value):
+        raise ValueError(f"`{key}` must be a list of texts")
+    return value
+
+
+def _texts(entry: Mapping[str, Any], key: str) -> dict[str, str]:
+    value = entry.get(key) or {}
+    if not isinstance(value, dict) or not all(
+        isinstance(name, str) and name and isinstance(text, str) and "\0" not in name + text
+        for name, text in value.items()
+    ):
+        raise ValueError(f"`{key}` must be a mapping of names to texts")
+    return dict(value)

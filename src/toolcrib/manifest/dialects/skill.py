@@ -1,0 +1,127 @@
+"""`SKILL.md` folders (Agent Skills): front matter that says what a skill is for, and Markdown to follow.
+
+A skill becomes one tool that reads the files of its folder, the instructions first. It grants nothing else:
+`allowed-tools` and scripts are kept and told, not run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any
+
+from toolcrib.manifest.dialects.base import Draft
+from toolcrib.manifest.dialects.fields import Field, Fields, known
+from toolcrib.manifest.yaml.diagnostics import failure
+from toolcrib.manifest.yaml.source import Document, decode, load
+
+__all__ = ["FIELDS", "SKILL_FILE", "Skill", "drafts", "load_skill"]
+
+SKILL_FILE = "SKILL.md"
+_FRONT = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+FIELDS: Fields = {
+    "": {
+        "name": Field("text", "required", "`name`: a-z, 0-9 and single dashes, the folder's name."),
+        "description": Field("text", "required", "`description`"),
+        "license": Field("text", "", "Kept.", kept=True),
+        "metadata": Field("mapping", "", "Kept.", kept=True),
+        "compatibility": Field("text", "", "Kept.", kept=True),
+        "allowed-tools": Field("text", "", "Kept; it grants nothing.", kept=True),
+        "version": Field("text", "", "Kept; the tool's version is 1.", kept=True),
+    },
+}
+"""Every field of the front matter. Others are kept, and told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """Instructions for an agent."""
+
+    name: str
+    description: str
+    content: str
+    """Markdown."""
+
+
+def load_skill(raw: bytes, path: str) -> Document:
+    """The front matter as data, with its places in the file. Raises ManifestError where there is none."""
+    text = decode(raw, path)
+    found = _FRONT.match(text)
+    if found is None:
+        document = Document(path, raw, text, None)
+        told = "the file does not begin with front matter: `---`, keys, `---`"
+        hint = "begin it with `---`, `name: …`, `description: …`, `---`"
+        raise failure([document.diagnostic("dialect", told, at=(1, 1), hint=hint)])
+    # The opening line becomes a comment of the same length, so that all places stay as they are.
+    front = "#" * len("---") + text[3 : found.end(1)]
+    document = load(front.encode(), path)
+    document.raw = raw
+    return document
+
+
+def drafts(document: Document) -> list[Draft]:
+    """The one tool of a skill."""
+    draft = Draft(document, "skill")
+    data = document.data
+    if not isinstance(data, dict):
+        draft.fault("the front matter must be a mapping with `name` and `description`")
+        return [draft]
+    name = data.get("name")
+    if not isinstance(name, str) or len(name) > 64 or not _NAME.fullmatch(name):
+        hint = "1 to 64 characters: a-z, 0-9 and single dashes between them"
+        draft.fault("`name` is not the name of a skill", ("name",), hint=hint)
+    folder = FilePath(document.path).parent
+    if folder.name not in ("", name):
+        draft.fault(f"`name` differs from the folder's name, {folder.name}", ("name",), rule="name-folder")
+    draft.put(("name",), name, ("name",))
+    draft.put(("description",), data.get("description"), ("description",))
+    draft.put(("version",), 1)
+    draft.put(("kind",), "file")
+    draft.put(("outputs",), {"format": "text"})
+    place = _place(folder)
+    draft.put(("inputs", "schema"), _schema(folder, place))
+    draft.put(("exec", "file"), {"action": "read", "path": "${file}"})
+    draft.put(("permissions", "fs"), {"read": [place]})
+    draft.put(("annotations",), {"read_only": True})
+    draft.keep(data, known(FIELDS[""], kept=False), known(FIELDS[""], kept=True))
+    return [draft]
+
+
+def _schema(folder: FilePath, place: str) -> dict[str, Any]:
+    first = f"{place}/{SKILL_FILE}"
+    told = f"File of the skill to read (default {first}: the instructions)."
+    inside = _files(folder)
+    if inside:
+        told += f" In {place} there are: {', '.join(inside)}."
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {"file": {"type": "string", "description": told, "default": first}},
+    }
+
+
+def _files(folder: FilePath, most: int = 20) -> list[str]:
+    """Names of the files below a skill's folder, two levels deep; the first of them."""
+    found: list[str] = []
+    try:
+        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
+                with os.scandir(entry.path) as inside:
+                    found += sorted(f"{entry.name}/{one.name}" for one in inside if one.is_file())
+            elif entry.is_file(follow_symlinks=False) and entry.name != SKILL_FILE:
+                found.append(entry.name)
+    except OSError:
+        return []
+    return [name for name in found if name.isprintable() and "$" not in name][:most]
+
+
+def _place(folder: FilePath) -> str:
+    """The folder as a manifest of its project writes it."""
+    absolute = FilePath(os.path.abspath(folder))  # noqa: PTH100 - links stay as they are written
+    for parent in absolute.parents:
+        if any((parent / home).is_dir() for home in (".toolcrib", ".glee")):
+            return os.fspath(absolute.relative_to(parent))
+    return os.fspath(absolute)

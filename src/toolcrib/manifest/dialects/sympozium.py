@@ -1,0 +1,215 @@
+"""Sympozium's SkillPack: the tools of its sidecar (`spec.sidecar.tools[]`), and its skills.
+
+A sidecar's tool is a command with a JSON Schema of its parameters. Skills are Markdown that an agent reads;
+they are no tools.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+from toolcrib.manifest.dialects.base import Draft, arguments_of, secrets_in
+from toolcrib.manifest.dialects.durations import milliseconds
+from toolcrib.manifest.dialects.fields import Field, Fields, known
+from toolcrib.manifest.dialects.skill import Skill
+from toolcrib.manifest.yaml.positions import Path
+from toolcrib.manifest.yaml.source import Document
+from toolcrib.spec import CommandExec, Tool
+
+__all__ = ["FIELDS", "detect", "drafts", "pack_of", "skills_of"]
+
+FIELDS: Fields = {
+    "": {
+        "kind": Field("`SkillPack`", "", "What the file is known by, unless it is a `sidecar` alone."),
+        "spec": Field(
+            "mapping", "the file itself", "Holds `skills` and `sidecar`. Its other keys are not read."
+        ),
+    },
+    "spec": {
+        "skills": Field("list", "", "No tools: `name`, `description` and `content` are instructions."),
+        "sidecar": Field("mapping", "", "Holds `tools`. Its image and rights are not read: tools run here."),
+    },
+    "spec.skills[]": {
+        "name": Field("text", "required", "Name of the instructions."),
+        "description": Field("text", "", "What they are for."),
+        "content": Field("text", "", "Markdown."),
+    },
+    "spec.sidecar": {"tools": Field("list", "", "A tool each, by the fields below.")},
+    "spec.sidecar.tools[]": {
+        "name": Field("text", "required", "`name`"),
+        "description": Field("text", "required", "`description`"),
+        "parameters": Field("JSON Schema", "no arguments", "`inputs.schema`"),
+        "inputSchema": Field("JSON Schema", "", "`inputs.schema` where there are no `parameters`."),
+        "command": Field(
+            "list of texts, or text",
+            "required",
+            "`exec.command.entrypoint` and `args`. A text is split at its spaces; one that needs a shell is "
+            "refused. `{{name}}` and `{{.name}}` are `${name}`; what is no argument is a secret.",
+        ),
+        "args": Field("list of texts", "", "Further `exec.command.args`."),
+        "workdir": Field("text", "`/workspace`", "`exec.command.cwd`; `/workspace` is the project's root."),
+        "workDir": Field("text", "", "As `workdir`."),
+        "timeout": Field(
+            "seconds, or a duration",
+            "the project's limit",
+            "`exec.command.timeout_ms`: below 1 s it is 30 s, above 120 s it is 120 s.",
+        ),
+        "timeoutSeconds": Field("seconds", "", "As `timeout`."),
+        "env": Field("mapping of texts, or list of `{name, value}`", "", "`exec.command.env`"),
+    },
+}
+"""Every field that is read. Others of a tool are kept, and told."""
+_TEXT = {"type": "string"}
+_FORM: dict[str, Any] = {
+    "type": "object",
+    "required": ["name", "description", "command"],
+    "properties": {
+        **dict.fromkeys(("name", "description", "workdir", "workDir"), _TEXT),
+        "parameters": {"type": "object"},
+        "inputSchema": {"type": "object"},
+        "command": {"type": ["string", "array"], "items": _TEXT, "minItems": 1, "minLength": 1},
+        "args": {"type": "array", "items": _TEXT},
+        "env": {"type": ["array", "object"], "items": {"type": "object", "required": ["name"],
+                "properties": {"name": _TEXT, "value": _TEXT}}, "additionalProperties": _TEXT},
+        "timeout": {"type": ["number", "string"]},
+        "timeoutSeconds": {"type": "number"},
+    },
+}  # fmt: skip
+_SPELLING = re.compile(r"\{\{\s*\.?([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+_SHELL = re.compile(r"[|&;<>()`*?\[\]~#!\n]|\$(?!\{)")
+
+
+def detect(data: Any) -> bool:
+    """Whether data is a SkillPack, or its sidecar alone."""
+    if not isinstance(data, dict):
+        return False
+    if data.get("kind") == "SkillPack":
+        return True
+    return isinstance(data.get("sidecar"), dict) and "tools" in data["sidecar"]
+
+
+def drafts(document: Document) -> list[Draft]:
+    """Every tool of the sidecar."""
+    spec, start = _spec(document.data)
+    sidecar = spec.get("sidecar")
+    tools = sidecar.get("tools") if isinstance(sidecar, dict) else None
+    if tools is None:
+        return []
+    made: list[Draft] = []
+    for number, tool in enumerate(tools if isinstance(tools, list) else [tools]):
+        draft = Draft(document, "sympozium", (*start, "sidecar", "tools", number))
+        made.append(draft)
+        if draft.fits(tool, _FORM):
+            _tool(draft, tool)
+    return made
+
+
+def skills_of(document: Document) -> list[Skill]:
+    """The skills of the pack."""
+    spec, _ = _spec(document.data)
+    skills = spec.get("skills")
+    return [
+        Skill(str(one["name"]), str(one.get("description", "")), str(one.get("content", "")))
+        for one in (skills if isinstance(skills, list) else [])
+        if isinstance(one, dict) and "name" in one
+    ]
+
+
+def _spec(data: Any) -> tuple[dict[str, Any], Path]:
+    spec = data.get("spec") if isinstance(data, dict) else None
+    if isinstance(spec, dict):
+        return spec, ("spec",)
+    return (data, ()) if isinstance(data, dict) else ({}, ())
+
+
+def _tool(draft: Draft, tool: dict[str, Any]) -> None:
+    at: Path = ("exec", "command")
+    draft.put(("name",), tool.get("name"), ("name",))
+    draft.put(("description",), tool.get("description"), ("description",))
+    draft.put(("kind",), "command", ("command",))
+    draft.put(("version",), 1)
+    key = "parameters" if "parameters" in tool else "inputSchema"
+    schema = tool.get(key) or {"type": "object", "properties": {}}
+    draft.put(("inputs", "schema"), schema, (key,))
+    draft.put(("outputs",), {"format": "text"})
+    words = _words(draft, tool)
+    if words:
+        draft.put((*at, "entrypoint"), words[0], ("command",))
+        draft.put((*at, "args"), words[1:], ("command",))
+    folder = tool.get("workdir") or tool.get("workDir")
+    if folder and folder != "/workspace":
+        draft.put((*at, "cwd"), folder, ("workdir",))
+    for name in ("timeout", "timeoutSeconds"):
+        limit = _timeout(tool.get(name))
+        if limit is not None:
+            draft.put((*at, "timeout_ms"), limit, (name,))
+    env = tool.get("env")
+    if isinstance(env, list):
+        env = {one["name"]: one.get("value", "") for one in env}
+    if env:
+        draft.put((*at, "env"), env, ("env",))
+    secrets = secrets_in(draft.manifest.get("exec", {}), arguments_of(schema))
+    if secrets:
+        draft.put(("permissions", "secrets"), secrets, ("command",))
+    draft.put(("permissions", "fs"), {"read": ["."]})
+    draft.keep(tool, known(FIELDS["spec.sidecar.tools[]"]))
+
+
+def _words(draft: Draft, tool: dict[str, Any]) -> list[str]:
+    """The program and its arguments; a line that needs a shell is refused."""
+    command, more = tool["command"], tool.get("args", [])
+    if isinstance(command, list):
+        words = [*command, *more]
+    else:
+        line = _SPELLING.sub(r"${\1}", command)
+        if _SHELL.search(line):
+            told = "this command line needs a shell, where a value could become a part of it"
+            draft.fault(told, ("command",), hint="write the program and its arguments as a list")
+            return []
+        try:
+            words = [*shlex.split(line), *more]
+        except ValueError as error:
+            draft.fault(f"the command line cannot be read: {error}", ("command",))
+            return []
+    return [_SPELLING.sub(r"${\1}", word) for word in words]
+
+
+def _timeout(value: Any) -> int | None:
+    """Seconds, or a duration; below 1 it is 30 s, above 120 s it is 120 s, as Sympozium has it."""
+    if isinstance(value, bool) or value is None:
+        return None
+    found = int(value * 1000) if isinstance(value, int | float) else milliseconds(value)
+    if found is None:
+        return None
+    return 30_000 if found < 1000 else min(found, 120_000)
+
+
+# -- writing ------------------------------------------------------------------------------------------
+
+
+def pack_of(tool: Tool, config: CommandExec) -> dict[str, Any]:
+    """A SkillPack whose sidecar has this one command; which image holds the program is not known."""
+    from toolcrib.template import literal_text
+
+    entry: dict[str, Any] = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.input_schema,
+        "command": [config.entrypoint, *config.args],
+    }
+    if config.cwd != ".":
+        entry["workdir"] = config.cwd
+    if config.timeout_ms:
+        seconds, rest = divmod(config.timeout_ms, 1000)
+        entry["timeout"] = f"{config.timeout_ms}ms" if rest else seconds
+    if config.env:
+        entry["env"] = {name: literal_text(value) for name, value in config.env.items()}
+    entry |= tool.extensions.get("sympozium", {})
+    return {
+        "apiVersion": "sympozium.ai/v1alpha1",
+        "kind": "SkillPack",
+        "metadata": {"name": tool.name},
+        "spec": {"sidecar": {"tools": [entry]}},
+    }

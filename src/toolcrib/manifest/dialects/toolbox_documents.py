@@ -1,0 +1,135 @@
+"""`tools.yaml` of MCP Toolbox with one resource a document: read as the form with the maps.
+
+Each document says `kind` (source, tool, toolset), `name` and `type`. What is told of one has its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from toolcrib.errors import ManifestError
+from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure, quoted, source_line
+from toolcrib.manifest.yaml.positions import Path
+from toolcrib.manifest.yaml.source import Document, decode, load
+
+__all__ = ["detect", "load_documents"]
+
+_KIND = re.compile(rb"^kind[ \t]*:[ \t]*(?:source|tool|toolset)s?[ \t]*(?:#.*)?\r?$", re.MULTILINE)
+_END = re.compile(r"---[ \t]*(?:#.*)?\r?$")
+_MOST = 1_000
+
+
+class _Part(NamedTuple):
+    """One document of the file."""
+
+    document: Document
+    start: int
+    """How many lines stand before it."""
+
+
+class _Documents(Document):
+    """Several documents as one."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, path: str, raw: bytes, text: str) -> None:
+        super().__init__(path, raw, text, {})
+        self._parts: dict[Path, _Part] = {}
+
+    def add(self, part: _Part) -> None:
+        """Take in one document. Raises ManifestError for one that cannot be told apart."""
+        data = part.document.data
+        wrong = next(_misfits(data), None)
+        if wrong is not None:
+            raise failure([_moved(part.document.diagnostic("dialect", wrong), part.start, self.text)])
+        kind = data["kind"] if data["kind"].endswith("s") else data["kind"] + "s"
+        name = data["name"]
+        place: Path = (kind, name)
+        if place in self._parts:
+            told = f"there is a {kind[:-1]} named {quoted(name)} already"
+            raise failure(
+                [_moved(part.document.diagnostic("dialect", told, ("name",)), part.start, self.text)]
+            )
+        self._parts.setdefault((kind,), part)
+        self._parts[place] = part
+        rest = {"kind" if key == "type" else key: data[key] for key in data if key not in ("kind", "name")}
+        self.data.setdefault(kind, {})[name] = rest.get("tools") if kind == "toolsets" else rest
+
+    def locate(self, path: Path, key: bool = False) -> tuple[int, int]:
+        found = self._inside(path)
+        if found is None:
+            return 1, 1
+        part, inner = found
+        line, column = part.document.locate(inner, key)
+        return line + part.start, column
+
+    def locate_text(self, path: Path, literal: str, number: int = 0) -> tuple[int, int]:
+        found = self._inside(path)
+        if found is None:
+            return 1, 1
+        part, inner = found
+        line, column = part.document.locate_text(inner, literal, number)
+        return line + part.start, column
+
+    def _inside(self, path: Path) -> tuple[_Part, Path] | None:
+        """The document that a place is in, and the place in it."""
+        part = self._parts.get(path[:2])
+        if part is None or len(path) == 1:
+            part = self._parts.get(path[:1])
+            return None if part is None else (part, ("kind",))
+        if path[0] == "toolsets":
+            return part, ("tools", *path[2:])
+        return part, ("type" if path[2:3] == ("kind",) else path[2], *path[3:]) if path[2:] else ("name",)
+
+
+def detect(raw: bytes) -> bool:
+    """Whether a file holds such documents."""
+    return _KIND.search(raw) is not None
+
+
+def load_documents(raw: bytes, path: str) -> Document:
+    """The data of all documents. Raises ManifestError where one cannot be read."""
+    text = decode(raw, path)
+    whole = _Documents(path, raw, text)
+    for number, (start, lines) in enumerate(_split(text)):
+        if number == _MOST:
+            told = f"the file has more than {_MOST:,} documents"
+            raise failure([whole.diagnostic("too-large", told, at=(start + 1, 1))])
+        try:
+            document = load("\n".join(lines).encode(), path)
+        except ManifestError as error:
+            raise failure([_moved(one, start, text) for one in diagnostics_of(error)]) from None
+        whole.add(_Part(document, start))
+    return whole
+
+
+def _split(text: str) -> Iterator[tuple[int, list[str]]]:
+    """The documents that say something: how many lines stand before each, and its lines."""
+    start = 0
+    lines: list[str] = []
+    for number, line in enumerate([*text.split("\n"), "---"], 1):
+        if not _END.match(line):
+            lines.append(line)
+            continue
+        if any(one.strip() and not one.lstrip().startswith("#") for one in lines):
+            yield start, lines
+        start, lines = number, []
+
+
+def _misfits(data: Any) -> Iterator[str]:
+    """What keeps a document from being one resource."""
+    if not isinstance(data, dict):
+        yield "each document must be a mapping with `kind` and `name`"
+        return
+    for key in ("kind", "name"):
+        if not isinstance(data.get(key), str) or not data[key]:
+            yield f"each document must say its `{key}`"
+
+
+def _moved(finding: Diagnostic, lines: int, text: str) -> Diagnostic:
+    """A finding about one document at its place in the file."""
+    line = finding.line + lines
+    return replace(finding, line=line, source=source_line(text, line))

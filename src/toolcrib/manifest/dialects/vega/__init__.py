@@ -1,0 +1,1 @@
+"""The Vega dialect: its form, reader and writer."""

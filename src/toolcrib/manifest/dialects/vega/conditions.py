@@ -1,0 +1,305 @@
+"""Vega's `{{if x}}` … `{{else}}` … `{{end}}` on lines of their own, which no YAML parser takes.
+
+The text is made YAML line by line, so that every line keeps its number: a control line becomes a key of its
+own, what stands in it moves to the right below it. After parsing, `fold` puts `Choice` values where the
+conditions were.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolcrib.manifest.yaml.diagnostics import Diagnostic, make, split_lines
+from toolcrib.manifest.yaml.positions import Path
+from toolcrib.spec import ABSENT, Choice
+
+__all__ = ["Folded", "Unfolded", "fold", "has_control_line", "unfold"]
+
+_MARK = "\ue000"
+_STEP = 4
+_SCALAR = re.compile(r"(?:^|[:\-]\s+)(?:[&!]\S*\s+)*[|>][-+0-9]*\s*(?:\s#.*)?$")
+_LEAD = re.compile(r" *(?:- +)*")
+_MOST = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Tag:
+    """One control line."""
+
+    chain: int
+    word: str
+    test: str | None
+    line: int
+    column: int
+
+
+@dataclass(slots=True)
+class Unfolded:
+    """The text as YAML, and what is needed to find the way back."""
+
+    text: str
+    shifts: list[int] = field(default_factory=list)
+    """For each line: by how much its columns are further right than in the file."""
+    tags: list[_Tag] = field(default_factory=list)
+    found: list[Diagnostic] = field(default_factory=list)
+
+    def place(self, at: tuple[int, int]) -> tuple[int, int]:
+        """Line and column in the file."""
+        shift = self.shifts[at[0] - 1] if at[0] <= len(self.shifts) else 0
+        return at[0], max(1, at[1] - shift)
+
+
+@dataclass(slots=True)
+class _Frame:
+    chain: int
+    indent: int
+    listed: bool
+    shift: int
+    line: int
+    tag_line: str
+    last: bool = False
+
+
+def unfold(text: str, path: str) -> Unfolded:
+    """The YAML for a text with control lines; faults of those are in `found`."""
+    if "{{" not in text:
+        return Unfolded(text, [0] * (text.count("\n") + 1))
+    return _Unfolder(text, path).run()
+
+
+def has_control_line(raw: bytes) -> bool:
+    """Whether a control line stands anywhere in a file."""
+    from toolcrib.template import directive
+
+    lines = raw.decode(errors="replace").splitlines()
+    return any(directive(line) is not None for line in lines if "{{" in line)
+
+
+class _Unfolder:
+    def __init__(self, text: str, path: str) -> None:
+        self._lines = split_lines(text)
+        self._path = path
+        self._out: list[str] = []
+        self._frames: list[_Frame] = []
+        self._result = Unfolded("")
+        self._chains = 0
+
+    def run(self) -> Unfolded:
+        from toolcrib.template import directive
+
+        scalar = -1
+        """The indent above a block scalar that is being passed; -1 outside of one."""
+        for number, line in enumerate(self._lines):
+            indent = len(line) - len(line.lstrip(" "))
+            said = line.strip()
+            if scalar >= 0 and (not said or indent > scalar):
+                self._copy(line)
+                continue
+            scalar = -1
+            control = directive(said)
+            if control is not None:
+                self._control(number, said, *control)
+                continue
+            self._copy(line)
+            if (said and said[-1] in "|>+-0123456789") or "#" in said:
+                scalar = _scalar_indent(line)
+        for frame in self._frames:
+            self._tell(frame.line, frame.tag_line, "this `{{if}}` is not ended by `{{end}}`")
+        self._result.text = "\n".join(self._out)
+        return self._result
+
+    def _copy(self, line: str) -> None:
+        shift = self._frames[-1].shift if self._frames else 0
+        self._out.append(" " * shift + line if line.strip() else line)
+        self._result.shifts.append(shift)
+
+    def _blank(self) -> None:
+        self._out.append("")
+        self._result.shifts.append(0)
+
+    def _tell(self, number: int, said: str, message: str) -> None:
+        line = self._lines[number]
+        at = number + 1, line.find(said) + 1
+        self._result.found.append(make(self._path, at, "condition", message, source=line))
+
+    def _control(self, number: int, said: str, word: str, test: str) -> None:
+        if word == "if":
+            self._begin(number, said, test)
+            return
+        if not self._frames:
+            self._tell(number, said, f"`{{{{{word}}}}}` without an `{{{{if}}}}` above it")
+            self._blank()
+            return
+        frame = self._frames[-1]
+        if word == "end":
+            self._frames.pop()
+            self._blank()
+            return
+        if frame.last:
+            self._tell(number, said, f"`{{{{{word}}}}}` after `{{{{else}}}}`")
+        frame.last = word == "else"
+        self._mark(number, said, frame, word, test if word == "else if" else None)
+
+    def _begin(self, number: int, said: str, test: str) -> None:
+        first = self._first_content(number)
+        outer = self._frames[-1].shift if self._frames else 0
+        line = "" if first is None else self._lines[first]
+        stripped = line.lstrip(" ")
+        listed = stripped == "-" or stripped.startswith("- ")
+        self._chains += 1
+        indent = len(line) - len(stripped) + outer
+        frame = _Frame(self._chains if first is not None else 0, indent, listed, outer + _STEP, number, said)
+        self._frames.append(frame)
+        if len(self._result.tags) >= _MOST or len(self._frames) > 20:
+            self._tell(number, said, "too many conditions")
+            self._blank()
+            return
+        self._mark(number, said, frame, "if", test)
+
+    def _mark(self, number: int, said: str, frame: _Frame, word: str, test: str | None) -> None:
+        if frame.chain == 0:
+            self._blank()
+            return
+        column = self._lines[number].find(said) + 1
+        name = f"{_MARK}{len(self._result.tags)}"
+        self._result.tags.append(_Tag(frame.chain, word, test, number + 1, column))
+        self._out.append(" " * frame.indent + ("- " if frame.listed else "") + f'"{name}":')
+        self._result.shifts.append(0)
+
+    def _first_content(self, number: int) -> int | None:
+        """The first line in any branch that says something; None for a condition round nothing."""
+        from toolcrib.template import directive
+
+        depth = 1
+        for at in range(number + 1, len(self._lines)):
+            said = self._lines[at].strip()
+            control = directive(said)
+            if control is not None:
+                depth += {"if": 1, "end": -1}.get(control[0], 0)
+                if depth == 0:
+                    return None
+            elif said and not said.startswith("#"):
+                return at
+        return None
+
+
+def _scalar_indent(line: str) -> int:
+    """The indent that the lines of the block scalar begun here must exceed; -1 where none begins."""
+    if not _SCALAR.search(line):
+        return -1
+    match = _LEAD.match(line)
+    lead = 0 if match is None else match.end()
+    keyed = ":" in line[lead:].rpartition("|")[0] or ":" in line[lead:].rpartition(">")[0]
+    return lead if keyed else max(0, lead - 2)
+
+
+@dataclass(slots=True)
+class Folded:
+    """The data with `Choice` values in it."""
+
+    data: Any
+    places: dict[Path, Path]
+    """For values in a condition: where they stand in the unfolded data."""
+    seen: set[int]
+    """Numbers of the control lines that were found as such."""
+    found: list[tuple[Path, str]] = field(default_factory=list)
+    """Faults, by their place in the unfolded data."""
+
+
+def fold(data: Any, tags: list[_Tag]) -> Folded:
+    """The data of an unfolded text, each condition distributed to the keys and items it stood round."""
+    folder = _Folder(tags)
+    value = folder.value(data, (), ()) if tags else data
+    return Folded(value, folder.places, folder.seen, folder.found)
+
+
+_Branches = list[tuple[str | None, Any]]
+
+
+class _Folder:
+    def __init__(self, tags: list[_Tag]) -> None:
+        self._tags = tags
+        self.places: dict[Path, Path] = {}
+        self.seen: set[int] = set()
+        self.found: list[tuple[Path, str]] = []
+
+    def value(self, data: Any, path: Path, place: Path) -> Any:
+        if isinstance(data, dict):
+            return self._mapping(data, path, place)
+        if isinstance(data, list):
+            return self._list(data, path, place)
+        return data
+
+    def _tag(self, key: Any) -> _Tag | None:
+        if not isinstance(key, str) or not key.startswith(_MARK) or not key[1:].isdigit():
+            return None
+        number = int(key[1:])
+        if number >= len(self._tags):
+            return None
+        self.seen.add(number)
+        return self._tags[number]
+
+    def _mapping(self, data: dict[str, Any], path: Path, place: Path) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        chains: dict[int, list[tuple[_Tag, dict[str, Any]]]] = {}
+        for key, item in data.items():
+            tag = self._tag(key)
+            if tag is None:
+                self._place((*path, key), (*place, key))
+                if key in out:
+                    self.found.append(((*place, key), f"`{key}` stands here and in a condition"))
+                out[key] = self.value(item, (*path, key), (*place, key))
+                continue
+            if item is not None and not isinstance(item, dict):
+                self.found.append(((*place, key), "what stands in this condition is no mapping, as round it"))
+            inner = self._mapping(item if isinstance(item, dict) else {}, path, (*place, key))
+            branches = chains.setdefault(tag.chain, [])
+            branches.append((tag, inner))
+            for name in inner:
+                known = any(name in earlier for _, earlier in branches[:-1])
+                if name in out and not known:
+                    told = (
+                        f"`{name}` stands in more than one place; use one `{{{{if}}}}` with `{{{{else if}}}}`"
+                    )
+                    self.found.append(((*place, key), told))
+                out.setdefault(name, None)
+        for branches in chains.values():
+            for name in {name: None for _, inner in branches for name in inner}:
+                out[name] = _choice([(tag.test, inner.get(name, ABSENT)) for tag, inner in branches])
+        return out
+
+    def _list(self, data: list[Any], path: Path, place: Path, start: int = 0) -> list[Any]:
+        """The items of a list, or of a condition in it; the first one is item `start` of the whole list."""
+        out: list[Any] = []
+        tests: dict[int, list[str | None]] = {}
+        for at, item in enumerate(data):
+            key = next(iter(item)) if isinstance(item, dict) and len(item) == 1 else None
+            tag = self._tag(key)
+            here: Path = (*place, at)
+            index = start + len(out)
+            if tag is None or key is None:
+                self._place((*path, index), here)
+                out.append(self.value(item, (*path, index), here))
+                continue
+            before = tests.setdefault(tag.chain, [])
+            inner = item[key]
+            if inner is not None and not isinstance(inner, list):
+                self.found.append((here, "what stands in this condition is no list, as round it"))
+                inner = None
+            others = [(test, ABSENT) for test in before]
+            out += [
+                _choice([*others, (tag.test, value)])
+                for value in self._list(inner or [], path, (*here, key), index)
+            ]
+            before.append(tag.test)
+        return out
+
+    def _place(self, path: Path, place: Path) -> None:
+        if path != place:
+            self.places.setdefault(path, place)
+
+
+def _choice(branches: _Branches) -> Choice:
+    return Choice(tuple(branches))

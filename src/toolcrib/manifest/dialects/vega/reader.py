@@ -1,0 +1,307 @@
+"""Vega's YAML definitions, one tool a file, to `Tool`: http, exec, file_read, file_write, builtin.
+
+They have no permissions block, so a tool gets what its file plainly says and no more: the host of its URL,
+the secrets it names as `${NAME}`; programs and files what its source was granted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from toolcrib.errors import ManifestError
+from toolcrib.manifest.dialects.base import Entry
+from toolcrib.manifest.dialects.vega.conditions import Folded, Unfolded, fold, unfold
+from toolcrib.manifest.dialects.vega.form import form_faults, milliseconds, parameter_schema, params_of
+from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure, source_line
+from toolcrib.manifest.yaml.positions import Path
+from toolcrib.manifest.yaml.source import Document, decode, load, value_at
+from toolcrib.spec import (
+    BuiltinExec,
+    Choice,
+    CommandExec,
+    ExecConfig,
+    FileExec,
+    HttpExec,
+    Limits,
+    Network,
+    Output,
+    Permissions,
+    Retry,
+    SecretSpec,
+    Source,
+    Tool,
+)
+
+__all__ = ["DIALECT", "VegaDocument", "detect", "document_of", "entry_of", "load_vega", "read_vega"]
+
+DIALECT = "vega"
+_GRANTED = Permissions(read=(".",))
+_KINDS = {
+    "http": "http",
+    "exec": "command",
+    "file_read": "file",
+    "file_write": "file",
+    "builtin": "builtin",
+}
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_HEAD = re.compile(r"[^.\[\]]+")
+_DEFINES = re.compile(rb"^implementation[ \t]*:", re.MULTILINE)
+_NATIVE = re.compile(rb"^(?:exec|kind)[ \t]*:", re.MULTILINE)
+_URL_HOST = re.compile(r"(https?)://([^/?#]*)", re.IGNORECASE)
+
+
+class VegaDocument(Document):
+    """A Vega file in the form of a native manifest: the same checks hold, and the places are the file's."""
+
+    __slots__ = ("_folded", "_params", "_unfolded", "_yaml")
+
+    def __init__(self, yaml: Document, unfolded: Unfolded, folded: Folded, raw: bytes, text: str) -> None:
+        super().__init__(yaml.path, raw, text, folded.data)
+        self._yaml = yaml
+        self._unfolded = unfolded
+        self._folded = folded
+        self._params: list[str] = []
+
+    def native(self, data: dict[str, Any], params: list[str]) -> VegaDocument:
+        """The same with the data of a native manifest; `params` are the parameters in their order."""
+        self.data = data
+        self._params = params
+        return self
+
+    def locate(self, path: Path, key: bool = False) -> tuple[int, int]:
+        return self._unfolded.place(self._yaml.locate(self._place(path), key))
+
+    def locate_text(self, path: Path, literal: str, number: int = 0) -> tuple[int, int]:
+        return self._unfolded.place(self._yaml.locate_text(self._place(path), literal, number))
+
+    def value_at(self, path: Path) -> Any:
+        return value_at(self._yaml.data, self._place(path))
+
+    def source_path(self, path: Path) -> Path:
+        head, rest = path[:1], path[2:]
+        if head == ("exec",):
+            names = {"entrypoint": "command", "shell": "command", "action": "type"}
+            return ("implementation", *(names.get(str(step), step) for step in rest[:1]), *rest[1:])
+        if path[:3] == ("inputs", "schema", "properties") and len(path) > 3:
+            at = self._params.index(str(path[3])) if path[3] in self._params else 0
+            return ("params", at, *path[4:])
+        if head == ("inputs",):
+            return ("params",)
+        if head == ("retry",):
+            return ("implementation", "retry", "attempts")
+        return ("implementation",) if head in (("permissions",), ("kind",), ("auth",)) else path
+
+    def _place(self, path: Path) -> Path:
+        """A place in the data as the place in the unfolded text."""
+        written = self.source_path(path)
+        for length in range(len(written), 0, -1):
+            place = self._folded.places.get(written[:length])
+            if place is not None:
+                return (*place, *written[length:])
+        return written
+
+
+def read_vega(path: str, raw: bytes, granted: Permissions = _GRANTED) -> list[Tool]:
+    """The tool of one Vega file. `granted` is what its programs and files may touch: folders and network.
+
+    Raises ManifestError with every place where the file has not the form of a definition.
+    """
+    return [_read(load_vega(raw, path), granted)]
+
+
+def detect(raw: bytes) -> bool:
+    """Whether a file is a definition, by its text: control lines may keep it from being YAML."""
+    return _DEFINES.search(raw) is not None and _NATIVE.search(raw) is None
+
+
+def entry_of(document: Document) -> Entry:
+    """The one tool of a file, in a project that grants it nothing of its own."""
+    assert isinstance(document, VegaDocument)
+    try:
+        tool = _read(document, _GRANTED)
+    except ManifestError as error:
+        return Entry(None, document, diagnostics_of(error))
+    return Entry(tool, document_of(tool))
+
+
+def _read(document: VegaDocument, granted: Permissions) -> Tool:
+    found = list(form_faults(document))
+    if found:
+        raise failure(sorted(found, key=lambda finding: (finding.line, finding.column)))
+    digest = hashlib.sha256(document.raw).hexdigest()
+    return _tool(document, Source(DIALECT, document.path, document.raw, digest, shared=True), granted)
+
+
+def document_of(tool: Tool) -> VegaDocument:
+    """The file of a tool, as the checks of native manifests take it."""
+    assert tool.source is not None
+    document = load_vega(tool.source.raw, tool.source.path)
+    params = [str(param["name"]) for param in params_of(document.data)]
+    implementation = document.data["implementation"]
+    block = {key: value for key, value in implementation.items() if key not in ("type", "timeout", "retry")}
+    if isinstance(tool.config, CommandExec):
+        block["shell"] = block.pop("command")
+        block["entrypoint"] = tool.config.entrypoint
+    return document.native({"exec": {tool.kind: block}, "permissions": {}}, params)
+
+
+def load_vega(raw: bytes, path: str) -> VegaDocument:
+    """The data of a file, its conditions folded into it. ManifestError tells every fault of the text."""
+    text = decode(raw, path)
+    unfolded = unfold(text, path)
+    if unfolded.found:
+        raise failure(unfolded.found)
+    try:
+        yaml = load(unfolded.text.encode(), path)
+    except ManifestError as error:
+        raise failure([_moved(finding, unfolded, text) for finding in diagnostics_of(error)]) from None
+    folded = fold(yaml.data, unfolded.tags)
+    document = VegaDocument(yaml, unfolded, folded, raw, text)
+    found = [
+        document.diagnostic("condition", told, at=unfolded.place(yaml.locate(place)))
+        for place, told in folded.found
+    ]
+    for number, tag in enumerate(unfolded.tags):
+        if number not in folded.seen:
+            told = "this control line stands inside a text or a flow value, where it cannot be taken for one"
+            found.append(document.diagnostic("condition", told, at=(tag.line, tag.column)))
+    if not found and isinstance(folded.data, dict):
+        found += _bad_tests(document, unfolded, folded.data)
+    if found:
+        raise failure(found)
+    return document
+
+
+def _moved(finding: Diagnostic, unfolded: Unfolded, text: str) -> Diagnostic:
+    """A finding about the unfolded text at its place in the file."""
+    line, column = unfolded.place((finding.line, finding.column))
+    return replace(finding, line=line, column=column, source=source_line(text, line))
+
+
+def _bad_tests(document: VegaDocument, unfolded: Unfolded, data: dict[str, Any]) -> Iterator[Diagnostic]:
+    from toolcrib.template import Namespaces, TemplateProblem, problems
+
+    params: list[Any] = list(params_of(data))
+    known = (str(param.get("name")) for param in params if isinstance(param, dict))
+    names = Namespaces(frozenset(known), spelling="braces")
+    for tag in unfolded.tags:
+        if tag.test is None:
+            continue
+        wrong: list[TemplateProblem] = problems(Choice(((tag.test, ""),)), names)
+        for problem in wrong[:1]:
+            at = (tag.line, tag.column)
+            yield document.diagnostic("placeholder", problem.message, hint=problem.hint, at=at)
+
+
+def _tool(document: VegaDocument, source: Source, granted: Permissions) -> Tool:
+    data = document.data
+    implementation = data["implementation"]
+    kind = implementation["type"]
+    schema = parameter_schema(params_of(data))
+    secrets = _secrets(implementation, frozenset(schema["properties"]))
+    timeout = milliseconds(implementation.get("timeout"))
+    config = _config(kind, implementation, timeout)
+    return Tool(
+        name=unicodedata.normalize("NFC", data["name"]),
+        description=data["description"],
+        kind=_KINDS[kind],
+        input_schema=schema,
+        config=config,
+        output=Output("json" if kind in ("http", "builtin", "file_write") else "text"),
+        permissions=_permissions(config, secrets, granted),
+        retry=_retry(implementation.get("retry")),
+        limits=Limits(timeout_ms=timeout if kind in ("file_read", "file_write", "builtin") else None),
+        source=source,
+    )
+
+
+def _config(kind: str, block: dict[str, Any], timeout: int | None) -> ExecConfig:
+    get = block.get
+    if kind == "http":
+        method, url = str(get("method", "GET")).upper(), block["url"]
+        headers, query = get("headers") or {}, get("query") or {}
+        return HttpExec(method, url, headers, query, get("body"), timeout_ms=timeout)
+    if kind == "exec":
+        return CommandExec(
+            "/bin/sh",
+            env=get("env") or {},
+            stdout_format="text",
+            timeout_ms=timeout,
+            shell=block["command"],
+            allow_dash=tuple(get("allow_dash", ())),
+        )
+    if kind == "builtin":
+        return BuiltinExec(block["function"])
+    encoding = get("encoding", "utf-8")
+    if kind == "file_read":
+        return FileExec("read", block["path"], encoding=encoding)
+    mode = get("mode", "0644")
+    number = mode if isinstance(mode, int) else int(mode.lower().replace("o", ""), 8)
+    return FileExec(
+        "write", block["path"], block["content"], encoding=encoding, mode=number, mkdir=get("mkdir", False)
+    )
+
+
+def _permissions(config: ExecConfig, secrets: tuple[SecretSpec, ...], granted: Permissions) -> Permissions:
+    if isinstance(config, HttpExec):
+        return Permissions(_own_host(config.url), secrets=secrets)
+    if isinstance(config, CommandExec):
+        return replace(granted, secrets=secrets)
+    if isinstance(config, FileExec):
+        read, write = granted.read, granted.write
+        return Permissions(read=read, write=write if config.action == "write" else (), secrets=secrets)
+    return Permissions(secrets=secrets)
+
+
+def _own_host(url: str) -> Network:
+    """The URL's own host, and its port if it names one; nothing for a host that is not written out."""
+    match = _URL_HOST.match(url)
+    host = "" if match is None else match.group(2).rpartition("@")[2].lower()
+    return Network() if not host or "{" in host else Network("hosts", (host,))
+
+
+def _secrets(implementation: dict[str, Any], params: frozenset[str]) -> tuple[SecretSpec, ...]:
+    """Every `${NAME}` that is neither a parameter nor one of the names known everywhere."""
+    from toolcrib.template import CONTEXT_NAMES, names_in
+
+    found: dict[str, SecretSpec] = {}
+    for text in _texts(implementation):
+        for reference in names_in(text, "braces"):
+            name = reference.name
+            head = _HEAD.match(name)
+            plain = head is not None and head.group() in params
+            if (
+                reference.namespace == "argument"
+                or plain
+                or (name in CONTEXT_NAMES and not reference.namespace)
+            ):
+                continue
+            if _NAME.fullmatch(name):
+                required = reference.default is None and found.get(name, SecretSpec(name)).required
+                found[name] = SecretSpec(name, required=required)
+    return tuple(found.values())
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, Choice):
+        for _, item in value.branches:
+            yield from _texts(item)
+
+
+def _retry(block: Any) -> Retry | None:
+    if block is None:
+        return None
+    return Retry(block.get("attempts", 1), 0.0, milliseconds(block.get("backoff")))

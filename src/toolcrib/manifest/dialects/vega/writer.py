@@ -1,0 +1,190 @@
+"""Tools as Vega's definitions: what such a file can say is written, and what it cannot run is refused."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from toolcrib.errors import ManifestError
+from toolcrib.manifest.dialects.vega.form import PASSED, TYPES
+from toolcrib.manifest.dialects.vega.text import Bare, written
+from toolcrib.manifest.native.writer import with_auth_written
+from toolcrib.spec import BuiltinExec, CommandExec, FileExec, HttpExec, Source, Tool
+from toolcrib.template import LiteralText, Namespaces, Reference, parse_conditional, respell, spell
+
+__all__ = ["as_vega", "definition_of", "write_vega"]
+
+_KNOWN = "http, exec (a command), file_read, file_write and builtin"
+_WORD = re.compile(r"[\w./=:@%+,-]+", re.ASCII)
+_HERE = Source("vega", "", b"", "")
+
+
+def as_vega(tool: Tool) -> Tool:
+    """The tool in Vega's terms: placeholders in its spelling, a command as a shell line, `auth` as entries.
+
+    Raises ManifestError for a kind that Vega has not, and for what its spelling cannot say.
+    """
+    if tool.source is not None and tool.source.dialect == "vega":
+        return tool
+    try:
+        return replace(_in_terms(tool, Namespaces.of(tool)), source=_HERE)
+    except ManifestError as error:
+        raise ManifestError(f"{tool.name} cannot be written as vega: {error}", hint=error.hint) from None
+
+
+def _in_terms(tool: Tool, names: Namespaces) -> Tool:
+    config = tool.config
+    if isinstance(config, HttpExec):
+        tool = with_auth_written(tool, config)
+        assert isinstance(tool.config, HttpExec)
+        config = tool.config
+        keys = ("url", "headers", "query", "body")
+        changed = {key: respell(getattr(config, key), names, "braces") for key in keys}
+        return replace(tool, config=replace(config, **changed))
+    if isinstance(config, CommandExec):
+        env, stdout = respell(config.env, names, "braces"), config.stdout_format or tool.output.format
+        made = replace(config, shell=_line(tool, config, names), env=env, stdout_format=stdout)
+        return replace(tool, config=replace(made, entrypoint="/bin/sh", args=()))
+    if isinstance(config, FileExec):
+        path, content = (respell(text, names, "braces") for text in (config.path, config.content))
+        return replace(tool, config=replace(config, path=path, content=content))
+    raise ManifestError(f"it is of kind {tool.kind}; Vega has {_KNOWN} only")
+
+
+def write_vega(tool: Tool) -> bytes:
+    """The file of a tool that `as_vega` gave."""
+    return written(definition_of(tool)).encode()
+
+
+def definition_of(tool: Tool) -> dict[str, Any]:
+    """The definition of a tool that `as_vega` gave; what Vega has no word for is left out."""
+    schema = tool.input_schema
+    required = schema.get("required", [])
+    properties = schema.get("properties", {})
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "params": [
+            {"name": name, **_param(tool, name, rule, required=name in required)}
+            for name, rule in properties.items()
+        ],
+        "implementation": _implementation(tool),
+    }
+
+
+def _line(tool: Tool, config: CommandExec, names: Namespaces) -> str:
+    """A command as a line in which every argument is one word: `exec 'program' 'argument' '{{value}}'`.
+
+    `exec`, so that the program is meant, where the shell has a command of that name itself.
+    """
+    shell = config.entrypoint == "/bin/sh" and config.args[:1] == ("-c",) and len(config.args) == 2
+    if shell and parse_conditional(config.args[1], names).literal is not None:
+        return str(respell(config.args[1], names, "braces"))
+    words = [_quoted(LiteralText(config.entrypoint))]
+    given = set(tool.input_schema.get("required", ()))
+    for text in config.args:
+        respell(text, names, "braces")  # or it cannot be said at all
+        template = parse_conditional(text, names)
+        lone = template.lone
+        if lone is not None and not _is_there(tool, lone, given):
+            raise ManifestError(
+                f"its argument {text} is left out when `{lone.name}` is not given, which a line of Vega "
+                "cannot say",
+                hint=f"Make `{lone.name}` required, or give it a default.",
+            )
+        words.append(_quoted(*(part for part in template.parts if isinstance(part, LiteralText | Reference))))
+    return " ".join(("exec", *words))
+
+
+def _is_there(tool: Tool, reference: Reference, given: set[Any]) -> bool:
+    """Whether a value is there in every call."""
+    if reference.default is not None:
+        return reference.default.value is not None
+    if reference.namespace == "context":
+        return reference.name in ("name", "version")
+    if reference.namespace == "argument":
+        rule = tool.input_schema.get("properties", {}).get(reference.name)
+        return not reference.path and (
+            reference.name in given or (isinstance(rule, dict) and "default" in rule)
+        )
+    return any(secret.name == reference.name and secret.required for secret in tool.permissions.secrets)
+
+
+def _quoted(*parts: LiteralText | Reference) -> str:
+    """One word of a shell line, quoted where the shell would do something with it."""
+    if len(parts) == 1 and isinstance(parts[0], LiteralText) and _WORD.fullmatch(parts[0].text):
+        return parts[0].text
+    inner = [
+        LiteralText(part.text.replace("'", "'\\''")) if isinstance(part, LiteralText) else part
+        for part in parts
+    ]
+    return f"'{spell(inner, 'braces')}'"
+
+
+def _param(tool: Tool, name: str, rule: Any, *, required: bool) -> dict[str, Any]:
+    """One parameter, or what is in one. Vega knows one type for each, and reads none as text."""
+    if not isinstance(rule, dict) or rule.get("type") not in TYPES:
+        raise ManifestError(
+            f"{tool.name} cannot be written as vega: `{name}` has not one type, and Vega needs one",
+            hint=f"Give it one of {', '.join(TYPES)} in inputs.schema.",
+        )
+    param: dict[str, Any] = {"type": rule["type"]}
+    param |= {key: rule[key] for key in ("description", *PASSED) if key in rule}
+    if required:
+        param["required"] = True
+    if isinstance(rule.get("items"), dict):
+        param["items"] = _param(tool, f"{name}[]", rule["items"], required=False)
+    inner = rule.get("properties")
+    if isinstance(inner, dict) and inner:
+        needed = rule.get("required", [])
+        param["properties"] = {
+            key: _param(tool, f"{name}.{key}", entry, required=key in needed) for key, entry in inner.items()
+        }
+    return param
+
+
+def _implementation(tool: Tool) -> dict[str, Any]:
+    config = tool.config
+    if isinstance(config, HttpExec):
+        block: dict[str, Any] = {"type": "http", "method": config.method, "url": config.url}
+        block |= {key: getattr(config, key) for key in ("headers", "query") if getattr(config, key)}
+        if config.body is not None:
+            block["body"] = config.body
+    elif isinstance(config, CommandExec):
+        block = {"type": "exec", "command": config.shell}
+        if config.env:
+            block["env"] = config.env
+        if config.allow_dash:
+            block["allow_dash"] = list(config.allow_dash)
+    elif isinstance(config, FileExec):
+        block = _file(config)
+    else:
+        assert isinstance(config, BuiltinExec)
+        block = {"type": "builtin", "function": config.function}
+    times = [time for time in (getattr(config, "timeout_ms", None), tool.limits.timeout_ms) if time]
+    if times:
+        block["timeout"] = _duration(min(times))
+    if tool.retry is not None:
+        backoff = tool.retry.backoff_ms
+        block["retry"] = {"attempts": tool.retry.max_attempts}
+        block["retry"] |= {} if backoff is None else {"backoff": _duration(backoff)}
+    return block
+
+
+def _file(config: FileExec) -> dict[str, Any]:
+    block: dict[str, Any] = {"type": f"file_{config.action}", "path": config.path}
+    if config.action == "write":
+        block["content"] = config.content
+    if config.encoding != "utf-8":
+        block["encoding"] = config.encoding
+    if config.action == "write":
+        block["mode"] = Bare(f"{config.mode:04o}")
+        if config.mkdir:
+            block["mkdir"] = True
+    return block
+
+
+def _duration(milliseconds: int) -> str:
+    whole = milliseconds % 1000 == 0
+    return Bare(f"{milliseconds // 1000}s" if whole else f"{milliseconds}ms")

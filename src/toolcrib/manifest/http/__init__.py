@@ -1,0 +1,1 @@
+"""Addresses and requests of HTTP tools as manifests write them."""

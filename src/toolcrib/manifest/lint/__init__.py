@@ -1,0 +1,1 @@
+"""Checks of manifests that need more than the form of the file."""

@@ -1,0 +1,143 @@
+"""The steps of a composite tool, held against each other: circles, steps and tools that are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path as FilePath
+from typing import Any
+
+from toolcrib.errors import DefinitionError
+from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
+from toolcrib.manifest.yaml.positions import Path
+from toolcrib.manifest.yaml.source import Document
+from toolcrib.spec import CompositeExec, Step, Tool
+from toolcrib.spec.naming import nearest
+
+__all__ = ["steps"]
+
+_START: Path = ("exec", "composite", "steps")
+
+
+def steps(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+    """Every step names tools and steps that are there, in no circle, with names that are known."""
+    config = tool.config
+    if not isinstance(config, CompositeExec):
+        return
+    yield from _own(tool, document)
+    ids = [step.id for step in config.steps]
+    needed: dict[str, set[str]] = {}
+    for number, step in enumerate(config.steps):
+        if step.id in needed:
+            told = f"there are two steps with the id {quoted(step.id)}"
+            yield document.diagnostic("step", told, (*_START, number, "id"))
+        used: set[str] = set()
+        for path, value, loop in _templates(step):
+            yield from _template(tool, document, (*_START, number, *path), value, ids, loop, used)
+        for place, name in enumerate(step.needs):
+            if name not in ids:
+                yield _no_step(document, (*_START, number, "needs", place), name, ids)
+        yield from _schemas(step, document, number)
+        needed[step.id] = used | set(step.needs)
+    yield from _template(tool, document, ("exec", "composite", "output"), config.output, ids, False, set())
+    circle = _circle(needed)
+    if circle:
+        told = "these steps wait for each other: " + " → ".join(circle)
+        at = (*_START, ids.index(circle[0]))
+        yield document.diagnostic("step", told, at, hint="let one of them not need the other")
+    yield from _tools(tool, config, document)
+
+
+def _own(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+    from toolcrib.template import LOOP_NAMES, STEPS_NAME, Namespaces
+
+    if "permissions" in document.data:
+        told = "a composite tool has the permissions of its steps' tools, and none of its own"
+        yield document.diagnostic("step", told, ("permissions",), key=True, hint="remove the block")
+    for name in sorted(Namespaces.of(tool).arguments & {STEPS_NAME, *LOOP_NAMES}):
+        told = f"no argument of a composite tool can be called {quoted(name)}: it has a meaning in steps"
+        path: Path = ("inputs", "schema", "properties", name)
+        yield document.diagnostic("step", told, path, key=True, hint="rename the argument")
+
+
+def _templates(step: Step) -> Iterator[tuple[Path, Any, bool]]:
+    """The templates of a step: where, what, and whether `item` may stand in it."""
+    yield ("args",), step.args, step.foreach is not None
+    yield ("foreach",), step.foreach, False
+    for number, one in enumerate(step.when):
+        path: Path = ("when",) if len(step.when) == 1 else ("when", number)
+        yield path if one.how == "truth" else (*path, "value"), one.value, False
+
+
+def _template(
+    tool: Tool, document: Document, path: Path, value: Any, ids: list[str], loop: bool, used: set[str]
+) -> Iterator[Diagnostic]:
+    from toolcrib.template import problems, step_namespaces, steps_used
+
+    names = step_namespaces(tool, loop=loop)
+    found = problems(value, names)
+    for problem in found:
+        hint = problem.hint if problem.hint and "did you mean" in problem.hint else None
+        yield document.diagnostic("placeholder", problem.message, (*path, *problem.path), hint=hint)
+    if found:
+        return
+    for name in steps_used(value, names):
+        if name not in ids:
+            yield _no_step(document, path, name, ids)
+        used.add(name)
+
+
+def _no_step(document: Document, path: Path, name: str, ids: list[str]) -> Diagnostic:
+    if not name:
+        told = "`${steps}` alone names no step"
+        return document.diagnostic("step", told, path, hint="write `${steps.ID.value}`")
+    close = nearest(name, ids)
+    hint = f"did you mean `{close}`?" if close else f"there are: {', '.join(ids)}"
+    return document.diagnostic("step", f"there is no step {quoted(name)}", path, hint=hint)
+
+
+def _schemas(step: Step, document: Document, number: int) -> Iterator[Diagnostic]:
+    from toolcrib.schema import SchemaCheck
+
+    for at, one in enumerate(step.when):
+        if one.how != "schema":
+            continue
+        path: Path = ("when", at) if len(step.when) > 1 else ("when",)
+        try:
+            SchemaCheck(one.other)
+        except DefinitionError as error:
+            told = f"the schema is {error.message}"
+            yield document.diagnostic("step", told, (*_START, number, *path, "schema"))
+
+
+def _circle(needed: Mapping[str, set[str]]) -> list[str]:
+    """One circle of steps that need each other, the first one again at its end; empty where there is none."""
+    over: set[str] = set()
+
+    def follow(name: str, way: list[str]) -> list[str]:
+        if name in way:
+            return [*way[way.index(name) :], name]
+        if name in over or name not in needed:
+            return []
+        for other in sorted(needed[name]):
+            found = follow(other, [*way, name])
+            if found:
+                return found
+        over.add(name)
+        return []
+
+    return next((found for name in needed if (found := follow(name, []))), [])
+
+
+def _tools(tool: Tool, config: CompositeExec, document: Document) -> Iterator[Diagnostic]:
+    folder = FilePath(document.path).absolute().parent
+    beside = folder.name == tool.name and folder.is_dir()  # else it is read from somewhere else
+    for number, step in enumerate(config.steps):
+        path: Path = (*_START, number, "tool")
+        if step.tool == tool.name:
+            yield document.diagnostic("step", "a composite tool cannot call itself", path)
+        elif beside and not (folder.parent / step.tool).is_dir():
+            known = [other.name for other in folder.parent.iterdir()]
+            close = nearest(step.tool, known)
+            hint = f"did you mean `{close}`?" if close else "a function that a program registers is no error"
+            told = f"there is no manifest of a tool {quoted(step.tool)} beside this one"
+            yield document.diagnostic("step-tool", told, path, hint=hint)

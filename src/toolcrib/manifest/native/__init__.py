@@ -1,0 +1,1 @@
+"""The native format `tool.yml`: its schema, reader, writer and cache."""

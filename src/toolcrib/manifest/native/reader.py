@@ -1,0 +1,483 @@
+"""Native manifests: one folder per tool, `tool.yml` in it, to `Tool`."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import os
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from toolcrib.errors import ManifestError
+from toolcrib.manifest.native.schema import fits, misfits
+from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure, make, quoted, visible
+from toolcrib.manifest.yaml.source import Document, load, read, read_with_facts
+from toolcrib.spec import (
+    Annotations,
+    Approval,
+    Auth,
+    BodyPart,
+    CommandExec,
+    Comparison,
+    CompositeExec,
+    Example,
+    ExecConfig,
+    FieldMap,
+    FileExec,
+    FunctionExec,
+    HttpExec,
+    Limits,
+    Network,
+    Output,
+    ParameterStyle,
+    Permissions,
+    PythonExec,
+    Retry,
+    SecretSpec,
+    Source,
+    SqlExec,
+    Step,
+    Tool,
+)
+
+__all__ = [
+    "FILE_NAME",
+    "OTHER_NAME",
+    "Loaded",
+    "folders",
+    "load_tools",
+    "parse_tool",
+    "read_document",
+    "read_folder",
+    "secrets_of",
+    "tool_of",
+    "uncollected",
+]
+
+FILE_NAME = "tool.yml"
+OTHER_NAME = "tool.yaml"
+
+_NO_INPUTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+_NO_PERMISSIONS = Permissions()
+_NO_NETWORK = Network()
+_NO_APPROVAL = Approval()
+_NO_LIMITS = Limits()
+_LIMITS = (
+    "output_bytes",
+    "memory_bytes",
+    "processes",
+    "cpu_ms",
+    "file_bytes",
+    "open_files",
+    "calls_per_minute",
+    "min_interval_ms",
+    "concurrent_calls",
+)
+_NO_HINTS = Annotations()
+_JSON = Output()
+_RESERVED = frozenset({".", ".."})
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a folder of tools holds: the tools that can be used, and what was found in the others."""
+
+    tools: tuple[Tool, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    broken: Mapping[str, tuple[Diagnostic, ...]] = field(default_factory=dict)
+    """What of it was found in tools that cannot be used, by their names, as far as they have one."""
+
+
+def load_tools(tools_dir: Path) -> Loaded:
+    """Every tool of a folder, sorted by name. Never raises for a bad manifest; no folder holds no tools.
+
+    Only the form is checked here; `check_tool` holds a tool to the rest before it is first listed or called.
+    """
+    tools: list[Tool] = []
+    found: list[Diagnostic] = []
+    base = os.fspath(tools_dir)
+    with uncollected():
+        for name in folders(base, found):
+            read_one = read_folder(f"{base}/{name}", name, found)
+            if read_one is not None:
+                tools.append(read_one[0])
+    return Loaded(tuple(tools), tuple(found))
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Keep the cycle collector from walking, again and again, the many objects that loading makes and keeps.
+
+    Afterwards they are moved among the old ones (freezing and thawing does that without walking them).
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        if gc.get_freeze_count() == 0:
+            gc.freeze()
+            gc.unfreeze()
+        gc.enable()
+
+
+def folders(base: str, found: list[Diagnostic]) -> list[str]:
+    """The names in a folder of tools, sorted; that it cannot be listed is added to `found`."""
+    try:
+        with os.scandir(base) as entries:
+            return sorted([entry.name for entry in entries if entry.name[0] != "."])
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        told = f"the folder of tools cannot be listed: {error.strerror}"
+        found.append(make(base, (1, 1), "unreadable", told))
+        return []
+
+
+def read_folder(folder: str, name: str, found: list[Diagnostic]) -> tuple[Tool, Document] | None:
+    """The tool of one folder; None when it has no manifest, or a bad one: then `found` says why."""
+    read_one = read_document(folder, name, found)
+    if read_one is None:
+        return None
+    document, _ = read_one
+    return tool_of(document.data, document.path, document.raw), document
+
+
+def read_document(
+    folder: str, name: str, found: list[Diagnostic]
+) -> tuple[Document, os.stat_result | None] | None:
+    """As `read_folder`, but only the document, which has the form of a tool; and the state of its file.
+
+    No state is told of a file that is not called `FILE_NAME`.
+    """
+    path = f"{folder}/{FILE_NAME}"
+    facts: os.stat_result | None
+    try:
+        try:
+            raw, facts = read_with_facts(path)
+        except FileNotFoundError:
+            other = _other_file(path, f"{folder}/{OTHER_NAME}", found)
+            if other is None:
+                return None
+            (path, raw), facts = other, None
+        document = load(raw, path)
+        _check_form(document, name)
+        return document, facts
+    except NotADirectoryError:
+        return None
+    except ManifestError as error:
+        found += diagnostics_of(error)
+        return None
+
+
+def _other_file(path: str, other: str, found: list[Diagnostic]) -> tuple[str, bytes] | None:
+    """What there is instead of `tool.yml`: a link that leads nowhere, or a file with the wrong ending."""
+    if Path(path).is_symlink():
+        found.append(make(path, (1, 1), "unreadable", "the manifest is a link that leads to nothing"))
+        return None
+    try:
+        raw = read(other)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    told = (
+        f"the manifest is called {OTHER_NAME}; other programs that read the format look for {FILE_NAME} only"
+    )
+    found.append(make(other, (1, 1), "file-name", told, hint=f"rename it to {FILE_NAME}"))
+    return other, raw
+
+
+def parse_tool(document: Document, folder_name: str | None = None) -> Tool:
+    """The tool that a document says. Raises ManifestError with every place where it has not the form of one.
+
+    `folder_name` is the name of the folder that holds the manifest; None when there is no folder.
+    """
+    _check_form(document, folder_name)
+    return tool_of(document.data, document.path, document.raw)
+
+
+def _check_form(document: Document, folder_name: str | None) -> None:
+    data = document.data
+    found = [] if fits()(data) else misfits(document)
+    if isinstance(data, dict):
+        found += _identity(document, data, folder_name)
+    if found:
+        raise failure(sorted(found, key=lambda finding: (finding.line, finding.column)))
+
+
+def tool_of(data: dict[str, Any], path: str, raw: bytes) -> Tool:
+    """The tool that data of the right form say."""
+    return _tool(data, Source("native", path, raw, hashlib.sha256(raw).hexdigest()))
+
+
+def _identity(document: Document, data: dict[str, Any], folder: str | None) -> list[Diagnostic]:
+    """What the JSON Schema cannot say: name and folder, kind and exec, a version that is a float."""
+    name, kind, block, version = data.get("name"), data.get("kind"), data.get("exec"), data.get("version")
+    found: list[Diagnostic] = []
+    if isinstance(name, str) and name != folder:
+        found += _bad_name(document, name, folder)
+    only = next(iter(block)) if isinstance(block, dict) and len(block) == 1 else None
+    if kind != only and isinstance(kind, str) and kind in _CONFIGS and only in _CONFIGS:
+        told = f"`kind` is {quoted(kind)}, but `exec` holds {quoted(only)}"
+        found.append(
+            document.diagnostic("exec-kind", told, ("kind",), hint=f"write `kind: {only}`, or mend `exec`")
+        )
+    if isinstance(version, float) and version.is_integer():
+        told = f"`version` must be a whole number or text, not the number {version}"
+        found.append(
+            document.diagnostic("version", told, ("version",), hint=f'put it in quotes: "{version}"')
+        )
+    return found
+
+
+def _bad_name(document: Document, name: str, folder: str | None) -> Iterator[Diagnostic]:
+    composed = unicodedata.normalize("NFC", name)
+    if composed != name:
+        told = "`name` is not in Unicode normal form C: it looks like another text than it is"
+        yield document.diagnostic("name", told, ("name",), hint=f"type it anew: {visible(composed)}")
+    elif not name.isascii() and any(unicodedata.category(char) in _UNSEEN for char in name):
+        yield document.diagnostic(
+            "name", "`name` holds a character that is not seen", ("name",), hint="type it anew"
+        )
+    elif len(name.encode()) > 255:
+        yield document.diagnostic(
+            "name", "`name` is longer than 255 bytes, which no folder name may be", ("name",)
+        )
+    if folder is None:
+        return
+    if unicodedata.normalize("NFC", folder) == composed:
+        hint = "rename the folder: it is written with other code points than it looks"
+    else:
+        hint = f"rename the folder to {quoted(name)}, or write `name: {visible(folder)}`"
+    told = f"`name` is {quoted(name)}, but the folder is {quoted(visible(folder))}"
+    yield document.diagnostic("name-folder", told, ("name",), hint=hint)
+
+
+def _tool(data: dict[str, Any], source: Source) -> Tool:
+    kind = data["kind"]
+    get = data.get
+    inputs = get("inputs")
+    outputs = get("outputs")
+    permissions = get("permissions")
+    approval = get("approval")
+    retry = get("retry")
+    limits = get("limits")
+    annotations = get("annotations")
+    return Tool(
+        name=data["name"],
+        description=data["description"],
+        kind=kind,
+        input_schema=inputs["schema"] if inputs else dict(_NO_INPUTS),
+        config=_CONFIGS[kind](data["exec"][kind]),
+        output=_output(outputs) if outputs else _JSON,
+        permissions=_permissions(permissions) if permissions else _NO_PERMISSIONS,
+        approval=Approval(approval.get("required", False), approval.get("reason", ""))
+        if approval
+        else _NO_APPROVAL,
+        retry=_retry(retry) if retry else None,
+        limits=_limits(limits) if limits else _NO_LIMITS,
+        annotations=Annotations(**annotations) if annotations else _NO_HINTS,
+        tags=tuple(get("tags", ())),
+        examples=tuple([_example(example) for example in get("examples", ())]),
+        version=data["version"],
+        source=source,
+        auth=_auth(get("auth")) if "auth" in data else (),
+        extensions=get("extensions") or {},
+    )
+
+
+def _http(block: dict[str, Any]) -> HttpExec:
+    get = block.get
+    response = get("response") or {}
+    return HttpExec(
+        get("method", "GET").upper(),
+        block["url"],
+        get("headers") or {},
+        get("query") or {},
+        get("body"),
+        _duration(get("timeout_ms")),
+        tuple(map(int, get("success_codes", ()))),
+        get("error_mode", "fail"),
+        response.get("json_path"),
+        response.get("jsonpath"),
+        response.get("regex"),
+        tuple([FieldMap(entry["name"], entry["path"]) for entry in response.get("fields", ())]),
+        _whole(response.get("max_bytes")),
+        get("cookies") or {},
+        {name: ParameterStyle(**style) for name, style in get("styles", {}).items()},
+        get("body_format"),
+        {name: BodyPart(**part) for name, part in get("parts", {}).items()},
+    )
+
+
+def _command(block: dict[str, Any]) -> CommandExec:
+    get = block.get
+    return CommandExec(
+        entrypoint=block["entrypoint"],
+        args=tuple(get("args", ())),
+        cwd=get("cwd", "."),
+        env=get("env") or {},
+        stdin=get("stdin"),
+        stdout_format=get("stdout", {}).get("format"),
+        exit_codes_ok=tuple(map(int, get("exit_codes_ok", (0,)))),
+        timeout_ms=_duration(get("timeout_ms")),
+    )
+
+
+def _python(block: dict[str, Any]) -> PythonExec:
+    get = block.get
+    return PythonExec(
+        module=block["module"],
+        function=block["function"],
+        args=tuple(get("args", ())),
+        kwargs=get("kwargs") or {},
+        venv=get("venv"),
+        cwd=get("cwd", "."),
+        returns=get("return", "json"),
+        timeout_ms=_duration(get("timeout_ms")),
+    )
+
+
+def _file(block: dict[str, Any]) -> FileExec:
+    get = block.get
+    return FileExec(
+        action=block["action"],
+        path=block["path"],
+        content=get("content"),
+        encoding=get("encoding", "utf-8"),
+        mode=int(get("mode", "0644").replace("o", ""), 8),
+        mkdir=get("mkdir", False),
+    )
+
+
+def _composite(block: dict[str, Any]) -> CompositeExec:
+    return CompositeExec(tuple([_step(step) for step in block["steps"]]), block.get("output"))
+
+
+def _step(block: dict[str, Any]) -> Step:
+    get = block.get
+    on_error, when = get("on_error", "fail"), get("when", [])
+    given = isinstance(on_error, dict)
+    return Step(
+        block["id"],
+        block["tool"],
+        get("args") or {},
+        tuple(get("needs", ())),
+        tuple([_comparison(one) for one in (when if isinstance(when, list) else [when])]),
+        get("foreach"),
+        int(get("concurrency", 4)),
+        "default" if given else on_error,
+        on_error["default"] if given else None,
+    )
+
+
+def _comparison(block: Any) -> Comparison:
+    if isinstance(block, str):
+        return Comparison(block)
+    (how,) = block.keys() - {"value"}
+    return Comparison(block["value"], how, block[how])
+
+
+def _function(block: dict[str, Any]) -> FunctionExec:
+    return FunctionExec(block["reference"])
+
+
+def _sql(block: dict[str, Any]) -> SqlExec:
+    get = block.get
+    return SqlExec(
+        engine=block["engine"],
+        statement=block["statement"],
+        database=get("database"),
+        parameters=tuple(get("parameters", ())),
+        connection=get("connection") or {},
+        timeout_ms=_duration(get("timeout_ms")),
+    )
+
+
+_CONFIGS: dict[str, Callable[[dict[str, Any]], ExecConfig]] = {
+    "http": _http,
+    "command": _command,
+    "python": _python,
+    "file": _file,
+    "composite": _composite,
+    "function": _function,
+    "sql": _sql,
+}
+
+
+def _output(block: dict[str, Any]) -> Output:
+    schema = block.get("schema")
+    if isinstance(schema, bool):
+        schema = {} if schema else {"not": {}}
+    return Output(block.get("format", "json"), schema, block.get("on_violation", "warn"))
+
+
+def _permissions(block: dict[str, Any]) -> Permissions:
+    get = block.get
+    fs = get("fs") or {}
+    secrets = get("secrets")
+    network = get("network", False)
+    return Permissions(
+        Network.parse(network) if network else _NO_NETWORK,
+        tuple(fs.get("read", ())),
+        tuple(fs.get("write", ())),
+        tuple([_secret(name, entry) for name, entry in secrets.items()]) if secrets else (),
+        tuple(get("env", ())),
+    )
+
+
+def _secret(name: str, entry: dict[str, Any]) -> SecretSpec:
+    return SecretSpec(name, entry.get("type", "string"), entry.get("required", True))
+
+
+def _auth(block: Any) -> tuple[Auth, ...]:
+    entries = block if isinstance(block, list) else [block]
+    return tuple(
+        [
+            Auth(
+                entry["type"],
+                entry.get("secret"),
+                entry.get("username_secret"),
+                entry.get("in"),
+                entry.get("name"),
+            )
+            for entry in entries
+        ]
+    )
+
+
+def secrets_of(data: dict[str, Any]) -> list[str]:
+    """The names of the secrets that data of the right form declare."""
+    permissions = data.get("permissions")
+    return list((permissions.get("secrets") if permissions else None) or ())
+
+
+def _retry(block: dict[str, Any]) -> Retry:
+    return Retry(
+        int(block.get("max_attempts", 1)), float(block.get("jitter", 0)), _whole(block.get("backoff_ms"))
+    )
+
+
+def _limits(block: dict[str, Any]) -> Limits:
+    numbers = {name: _whole(block.get(name)) for name in _LIMITS}
+    return Limits(_duration(block.get("timeout_ms")), **numbers)
+
+
+def _example(block: dict[str, Any]) -> Example:
+    return Example(block.get("description", ""), block["params"], block.get("expected_output"))
+
+
+def _duration(value: float | None) -> int | None:
+    """Milliseconds; 0 leaves the project's limit in force."""
+    return int(value) if value else None
+
+
+def _whole(value: float | None) -> int | None:
+    """JSON Schema takes 2.0 for a whole number."""
+    return None if value is None else int(value)

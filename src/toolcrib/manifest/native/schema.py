@@ -1,0 +1,279 @@
+"""Holds manifests to the published JSON Schema of the format, and says in words where one does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path as FilePath
+from typing import Any
+
+from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
+from toolcrib.manifest.yaml.positions import Path
+from toolcrib.manifest.yaml.source import Document
+from toolcrib.spec.naming import nearest
+
+__all__ = ["fits", "misfits", "tool_schema"]
+
+_SCHEMA = FilePath(__file__).parents[1] / "schemas" / "tool.schema.json"
+_MOST = 50
+_MOST_NAMES = 20
+
+
+_RULES: tuple[tuple[Path, str], ...] = (
+    (("name",), "name"),
+    (("description",), "description"),
+    (("version",), "version"),
+    (("approval", "reason"), "approval-reason"),
+    (("inputs", "schema"), "input-schema"),
+    (("outputs", "schema"), "output-schema"),
+    (("exec", "http", "response", "fields"), "response"),
+)
+"""Rules of their own, by the beginning of the path."""
+
+_TYPES = {
+    "object": "a mapping",
+    "array": "a list",
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "nothing",
+}
+
+
+@cache
+def tool_schema() -> dict[str, Any]:
+    """The JSON Schema 2020-12 of `tool.yml`, for editors and for other programs."""
+    import orjson
+
+    schema: dict[str, Any] = orjson.loads(_SCHEMA.read_bytes())
+    return schema
+
+
+@cache
+def fits() -> Callable[[Any], bool]:
+    """The fast check: whether data has the form of a manifest."""
+    check: Callable[[Any], bool] = _validator().is_valid
+    return check
+
+
+def misfits(document: Document) -> list[Diagnostic]:
+    """Everything in which a document is not a manifest, in the order of the file."""
+    if not isinstance(document.data, dict):
+        return [_not_a_mapping(document)]
+    found: list[Diagnostic] = []
+    for error in _validator().iter_errors(document.data):
+        found.extend(_explain(error, document))
+        if len(found) >= _MOST:
+            break
+    unique = {(finding.line, finding.column, finding.rule, finding.message): finding for finding in found}
+    return sorted(unique.values(), key=lambda finding: (finding.line, finding.column))
+
+
+@cache
+def _validator() -> Any:
+    import jsonschema_rs
+
+    return jsonschema_rs.Draft202012Validator(tool_schema(), offline=True)
+
+
+def _not_a_mapping(document: Document) -> Diagnostic:
+    hint = "a manifest begins with `name: …`, `description: …`, `kind: …`"
+    if document.data is None:
+        return document.diagnostic("not-a-mapping", "the manifest is empty", at=(1, 1), hint=hint)
+    what = "a list" if isinstance(document.data, list) else "a single value"
+    return document.diagnostic("not-a-mapping", f"the manifest is {what} instead of a mapping", hint=hint)
+
+
+def _explain(error: Any, document: Document) -> Iterator[Diagnostic]:
+    path: Path = tuple(error.instance_path)
+    keyword = error.kind.name
+    facts = error.kind.as_dict()
+    if keyword == "additionalProperties":
+        names = facts["unexpected"]
+        for name in names[:_MOST_NAMES]:
+            yield _unknown(document, path, name, error)
+        if len(names) > _MOST_NAMES:
+            told = f"and {len(names) - _MOST_NAMES} more unknown keys"
+            yield document.diagnostic("unknown-key", told, path, key=True)
+    elif keyword == "required":
+        yield _missing(document, path, facts["property"])
+    elif keyword == "propertyNames":
+        yield _bad_name(document, path, facts["error"])
+    elif path == ("exec",) and keyword in ("minProperties", "maxProperties"):
+        known = ", ".join(_rule_at(tool_schema(), ("properties", "exec"))["properties"])
+        told = f"`exec` must hold exactly one of {known}"
+        yield document.diagnostic("exec-kind", told, path, key=True)
+    else:
+        yield _misfit(document, path, keyword, facts, error)
+
+
+def _unknown(document: Document, parent: Path, name: str, error: Any) -> Diagnostic:
+    path = (*parent, name)
+    rule = _rule_at(tool_schema(), tuple(error.schema_path)[:-1])
+    known = list(rule.get("properties", {}))
+    inside = f" in `{_dotted(parent)}`" if parent else ""
+    close = nearest(name, known)
+    elsewhere = _elsewhere(name) if close is None else None
+    if close is not None:
+        hint = f"did you mean `{close}`?"
+    elif elsewhere is not None:
+        hint = f"did you mean `{elsewhere}`?"
+    else:
+        hint = f"known here: {', '.join(known)}"
+    return document.diagnostic(
+        "unknown-key", f"unknown key {quoted(name)}{inside}", path, key=True, hint=hint
+    )
+
+
+def _missing(document: Document, parent: Path, name: str) -> Diagnostic:
+    path = (*parent, name)
+    rule = _own_rule(path) or "missing-key"
+    what = f"`{_dotted(parent)}`" if parent else "the manifest"
+    told: str
+    hint: str | None
+    if path == ("approval", "reason"):
+        told, hint = (
+            "`approval.required` is true, but there is no `reason`",
+            "add `reason:`, told to the person asked",
+        )
+    elif parent == ("permissions", "network"):
+        told, hint = "a mapping here must hold `allow`", "write `network: {allow: [api.example.com]}`"
+    elif path == ("inputs", "schema", "type"):
+        told, hint = "the schema of the arguments must say `type: object`", "add `type: object`"
+    else:
+        told, hint = f"{what} needs the key `{name}`", _meaning(path)
+    return document.diagnostic(rule, told, parent, key=True, hint=hint)
+
+
+def _bad_name(document: Document, parent: Path, inner: Any) -> Diagnostic:
+    name = str(inner.instance)
+    message = _rule_at(tool_schema(), tuple(inner.schema_path)[:-1]).get("patternErrorMessage", "")
+    if not message:
+        message = _rule_at(tool_schema(), ("$defs", "variable"))["patternErrorMessage"]
+    told = f"the key {quoted(name)} {message}"
+    return document.diagnostic("wrong-value", told, (*parent, name), key=True)
+
+
+def _misfit(document: Document, path: Path, keyword: str, facts: dict[str, Any], error: Any) -> Diagnostic:
+    label = f"`{_dotted(path)}`" if path else "the manifest"
+    value = error.instance
+    rule = _own_rule(path) or ("wrong-type" if keyword == "type" else "wrong-value")
+    hint: str | None = None
+    if keyword == "type":
+        wanted = " or ".join(_TYPES[name] for name in facts["types"])
+        told = f"{label} must be {wanted}, not {_what(value)}"
+        hint = _type_hint(path, facts["types"], value)
+    elif keyword in ("enum", "const"):
+        options = facts["options"] if keyword == "enum" else [facts["expected_value"]]
+        known = [str(option) for option in options]
+        one_of = "one of " if len(known) > 1 else ""
+        told = f"{label} must be {one_of}{', '.join(known)}, not {quoted(value)}"
+        close = nearest(value, known) if isinstance(value, str) else None
+        hint = f"did you mean `{close}`?" if close else None
+    elif keyword == "pattern":
+        message = _rule_at(tool_schema(), tuple(error.schema_path)[:-1]).get("patternErrorMessage")
+        told = f"{label} {message or 'has a form that is not allowed'}"
+    elif path == ("exec", "command", "exit_codes_ok") and keyword == "minItems":
+        rule, told, hint = (
+            "exit-codes",
+            f"{label} is empty, so no run could succeed",
+            "write `exit_codes_ok: [0]`",
+        )
+    else:
+        told = f"{label} {_bound(keyword, facts)}"
+    return document.diagnostic(rule, told, path, hint=hint)
+
+
+def _bound(keyword: str, facts: dict[str, Any]) -> str:
+    limit = facts.get("limit")
+    bounds = {
+        "minimum": f"must be at least {limit}",
+        "maximum": f"must be at most {limit}",
+        "minItems": f"must have at least {limit} item" + ("" if limit == 1 else "s"),
+        "uniqueItems": "holds the same item twice",
+        "minLength": "must not be empty",
+    }
+    return bounds.get(keyword, "is not as the format says")
+
+
+def _type_hint(path: Path, wanted: list[str], value: Any) -> str | None:
+    if path == ("permissions", "secrets") and isinstance(value, list):
+        return "write each name as a key: `NAME: {type: string, required: true}`"
+    if path[:2] == ("permissions", "secrets"):
+        return "write `{type: string, required: true}`"
+    if path[:3] == ("exec", "file", "mode"):
+        return 'write the octal digits as text: "0644"'
+    if "string" in wanted and isinstance(value, int | float) and not isinstance(value, bool):
+        return f'put it in quotes: "{value}"'
+    if "string" in wanted and isinstance(value, bool):
+        return f'put it in quotes: "{"true" if value else "false"}"'
+    if wanted == ["boolean"] and isinstance(value, str) and value.lower() in ("yes", "no", "on", "off"):
+        return (
+            f"write `{'true' if value.lower() in ('yes', 'on') else 'false'}`: in YAML 1.2 `{value}` is text"
+        )
+    if value is None:
+        return "remove the key, or give it a value"
+    if wanted == ["array"] and not isinstance(value, dict):
+        return "write it as a list: `[…]`"
+    return None
+
+
+def _own_rule(path: Path) -> str | None:
+    return next((rule for start, rule in _RULES if path[: len(start)] == start), None)
+
+
+def _what(value: Any) -> str:
+    if isinstance(value, str):
+        return f"the text {quoted(value)}"
+    if isinstance(value, bool) or value is None or isinstance(value, list | dict):
+        return quoted(value)
+    return f"the number {value}"
+
+
+def _meaning(path: Path) -> str | None:
+    """What the format says about a key."""
+    rule: Any = tool_schema()
+    for step in path:
+        rule = _followed(rule).get("properties", {}).get(step)
+        if rule is None:
+            return None
+    meaning = rule.get("description")
+    return f"{path[-1]}: {meaning}" if isinstance(meaning, str) else None
+
+
+def _elsewhere(name: str) -> str | None:
+    """The one other place of the format where this very key stands."""
+    places: list[str] = []
+    waiting: list[tuple[Path, Any]] = [((), tool_schema())]
+    while waiting:
+        path, rule = waiting.pop()
+        for key, inner in _followed(rule).get("properties", {}).items():
+            waiting.append(((*path, key), inner))
+            if key == name and path != ("inputs", "schema"):
+                places.append(_dotted((*path, key)))
+    return places[0] if len(places) == 1 else None
+
+
+def _followed(rule: Any) -> dict[str, Any]:
+    target = rule.get("$ref") if isinstance(rule, dict) else None
+    if isinstance(target, str):
+        return {**_rule_at(tool_schema(), tuple(target.removeprefix("#/").split("/"))), **rule}
+    return rule if isinstance(rule, dict) else {}
+
+
+def _rule_at(schema: Any, steps: Path) -> dict[str, Any]:
+    rule: Any = schema
+    for step in steps:
+        try:
+            rule = rule[step]
+        except (KeyError, IndexError, TypeError):
+            return {}
+    return rule if isinstance(rule, dict) else {}
+
+
+def _dotted(path: Path) -> str:
+    out = ""
+    for step in path:
+        out += f"[{step}]" if isinstance(step, int) else (f".{step}" if out else step)
+    return out

@@ -1,0 +1,1 @@
+"""YAML and JSON files read strictly, with positions and diagnostics."""

@@ -1,0 +1,198 @@
+"""What is wrong with a manifest, where, and how to mend it."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from toolcrib.errors import ManifestError, Violation
+from toolcrib.manifest.yaml.rules import RULES, Severity
+
+__all__ = [
+    "Diagnostic",
+    "diagnostics_of",
+    "failure",
+    "make",
+    "quoted",
+    "report",
+    "source_line",
+    "split_lines",
+    "visible",
+]
+
+_BREAK = re.compile(r"\r\n|\n|\r")
+_WINDOW = 110
+_MAX_LINE = 4096
+_MAX_NAME = 100
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding at one place of one file."""
+
+    path: str
+    line: int
+    """From 1."""
+    column: int
+    """From 1, in characters."""
+    severity: Severity
+    rule: str
+    """An id from `RULES`."""
+    message: str
+    hint: str | None = None
+    """How to mend it."""
+    where: str = "$"
+    """The place in the data, as a JSON path."""
+    source: str = ""
+    """The line of the file, or what of a very long one is near the place."""
+    cut: int = 0
+    """Characters of the line that come before that."""
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the finding keeps the tool from being used."""
+        return self.severity == "error"
+
+    def render(self, source_text: str | None = None, *, hint: bool = True) -> str:
+        """`file:line:col: error[rule]: message`, then the source line, a caret below the place, the mend.
+
+        The line is the one kept with the finding unless the whole text is given. Characters that could steer
+        a terminal or reorder text are replaced. `hint=False` leaves out the mend.
+        """
+        place = f"{visible(self.path)}:{self.line}:{self.column}"
+        out = [f"{place}: {self.severity}[{self.rule}]: {visible(self.message)}"]
+        line, cut = self.source, self.cut
+        if source_text is not None:
+            line, cut = source_line(source_text, self.line), 0
+        if line.strip():
+            out += _pointed(line, self.column - cut)
+        if self.hint and hint:
+            out.append(f"  hint: {visible(self.hint)}")
+        return "\n".join(out)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return {
+            "path": _writable(self.path),
+            "line": self.line,
+            "column": self.column,
+            "severity": self.severity,
+            "rule": self.rule,
+            "message": _writable(self.message),
+            "hint": None if self.hint is None else _writable(self.hint),
+            "where": _writable(self.where),
+            "source": _writable(self.source),
+            **({"cut": self.cut} if self.cut else {}),
+        }
+
+
+def failure(diagnostics: Sequence[Diagnostic]) -> ManifestError:
+    """The error that carries these findings; its message is the first one as rendered.
+
+    `details["diagnostics"]` holds all of them in their JSON form.
+    """
+    first = next((finding for finding in diagnostics if finding.is_error), diagnostics[0])
+    more = len(diagnostics) - 1
+    return ManifestError(
+        first.render(hint=False) + (f"\n  and {more} more" if more else ""),
+        hint=first.hint,
+        violations=[Violation(finding.where, finding.message) for finding in diagnostics],
+        details={"diagnostics": [finding.as_dict() for finding in diagnostics]},
+    )
+
+
+def diagnostics_of(error: ManifestError) -> tuple[Diagnostic, ...]:
+    """The findings that `error` carries."""
+    found = cast("list[dict[str, Any]]", error.details.get("diagnostics", []))
+    return tuple(Diagnostic(**finding) for finding in found)
+
+
+def report(diagnostics: Iterable[Diagnostic]) -> dict[str, Any]:
+    """The one JSON document of a lint run: all findings, and how many of each weight."""
+    found = [finding.as_dict() for finding in diagnostics]
+    errors = sum(finding["severity"] == "error" for finding in found)
+    return {"diagnostics": found, "errors": errors, "warnings": len(found) - errors}
+
+
+def make(
+    path: str,
+    at: tuple[int, int],
+    rule: str,
+    message: str,
+    *,
+    hint: str | None = None,
+    where: str = "$",
+    source: str = "",
+) -> Diagnostic:
+    """A finding with the weight its rule has."""
+    cut = 0 if at[1] <= _MAX_LINE else at[1] - _WINDOW
+    source = source[cut : cut + _MAX_LINE]
+    return Diagnostic(path, at[0], at[1], RULES[rule].severity, rule, message, hint, where, source, cut)
+
+
+def source_line(text: str, number: int) -> str:
+    """Line `number` (from 1) of a text, without its end; empty when there is none."""
+    start = 0
+    for _ in range(number - 1):
+        found = _BREAK.search(text, start)
+        if found is None:
+            return ""
+        start = found.end()
+    end = _BREAK.search(text, start)
+    return text[start : end.start() if end else len(text)]
+
+
+def split_lines(text: str) -> list[str]:
+    """All lines of a text, without their ends."""
+    return _BREAK.split(text)
+
+
+def quoted(value: Any) -> str:
+    """A value as a message names it: short, and told apart from the words round it."""
+    if isinstance(value, str):
+        return f"`{_short(value)}`"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "nothing"
+    if isinstance(value, list):
+        return "a list"
+    return "a mapping" if isinstance(value, dict) else _short(repr(value))
+
+
+def visible(text: str) -> str:
+    """The text with every character replaced that is not seen, or steers a terminal."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(char) in _UNSEEN else char for char in text
+    )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MAX_NAME else text[: _MAX_NAME - 1] + "…"
+
+
+def _writable(text: str) -> str:
+    """Without the lone surrogates that stand for undecodable bytes of a file name."""
+    return text.encode("utf-8", "replace").decode() if not text.isascii() else text
+
+
+def _pointed(line: str, column: int) -> list[str]:
+    """The line and the caret below its place; a long line is cut round the place."""
+    at = min(column - 1, len(line))
+    start = 0 if at < _WINDOW - 20 else at - _WINDOW // 2
+    shown = visible(line[start : start + _WINDOW].replace("\t", " "))
+    lead, tail = ("…" if start else ""), ("…" if start + _WINDOW < len(line) else "")
+    pad = sum(map(_width, lead + shown[: at - start]))
+    return [f"  {lead}{shown.rstrip()}{tail}", "  " + " " * pad + "^"]
+
+
+def _width(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

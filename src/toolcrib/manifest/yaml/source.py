@@ -1,0 +1,502 @@
+"""Reads manifests: bytes from disk, YAML to JSON-shaped data, and back.
+
+Only this, `positions` and `openapi.syntax` know YAML.
+
+The YAML here is the part of YAML 1.2 that JSON can hold. What the parser would silently take in another
+sense (tags, merge keys, keys that are not text, line breaks nobody sees) is refused; so is what costs
+without bound.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from typing import Any
+
+from toolcrib.errors import ManifestError
+from toolcrib.manifest.yaml.diagnostics import (
+    Diagnostic,
+    failure,
+    make,
+    quoted,
+    source_line,
+    split_lines,
+    visible,
+)
+from toolcrib.manifest.yaml.outline import outline
+from toolcrib.manifest.yaml.positions import (
+    Path,
+    Positions,
+    Spot,
+    duplicate_key,
+    expansion_fault,
+    first_tag,
+    second_document,
+)
+from toolcrib.spec.naming import json_path
+
+__all__ = [
+    "MAX_BYTES",
+    "Document",
+    "Unplaced",
+    "decode",
+    "dump",
+    "flow",
+    "load",
+    "read",
+    "read_with_facts",
+    "value_at",
+]
+
+MAX_BYTES = 1 << 20
+_MAX_BRACKETS = 10_000
+
+_LONE_CR = re.compile(r"\r(?!\n)")
+_UNSEEN_BREAK = re.compile("[\x85\u2028\u2029]")
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
+_DIRECTIVE = re.compile(r"\A(?:[ \t]*(?:#.*)?\r?\n)*%", re.MULTILINE)
+_ANCHOR = re.compile(r"(?<![^\s\[{,:])&([\w-]+)")
+_ALIAS = re.compile(r"(?<![^\s\[{,:])\*([\w-]+)")
+_TAG = re.compile(r"(?<![^\s\[{,:])![^\s,\[\]{}]*")
+_NOT_FINITE = re.compile(r"\.(?:nan|inf)", re.IGNORECASE)
+_TOLD_PLACE = re.compile(r" at line (\d+) column (\d+)")
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ufeff]")
+_STAND_INS = range(0x100, 0x250)
+
+
+class Document:
+    """One YAML file: its data, its text, and where each value stands in it."""
+
+    __slots__ = ("_lines", "_outline", "_positions", "data", "json", "path", "raw", "text")
+
+    def __init__(self, path: str, raw: bytes, text: str, data: Any) -> None:
+        self.path = path
+        self.raw = raw
+        self.text = text
+        self.data = data
+        """JSON-shaped: dict with text keys, list, str, int, float, bool, None."""
+        self.json = b""
+        """The same as JSON, where it was read from YAML."""
+        self._lines: list[str] | None = None
+        self._outline: dict[Path, Spot] | None = None
+        self._positions: Positions | None = None
+
+    def locate(self, path: Path, key: bool = False) -> tuple[int, int]:
+        """Line and column, from 1, of the value at `path` or of its key; else of the nearest thing above."""
+        spot, exact = self._spot(path)
+        if spot is None:
+            return 1, 1
+        if spot.key is not None and (key or not exact):
+            return spot.key.at
+        return spot.start.at
+
+    def locate_text(self, path: Path, literal: str, number: int = 0) -> tuple[int, int]:
+        """Line and column of the occurrence `number` (from 0) of `literal` in the text at `path`."""
+        spot, exact = self._spot(path)
+        if spot is None or not exact:
+            return self.locate(path)
+        at = spot.start.index - 1
+        for _ in range(number + 1):
+            at = self.text.find(literal, at + 1, spot.end)
+            if at < 0:
+                return spot.start.at
+        line_start = max(self.text.rfind("\n", 0, at), self.text.rfind("\r", 0, at)) + 1
+        line = spot.start.line + self.text.count("\n", spot.start.index, at)
+        return line, at - line_start + 1
+
+    def diagnostic(
+        self,
+        rule: str,
+        message: str,
+        path: Path = (),
+        *,
+        key: bool = False,
+        hint: str | None = None,
+        at: tuple[int, int] | None = None,
+    ) -> Diagnostic:
+        """A finding at `path`, or at the given line and column."""
+        place = self.locate(path, key) if at is None else at
+        if self._lines is None:
+            self._lines = split_lines(self.text)
+        source = self._lines[place[0] - 1] if place[0] <= len(self._lines) else ""
+        where = json_path(self.source_path(path))
+        return make(self.path, place, rule, message, hint=hint, where=where, source=source)
+
+    def source_path(self, path: Path) -> Path:
+        """Where the value at `path` of the data stands in the file."""
+        return path
+
+    def value_at(self, path: Path) -> Any:
+        """The value at `path` as it stands in the file; None where there is none."""
+        return value_at(self.data, path)
+
+    def nth_key(self, parent: Path, number: int) -> tuple[int, int]:
+        """Line and column of the key `number` (from 0) of the mapping at `parent`."""
+        spot = self._index().child(parent, number)
+        return spot.key.at if spot is not None and spot.key is not None else self.locate(parent)
+
+    def _spot(self, path: Path) -> tuple[Spot | None, bool]:
+        if self._outline is None:
+            self._outline = outline(self.text, self.data) or {}
+        spot = self._outline.get(path)
+        return (spot, True) if spot is not None else self._index().find(path)
+
+    def _index(self) -> Positions:
+        if self._positions is None:
+            self._positions = Positions(self.text)
+        return self._positions
+
+
+class Unplaced(Document):
+    """The data of a manifest that was read before. Finding where things stand takes longest; it does not."""
+
+    __slots__ = ()
+
+    def __init__(self, path: str, raw: bytes, data: Any) -> None:
+        super().__init__(path, raw, "", data)
+
+    def nth_key(self, parent: Path, number: int) -> tuple[int, int]:  # noqa: ARG002
+        return 1, 1
+
+    def _spot(self, path: Path) -> tuple[Spot | None, bool]:  # noqa: ARG002
+        return None, False
+
+
+def value_at(data: Any, path: Path) -> Any:
+    """The value below `data`; None where there is none."""
+    for step in path:
+        try:
+            data = data[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return data
+
+
+def read(path: str) -> bytes:
+    """The bytes of a manifest.
+
+    Raises FileNotFoundError or NotADirectoryError when there is none, ManifestError when it cannot be read,
+    is not a regular file, or is larger than `MAX_BYTES`. Never waits: a pipe or a device is refused.
+    """
+    return read_with_facts(path)[0]
+
+
+def read_with_facts(path: str) -> tuple[bytes, os.stat_result]:
+    """As `read`; and what the kernel told of the file just before it was read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except (OSError, ValueError) as error:
+        raise failure([_unreadable(path, error)]) from None
+    try:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
+            kind = "a folder" if stat.S_ISDIR(facts.st_mode) else "not a regular file"
+            raise failure([make(path, (1, 1), "unreadable", f"this is {kind}")])
+        raw = os.read(descriptor, min(facts.st_size, MAX_BYTES) + 1)
+        if len(raw) != facts.st_size:
+            raw = _read_on(descriptor, raw)
+    except OSError as error:
+        raise failure([_unreadable(path, error)]) from None
+    finally:
+        os.close(descriptor)
+    if len(raw) > MAX_BYTES:
+        raise failure([make(path, (1, 1), "too-large", "the file is larger than 1 MiB")])
+    return raw, facts
+
+
+def load(raw: bytes, path: str) -> Document:
+    """The data of a YAML file. Raises ManifestError with one finding if it is not YAML, or not JSON-shaped.
+
+    `path` is only told. An empty file gives None. Dates and octal-looking numbers stay as the YAML 1.2 core
+    schema has them: `no` and `017` are text, `0o17` is 15.
+    """
+    import orjson
+    from ryaml._ryaml import loads
+
+    text = decode(raw, path)
+    document = Document(path, raw, text, None)
+    _refuse_before(document)
+    try:
+        data = document.data = loads(text)
+    except ValueError as error:
+        raise failure([_explain(str(error), document)]) from None
+    if "!" in text and _TAG.search(text):
+        _refuse_tags(document)
+    if "<" in text and "<<" in text:
+        _refuse_merge_keys(document)
+    if _NOT_FINITE.search(text):
+        _refuse_not_finite(document)
+    try:
+        document.json = orjson.dumps(data)
+    except TypeError:
+        _refuse_keys(document)
+    return document
+
+
+def dump(data: Any) -> str:
+    """JSON-shaped data as YAML in which every character is seen; where that cannot be, as JSON."""
+
+    from ryaml._ryaml import dumps, loads
+
+    body: str = dumps(data)
+    if not _UNSEEN.search(body):
+        try:
+            if loads(body) == data:
+                return body
+        except ValueError:
+            pass
+    return flow(data, indent=1) + "\n"
+
+
+def flow(data: Any, indent: int | None = None) -> str:
+    """Data as JSON, which is YAML too, in which every character is seen; without `indent` on one line."""
+    text = json.dumps(data, indent=indent, ensure_ascii=False)
+    return _UNSEEN.sub(lambda found: f"\\U{ord(found[0]):08x}", text)
+
+
+def _read_on(descriptor: int, raw: bytes) -> bytes:
+    """The rest of a file whose size is not told, or that changes meanwhile."""
+    parts = [raw]
+    size = len(raw)
+    while size <= MAX_BYTES:
+        more = os.read(descriptor, 1 << 16)
+        if not more:
+            break
+        parts.append(more)
+        size += len(more)
+    return b"".join(parts)
+
+
+def _unreadable(path: str, error: OSError | ValueError) -> Diagnostic:
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    hint = "make it readable for this user" if isinstance(error, PermissionError) else None
+    return make(path, (1, 1), "unreadable", f"the manifest cannot be read: {reason}", hint=hint)
+
+
+def decode(raw: bytes, path: str) -> str:
+    if len(raw) > MAX_BYTES:
+        raise failure([make(path, (1, 1), "too-large", "the file is larger than 1 MiB")])
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        good = raw[: error.start].decode().removeprefix("\ufeff")
+        line, column = _place(good, len(good))
+        message = f"byte {error.start} (0x{raw[error.start]:02x}) is not UTF-8"
+        utf16 = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
+        hint = "the file is UTF-16; save it as UTF-8" if utf16 else "save the file as UTF-8"
+        rest = raw[error.start : error.start + 200].decode(errors="replace")
+        source = source_line(good, line) + source_line(rest, 1)
+        raise failure([make(path, (line, column), "encoding", message, hint=hint, source=source)]) from None
+    return text[1:] if text[:1] == "\ufeff" else text
+
+
+def _place(text: str, index: int) -> tuple[int, int]:
+    """Line and column of an index, with the line ends that editors know."""
+    before = text[:index].replace("\r\n", "\n\n").replace("\r", "\n")
+    doubled = text.count("\r\n", 0, index)
+    return before.count("\n") + 1 - doubled, index - (before.rfind("\n") + 1) + 1
+
+
+def _refuse(
+    document: Document, rule: str, message: str, at: tuple[int, int], hint: str | None = None
+) -> ManifestError:
+    return failure([document.diagnostic(rule, message, at=at, hint=hint)])
+
+
+def _refuse_before(document: Document) -> None:
+    """What must not even be given to the parser."""
+    text = document.text
+    if len(text) > _MAX_BRACKETS and text.count("[") + text.count("{") > _MAX_BRACKETS:
+        at = _nth_bracket(text, _MAX_BRACKETS)
+        message = f"more than {_MAX_BRACKETS:,} `[` and `{{`: nested too deep, or not a manifest"
+        raise _refuse(document, "yaml-depth", message, at)
+    if "\r" in text and (found := _LONE_CR.search(text)):
+        message = "a carriage return that ends no line; editors do not show the line break that it is"
+        raise _refuse(document, "yaml-character", message, _place(text, found.start()))
+    if not text.isascii() and (found := _UNSEEN_BREAK.search(text)):
+        message = f"U+{ord(found.group()):04X} is a line break to YAML that editors do not show"
+        hint = f'write it as "\\u{ord(found.group()):04x}" in double quotes'
+        raise _refuse(document, "yaml-character", message, _place(text, found.start()), hint)
+    if "%" in text and (found := _DIRECTIVE.search(text)):
+        message = "a `%` directive; manifests are YAML 1.2 without directives"
+        at = _place(text, found.end() - 1)
+        raise _refuse(document, "yaml-directive", message, at, "remove the line")
+    if "&" in text and "*" in text:
+        _refuse_expansion(document)
+
+
+def _refuse_expansion(document: Document) -> None:
+    used = set(_ALIAS.findall(document.text))
+    if not used or used.isdisjoint(_ANCHOR.findall(document.text)):
+        return
+    fault = expansion_fault(document.text)
+    if fault is None:
+        return
+    kind, mark = fault
+    at = mark.at if mark is not None else (1, 1)
+    rule, message = {
+        "self": ("yaml-alias", "the alias stands inside the very thing it stands for"),
+        "unknown": ("yaml-alias", "the alias stands for nothing: no such anchor before it"),
+        "size": ("too-large", "with its aliases written out the file is larger than 4 MiB"),
+        "unchecked": ("too-large", "the manifest is too large to have aliases"),
+    }[kind]
+    hint = "write the value out" if kind != "unknown" else None
+    raise _refuse(document, rule, message, at, hint)
+
+
+def _nth_bracket(text: str, number: int) -> tuple[int, int]:
+    for count, found in enumerate(re.finditer(r"[\[{]", text)):
+        if count == number:
+            return _place(text, found.start())
+    return 1, 1
+
+
+def _refuse_tags(document: Document) -> None:
+    """The parser drops tags or makes mappings of them; with a letter for `!` only plain text is the same."""
+    import orjson
+    from ryaml._ryaml import loads
+
+    stand_in = next((char for char in map(chr, _STAND_INS) if char not in document.text), chr(_STAND_INS[0]))
+    try:
+        other = orjson.dumps(loads(document.text.replace("!", stand_in)))
+        same = other.replace(stand_in.encode(), b"!") == orjson.dumps(document.data)
+    except (ValueError, TypeError):
+        same = False
+    if same:
+        return
+    tag = first_tag(document.text)
+    if tag is not None:
+        name, at = tag[0], tag[1].at
+    else:
+        found = _TAG.search(document.text)
+        name, at = (found.group(), _place(document.text, found.start())) if found else ("!", (1, 1))
+    message = f"{quoted(name)} is a YAML tag; manifests hold plain values only"
+    raise _refuse(
+        document, "yaml-tag", message, at, "remove the tag, or quote the value if it begins with `!`"
+    )
+
+
+def _refuse_merge_keys(document: Document) -> None:
+    for path, node in _walk(document.data):
+        if isinstance(node, dict) and "<<" in node:
+            message = "the merge key `<<` is not part of YAML 1.2; it would be an ordinary key"
+            at = document.locate((*path, "<<"), key=True)
+            raise _refuse(document, "yaml-merge-key", message, at, "write the keys out")
+
+
+def _refuse_not_finite(document: Document) -> None:
+    for path, node in _walk(document.data):
+        if isinstance(node, float) and node - node != 0:
+            message = f"{node!r} is not a number that JSON has"
+            raise failure([document.diagnostic("yaml-number", message, path, hint="quote it if it is text")])
+
+
+def _refuse_keys(document: Document) -> None:
+    for path, node in _walk(document.data):
+        if not isinstance(node, dict):
+            continue
+        for number, key in enumerate(node):
+            if not isinstance(key, str):
+                at = document.nth_key(path, number)
+                message = f"the key {quoted(key)} is not text"
+                raise _refuse(document, "yaml-key", message, at, "quote the key")
+    raise _refuse(document, "yaml-syntax", "the file holds a value that JSON does not have", (1, 1))
+
+
+def _walk(data: Any) -> list[tuple[Path, Any]]:
+    """Every value with its path, in the order of the document."""
+    found: list[tuple[Path, Any]] = []
+    waiting: list[tuple[Path, Any]] = [((), data)]
+    while waiting:
+        path, node = waiting.pop()
+        found.append((path, node))
+        if isinstance(node, dict):
+            waiting += [((*path, key), value) for key, value in reversed(node.items())]
+        elif isinstance(node, list):
+            waiting += [((*path, at), node[at]) for at in range(len(node) - 1, -1, -1)]
+    return found
+
+
+_UNPLACED = (
+    # (part of the parser's message, rule, message, hint)
+    ("unhashable", "yaml-key", "a key is a list or mapping instead of text", None),
+    ("repetition limit", "too-large", "the aliases multiply beyond bounds", "write the values out"),
+    ("recursion limit", "yaml-depth", "lists and mappings are nested more than 128 deep", None),
+    ("invalid type: integer", "yaml-number", "a whole number beyond 64 bits", "quote it if it is text"),
+    ("unknown anchor", "yaml-alias", "the alias stands for nothing: no such anchor before it",
+     "quote the value if it begins with `*`"),
+    ("more than one document", "yaml-documents", "a second YAML document begins here",
+     "remove the `---`, or make it a manifest of its own"),
+    ("unexpected end of stream", "yaml-syntax", "what begins here is never closed", None),
+    ("mapping values are not allowed", "yaml-syntax", "a `:` where no key can stand",
+     "indent as the line above, or put the value in quotes"),
+    ("could not find expected ':'", "yaml-syntax", "a `:` is missing after the key", None),
+    ("expected node content", "yaml-syntax", "a value must stand here", None),
+    ("did not find expected ',' or", "yaml-syntax", "the bracket opened before this is not closed here",
+     "put text with brackets or `${…}` inside `[…]` in quotes"),
+    ("Unicode character escape", "yaml-syntax", "an escape that is no character",
+     "write the character itself, or \\UXXXXXXXX for those beyond U+FFFF"),
+    ("scanning a tag", "yaml-tag", "a YAML tag; manifests hold plain values only",
+     "quote the value if it begins with `!`"),
+    ("did not find expected key", "yaml-syntax", "no key where one must stand",
+     "indent as the lines of the same mapping; quote a value that holds quotes as a whole"),
+    ("expected '-' indicator", "yaml-syntax", "no `- ` where the next list item must stand", None),
+)  # fmt: skip
+
+
+def _explain(message: str, document: Document) -> Diagnostic:
+    """The parser's message in the user's words, with the place it does not always tell."""
+    if control := _CONTROL.search(document.text):
+        told = f"the control character U+{ord(control.group()):04X} cannot stand in YAML"
+        return document.diagnostic("yaml-character", told, at=_place(document.text, control.start()))
+    if "duplicate entry" in message and (twice := duplicate_key(document.text)):
+        key, second, first = twice
+        told = f"the key {quoted(key)} stands twice in one mapping; first in line {first.line}"
+        return document.diagnostic("yaml-duplicate-key", told, at=second.at, hint="remove one of the two")
+    at = _told_place(message, document)
+    if "more than one document" in message and (mark := second_document(document.text)):
+        at = mark.at
+    if "cannot start any token" in message:
+        return _bad_start(document, at)
+    if "tab character" in message:
+        return document.diagnostic("yaml-tab", "a tab indents this line", at=at, hint="use spaces")
+    for part, rule, told, hint in _UNPLACED:
+        if part in message:
+            return document.diagnostic(rule, told, at=at, hint=hint)
+    if "duplicate entry" in message:
+        return document.diagnostic("yaml-duplicate-key", "a key stands twice in one mapping", at=at)
+    problem = _TOLD_PLACE.sub("", message.partition(", while ")[0])
+    return document.diagnostic("yaml-syntax", f"not YAML: {visible(problem)[:200]}", at=at)
+
+
+def _told_place(message: str, document: Document) -> tuple[int, int]:
+    """The parser's place; where it was opened for something never closed; never beyond the last line."""
+    problem, _, context = message.partition(", while ")
+    ended = "end of stream" in problem
+    for part in (context, problem) if ended else (problem, context):
+        told = _TOLD_PLACE.search(part)
+        if told is not None:
+            at = int(told[1]), int(told[2])
+            return at if source_line(document.text, at[0]).strip() else _last_place(document.text, at)
+    return 1, 1
+
+
+def _last_place(text: str, at: tuple[int, int]) -> tuple[int, int]:
+    """The end of the last line with something in it, when `at` is after it."""
+    end = len(text.rstrip())
+    last = _place(text, end)
+    return last if at[0] >= last[0] else at
+
+
+def _bad_start(document: Document, at: tuple[int, int]) -> Diagnostic:
+    line = source_line(document.text, at[0])
+    char = line[at[1] - 1 : at[1]]
+    if char == "\t":
+        return document.diagnostic("yaml-tab", "a tab indents this line", at=at, hint="use spaces")
+    return document.diagnostic(
+        "yaml-syntax", f"a value cannot begin with {quoted(char)}", at=at, hint="put it in quotes"
+    )

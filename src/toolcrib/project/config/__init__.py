@@ -1,0 +1,1 @@
+"""Settings of a project: `config.yml`, each part read strictly."""

@@ -1,0 +1,196 @@
+"""`secrets` in a project's settings: the sources that are asked for a secret, one after the other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from toolcrib.guard import (
+    ChainedSecrets,
+    CommandSecrets,
+    EnvFileSecrets,
+    EnvironmentSecrets,
+    FolderSecrets,
+    KeyringSecrets,
+)
+from toolcrib.guard.trust.digest_parts import INTERPRETERS
+from toolcrib.spec import SecretSource
+
+__all__ = [
+    "ENVIRONMENT",
+    "SourceSetting",
+    "helper_folders",
+    "helper_programs",
+    "hidden_paths",
+    "open_sources",
+    "secrets_block",
+]
+
+Place = tuple[str | int, ...]
+
+_SCRIPTS = (".cjs", ".js", ".lua", ".mjs", ".php", ".pl", ".py", ".rb", ".sh", ".tcl", ".ts")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSetting:
+    """One entry of `secrets.sources`; what its kind does not have stays empty."""
+
+    kind: str
+    path: str = ""
+    service: str = ""
+    argv: tuple[str, ...] = ()
+    timeout_ms: int = 10_000
+    cache_s: float = 60.0
+
+
+ENVIRONMENT = (SourceSetting("env"),)
+"""Where secrets come from unless the project says otherwise."""
+
+
+class Reader(Protocol):
+    """What reads values out of the settings, and complains with their place."""
+
+    def misfit(self, path: Place, message: str, hint: str | None = None, rule: str = ...) -> Exception:
+        """The complaint."""
+
+    def mapping(self, value: Any, path: Place, known: tuple[str, ...]) -> dict[str, Any]:
+        """A mapping of known keys."""
+
+    def number(self, value: Any, path: Place, low: float, high: float, whole: bool = ...) -> Any:
+        """A number within bounds."""
+
+    def texts(self, value: Any, path: Place) -> tuple[str, ...]:
+        """A list of texts."""
+
+
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "command": ("argv", "timeout_ms", "cache_s"),
+    "env": (),
+    "env_file": ("path",),
+    "folder": ("path",),
+    "keyring": ("service", "cache_s"),
+}
+_EXAMPLE = "for example `- env: {}` or `- env_file: {path: .env}`"
+
+
+def secrets_block(reader: Reader, value: Any) -> dict[str, Any]:
+    """The block `secrets` of the settings."""
+    block = reader.mapping(value, ("secrets",), ("sources",))
+    if "sources" not in block:
+        return {}
+    at: Place = ("secrets", "sources")
+    if not isinstance(block["sources"], list) or not block["sources"]:
+        raise reader.misfit(at, "must be a list with at least one source", _EXAMPLE, "wrong-type")
+    return {
+        "secret_sources": tuple(_source(reader, item, (*at, n)) for n, item in enumerate(block["sources"]))
+    }
+
+
+def _source(reader: Reader, value: Any, at: Place) -> SourceSetting:
+    entry = reader.mapping(value, at, tuple(_KEYS))
+    if len(entry) != 1:
+        raise reader.misfit(at, f"must name one source: {', '.join(_KEYS)}", _EXAMPLE)
+    ((kind, options),) = entry.items()
+    at = (*at, kind)
+    block = reader.mapping(options, at, _KEYS[kind])
+    found: dict[str, Any] = {}
+    for key in ("path", "service"):
+        if key in _KEYS[kind]:
+            if not isinstance(block.get(key), str) or not block[key] or "\0" in block[key]:
+                raise reader.misfit((*at, key) if key in block else at, f"needs `{key}`, a text")
+            found[key] = block[key]
+    if kind == "command":
+        argv = reader.texts(block.get("argv", []), (*at, "argv") if "argv" in block else at)
+        if not argv:
+            raise reader.misfit(at, "needs `argv`, the program and its arguments")
+        found["argv"] = argv
+    if "timeout_ms" in block:
+        found["timeout_ms"] = reader.number(block["timeout_ms"], (*at, "timeout_ms"), 1, 60_000)
+    if "cache_s" in block:
+        found["cache_s"] = float(reader.number(block["cache_s"], (*at, "cache_s"), 0, 86_400, whole=False))
+    return SourceSetting(kind, **found)
+
+
+def open_sources(settings: Sequence[SourceSetting], root: Path) -> SecretSource:
+    """The sources of a project at `root`, from which relative paths start. Nothing is read or run yet."""
+    sources = [_OPEN[setting.kind](setting, root) for setting in settings]
+    return sources[0] if len(sources) == 1 else ChainedSecrets(sources)
+
+
+def _command(setting: SourceSetting, root: Path) -> SecretSource:
+    program, *arguments = setting.argv
+    if "/" in program:
+        program = str(root / program)
+    return CommandSecrets([program, *arguments], setting.timeout_ms / 1000, keep=setting.cache_s, cwd=root)
+
+
+_OPEN: Mapping[str, Callable[[SourceSetting, Path], SecretSource]] = {
+    "command": _command,
+    "env": lambda _, __: EnvironmentSecrets(),
+    "env_file": lambda setting, root: EnvFileSecrets(root / setting.path),
+    "folder": lambda setting, root: FolderSecrets(root / setting.path),
+    "keyring": lambda setting, _: KeyringSecrets(setting.service, keep=setting.cache_s),
+}
+
+
+def hidden_paths(settings: Sequence[SourceSetting], root: Path) -> tuple[str, ...]:
+    """Files and folders that hold secrets: no tool may see them, whatever it is granted.
+
+    Each as it is written and as it really is, absolute: one of them may be a link to the other.
+    """
+    written = [os.path.normpath(root / s.path) for s in settings if s.kind in ("env_file", "folder")]
+    return tuple(dict.fromkeys(form for path in written for form in (path, os.path.realpath(path))))
+
+
+def helper_programs(settings: Sequence[SourceSetting], root: Path) -> tuple[str, ...]:
+    """Helper commands and the files among their arguments, links not followed: no tool may write them."""
+    found: dict[str, None] = {}
+    for setting in settings:
+        for n, word in enumerate(setting.argv):
+            path = root / word
+            if ("/" in word or n > 0) and os.path.isfile(path):  # noqa: PTH113 - a Path fails for what is no name
+                found[str(path)] = None
+    return tuple(found)
+
+
+def helper_folders(settings: Sequence[SourceSetting], root: Path) -> dict[str, str]:
+    """Folders of the project, as real paths, that helper commands load code from; each with what is run.
+
+    What a script imports lies beside it, and whatever is put there is found first.
+    """
+    found: dict[str, str] = {}
+    for argv in (setting.argv for setting in settings if setting.argv):
+        told, words = " ".join(argv[:3]), _code(argv, root)
+        for path in (root / word for word in words):
+            folders = [path.parent, Path(os.path.realpath(path)).parent]
+            if (path.parent.parent / "pyvenv.cfg").is_file():
+                folders.append(path.parent.parent)
+            found |= {os.path.realpath(folder): told for folder in folders}
+        if not words and _is_python(argv) and not {"-I", "-P"} & set(argv):
+            # It looks for modules in its working folder, the root, before anywhere else.
+            package = argv[argv.index("-m") + 1].partition(".")[0] if "-m" in argv[:-1] else ""
+            found |= {os.path.realpath(folder): told for folder in (root, root / package) if folder.is_dir()}
+    return {folder: told for folder, told in found.items() if Path(folder).is_relative_to(root)}
+
+
+def _code(argv: Sequence[str], root: Path) -> list[str]:
+    """The program and the scripts of a command line, where they are files; not what those read."""
+    found: list[str] = []
+    for n, word in enumerate(argv):
+        if not ("/" in word or n > 0) or not os.path.isfile(root / word):  # noqa: PTH113 - as above
+            continue
+        first = n > 0 and not found and _is_interpreter(argv[0])
+        if n == 0 or first or word.endswith(_SCRIPTS) or os.access(root / word, os.X_OK):
+            found.append(word)
+    return found
+
+
+def _is_interpreter(program: str) -> bool:
+    return os.path.basename(program).rstrip("0123456789.") in INTERPRETERS  # noqa: PTH119
+
+
+def _is_python(argv: Sequence[str]) -> bool:
+    return os.path.basename(argv[0]).startswith("python")  # noqa: PTH119

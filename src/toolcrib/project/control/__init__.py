@@ -1,0 +1,1 @@
+"""Steps that a project adds around each call: policy, approval, secrets, audit."""

@@ -1,0 +1,221 @@
+"""What MCP clients are served of a project: its tools, and the meta-tools to list, find, call and make them.
+
+The meta-tools are ordinary tools on the one path. `tool_call` makes a second call by that path for the same
+caller, so that policy, approval, limits and audit hold for the inner tool as if it were called outright.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from toolcrib.core.context import Context
+from toolcrib.errors import InvalidInput
+from toolcrib.executors.function.threads import run_in_thread
+from toolcrib.project.creation import Draft, draft, publish
+from toolcrib.project.project import Project
+from toolcrib.project.search.index import words_of
+from toolcrib.spec import Annotations, Call, Caller, Outcome, Result, Retry, Tool
+
+__all__ = ["Served"]
+
+_MOST = 500
+_ONCE = Retry(max_attempts=1)
+_ACTS = Annotations()
+_LOOKS = Annotations(read_only=True)
+_FINDS = (
+    "Find tools by words in their names, tags, descriptions and argument names; gives their input schemas."
+)
+_MAKES = (
+    "Make a new tool. A person reviews it before its first call and approves each call. It may ask for no"
+    " more than this project allows to tools that agents make."
+)
+_NAME = {"type": "string", "description": "The tool's name, as tools_list gives it."}
+_CALL = {
+    "type": "object",
+    "required": ["name"],
+    "additionalProperties": False,
+    "properties": {
+        "name": _NAME,
+        "arguments": {"type": "object", "description": "Its arguments.", "default": {}},
+    },
+}
+_DEFINITION = {
+    "type": "object",
+    "description": "What tool.yml would say: description, kind (http, command, python, file), version,"
+    " inputs, outputs, exec, permissions, approval, examples.",
+}
+_CREATE = {
+    "type": "object",
+    "required": ["name", "definition"],
+    "additionalProperties": False,
+    "properties": {
+        "name": {"type": "string", "description": "Its name: letters, digits, '_' and '-'."},
+        "definition": _DEFINITION,
+    },
+}
+_LIST = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "offset": {
+            "type": "integer",
+            "minimum": 0,
+            "default": 0,
+            "description": "How many to pass over (0).",
+        },
+        "limit": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": _MOST,
+            "default": 100,
+            "description": "How many at most (100).",
+        },
+    },
+}
+_SEARCH = {
+    "type": "object",
+    "required": ["query"],
+    "additionalProperties": False,
+    "properties": {
+        "query": {"type": "string", "minLength": 1, "maxLength": 500, "description": "Words to look for."},
+        "limit": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 100,
+            "default": 10,
+            "description": "How many at most (10).",
+        },
+    },
+}
+_NOTHING = {"type": "object", "additionalProperties": False, "properties": {}}
+_GLEE_CALL = {
+    "type": "object",
+    "required": ["name"],
+    "additionalProperties": False,
+    "properties": {
+        "name": _NAME,
+        "params": {"type": "object", "description": "Parameters for the tool.", "default": {}},
+    },
+}
+
+
+class Served:
+    """A project as MCP clients see it (a `Catalog`). Names that the project's own tools have stay theirs.
+
+    With more tools than `mcp.max_listed` only the meta-tools and those of `mcp.pinned` are listed; the others
+    are found by `tools_search` and called by `tool_call`, or by their names.
+    """
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._meta = frozenset(self._register())
+
+    @property
+    def revision(self) -> int:
+        """Changes whenever the list of tools changes."""
+        return self._project.revision
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Have `listener` called after each change of the list; gives what ends it."""
+        return self._project.on_change(listener)
+
+    def tools(self, caller: str = "local", identity: Caller | None = None) -> Sequence[Tool]:
+        """The tools that this caller is listed."""
+        found = self._project.tools(caller, identity)
+        settings = self._project.config.mcp
+        if len(found) - len(self._meta) <= settings.max_listed:
+            return found
+        shown = self._meta | set(settings.pinned)
+        return [tool for tool in found if tool.name in shown]
+
+    def invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
+        """The one call path."""
+        return self._project.invoke(call)
+
+    # -- the meta-tools ----------------------------------------------------------------------------
+
+    def _register(self) -> list[str]:
+        named: dict[str, tuple[Callable[..., Any], dict[str, Any], str, Annotations]] = {
+            "tool_call": (self._call, _CALL, "Call a tool by its name.", _ACTS),
+            "tool_create": (self._create, _CREATE, _MAKES, _ACTS),
+            "tools_list": (self._list, _LIST, "List the tools: name and description of each.", _LOOKS),
+            "tools_search": (self._search, _SEARCH, _FINDS, _LOOKS),
+        }
+        if self._project.place.home.name == ".glee":
+            named["glee_tool"] = (self._glee_call, _GLEE_CALL, "Call a tool by its name.", _ACTS)
+            named["glee_tool_create"] = (self._create, _CREATE, _MAKES, _ACTS)
+            named["glee_tools_list"] = (self._glee_list, _NOTHING, "List the tools there are.", _LOOKS)
+        taken = set(self._project.toolset.names)
+        for name, (function, schema, description, hints) in named.items():
+            if name not in taken:
+                self._project.toolset.register(
+                    name,
+                    function,
+                    description=description,
+                    input_schema=schema,
+                    annotations=hints,
+                    retry=_ONCE,
+                    tags=("meta",),
+                )
+        return [name for name in named if name not in taken]
+
+    async def _call(self, ctx: Context, name: str, arguments: dict[str, Any] | None = None) -> Outcome:
+        if name in self._meta:
+            raise InvalidInput(f"{name} is a meta-tool", hint=f"Call {name} itself.")
+        inner = Call(
+            name,
+            arguments or {},
+            caller=ctx.caller,
+            variables=ctx.variables,
+            run_id=ctx.run_id,
+            session_id=ctx.session_id,
+            on_progress=ctx.on_progress,
+            identity=ctx.identity,
+            wait=ctx.wait,
+        )
+        result = await self._project.invoke(inner)
+        return Outcome(result.unwrap(), result.warnings, result.details)
+
+    async def _glee_call(self, ctx: Context, name: str, params: dict[str, Any] | None = None) -> Outcome:
+        return await self._call(ctx, name, params)
+
+    async def _create(self, ctx: Context, name: str, definition: dict[str, Any]) -> dict[str, Any]:
+        project = self._project
+        creator = ctx.caller.removeprefix("mcp:")
+
+        def make() -> Draft:
+            return publish(project, draft(project, name, definition, creator))
+
+        made: Draft = await run_in_thread(make)
+        project.adopt(made.tool, made.warnings)
+        return {
+            "name": made.tool.name,
+            "path": str((project.place.tools / name / "tool.yml").relative_to(project.root)),
+            "approval": {"required": True, "reason": made.tool.approval.reason},
+            "warnings": [f"{one.where} {one.message}" for one in made.warnings],
+        }
+
+    async def _list(self, ctx: Context, offset: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+        return [_brief(tool) for tool in self._own(ctx)[offset : offset + limit]]
+
+    async def _glee_list(self, ctx: Context) -> list[dict[str, Any]]:
+        return [_brief(tool) for tool in self._own(ctx)]
+
+    async def _search(self, ctx: Context, query: str, limit: int = 10) -> list[dict[str, Any]]:
+        if not words_of(query):
+            return []
+        most = limit + len(self._meta)
+        found = self._project.search(query, limit=most, caller=ctx.caller, identity=ctx.identity)
+        names = [hit["name"] for hit in found["hits"] if hit["name"] not in self._meta]
+        tools = [self._project.get(name) for name in names[:limit]]
+        return [{**_brief(tool), "input_schema": tool.input_schema} for tool in tools]
+
+    def _own(self, ctx: Context) -> list[Tool]:
+        """The project's tools that this caller may see."""
+        tools = self._project.tools(ctx.caller, ctx.identity)
+        return [tool for tool in tools if tool.name not in self._meta]
+
+
+def _brief(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description}

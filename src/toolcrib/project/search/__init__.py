@@ -1,0 +1,1 @@
+"""Search over the tools of a project."""

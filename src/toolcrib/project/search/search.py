@@ -1,0 +1,149 @@
+"""Search over a project's tools, with facets."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from toolcrib.core.toolset import Toolset
+from toolcrib.errors import ToolcribError, UsageError
+from toolcrib.manifest import uncollected
+from toolcrib.project.catalog.registry import Shelf
+from toolcrib.project.search.index import Found, Hit, Place, SearchIndex, Wanted, words_of
+from toolcrib.spec import Tool
+
+__all__ = ["Search"]
+
+_MOST_WORDS = 32
+_MOST_HITS = 256
+_HERE = secrets.randbits(62)
+"""Marks tools that are not from manifests: they live as long as this process."""
+_MOST_TAGS = 50
+
+
+class Search:
+    """Finds tools of one project. The index is kept in `folder`, or in memory without one."""
+
+    def __init__(self, shelf: Shelf, toolset: Toolset, folder: Path | None) -> None:
+        self._shelf = shelf
+        self._toolset = toolset
+        self._index = SearchIndex(None if folder is None else folder / "search.db")
+        self._revision = -1
+
+    def find(
+        self,
+        query: str,
+        tags: Sequence[str],
+        kinds: Sequence[str],
+        limit: int,
+        page: str | None,
+        sees: Callable[[str], bool] | None,
+    ) -> dict[str, Any]:
+        """As `Project.search`; `sees` says of a name whether the caller may see it."""
+        words = tuple(words_of(query)[:_MOST_WORDS])
+        if not words:
+            raise UsageError("a search needs at least one word", hint="`toolcrib list` shows every tool.")
+        wanted = Wanted(words, tuple(tags), tuple(kinds))
+        if not 1 <= limit <= _MOST_HITS:
+            raise UsageError(f"a page of {limit} hits", hint=f"Ask for 1 to {_MOST_HITS}.")
+        after = None if page is None else _read_page(page, wanted)
+        unusable: set[str] = set()
+
+        def finds(name: str) -> bool:
+            return name not in unusable and name in self._toolset and (sees is None or sees(name))
+
+        while True:
+            found = self._found(wanted, limit, after, finds if sees is not None or unusable else None)
+            told = [self._told(hit) for hit in found.hits]
+            bad = {hit.name for hit, one in zip(found.hits, told, strict=True) if one is None}
+            if not bad:
+                break
+            unusable |= bad
+        return {
+            "hits": told,
+            "total": found.total,
+            "facets": {
+                "tags": dict(found.tags.most_common(_MOST_TAGS)),
+                "kinds": dict(found.kinds.most_common()),
+            },
+            "next": _page(found.hits[-1].place, wanted) if found.more else None,
+        }
+
+    def close(self) -> None:
+        """Let go of the index."""
+        self._index.close()
+
+    def _found(
+        self, wanted: Wanted, limit: int, after: Place | None, finds: Callable[[str], bool] | None
+    ) -> Found:
+        try:
+            self._sync()
+            return self._index.find(wanted, limit, after, finds)
+        except sqlite3.Error as error:
+            self._index.forget(error)
+            self._sync()
+            return self._index.find(wanted, limit, after, finds)
+
+    def _sync(self) -> None:
+        revision = self._toolset.revision
+        if revision != self._revision or not self._index.is_current:
+            marks, bound = self._shelf.marks, self._toolset.bound
+            with uncollected():
+                known = {name: marks.get(name) or [0, _HERE, id(bound(name))] for name in self._toolset.names}
+                self._index.sync(known, self._tool)
+            self._revision = revision
+
+    def _tool(self, name: str) -> Tool | None:
+        try:
+            return self._toolset.get(name)
+        except ToolcribError:  # Its manifest went bad since; it is told where it is used.
+            return None
+
+    def _told(self, hit: Hit) -> dict[str, Any] | None:
+        """A hit as JSON; None for a tool that turns out not to be usable."""
+        self._shelf.check(hit.name)
+        tool = self._tool(hit.name)
+        if tool is None:
+            return None
+        return {
+            "name": hit.name,
+            "kind": hit.kind,
+            "tags": list(hit.tags),
+            "match": hit.match,
+            "field": hit.field,
+            "description": tool.description,
+        }
+
+
+def _page(place: Place, wanted: Wanted) -> str:
+    """The token of the page behind a place: good for this question only."""
+    import orjson
+
+    return base64.urlsafe_b64encode(orjson.dumps([_digest(wanted), *place])).decode().rstrip("=")
+
+
+def _read_page(token: str, wanted: Wanted) -> Place:
+    import orjson
+
+    try:
+        digest, level, score, changed, name = orjson.loads(
+            base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+        )
+        place = Place(int(level), float(score), int(changed), str(name))
+    except (ValueError, TypeError):
+        raise UsageError("this is not a token of a page", hint="Take `next` of the page before.") from None
+    if digest != _digest(wanted):
+        raise UsageError(
+            "this page belongs to another search", hint="Repeat the words, tags and kinds that it came from."
+        )
+    return place
+
+
+def _digest(wanted: Wanted) -> str:
+    question = repr((wanted.words, sorted(wanted.tags), sorted(wanted.kinds)))
+    return hashlib.sha256(question.encode()).hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""Paths, grants and files opened beneath a folder."""

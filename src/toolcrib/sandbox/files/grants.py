@@ -1,0 +1,251 @@
+"""From the grants of a job to the list of mounts that makes them true: pure rules, no mounting.
+
+The mount layer is the only one that can take away below what it gave (read-only inside writable), but a
+mount hangs on a folder, and a writable parent folder could be renamed away from under it and made anew.
+So every folder between a writable grant and something protected below it is mounted on itself: the
+kernel then answers EBUSY to renaming or removing it. So is every symbolic link on the way to something
+protected or hidden, or another could be put in its place.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from toolcrib.errors import PermissionDenied, UsageError
+from toolcrib.sandbox.files.paths import Paths
+from toolcrib.sandbox.job import Confinement
+
+__all__ = ["BASE", "BASE_ETC", "PRIVATE", "RESERVED", "Mount", "Plan", "nameable", "plan"]
+
+BASE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+"""Programs and libraries; where one is a symbolic link (merged /usr), the link is shown."""
+BASE_ETC = (
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/ca-certificates.conf",
+    "/etc/crypto-policies",
+    "/etc/group",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/pki/ca-trust",
+    "/etc/pki/tls/cert.pem",
+    "/etc/pki/tls/certs",
+    "/etc/protocols",
+    "/etc/resolv.conf",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+)
+"""What the C library and TLS look up; not /etc/ssl whole, which holds private keys."""
+RESERVED = ("/proc", "/sys", "/dev")
+PRIVATE = ("/tmp", "/dev/shm")  # noqa: S108 - names of what is private in the sandbox
+
+State = Literal["none", "ro", "rw"]
+
+
+class Mount(NamedTuple):
+    """One step for the launcher: `mode` is ro, rw, link, hide or empty, with `?` when it may be missing."""
+
+    source: str
+    target: str
+    mode: str
+    make: bool
+    """Whether its place must be made, as nothing mounted before holds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The mounts in order, the symbolic links of the base system, and what could not be protected."""
+
+    mounts: tuple[Mount, ...]
+    links: tuple[tuple[str, str], ...]
+    unprotected: tuple[str, ...]
+    """Protected paths that do not exist inside something writable: the command can make them."""
+
+
+@dataclass(slots=True)
+class Rules:
+    """What each named path was named as; the answer for any path follows from those above it."""
+
+    at: dict[str, set[str]] = field(default_factory=dict)
+
+    def add(self, kind: str, paths: Iterable[str]) -> None:
+        """Note that each path was named as `kind`."""
+        for path in paths:
+            self.at.setdefault(path, set()).add(kind)
+
+    def state(self, path: str) -> State:
+        """What the command may do with `path` itself, hiding aside."""
+        state: State = "none"
+        protected = False
+        for place in (*ancestors(path), path):
+            kinds = self.at.get(place, ())
+            if "base" in kinds or "read" in kinds:
+                state = "ro"
+            if "write" in kinds:
+                state = "rw"
+            if "protect" in kinds:
+                protected = True
+            if "scratch" in kinds:
+                state, protected = "rw", False
+            if protected and state == "rw":
+                state = "ro"
+        return state
+
+    def hidden_by(self, path: str) -> str | None:
+        """The hidden path that is or holds `path`."""
+        return next((p for p in (*ancestors(path), path) if "hide" in self.at.get(p, ())), None)
+
+
+def plan(job: Confinement, paths: Paths | None = None) -> Plan:
+    """Work out the mounts of a job, from its rules and from what `paths` are.
+
+    Raises:
+        UsageError: a path is not absolute and normal.
+        PermissionDenied: a grant names the root or a place of the kernel's, something hidden, or `cwd`
+            lies outside of everything granted.
+    """
+    check_paths(job)
+    paths = paths or Paths()
+    base, links = base_system(paths)
+    rules = Rules()
+    rules.add("base", (mount.target for mount in base))
+    rules.add("read", job.read)
+    rules.add("write", job.write)
+    rules.add("scratch", job.scratch)
+    rules.add("hide", (paths.real(path) for path in job.hide))
+    rules.add("protect", (paths.real(path) for path in job.protect))
+    rules.add("protect", (link for path in (*job.protect, *job.hide) for link in paths.links(path)))
+    mounts, unprotected = overlay(rules, paths)
+    empty = [Mount("", path, "empty", True) for path in job.empty if rules.state(path) == "none"]
+    check_cwd(job, rules, [link for link, _ in links])
+    taken = [mount.target for mount in (*base, *mounts, *empty)]
+    links += [link for link in job.links if rules.state(link[0]) == "none" and not holds(link[0], taken)]
+    return Plan((*base, *mounts, *empty), tuple(dict.fromkeys(links)), unprotected)
+
+
+@lru_cache(maxsize=4_096)
+def ancestors(path: str) -> tuple[str, ...]:
+    """The folders above an absolute path, from `/` down."""
+    parts = path.split("/")[1:]
+    if path == "/":
+        return ()
+    return ("/", *("/" + "/".join(parts[:n]) for n in range(1, len(parts))))
+
+
+def inside(path: str, folders: Iterable[str]) -> bool:
+    """Whether a path is one of the folders or below one."""
+    return any(path == folder or path.startswith(folder + "/") for folder in folders)
+
+
+def holds(path: str, places: Iterable[str]) -> bool:
+    """Whether one of the places is the path or lies below it."""
+    return any(place == path or place.startswith(path + "/") for place in places)
+
+
+def nameable(path: str) -> bool:
+    """Whether the kernel can be given this path."""
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+
+
+def check_paths(job: Confinement) -> None:
+    """Refuse paths that mean something else than they say."""
+    grants = (*job.read, *job.write, *job.scratch)
+    links = [place for place, _ in job.links]
+    for path in (*grants, *job.protect, *job.hide, *job.empty, *links, job.cwd):
+        # normpath leaves two leading slashes, which POSIX lets a system read in its own way.
+        if not nameable(path) or path[:1] != "/" or path[:2] == "//" or os.path.normpath(path) != path:
+            raise UsageError(
+                f"not an absolute, normal path: {path!r}", hint="resolve it before it is granted"
+            )
+    for path in (*grants, *job.empty, *links):
+        if path == "/" or inside(path, RESERVED):
+            raise PermissionDenied(
+                f"cannot be granted: {path} holds other programs' processes and devices"
+                if path != "/"
+                else "the root folder cannot be granted",
+                hint="name the folders that are needed",
+                details={"path": path},
+            )
+
+
+def check_cwd(job: Confinement, rules: Rules, links: list[str]) -> None:
+    """Refuse a working folder that will not be there."""
+    known = job.cwd in ("/", *PRIVATE) or inside(job.cwd, (*job.empty, *links))
+    if known or rules.state(job.cwd) != "none":
+        return
+    raise PermissionDenied(
+        f"the working folder is not granted: {job.cwd}",
+        hint="grant it for reading, or choose a folder inside a grant",
+        details={"path": job.cwd},
+    )
+
+
+def overlay(rules: Rules, paths: Paths) -> tuple[list[Mount], tuple[str, ...]]:
+    """The mounts over the base system, each after those that hold it."""
+    found: dict[str, Mount] = {}
+    unprotected = []
+    for path, kinds in rules.at.items():
+        if kinds == {"base"}:
+            continue
+        granted = not kinds.isdisjoint(("read", "write", "scratch"))
+        hidden = rules.hidden_by(path)
+        if hidden is not None and granted:
+            raise PermissionDenied(
+                f"{path} is granted, but {hidden} is never readable",
+                hint="take it out of the permissions",
+                details={"path": path},
+            )
+        outer = rules.state(os.path.dirname(path))
+        if granted:
+            state = rules.state(path)
+            found[path] = Mount(path, path, state, outer == "none")
+        elif hidden == path and outer != "none":
+            found[path] = Mount("", path, "hide", False)
+        elif hidden is None and "protect" in kinds and outer == "rw":
+            found[path] = Mount(path, path, "link" if paths.is_link(path) else "ro?", False)
+            if not paths.exists(path):
+                unprotected.append(path)
+        else:
+            continue
+        if outer == "rw" and found[path].mode != "rw":
+            pin(path, rules, found)
+    order = sorted(found, key=lambda path: path.split("/"))
+    return [found[path] for path in order], tuple(sorted(unprotected))
+
+
+def pin(path: str, rules: Rules, found: dict[str, Mount]) -> None:
+    """Hold the writable folders above `path` in place, up to the grant they come from."""
+    for folder in reversed(ancestors(path)):
+        if rules.state(folder) != "rw":
+            return
+        found.setdefault(folder, Mount(folder, folder, "rw?", False))
+
+
+def base_system(paths: Paths) -> tuple[list[Mount], list[tuple[str, str]]]:
+    """What every command sees of this machine: its programs, libraries and their few settings."""
+    mounts: list[Mount] = []
+    links: list[tuple[str, str]] = []
+    for path in (*BASE, *BASE_ETC):
+        if not paths.exists(path):
+            continue
+        if not paths.is_link(path):
+            mounts.append(Mount(path, path, "ro?", True))
+            continue
+        real = paths.real(path)
+        if inside(real, (*BASE, *BASE_ETC)):
+            links.append((path, paths.look(path).text))
+        elif paths.leads_to(real):
+            mounts.append(Mount(real, path, "ro?", True))
+    return mounts, links

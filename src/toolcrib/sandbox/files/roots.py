@@ -1,0 +1,506 @@
+"""Files for tools that run inside this process: named root folders that no path leads out of.
+
+Every open goes beneath a descriptor of its root (`beneath`). What may be done is then decided by where
+the opened file really is, not by how it was spelled, so that a link inside a root goes round no rule.
+Hard links made before a root was opened are seen as the files they are; only those to hidden files are
+recognised.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Literal, NamedTuple, Self
+
+from toolcrib.errors import (
+    ConflictError,
+    InvalidInput,
+    NotFoundError,
+    PermissionDenied,
+    SandboxUnavailable,
+    ToolcribError,
+    ToolFailed,
+    UnavailableError,
+    UsageError,
+)
+from toolcrib.sandbox.files.beneath import open_beneath
+
+__all__ = ["Content", "Entry", "Root", "Roots"]
+
+LIMIT = 1_048_576
+ESCAPES = "path escapes sandbox"
+Kind = Literal["file", "folder", "link", "other"]
+FOLDER = os.O_PATH | os.O_DIRECTORY
+
+
+class Content(NamedTuple):
+    """A part of a file, and the size of the whole in bytes."""
+
+    data: bytes
+    total: int
+
+
+class Entry(NamedTuple):
+    """What stands at a path; a symbolic link in a listing is shown as one."""
+
+    name: str
+    kind: Kind
+    size: int
+    mtime: float
+    mode: int
+    """Permission bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """One folder that paths may lead into, or one single file."""
+
+    path: str
+    name: str = ""
+    read_only: bool = False
+    hidden: tuple[str, ...] = ()
+    """Files and folders relative to `path` that are neither read nor written nor listed."""
+    protected: tuple[str, ...] = ()
+    """Files and folders relative to `path` that are never written."""
+
+
+@dataclass(slots=True)
+class Opened:
+    """A root with its descriptor and its real place.
+
+    Of a root that is a file the descriptor is that of the folder it lies in, and `file` its name there.
+    """
+
+    root: Root
+    fd: int
+    real: str
+    file: str = ""
+    hidden: tuple[str, ...] = field(init=False)
+    protected: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.hidden = tuple(self._places(self.root.hidden))
+        self.protected = tuple(self._places(self.root.protected))
+
+    def _places(self, names: tuple[str, ...]) -> list[str]:
+        """Each path as written, and where it really leads."""
+        paths = [os.path.normpath(os.path.join(self.real, name)) for name in names]
+        return paths + [real for path in paths if (real := os.path.realpath(path)) != path]
+
+
+class Roots:
+    """Read and write inside some folders: relative paths in the first, absolute ones in any.
+
+    Where roots lie inside each other, the innermost decides whether a file may be written; `hidden` and
+    `protected` hold from whichever root they were given.
+    """
+
+    def __init__(self, *roots: Root) -> None:
+        if not roots:
+            raise UsageError("at least one root folder is needed")
+        self._opened: list[Opened] = []
+        for root in roots:
+            try:
+                self._opened.append(open_root(root))
+            except OSError as error:
+                self.close()
+                raise NotFoundError(
+                    f"a granted path cannot be opened: {root.path}: {error.strerror}",
+                    details={"path": root.path},
+                ) from None
+        self._hides = any(opened.hidden for opened in self._opened)
+
+    def close(self) -> None:
+        """Give the descriptors back; the object cannot be used afterwards."""
+        while self._opened:
+            os.close(self._opened.pop().fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def read(self, path: str, offset: int = 0, limit: int = LIMIT) -> Content:
+        """Read up to `limit` bytes of a regular file from byte `offset` on.
+
+        Raises:
+            PermissionDenied: the path leads out of the roots, is hidden, or is no regular file.
+            NotFoundError: there is no such file.
+            InvalidInput: the path is a folder or cannot be a path.
+        """
+        if offset < 0 or limit < 0:
+            raise UsageError("offset and limit must not be negative")
+        root, relative = self._locate(path)
+        fd = open_or_explain(root, relative, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY, path)
+        try:
+            info = regular(fd, path)
+            self._check_read(fd, info, path)
+            chunks = []
+            position = offset
+            while (left := offset + limit - position) > 0:
+                chunk = os.pread(fd, min(left, LIMIT), position)
+                if not chunk:
+                    break
+                chunks.append(chunk)
+                position += len(chunk)
+        except OSError as error:
+            raise explain(error, path) from None
+        finally:
+            os.close(fd)
+        return Content(b"".join(chunks), max(info.st_size, position if position > offset else 0))
+
+    def stat(self, path: str) -> Entry:
+        """Describe what a path leads to; errors as of `read`."""
+        root, relative = self._locate(path)
+        fd = open_or_explain(root, relative, os.O_PATH, path)
+        try:
+            info = os.fstat(fd)
+            self._check_read(fd, info, path)
+        finally:
+            os.close(fd)
+        return entry(os.path.basename(path.rstrip("/")) or ".", info)
+
+    def list(self, path: str = ".") -> list[Entry]:
+        """What a folder holds, by name, without what is hidden; errors as of `read`."""
+        root, relative = self._locate(path)
+        fd = open_or_explain(root, relative, os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK, path)
+        found = []
+        try:
+            here = self._check_read(fd, os.fstat(fd), path)
+            with os.scandir(fd) as entries:
+                for item in entries:
+                    if here and self._hidden(os.path.join(here, item.name)):
+                        continue
+                    try:
+                        found.append(entry(item.name, item.stat(follow_symlinks=False)))
+                    except FileNotFoundError:  # Removed meanwhile.
+                        continue
+        except OSError as error:
+            raise explain(error, path) from None
+        finally:
+            os.close(fd)
+        return sorted(found, key=lambda item: item.name)
+
+    def write(
+        self,
+        path: str,
+        data: bytes,
+        mode: int = 0o644,
+        *,
+        mkdir: bool = False,
+        append: bool = False,
+        exclusive: bool = False,
+    ) -> int:
+        """Write a file whole, so that others see the old or the new content; the count of bytes comes back.
+
+        `mode` is for a new file; one that is there keeps its own. `mkdir` makes missing folders, `append`
+        adds to a file that must exist, `exclusive` makes one that must not.
+
+        Raises:
+            PermissionDenied: as of `read`, or the place is read-only or protected.
+            NotFoundError: a folder on the way, or the file to append to, does not exist.
+            ConflictError: `exclusive`, and the file exists.
+            InvalidInput: the path is a folder or cannot be a path.
+        """
+        root, relative = self._locate(path)
+        try:
+            folder, name = self._place(root, relative, path, mkdir)
+        except OSError as error:
+            raise explain(error, path) from None
+        try:
+            self._check_write(os.path.join(real_path(folder), name), path)
+            if append:
+                return add(folder, name, data, path)
+            return replace(folder, name, data, mode & 0o777, exclusive, path)
+        except OSError as error:
+            raise explain(error, path) from None
+        finally:
+            os.close(folder)
+
+    def _locate(self, path: str) -> tuple[Opened, str]:
+        """The root a path is meant in, and the path from there."""
+        if not self._opened:
+            raise UsageError("these roots are closed")
+        check_path(path)
+        if not path.startswith("/"):
+            if self._opened[0].file:
+                raise escapes(path)
+            return self._opened[0], path
+        best: tuple[int, Opened, str] | None = None
+        for opened in self._opened:
+            for prefix in (opened.root.path.rstrip("/"), opened.real.rstrip("/")):
+                if path != prefix and (opened.file or not path.startswith(prefix + "/")):
+                    continue
+                if best is None or len(prefix) > best[0]:
+                    best = (len(prefix), opened, opened.file or path[len(prefix) :].lstrip("/") or ".")
+        if best is None:
+            raise escapes(path)
+        return best[1], best[2]
+
+    def _place(self, root: Opened, relative: str, path: str, mkdir: bool) -> tuple[int, str]:
+        """The folder a file is to be written in, open, and its name there; links are resolved."""
+        if relative.rstrip("/") != relative or os.path.basename(relative) in ("", ".", ".."):
+            raise InvalidInput(f"not a path of a file: {path}", details={"path": path})
+        try:
+            fd = open_beneath(root.fd, relative, os.O_PATH, links=not root.file)
+        except FileNotFoundError:
+            return self._new_place(root, relative, path, mkdir)
+        try:
+            kind = os.fstat(fd).st_mode
+            if stat.S_ISDIR(kind):
+                raise InvalidInput(f"is a folder: {path}", details={"path": path})
+            if not stat.S_ISREG(kind):
+                raise not_regular(path)
+            real = real_path(fd)
+        finally:
+            os.close(fd)
+        inner = below(real, real_path(root.fd))
+        if inner is None:
+            raise escapes(path)
+        folder, name = os.path.split(inner)
+        return open_beneath(root.fd, folder, FOLDER, links=False), name
+
+    def _new_place(self, root: Opened, relative: str, path: str, mkdir: bool) -> tuple[int, str]:
+        parent, name = os.path.split(relative)
+        try:
+            folder = open_beneath(root.fd, parent, FOLDER)
+        except FileNotFoundError:
+            if not mkdir:
+                raise
+            folder = self._make_folders(root, parent, path)
+        try:
+            is_link = stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+        except FileNotFoundError:
+            is_link = False
+        if is_link:
+            os.close(folder)
+            raise PermissionDenied(f"a symbolic link that leads nowhere: {path}", details={"path": path})
+        return folder, name
+
+    def _make_folders(self, root: Opened, parent: str, path: str) -> int:
+        """Make the missing folders one by one, each in a folder that is open beneath the root."""
+        folder = open_beneath(root.fd, ".", FOLDER)
+        done: list[str] = []
+        for part in parent.split("/"):
+            if part in ("", "."):
+                continue
+            done.append(part)
+            try:
+                inner = open_beneath(root.fd, "/".join(done), FOLDER)
+            except FileNotFoundError:
+                if part == "..":
+                    os.close(folder)
+                    raise
+                try:
+                    self._check_write(os.path.join(real_path(folder), part), path)
+                    try:
+                        os.mkdir(part, 0o755, dir_fd=folder)
+                    except FileExistsError:
+                        pass
+                    inner = open_beneath(folder, part, FOLDER, links=False)
+                except BaseException:
+                    os.close(folder)
+                    raise
+            os.close(folder)
+            folder = inner
+        return folder
+
+    def _check_read(self, fd: int, info: os.stat_result, path: str) -> str:
+        """Refuse what is hidden; gives the real path where rules made it necessary to ask for it."""
+        if not self._hides:
+            return ""
+        real = real_path(fd)
+        if self._hidden(real) or self._same_as_hidden(info):
+            raise PermissionDenied(f"never readable by tools: {path}", details={"path": path})
+        return real
+
+    def _check_write(self, real: str, path: str) -> None:
+        """Refuse a real path that is hidden, protected or in a read-only root."""
+        inner = max(
+            (o for o in self._opened if below(real, o.real) is not None),
+            key=lambda o: len(o.real),
+            default=None,
+        )
+        if inner is None:
+            raise escapes(path)
+        if inner.root.read_only:
+            raise PermissionDenied(f"this folder is read-only: {path}", details={"path": path})
+        for opened in self._opened:
+            if any(below(real, place) is not None for place in (*opened.protected, *opened.hidden)):
+                raise PermissionDenied(f"never writable by tools: {path}", details={"path": path})
+
+    def _hidden(self, real: str) -> bool:
+        return any(below(real, place) is not None for o in self._opened for place in o.hidden)
+
+    def _same_as_hidden(self, info: os.stat_result) -> bool:
+        """Whether this is a hidden file under another name: a hard link, or renamed just now."""
+        for place in (place for opened in self._opened for place in opened.hidden):
+            try:
+                other = os.stat(place)
+            except OSError:
+                continue
+            if (other.st_dev, other.st_ino) == (info.st_dev, info.st_ino):
+                return True
+        return False
+
+
+def open_root(root: Root) -> Opened:
+    """Open a root for reference; one that is a file by way of its real folder."""
+    fd = os.open(root.path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        kind, real = os.fstat(fd).st_mode, real_path(fd)
+        if stat.S_ISDIR(kind):
+            return Opened(root, os.dup(fd), real)
+        if not stat.S_ISREG(kind):
+            raise NotADirectoryError(errno.ENOTDIR, "neither a folder nor a file", root.path)
+    finally:
+        os.close(fd)
+    folder, name = os.path.split(real)
+    return Opened(root, os.open(folder, FOLDER | os.O_CLOEXEC), real, name)
+
+
+def check_path(path: str) -> None:
+    """Refuse what C would read as another path, or not at all."""
+    if not path or "\0" in path:
+        raise InvalidInput("a path is empty" if not path else "a path holds a NUL byte")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        raise InvalidInput("a path holds a lone surrogate") from None
+
+
+def below(path: str, folder: str) -> str | None:
+    """The path from a folder on, or None when it lies elsewhere."""
+    if path == folder:
+        return ""
+    prefix = folder.rstrip("/") + "/"
+    return path[len(prefix) :] if path.startswith(prefix) else None
+
+
+def real_path(fd: int) -> str:
+    """Where an open file is now, without any link."""
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError as error:
+        raise SandboxUnavailable(
+            f"/proc is needed to tell where a file is: {error.strerror}", details={"mechanism": "proc"}
+        ) from None
+
+
+def open_or_explain(root: Opened, relative: str, flags: int, path: str) -> int:
+    try:
+        return open_beneath(root.fd, relative, flags, links=not root.file)
+    except OSError as error:
+        raise explain(error, path) from None
+
+
+def regular(fd: int, path: str) -> os.stat_result:
+    """The file's data, if it is one that can be read to an end."""
+    info = os.fstat(fd)
+    if stat.S_ISDIR(info.st_mode):
+        raise InvalidInput(f"is a folder: {path}", details={"path": path})
+    if not stat.S_ISREG(info.st_mode):
+        raise not_regular(path)
+    return info
+
+
+def entry(name: str, info: os.stat_result) -> Entry:
+    kinds: dict[int, Kind] = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
+    kind = kinds.get(stat.S_IFMT(info.st_mode), "other")
+    return Entry(name, kind, info.st_size, info.st_mtime, stat.S_IMODE(info.st_mode))
+
+
+def add(folder: int, name: str, data: bytes, path: str) -> int:
+    """Append to an existing file in place; one with a second name may be somebody else's."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    fd = os.open(name, flags, dir_fd=folder)
+    try:
+        if regular(fd, path).st_nlink > 1:
+            raise PermissionDenied(f"has a second name (hard link): {path}", details={"path": path})
+        write_all(fd, data)
+    finally:
+        os.close(fd)
+    return len(data)
+
+
+def replace(folder: int, name: str, data: bytes, mode: int, exclusive: bool, path: str) -> int:
+    """Write beside the file and rename over it, all relative to one open folder."""
+    temporary = f".{os.urandom(8).hex()}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(temporary, flags, mode, dir_fd=folder)
+    try:
+        try:
+            if not exclusive:
+                keep_mode(fd, folder, name)
+            write_all(fd, data)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        if exclusive:
+            os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            os.unlink(temporary, dir_fd=folder)
+        else:
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException as error:
+        try:
+            os.unlink(temporary, dir_fd=folder)
+        except OSError:
+            pass
+        if isinstance(error, FileExistsError):
+            raise ConflictError(f"exists already: {path}", details={"path": path}) from None
+        raise
+    return len(data)
+
+
+def keep_mode(fd: int, folder: int, name: str) -> None:
+    try:
+        before = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if stat.S_ISREG(before.st_mode):
+        os.fchmod(fd, stat.S_IMODE(before.st_mode) & 0o777)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def escapes(path: str) -> PermissionDenied:
+    return PermissionDenied(
+        f"{ESCAPES}: {path}", hint="give a path inside the allowed folders", details={"path": path}
+    )
+
+
+def not_regular(path: str) -> PermissionDenied:
+    return PermissionDenied(f"not a regular file: {path}", details={"path": path})
+
+
+def explain(error: OSError, path: str) -> ToolcribError:
+    """The error a user meets for one of the operating system's."""
+    code = error.errno
+    details = {"path": path, "errno": errno.errorcode.get(code or 0, str(code))}
+    if code in (errno.EXDEV, errno.ELOOP):
+        return escapes(path)
+    if code in (errno.ENOENT, errno.ENOTDIR):
+        return NotFoundError(f"no such file or folder: {path}", details=details)
+    if code == errno.ENXIO:
+        return not_regular(path)
+    if code in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return PermissionDenied(
+            f"the operating system denies it: {path}: {os.strerror(code)}", details=details
+        )
+    if code in (errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL):
+        return InvalidInput(f"not a path of a file: {path}: {os.strerror(code)}", details=details)
+    if code == errno.EAGAIN:
+        return UnavailableError(
+            f"folders on the way are being renamed: {path}", details=details, retryable=True
+        )
+    return ToolFailed(f"{path}: {error.strerror}", details=details)

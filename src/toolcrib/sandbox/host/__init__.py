@@ -1,0 +1,1 @@
+"""The server side: launchers, spare sandboxes, and the run of one command."""

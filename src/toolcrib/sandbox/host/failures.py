@@ -1,0 +1,131 @@
+"""What a launcher's failure means for the person who reads it."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from toolcrib.errors import (
+    InvalidInput,
+    PermissionDenied,
+    SandboxUnavailable,
+    ToolcribError,
+    ToolUnavailable,
+    UnavailableError,
+)
+from toolcrib.sandbox.files.paths import real_path
+
+__all__ = ["ANY_NAMESPACE", "HINTS", "SCARCE", "explain", "not_started", "unavailable", "why"]
+
+HINTS = {
+    "user namespace": (
+        "allow unprivileged user namespaces: sysctl user.max_user_namespaces above 0, "
+        "kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0; in a container "
+        "also a seccomp profile that permits unshare"
+    ),
+    "id maps": "give the container CAP_SETFCAP, or run as an ordinary user",
+    "loopback": "the kernel must let a new network namespace bring its loopback up (CAP_NET_ADMIN in it)",
+    "proc": "a container that masks parts of /proc forbids a new one: unmask it (procMount: Unmasked)",
+    "cgroup": "run as root or in a cgroup that is delegated to this user (`toolcrib doctor` tells what is "
+    "missing), or take the limit out of the manifest",
+    "openat2": "Linux 5.12 or newer is needed",
+    "open_tree": "Linux 5.12 or newer is needed",
+    "mount_setattr": "Linux 5.12 or newer is needed",
+    "landlock": "Linux 5.13 or newer is needed, with landlock among its security modules (lsm=landlock,…)",
+    "seccomp": "Linux 5.11 or newer is needed, on x86_64 or aarch64",
+    "descriptors": "Linux 5.12 or newer is needed",
+    "watch": "seccomp's user notification is needed, and the right to read /proc/PID/mem of the command",
+}
+ANY_NAMESPACE = (
+    "run `toolcrib doctor`; in a container permit unshare and mount (seccomp, AppArmor), or run as an "
+    "ordinary user where user namespaces are allowed"
+)
+SCARCE = "too many processes, open files or too little memory"
+
+
+def not_started(what: str, reason: str | None) -> UnavailableError:
+    """The error for what the machine had no room for at the moment; nothing was run."""
+    return UnavailableError(f"{what}: {reason}", hint=SCARCE, retryable=True)
+
+
+def explain(message: str) -> ToolcribError:
+    """Turn a launcher's `fail` message (without that word) into the error the caller raises."""
+    stage, number, path, text = message.split("\0", 3)
+    code = int(number)
+    if stage == "grant":
+        return grant_error(code, path)
+    if stage == "cwd":
+        return cwd_error(code, path)
+    if stage == "exec":
+        return exec_error(code, path, text)
+    if stage == "kernel mount":
+        return PermissionDenied(
+            f"a grant contains the kernel's file system {text}: {path}",
+            hint="grant the folders beside it instead",
+            details={"path": path},
+        )
+    if stage == "link":
+        return PermissionDenied(
+            f"a symbolic link inside a writable folder cannot be held in place by this kernel: {path}",
+            hint="make it a real file or folder, or do not grant write there",
+            details={"path": path, "errno": errno.errorcode.get(code, str(code))},
+        )
+    reason = why(stage, code) if code else text
+    return unavailable(stage, f"{reason}: {path}" if path else reason)
+
+
+def why(mechanism: str, code: int) -> str:
+    """An errno in words; for namespaces "no space left on device" means something else."""
+    if code == errno.ENOSPC and mechanism.endswith("namespace"):
+        return "the number of namespaces is limited (sysctl user.max_*_namespaces)"
+    return os.strerror(code)
+
+
+def unavailable(mechanism: str, reason: str) -> SandboxUnavailable:
+    """The error for a mechanism the kernel does not give."""
+    return SandboxUnavailable(
+        f"the sandbox could not be set up, so nothing was run: {mechanism}: {reason}",
+        hint=HINTS.get(mechanism, ANY_NAMESPACE),
+        details={"mechanism": mechanism, "reason": reason},
+    )
+
+
+def grant_error(code: int, path: str) -> ToolcribError:
+    details = {"path": path}
+    if code in (errno.ENOENT, errno.ENOTDIR):
+        return ToolUnavailable(
+            f"a granted path does not exist: {path}", hint="create it or correct the grant", details=details
+        )
+    if code in (errno.ELOOP, errno.EXDEV):
+        return PermissionDenied(
+            f"a granted path leads through a symbolic link: {path}",
+            hint=f"grant its real path: {real_path(path)}",
+            details=details,
+        )
+    return PermissionDenied(f"a granted path cannot be opened: {path}: {os.strerror(code)}", details=details)
+
+
+def cwd_error(code: int, path: str) -> ToolcribError:
+    if code in (errno.ENOENT, errno.ENOTDIR):
+        reason = "is not a folder" if code == errno.ENOTDIR else "does not exist"
+        return ToolUnavailable(f"the working folder {reason}: {path}", details={"path": path})
+    return PermissionDenied(
+        f"the working folder cannot be entered: {path}: {os.strerror(code)}", details={"path": path}
+    )
+
+
+def exec_error(code: int, path: str, text: str) -> ToolcribError:
+    details = {"path": path, "errno": errno.errorcode.get(code, str(code))}
+    if code == errno.E2BIG:
+        return InvalidInput("the arguments and variables are too long for a process", details=details)
+    if text == "interpreter":
+        reason, hint = "the interpreter it names is not there", "check its first line and its libraries"
+    elif code == errno.ENOENT:
+        reason, hint = "not found", "install it, or grant the folder it is in for reading"
+    elif code == errno.EACCES:
+        reason, hint = "not executable", "set its executable bit (chmod +x)"
+    elif code == errno.ENOEXEC:
+        reason, hint = "neither a program nor a script with a #! line", "add a first line such as #!/bin/sh"
+    else:
+        reason, hint = os.strerror(code), None
+    return ToolUnavailable(f"the command cannot be run: {path}: {reason}", hint=hint, details=details)

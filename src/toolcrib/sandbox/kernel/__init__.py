@@ -1,0 +1,1 @@
+"""Interfaces of the Linux kernel: Landlock, seccomp, control groups, mounts, network."""

@@ -1,0 +1,1 @@
+"""Sandbox levels: the probe of this machine and the choice for a job."""

@@ -1,0 +1,1 @@
+"""System calls of a watched command, as `toolcrib trace` sees them."""
