@@ -11,7 +11,7 @@ from typing import Any
 from toolcrib.errors import IdempotencyConflict, InvalidError, RateLimited
 from toolcrib.guard.approvals.approval import digest_of
 from toolcrib.spec.moment import written
-from toolcrib.state import Database, Transaction, Watch, is_alive, me, uptime
+from toolcrib.state import Database, DatabaseWatch, Transaction, is_alive, this_process, uptime
 
 __all__ = ["RecordedCalls"]
 
@@ -45,7 +45,7 @@ class RecordedCalls:
         self._per_caller = per_caller
         self._claims: dict[tuple[str, str], str] = {}
         self._swept = float("-inf")
-        self._watch: Watch[bool] = Watch(self._ended, state)
+        self._watch: DatabaseWatch[bool] = DatabaseWatch(self._ended, state)
 
     def begin(
         self,
@@ -143,7 +143,7 @@ class RecordedCalls:
                 key,
                 claim or "",
             )
-        self._watch.tell()
+        self._watch.notify()
         return bool(done)
 
     def abandon(self, key: str, caller: str) -> None:
@@ -156,7 +156,7 @@ class RecordedCalls:
                 key,
                 claim or "",
             )
-        self._watch.tell()
+        self._watch.notify()
 
     def sweep(self) -> None:
         """Drop what is older than is kept, and the longest-kept results beyond what may be held."""
@@ -201,7 +201,7 @@ class RecordedCalls:
             tool_digest,
             digest,
             claim,
-            f"{uptime()} {me()}",
+            f"{uptime()} {this_process()}",
             now,
         )
         self._claims[caller, key] = claim

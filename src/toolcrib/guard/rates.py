@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from toolcrib.errors import RateLimited, StateUnavailable
-from toolcrib.state import Database, Transaction, boot_id, is_alive, me, uptime
+from toolcrib.state import Database, Transaction, boot_id, is_alive, this_process, uptime
 
 __all__ = ["Lease", "Rates"]
 
@@ -102,7 +102,9 @@ class Rates:
         if taken >= concurrency:
             raise _limited(tool, f"runs {taken} times already, as often as it may at a time", _BUSY_S)
         new = uuid.uuid4().hex
-        tx.run("INSERT INTO leases (id, tool, holder, at) VALUES (?, ?, ?, ?)", new, tool, me(), now)
+        tx.run(
+            "INSERT INTO leases (id, tool, holder, at) VALUES (?, ?, ?, ?)", new, tool, this_process(), now
+        )
         return new
 
 

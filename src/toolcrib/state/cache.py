@@ -1,4 +1,4 @@
-"""Where what can be made anew is kept for a user: never inside a project, which others may have made."""
+"""The user's folder for what can be computed again. It is never inside a project: projects are untrusted."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["cache_folder", "cache_home"]
 
 
 def cache_folder(root: Path) -> Path | None:
-    """The folder for one project, perhaps not made yet; None where this user has no place for it."""
+    """Return the cache folder of one project, which may not exist yet; None if this user has none."""
     name = hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
     home = cache_home()
     return None if home is None else home / name
 
 
 def cache_home() -> Path | None:
-    """The folder that holds those of all projects; no tool may see it, what is kept of manifests is believed.
+    """Return the folder above those of all projects. No tool may see it, because its content is trusted.
 
     `$TOOLCRIB_CACHE`, else `$XDG_CACHE_HOME/toolcrib`, else `~/.cache/toolcrib` (XDG Base Directory).
     """

@@ -17,12 +17,9 @@ _MAX_BYTES = 64 * 1024 * 1024
 
 
 def read_private(path: Path) -> Any:
-    """What a JSON file holds; None where there is none, or it is damaged. A link is not followed."""
+    """Return the value in a JSON file; None if it is missing, damaged or a symbolic link."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
         with os.fdopen(descriptor, "rb") as file:
             return json.loads(file.read(_MAX_BYTES))
     except (OSError, ValueError, RecursionError):
@@ -30,14 +27,14 @@ def read_private(path: Path) -> Any:
 
 
 def write_private(path: Path, value: Any) -> None:
-    """Put a value there as JSON, mode 0600, at once and whole. `StateUnavailable` where that cannot be."""
+    """Write a value as JSON, as `put_private` does."""
     put_private(path, json.dumps(value).encode())
 
 
 def put_private(path: Path, data: bytes, *, first: bool = False) -> None:
-    """Put a file there, mode 0600, at once and whole; with `first`, only where there is none yet.
+    """Write a file with mode 0600, atomically; with `first`, only if there is none yet.
 
-    Raises `StateUnavailable` where that cannot be.
+    Raises `StateUnavailable` if it cannot be written.
     """
     new = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
@@ -58,6 +55,6 @@ def put_private(path: Path, data: bytes, *, first: bool = False) -> None:
     except OSError as error:
         raise StateUnavailable(
             f"{path} cannot be written: {error.strerror}",
-            hint="Give this user the right to write it, or some room on the disk.",
+            hint="Give this user the right to write the file, and free some disk space if the disk is full.",
             details={"path": str(path)},
         ) from None

@@ -1,7 +1,7 @@
-"""The tables of a project's database and of its user's grants, as migrations.
+"""The tables of a project's database and of its user's databases, as migrations.
 
-What a person decided stands in the grants alone, in the user's own folder. The project's database only holds
-what waits to be decided, the results of calls that have a key, and how often tools were called.
+Decisions of people are only in the user's own folder. The project's database holds requests that wait for a
+decision, the results of calls with an idempotency key, and how often tools were called.
 """
 
 from __future__ import annotations
@@ -123,4 +123,4 @@ CREATE TABLE created (
 CREATE INDEX created_tool ON created (tool, id);
 """,
 )
-"""`reviews.db` there: manifests that a person has looked at, and which tools agents have made."""
+"""`reviews.db` in the same folder: manifests that a person has reviewed, and tools that agents made."""

@@ -9,7 +9,7 @@ __all__ = ["user_name"]
 
 
 def user_name() -> str:
-    """The user of this process; not what the environment says."""
+    """Return the name of this process's user, from the system rather than the environment."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -1,4 +1,4 @@
-"""Wait for what another process may write into a database: no thread, and no poll for each who waits."""
+"""Wait until another process has written something, without a thread and without a poll for each waiter."""
 
 from __future__ import annotations
 
@@ -11,117 +11,108 @@ from typing import Generic, TypeVar
 from toolcrib.errors import StateUnavailable
 from toolcrib.state.database import Database
 
-__all__ = ["Watch"]
+__all__ = ["DatabaseWatch"]
 
 _V = TypeVar("_V")
 
 _INTERVAL_S = 0.2
-"""How long it takes until what another process has written is seen."""
-_LOOK_S = 1.0
-"""How often is looked although nothing was written: what waits may lapse, its owner may die."""
+"""Seconds until a write of another process is noticed."""
+_RECHECK_S = 1.0
+"""Seconds between checks when nothing was written: a request may expire, its process may die."""
 
 
-class Watch(Generic[_V]):
-    """Any number of coroutines that wait, each for what one key comes to.
+class DatabaseWatch(Generic[_V]):
+    """Coroutines of any event loop that wait, each for the result of one key.
 
-    `look` is given the keys waited for and gives those that have come to something. One task in each event
-    loop asks the databases whether another process has written, as long as anybody waits there.
+    `check` takes the keys waited for and returns the results that exist. In each event loop one task asks
+    the databases for writes by other processes, as long as anybody waits there.
     """
 
-    def __init__(self, look: Callable[[Sequence[str]], Mapping[str, _V]], *databases: Database) -> None:
-        self._look = look
+    def __init__(self, check: Callable[[Sequence[str]], Mapping[str, _V]], *databases: Database) -> None:
+        self._check = check
         self._databases = databases
-        self._rooms: dict[asyncio.AbstractEventLoop, _Room[_V]] = {}
+        self._loops: dict[asyncio.AbstractEventLoop, _LoopWaiters[_V]] = {}
         self._lock = threading.Lock()
 
-    def tell(self) -> None:
-        """Something was written in this process: look again at once. From any thread."""
+    def notify(self) -> None:
+        """Check again at once, because this process has written something. Callable from any thread."""
         with self._lock:
-            rooms = list(self._rooms.values())
-        for room in rooms:
+            loops = list(self._loops.values())
+        for waiters in loops:
             try:
-                room.loop.call_soon_threadsafe(room.written.set)
-            except RuntimeError:  # That loop is closed: nobody waits there any more.
+                waiters.loop.call_soon_threadsafe(waiters.written.set)
+            except RuntimeError:  # That loop is closed: nobody waits in it.
                 continue
 
     async def wait(self, key: str, timeout_s: float | None) -> _V | None:
-        """What the key comes to, or None when the time is up. `StateUnavailable` where it cannot be read."""
-        found = self._look([key]).get(key)
+        """Return the key's result, or None when the time is up. `StateUnavailable` if it cannot be read."""
+        found = self._check([key]).get(key)
         if found is not None or (timeout_s is not None and timeout_s <= 0):
             return found
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_V] = loop.create_future()
-        room = self._enter(loop, key, future)
+        waiters = self._add(loop, key, future)
         try:
             async with asyncio.timeout(timeout_s):
                 return await future
         except TimeoutError:
             return None
         finally:
-            self._leave(room, key, future)
+            self._remove(waiters, key, future)
 
-    def _enter(self, loop: asyncio.AbstractEventLoop, key: str, future: asyncio.Future[_V]) -> _Room[_V]:
+    def _add(self, loop: asyncio.AbstractEventLoop, key: str, future: asyncio.Future[_V]) -> _LoopWaiters[_V]:
         with self._lock:
-            room = self._rooms.get(loop)
-            if room is None:
-                room = self._rooms[loop] = _Room(loop)
-        room.waiting.setdefault(key, set()).add(future)
-        if room.task is None:
-            room.written.set()  # What was written before the task first looks must not be missed.
-            room.task = loop.create_task(self._serve(room))
-        return room
+            waiters = self._loops.setdefault(loop, _LoopWaiters(loop))
+        waiters.futures.setdefault(key, set()).add(future)
+        if waiters.task is None:
+            waiters.written.set()  # A write before the task's first check must not be missed.
+            waiters.task = loop.create_task(self._serve(waiters))
+        return waiters
 
-    def _leave(self, room: _Room[_V], key: str, future: asyncio.Future[_V]) -> None:
-        futures = room.waiting.get(key)
-        if futures is not None:
-            futures.discard(future)
-            if not futures:
-                del room.waiting[key]
-        if not room.waiting:
+    def _remove(self, waiters: _LoopWaiters[_V], key: str, future: asyncio.Future[_V]) -> None:
+        waiters.futures[key].discard(future)
+        if not waiters.futures[key]:
+            del waiters.futures[key]
+        if not waiters.futures:
             with self._lock:
-                self._rooms.pop(room.loop, None)
-            if room.task is not None:
-                room.task.cancel()
-                room.task = None
+                self._loops.pop(waiters.loop, None)
+            if waiters.task is not None:
+                waiters.task.cancel()
+                waiters.task = None
 
-    async def _serve(self, room: _Room[_V]) -> None:
+    async def _serve(self, waiters: _LoopWaiters[_V]) -> None:
         seen: tuple[int, ...] = ()
-        looked = float("-inf")
+        checked = float("-inf")
         while True:
             try:
                 versions = tuple(database.version for database in self._databases)
                 now = time.monotonic()
-                if room.written.is_set() or versions != seen or now - looked >= _LOOK_S:
-                    room.written.clear()
-                    seen, looked = versions, now
-                    room.settle(self._look(list(room.waiting)))
-            except Exception as error:  # nobody may be left to wait for ever
+                if waiters.written.is_set() or versions != seen or now - checked >= _RECHECK_S:
+                    waiters.written.clear()
+                    seen, checked = versions, now
+                    for key, value in self._check(list(waiters.futures)).items():
+                        for future in waiters.unfinished(key):
+                            future.set_result(value)
+            except Exception as error:  # Else every waiter would wait for ever.
                 if not (isinstance(error, StateUnavailable) and error.retryable):
-                    room.fail(error)
+                    for future in waiters.unfinished(*waiters.futures):
+                        future.set_exception(error)
             try:
                 async with asyncio.timeout(_INTERVAL_S):
-                    await room.written.wait()
+                    await waiters.written.wait()
             except TimeoutError:
                 continue
 
 
-class _Room(Generic[_V]):
-    """Those who wait in one event loop."""
+class _LoopWaiters(Generic[_V]):
+    """The waiters of one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.written = asyncio.Event()
-        self.waiting: dict[str, set[asyncio.Future[_V]]] = {}
+        self.futures: dict[str, set[asyncio.Future[_V]]] = {}
         self.task: asyncio.Task[None] | None = None
 
-    def settle(self, found: Mapping[str, _V]) -> None:
-        for key, value in found.items():
-            for future in self.waiting.get(key, ()):
-                if not future.done():
-                    future.set_result(value)
-
-    def fail(self, error: Exception) -> None:
-        for futures in self.waiting.values():
-            for future in futures:
-                if not future.done():
-                    future.set_exception(error)
+    def unfinished(self, *keys: str) -> list[asyncio.Future[_V]]:
+        """Return those who still wait for one of these keys."""
+        return [future for key in keys for future in self.futures.get(key, ()) if not future.done()]

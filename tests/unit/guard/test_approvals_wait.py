@@ -33,7 +33,7 @@ def waits(desk: Approvals) -> Approval:
 
 
 async def test_who_waits_is_told_at_once(desk: Approvals, monkeypatch: pytest.MonkeyPatch) -> None:
-    for rhythm in ("_INTERVAL_S", "_LOOK_S"):  # So that nothing is found by looking again.
+    for rhythm in ("_INTERVAL_S", "_RECHECK_S"):  # So that nothing is found by looking again.
         monkeypatch.setattr(watch, rhythm, 600.0)
     asked = waits(desk)
     waiting = [asyncio.create_task(desk.wait(asked.id)) for _ in range(3)]

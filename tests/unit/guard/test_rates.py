@@ -11,7 +11,7 @@ import pytest
 from tests.guarded import Wall, state
 from toolcrib.errors import RateLimited
 from toolcrib.guard import Rates
-from toolcrib.state import Database, boot_id, me
+from toolcrib.state import Database, boot_id, this_process
 
 
 @pytest.fixture
@@ -112,14 +112,14 @@ def test_what_an_earlier_boot_left_does_not_count(rates: Rates, tmp_path: Path) 
     rates.acquire("t", per_minute=1, concurrency=1)
     with state(tmp_path).write() as tx:
         tx.run("UPDATE starts SET boot = 'before'")
-        tx.run("UPDATE leases SET holder = ?", me().replace(boot_id(), "before"))
+        tx.run("UPDATE leases SET holder = ?", this_process().replace(boot_id(), "before"))
     rates.acquire("t", per_minute=1, concurrency=1)
 
 
 @pytest.mark.parametrize("holder", ["dead", "reused", "nonsense"])
 def test_the_place_of_a_dead_process_is_free(rates: Rates, tmp_path: Path, holder: str) -> None:
     rates.acquire("t", concurrency=1)
-    boot, space, pid, started = me().split("/")
+    boot, space, pid, started = this_process().split("/")
     others = {
         "dead": f"{boot}/{space}/{2**22 + 1}/{started}",
         "reused": f"{boot}/{space}/{pid}/{int(started) - 1}",
@@ -133,7 +133,7 @@ def test_the_place_of_a_dead_process_is_free(rates: Rates, tmp_path: Path, holde
 def test_a_process_of_another_container_is_taken_to_live_for_an_hour(tmp_path: Path) -> None:
     clock = Wall(0.0)
     rates = Rates(state(tmp_path), clock)
-    boot, _, pid, started = me().split("/")
+    boot, _, pid, started = this_process().split("/")
     rates.acquire("t", concurrency=1)
     from toolcrib.state import uptime
 

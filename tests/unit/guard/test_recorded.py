@@ -11,7 +11,7 @@ import pytest
 from tests.guarded import Wall, state
 from toolcrib.errors import IdempotencyConflict, InvalidError, RateLimited
 from toolcrib.guard import RecordedCalls
-from toolcrib.state import me
+from toolcrib.state import this_process
 
 CALL: dict[str, Any] = {"tool": "pay", "caller": "a", "tool_digest": "d", "arguments": b'{"n":1}'}
 
@@ -93,7 +93,7 @@ async def test_the_time_to_hold_may_be_up(calls: RecordedCalls) -> None:
 
 
 def _die(tmp_path: Path) -> None:
-    boot, space, pid, started = me().split("/")
+    boot, space, pid, started = this_process().split("/")
     with state(tmp_path).write() as tx:
         tx.run("UPDATE recorded SET holder = ?", f"0.0 {boot}/{space}/{pid}/{int(started) - 1}")
 

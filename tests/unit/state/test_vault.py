@@ -55,7 +55,7 @@ def test_an_origin_that_was_never_written_is_no_origin(tmp_path: Path) -> None:
 def test_a_folder_that_others_may_write_is_refused(tmp_path: Path) -> None:
     vault = Vault(Path("/a"), tmp_path / "data")
     vault.folder.chmod(0o777)
-    with pytest.raises(StateUnavailable, match="can be written by others"):
+    with pytest.raises(StateUnavailable, match="other users can write"):
         _ = vault.folder
 
 

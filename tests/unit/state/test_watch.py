@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.state import Database, Watch
+from toolcrib.state import Database, DatabaseWatch
 
 TABLE = ("CREATE TABLE note (name TEXT PRIMARY KEY)",)
 
@@ -21,7 +21,7 @@ class Notes:
     def __init__(self, folder: Path) -> None:
         self.database = Database(folder / "n.db", TABLE)
         self.looks = 0
-        self.watch: Watch[str] = Watch(self.look, self.database)
+        self.watch: DatabaseWatch[str] = DatabaseWatch(self.look, self.database)
 
     def look(self, names: Sequence[str]) -> Mapping[str, str]:
         self.looks += 1
@@ -32,7 +32,7 @@ class Notes:
     def write(self, name: str) -> None:
         with self.database.write() as tx:
             tx.run("INSERT INTO note VALUES (?)", name)
-        self.watch.tell()
+        self.watch.notify()
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ async def test_a_look_that_fails_ends_every_wait(notes: Notes) -> None:
     await asyncio.sleep(0)
     with notes.database.write() as tx:
         tx.run("DROP TABLE note")
-    notes.watch.tell()
+    notes.watch.notify()
     ends = await asyncio.gather(*waiting, return_exceptions=True)
     assert all(isinstance(end, StateUnavailable) for end in ends)
 

@@ -28,7 +28,7 @@ from toolcrib.guard.approvals.grants import Grants
 from toolcrib.guard.approvals.requests import Requests, Standing
 from toolcrib.spec.caller import Caller
 from toolcrib.spec.moment import written
-from toolcrib.state import Database, Watch
+from toolcrib.state import Database, DatabaseWatch
 
 __all__ = ["Approvals", "may_decide"]
 
@@ -66,7 +66,7 @@ class Approvals:
         self._ttl_s = ttl_s
         self._kept = kept
         self._swept = float("-inf")
-        self._watch: Watch[bool] = Watch(self._settled, state, grants)
+        self._watch: DatabaseWatch[bool] = DatabaseWatch(self._settled, state, grants)
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -204,7 +204,7 @@ class Approvals:
                 hint="List what does: toolcrib approvals grants",
             )
         self._requests.settle([(id, replace(grant, state="revoked").status(self._clock()))])
-        self._watch.tell()
+        self._watch.notify()
         return replace(grant, state="revoked")
 
     def void(self, id: str) -> Approval:  # noqa: A002 - the field's name
@@ -214,7 +214,7 @@ class Approvals:
             return approval
         self._grants.end(id, "void")
         self._requests.settle([(id, "void")])
-        self._watch.tell()
+        self._watch.notify()
         return self.find(id)
 
     def _to_decide(self, id: str, by: str, seal: str | None) -> Approval:  # noqa: A002 - the field's name
@@ -237,7 +237,7 @@ class Approvals:
         self._grants.add(grant, asker)
         decided = _with(approval, grant, grant.decided_at)
         self._requests.settle([(approval.id, decided.status)])
-        self._watch.tell()
+        self._watch.notify()
         return decided
 
     # -- house work ------------------------------------------------------------------------------

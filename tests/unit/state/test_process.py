@@ -8,16 +8,16 @@ import sys
 from typing import Any
 
 from toolcrib.spec.identifier import new_id
-from toolcrib.state import boot_id, is_alive, me, uptime
+from toolcrib.state import boot_id, is_alive, this_process, uptime
 
 
 def test_this_process_lives() -> None:
-    assert is_alive(me(), uptime())
-    assert me() == me()
+    assert is_alive(this_process(), uptime())
+    assert this_process() == this_process()
 
 
 def test_another_process_lives_until_it_ends_even_if_nobody_has_waited_for_it() -> None:
-    code = "from toolcrib.state import me; print(me(), flush=True); input()"
+    code = "from toolcrib.state import this_process; print(this_process(), flush=True); input()"
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     child = subprocess.Popen([sys.executable, "-c", code], **pipes)
     assert child.stdin is not None
@@ -34,11 +34,11 @@ def test_another_process_lives_until_it_ends_even_if_nobody_has_waited_for_it() 
 
 
 def test_a_fork_is_another() -> None:
-    parent = me()
+    parent = this_process()
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.write(write, me().encode())
+        os.write(write, this_process().encode())
         os._exit(0)
     os.waitpid(pid, 0)
     os.close(write)
@@ -47,7 +47,7 @@ def test_a_fork_is_another() -> None:
 
 
 def test_another_boot_is_over() -> None:
-    assert not is_alive(me().replace(boot_id(), "another"), uptime())
+    assert not is_alive(this_process().replace(boot_id(), "another"), uptime())
 
 
 def test_ids_sort_by_their_time_and_are_never_the_same() -> None:
