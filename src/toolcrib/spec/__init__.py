@@ -25,7 +25,7 @@ from toolcrib.spec.kinds import (
 from toolcrib.spec.permissions import Network, Permissions, SecretSpec
 from toolcrib.spec.policies import LEVELS, Annotations, Approval, Auth, Example, Level, Limits, Output, Retry
 from toolcrib.spec.ports import CallContext, Catalog, Clock, Executor, Invoke, SecretSource
-from toolcrib.spec.tool import Source, Tool
+from toolcrib.spec.tool import Source, Spelling, Tool
 
 __all__ = [
     "ABSENT",
@@ -69,6 +69,7 @@ __all__ = [
     "SecretSource",
     "SecretSpec",
     "Source",
+    "Spelling",
     "SqlExec",
     "Step",
     "Tool",

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from toolcrib.spec.kinds import ExecConfig
 from toolcrib.spec.permissions import Permissions
 from toolcrib.spec.policies import Annotations, Approval, Auth, Example, Limits, Output, Retry
 
-__all__ = ["Source", "Tool"]
+__all__ = ["Source", "Spelling", "Tool"]
+
+
+class Spelling(Enum):
+    """The placeholders that the texts of a file may hold."""
+
+    DOLLAR_BRACE = "${name}"
+    """`${name}` and `${secret:NAME}`; `{{` is plain text."""
+    DOUBLE_BRACE = "{{name}}"
+    """As `DOLLAR_BRACE`, and `{{name}}` and `{{if name}} … {{end}}`, which name arguments only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +32,8 @@ class Source:
     sha256: str
     shared: bool = False
     """The file is not the one manifest of a folder: what lies beside it does not belong to the tool."""
+    spelling: Spelling = Spelling.DOLLAR_BRACE
+    """How the placeholders of the file are written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from toolcrib.template.render import (
 )
 from toolcrib.template.respell import respell, spell
 from toolcrib.template.shell import ShellLine, ShellTemplate, held_variables, parse_shell, shell_problems
-from toolcrib.template.spellings import Spelling, TemplateProblem, directive
+from toolcrib.template.spellings import TemplateProblem, directive
 from toolcrib.template.steps import LOOP_NAMES, STEPS_NAME, references_in, step_namespaces, steps_used
 from toolcrib.template.styles import STYLES, styled_cookies
 from toolcrib.template.tree import (
@@ -67,7 +67,6 @@ __all__ = [
     "Reference",
     "ShellLine",
     "ShellTemplate",
-    "Spelling",
     "Styles",
     "Template",
     "TemplateProblem",

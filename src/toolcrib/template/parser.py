@@ -4,7 +4,7 @@
   environment name, else a context name (`version`, `slug`, `name`, `run_id`, `session_id`). A name that is an
   argument and also a secret or environment name is refused, so an argument can never shadow a secret.
 - `${secret:NAME}` is the declared secret and nothing else.
-- `{{name}}`, in the files of Vega, is the argument and nothing else.
+- `{{name}}`, in files that spell placeholders so, is the argument and nothing else.
 - `${a.b}` and `${items[0].id}` reach into an argument's value, unless the schema has a property of that very
   name.
 - Directly before `{`, each `$$` is one literal `$`: `$${x}` is the text `${x}`, and `$$${x}` a dollar and the
@@ -19,9 +19,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from toolcrib.spec import ABSENT, Choice, Tool
+from toolcrib.spec import ABSENT, Choice, Spelling, Tool
 from toolcrib.spec.naming import nearest
-from toolcrib.template.spellings import Part, Spelling, TemplateProblem, scan, tested
+from toolcrib.template.spellings import Part, TemplateProblem, scan, tested
 from toolcrib.template.tree import (
     Branch,
     Condition,
@@ -67,7 +67,7 @@ class Namespaces:
     secrets: frozenset[str] = frozenset()
     env: frozenset[str] = frozenset()
     context: frozenset[str] = field(default=CONTEXT_NAMES)
-    spelling: Spelling = "plain"
+    spelling: Spelling = Spelling.DOLLAR_BRACE
 
     @classmethod
     def of(cls, tool: Tool) -> Namespaces:
@@ -76,7 +76,7 @@ class Namespaces:
             arguments=frozenset(_properties(tool.input_schema, tool.input_schema, set())),
             secrets=frozenset(secret.name for secret in tool.permissions.secrets),
             env=frozenset(tool.permissions.env),
-            spelling="braces" if tool.source is not None and tool.source.dialect == "vega" else "plain",
+            spelling=Spelling.DOLLAR_BRACE if tool.source is None else tool.source.spelling,
         )
 
 
@@ -215,7 +215,7 @@ def _resolved(
 
 
 def _key(name: str, path: tuple[str | int, ...], found: list[TemplateProblem], spelling: Spelling) -> str:
-    if "${" not in name and (spelling == "plain" or "{{" not in name):
+    if "${" not in name and (spelling is Spelling.DOLLAR_BRACE or "{{" not in name):
         return name
     mine: list[TemplateProblem] = []
     parts = scan(name, mine, spelling)

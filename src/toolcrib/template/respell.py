@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from toolcrib.errors import ManifestError
-from toolcrib.spec import Choice
+from toolcrib.spec import Choice, Spelling
 from toolcrib.template.parser import Namespaces, escape, parse_conditional
-from toolcrib.template.spellings import Spelling, default_text, is_tag
+from toolcrib.template.spellings import default_text, is_tag
 from toolcrib.template.tree import Condition, LiteralText, Reference, untied
 
 __all__ = ["respell", "spell"]
@@ -48,17 +48,17 @@ def _text(text: str, names: Namespaces, to: Spelling) -> str:
 
 
 def spell(parts: Sequence[LiteralText | Reference | Condition], spelling: Spelling) -> str:
-    """Parts with their names resolved as one text. Raises ManifestError for a condition in `plain`."""
+    """Parts with their names resolved as one text. Raises ManifestError for a condition in `DOLLAR_BRACE`."""
     out: list[str] = []
     for at, part in enumerate(parts):
         if isinstance(part, Condition):
             raise ManifestError(_CONDITION)
         if isinstance(part, Reference):
-            out.append(_placeholder(part, tag=spelling == "braces" and _as_tag(part, out[-1:])))
+            out.append(_placeholder(part, tag=spelling is Spelling.DOUBLE_BRACE and _as_tag(part, out[-1:])))
         else:
             follows = parts[at + 1] if at + 1 < len(parts) else None
             dollar = isinstance(follows, Reference) and (
-                spelling == "plain" or not _as_tag(follows, [part.text])
+                spelling is Spelling.DOLLAR_BRACE or not _as_tag(follows, [part.text])
             )
             out.append(escape(part.text, before_placeholder=dollar))
     return "".join(out)

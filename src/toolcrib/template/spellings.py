@@ -1,7 +1,8 @@
 """The spellings of a placeholder, read to parts whose names are not resolved yet.
 
-- `plain`: `${name}` and `${secret:NAME}`. Directly before `{`, each `$$` is one literal `$`. `{{` is text.
-- `braces`: Vega's. As `plain`, and besides `{{name}}` or `{{.name}}`, which is always an argument, and
+- `DOLLAR_BRACE`: `${name}` and `${secret:NAME}`. Directly before `{`, each `$$` is one literal `$`.
+  `{{` is text.
+- `DOUBLE_BRACE`: as `DOLLAR_BRACE`, and also `{{name}}` or `{{.name}}`, which is always an argument, and
   `{{if name}} … {{else if name}} … {{else}} … {{end}}`. Every other construct of Go's templates is refused by
   its name.
 
@@ -13,14 +14,14 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from toolcrib.errors import ManifestError
+from toolcrib.spec import Spelling
 from toolcrib.template.tree import Branch, Condition, Constant, LiteralText, Reference, TextTemplate, text_of
 
-__all__ = ["Part", "Spelling", "TemplateProblem", "default_text", "directive", "is_tag", "scan", "tested"]
+__all__ = ["Part", "TemplateProblem", "default_text", "directive", "is_tag", "scan", "tested"]
 
-Spelling = Literal["plain", "braces"]
 Part = LiteralText | Reference | Condition
 
 _OPEN = re.compile(r"(\$+)\{")
@@ -54,13 +55,13 @@ class TemplateProblem:
         return ManifestError(self.message, hint=self.hint, details=details)
 
 
-def scan(text: str, found: list[TemplateProblem], spelling: Spelling = "plain") -> list[Part]:
+def scan(text: str, found: list[TemplateProblem], spelling: Spelling = Spelling.DOLLAR_BRACE) -> list[Part]:
     """The parts of `text`; what cannot be read goes to `found`.
 
     A reference has the namespace `secret` (`${secret:NAME}`) or `argument` (`{{name}}`) where its spelling
     says so, else none yet.
     """
-    if spelling == "plain" or "{{" not in text:
+    if spelling is Spelling.DOLLAR_BRACE or "{{" not in text:
         return list(_dollars(text, 0, found))
     return _Braces(text, found).parts()
 
@@ -180,7 +181,7 @@ class _Open:
 
 
 class _Braces:
-    """Reads one text in Vega's spelling."""
+    """A reader of one text with `{{name}}` placeholders."""
 
     def __init__(self, text: str, found: list[TemplateProblem]) -> None:
         self._text = text

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from toolcrib.errors import ManifestError
-from toolcrib.spec import Choice
+from toolcrib.spec import Choice, Spelling
 from toolcrib.template.parser import Namespaces, parse_conditional, parse_text
 from toolcrib.template.render import Styles, render_path_segment, render_query_value
 from toolcrib.template.spellings import TemplateProblem
@@ -90,7 +90,7 @@ def parse_query(entries: Mapping[str, Any], namespaces: Namespaces) -> Query:
     """Parse a query mapping: its values are strings, numbers, booleans, or lists of them (repeated)."""
     out: list[tuple[str, Text | None]] = []
     for name, value in entries.items():
-        if "${" in name or (namespaces.spelling == "braces" and "{{" in name):
+        if "${" in name or (namespaces.spelling is Spelling.DOUBLE_BRACE and "{{" in name):
             raise TemplateProblem("a placeholder cannot stand in the name of a query entry", (name,)).error()
         for item in value if isinstance(value, list | tuple) else (value,):
             if item is None:

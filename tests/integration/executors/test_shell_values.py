@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import need
+from toolcrib.spec import Spelling
 from toolcrib.template import Namespaces, Values, parse_conditional, parse_shell
 
-NAMES = Namespaces(frozenset({"a", "b", "flag"}), spelling="braces")
+NAMES = Namespaces(frozenset({"a", "b", "flag"}), spelling=Spelling.DOUBLE_BRACE)
 SHELLS = [name for name in ("sh", "dash", "bash", "busybox") if shutil.which(name)]
 HOSTILE = [
     "$(touch pwned)", "`touch pwned`", "; touch pwned", "\ntouch pwned\n", "| touch pwned",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolcrib.errors import InvalidInput, ManifestError
+from toolcrib.spec import Spelling
 from toolcrib.template import (
     Namespaces,
     Values,
@@ -14,7 +15,7 @@ from toolcrib.template import (
     shell_problems,
 )
 
-NAMES = Namespaces(frozenset({"x", "y", "flag"}), frozenset({"KEY"}), spelling="braces")
+NAMES = Namespaces(frozenset({"x", "y", "flag"}), frozenset({"KEY"}), spelling=Spelling.DOUBLE_BRACE)
 
 
 def bound(line: str, **values: object) -> tuple[str, dict[str, str]]:

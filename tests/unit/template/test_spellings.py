@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.errors import InvalidInput, ManifestError
-from toolcrib.spec import ABSENT, Choice
+from toolcrib.spec import ABSENT, Choice, Spelling
 from toolcrib.template import (
     Namespaces,
     Values,
@@ -28,7 +28,7 @@ from toolcrib.template import (
     render_value,
 )
 
-VEGA = Namespaces(frozenset({"x", "y", "a", "my-name"}), frozenset({"KEY"}), spelling="braces")
+VEGA = Namespaces(frozenset({"x", "y", "a", "my-name"}), frozenset({"KEY"}), spelling=Spelling.DOUBLE_BRACE)
 PLAIN = Namespaces(frozenset({"x"}), frozenset({"KEY"}))
 
 

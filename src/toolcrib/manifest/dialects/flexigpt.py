@@ -11,7 +11,7 @@ from toolcrib.manifest.dialects.base import Draft, arguments_of, host_of, secret
 from toolcrib.manifest.dialects.fields import Field, Fields, known
 from toolcrib.manifest.yaml.positions import Path
 from toolcrib.manifest.yaml.source import Document
-from toolcrib.spec import FunctionExec, HttpExec, Tool
+from toolcrib.spec import FunctionExec, HttpExec, Spelling, Tool
 
 __all__ = ["FIELDS", "detect", "drafts", "record_of"]
 
@@ -287,7 +287,7 @@ def _url(tool: Tool, config: HttpExec) -> str:
     from toolcrib.template import Namespaces, TextTemplate, parse_query, spell
 
     entries = [
-        f"{name}={spell(value.parts, 'plain')}"
+        f"{name}={spell(value.parts, Spelling.DOLLAR_BRACE)}"
         for name, value in parse_query(config.query, Namespaces.of(tool))
         if isinstance(value, TextTemplate)
     ]

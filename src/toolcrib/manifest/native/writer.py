@@ -21,6 +21,7 @@ from toolcrib.spec import (
     Output,
     Permissions,
     PythonExec,
+    Spelling,
     SqlExec,
     Step,
     Tool,
@@ -85,7 +86,9 @@ def with_auth_written(tool: Tool, config: HttpExec) -> Tool:
 
 def _plainly(config: ExecConfig, names: Namespaces) -> ExecConfig:
     keys = _TEXTS.get(type(config), ())
-    made: ExecConfig = replace(config, **{key: respell(getattr(config, key), names, "plain") for key in keys})
+    made: ExecConfig = replace(
+        config, **{key: respell(getattr(config, key), names, Spelling.DOLLAR_BRACE) for key in keys}
+    )
     return made
 
 
@@ -96,8 +99,10 @@ def _command_of(config: CommandExec, names: Namespaces) -> CommandExec:
             "values stand in its shell line",
             hint="write the program and its arguments as a manifest of kind command",
         )
-    args = ("-c", spell(line.parts, "plain"))
-    return replace(config, args=args, env=respell(config.env, names, "plain"), shell=None, allow_dash=())
+    args = ("-c", spell(line.parts, Spelling.DOLLAR_BRACE))
+    return replace(
+        config, args=args, env=respell(config.env, names, Spelling.DOLLAR_BRACE), shell=None, allow_dash=()
+    )
 
 
 def manifest_of(tool: Tool) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from toolcrib.spec import (
     Retry,
     SecretSpec,
     Source,
+    Spelling,
     Tool,
 )
 
@@ -134,7 +135,9 @@ def _read(document: VegaDocument, granted: Permissions) -> Tool:
     if found:
         raise failure(sorted(found, key=lambda finding: (finding.line, finding.column)))
     digest = hashlib.sha256(document.raw).hexdigest()
-    return _tool(document, Source(DIALECT, document.path, document.raw, digest, shared=True), granted)
+    return _tool(
+        document, Source(DIALECT, document.path, document.raw, digest, True, Spelling.DOUBLE_BRACE), granted
+    )
 
 
 def document_of(tool: Tool) -> VegaDocument:
@@ -188,7 +191,7 @@ def _bad_tests(document: VegaDocument, unfolded: Unfolded, data: dict[str, Any])
 
     params: list[Any] = list(params_of(data))
     known = (str(param.get("name")) for param in params if isinstance(param, dict))
-    names = Namespaces(frozenset(known), spelling="braces")
+    names = Namespaces(frozenset(known), spelling=Spelling.DOUBLE_BRACE)
     for tag in unfolded.tags:
         if tag.test is None:
             continue
@@ -271,7 +274,7 @@ def _secrets(implementation: dict[str, Any], params: frozenset[str]) -> tuple[Se
 
     found: dict[str, SecretSpec] = {}
     for text in _texts(implementation):
-        for reference in names_in(text, "braces"):
+        for reference in names_in(text, Spelling.DOUBLE_BRACE):
             name = reference.name
             head = _HEAD.match(name)
             plain = head is not None and head.group() in params

@@ -10,14 +10,14 @@ from toolcrib.errors import ManifestError
 from toolcrib.manifest.dialects.vega.form import PASSED, TYPES
 from toolcrib.manifest.dialects.vega.text import Bare, written
 from toolcrib.manifest.native.writer import with_auth_written
-from toolcrib.spec import BuiltinExec, CommandExec, FileExec, HttpExec, Source, Tool
+from toolcrib.spec import BuiltinExec, CommandExec, FileExec, HttpExec, Source, Spelling, Tool
 from toolcrib.template import LiteralText, Namespaces, Reference, parse_conditional, respell, spell
 
 __all__ = ["as_vega", "definition_of", "write_vega"]
 
 _KNOWN = "http, exec (a command), file_read, file_write and builtin"
 _WORD = re.compile(r"[\w./=:@%+,-]+", re.ASCII)
-_HERE = Source("vega", "", b"", "")
+_HERE = Source("vega", "", b"", "", spelling=Spelling.DOUBLE_BRACE)
 
 
 def as_vega(tool: Tool) -> Tool:
@@ -40,14 +40,19 @@ def _in_terms(tool: Tool, names: Namespaces) -> Tool:
         assert isinstance(tool.config, HttpExec)
         config = tool.config
         keys = ("url", "headers", "query", "body")
-        changed = {key: respell(getattr(config, key), names, "braces") for key in keys}
+        changed = {key: respell(getattr(config, key), names, Spelling.DOUBLE_BRACE) for key in keys}
         return replace(tool, config=replace(config, **changed))
     if isinstance(config, CommandExec):
-        env, stdout = respell(config.env, names, "braces"), config.stdout_format or tool.output.format
+        env, stdout = (
+            respell(config.env, names, Spelling.DOUBLE_BRACE),
+            config.stdout_format or tool.output.format,
+        )
         made = replace(config, shell=_line(tool, config, names), env=env, stdout_format=stdout)
         return replace(tool, config=replace(made, entrypoint="/bin/sh", args=()))
     if isinstance(config, FileExec):
-        path, content = (respell(text, names, "braces") for text in (config.path, config.content))
+        path, content = (
+            respell(text, names, Spelling.DOUBLE_BRACE) for text in (config.path, config.content)
+        )
         return replace(tool, config=replace(config, path=path, content=content))
     raise ManifestError(f"it is of kind {tool.kind}; Vega has {_KNOWN} only")
 
@@ -80,11 +85,11 @@ def _line(tool: Tool, config: CommandExec, names: Namespaces) -> str:
     """
     shell = config.entrypoint == "/bin/sh" and config.args[:1] == ("-c",) and len(config.args) == 2
     if shell and parse_conditional(config.args[1], names).literal is not None:
-        return str(respell(config.args[1], names, "braces"))
+        return str(respell(config.args[1], names, Spelling.DOUBLE_BRACE))
     words = [_quoted(LiteralText(config.entrypoint))]
     given = set(tool.input_schema.get("required", ()))
     for text in config.args:
-        respell(text, names, "braces")  # or it cannot be said at all
+        respell(text, names, Spelling.DOUBLE_BRACE)  # or it cannot be said at all
         template = parse_conditional(text, names)
         lone = template.lone
         if lone is not None and not _is_there(tool, lone, given):
@@ -119,7 +124,7 @@ def _quoted(*parts: LiteralText | Reference) -> str:
         LiteralText(part.text.replace("'", "'\\''")) if isinstance(part, LiteralText) else part
         for part in parts
     ]
-    return f"'{spell(inner, 'braces')}'"
+    return f"'{spell(inner, Spelling.DOUBLE_BRACE)}'"
 
 
 def _param(tool: Tool, name: str, rule: Any, *, required: bool) -> dict[str, Any]:
