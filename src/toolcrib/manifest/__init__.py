@@ -1,6 +1,5 @@
 """Manifests: read from disk, held to the format, explained where they break it."""
 
-from toolcrib.manifest.cache_file import kept_key, read_kept, write_kept
 from toolcrib.manifest.dialects.registry import (
     DIALECTS,
     FILES,
@@ -14,7 +13,7 @@ from toolcrib.manifest.dialects.vega.reader import read_vega
 from toolcrib.manifest.directory import FOLDERS, load_directory, load_file
 from toolcrib.manifest.lint.checks import TEMPLATED
 from toolcrib.manifest.lint.runner import check_tool, lint_file, lint_tool, lint_tree
-from toolcrib.manifest.native.cache import Late, Mark, load_late, mark_of, new_mark_of
+from toolcrib.manifest.native.cache import CheckResult, LazyTools, ManifestCache, Mark, mark_of, new_mark_of
 from toolcrib.manifest.native.reader import (
     FILE_NAME,
     OTHER_NAME,
@@ -39,10 +38,12 @@ __all__ = [
     "OTHER_NAME",
     "RULES",
     "TEMPLATED",
+    "CheckResult",
     "Diagnostic",
     "Document",
-    "Late",
+    "LazyTools",
     "Loaded",
+    "ManifestCache",
     "Mark",
     "Member",
     "Rule",
@@ -54,7 +55,6 @@ __all__ = [
     "entries",
     "failure",
     "folders",
-    "kept_key",
     "lint_file",
     "lint_tool",
     "lint_tree",
@@ -62,7 +62,6 @@ __all__ = [
     "load_directory",
     "load_file",
     "load_folder",
-    "load_late",
     "load_tools",
     "make",
     "mark_of",
@@ -71,12 +70,10 @@ __all__ = [
     "read",
     "read_dialect",
     "read_folder",
-    "read_kept",
     "read_team",
     "read_vega",
     "report",
     "reread",
     "tool_schema",
     "uncollected",
-    "write_kept",
 ]

@@ -1,7 +1,7 @@
-"""Files that are kept for the next start. Whatever is wrong with one, it is as if it were not there.
+"""A cache file that only this user can have written. A file that is damaged counts as missing.
 
-Each has a line that says what it is and for what it counts, the digest and the length of a head, the head as
-JSON, then bytes that the head tells of.
+It holds a line that says what it is and what it is valid for, the digest and the length of the head, the head
+as JSON, then the bytes that the head describes.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["kept_key", "read_kept", "write_kept"]
+__all__ = ["cache_key", "read_cache", "write_cache"]
 
 _BUFFER = 1 << 20
-_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
-def kept_key(form: str, *parts: str) -> bytes:
-    """The first line of a file: its form, and a digest of all that must be the same for it to count."""
+def cache_key(form: str, parts: Iterable[str]) -> bytes:
+    """Return the first line of a file: its form, and a digest of all that must be unchanged."""
     digest = hashlib.sha256("\n".join(parts).encode(errors="surrogateescape")).hexdigest()
     return f"{form} {digest}\n".encode()
 
 
-def read_kept(path: Path, key: bytes) -> tuple[Any, int, Any] | None:
-    """The content, where the bytes behind the head begin, and the head.
+def read_cache(path: Path, key: bytes) -> tuple[Any, int, Any] | None:
+    """Return the content, the offset of the bytes behind the head, and the head.
 
-    None where there is no such file, it is not whole, or this user alone has not written it.
+    None if the file is missing, damaged or for another key, or if another user could have written it.
     """
     import orjson
 
@@ -39,7 +39,9 @@ def read_kept(path: Path, key: bytes) -> tuple[Any, int, Any] | None:
         return None
     try:
         facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & _OTHERS:
+        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid():
+            return None
+        if facts.st_mode & _WRITABLE_BY_OTHERS:
             return None
         content = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError):
@@ -55,17 +57,17 @@ def read_kept(path: Path, key: bytes) -> tuple[Any, int, Any] | None:
     return content, begin, orjson.loads(head)
 
 
-def write_kept(path: Path, key: bytes, head: Any, parts: Iterable[bytes] = ()) -> None:
-    """Put the file in the place of the one before. That it cannot be written is no harm."""
+def write_cache(path: Path, key: bytes, head: Any, parts: Iterable[bytes]) -> None:
+    """Replace the file. An unwritable folder is no error: the next start is only slower."""
     import orjson
 
-    told = orjson.dumps(head)
+    encoded = orjson.dumps(head)
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(temporary, flags, 0o600), "wb", _BUFFER) as file:
-            file.write(key + hashlib.sha256(told).digest() + len(told).to_bytes(8, "big") + told)
+            file.write(key + hashlib.sha256(encoded).digest() + len(encoded).to_bytes(8, "big") + encoded)
             file.writelines(parts)
         temporary.replace(path)
     except OSError:

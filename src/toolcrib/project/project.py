@@ -16,7 +16,7 @@ from toolcrib.core.pipeline import Bound
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolcribError, ToolUnavailable
 from toolcrib.guard import ANCHOR, Approval, AuditLog, Digests, Grant, Policy, Reviews, ToolDigest, Trust
-from toolcrib.manifest import Diagnostic, Loaded, load_late
+from toolcrib.manifest import Diagnostic, Loaded
 from toolcrib.project.catalog.external import Guests
 from toolcrib.project.catalog.registry import Change, Reading, Shelf
 from toolcrib.project.config.secrets import hidden_paths, open_sources
@@ -121,10 +121,8 @@ class Project:
         self._search: Search | None = None
         self._shelf = Shelf(place, self.toolset, self._bind)
         self._composites = Composites(self.bound, self._gate)
-        kept = cache_folder(place.root)
-        late = load_late(place.tools, None if kept is None else kept / "manifests")
+        late = self._shelf.load()
         self._gate.know_names({name for tool in late.tools for name in tool.secrets})
-        self._shelf.fill(late)
         self._guests = Guests(place, config.sources, self._shelf, self._bind)
         self._gate.know(self._guests.fill(late.rest))
         self.servers = self._servers(named, trusted) if named.specs or named.wrong else None

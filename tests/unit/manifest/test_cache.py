@@ -1,22 +1,34 @@
-"""What is kept of manifests for the next start: it is used, and never changes what is loaded."""
+"""The cache of manifests: it is used at the next start, and never changes what is loaded."""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.unit.manifest.samples import COMMAND
 from toolcrib.errors import ManifestError
-from toolcrib.manifest import load_late, load_tools
-from toolcrib.manifest.native import cache as cache_module
-from toolcrib.manifest.native import reader as native
+from toolcrib.manifest import LazyTools, ManifestCache, load_tools
 from toolcrib.spec import Tool
 
 COUNT = 210
+OPENED: list[str] = []
+"""Manifests that this process opens."""
+
+
+def _audit(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "open" and str(arguments[0]).endswith("tool.yml"):
+        OPENED.append(str(arguments[0]))
+
+
+sys.addaudithook(_audit)
+
+
+def load(folder: Path, cache: Path | None) -> LazyTools:
+    return ManifestCache(folder, cache).load()
 
 
 @pytest.fixture
@@ -39,41 +51,24 @@ def write(folder: Path, name: str, description: str = "Scans a folder") -> Path:
 def settle(folder: Path) -> None:
     """Wait until the files are old enough for their times to tell a change."""
     newest = max(path.stat().st_ctime_ns for path in folder.glob("*/tool.yml"))
-    while time.time_ns() - newest < cache_module._SETTLED_NS:
+    while time.time_ns() - newest < 150_000_000:
         pass
 
 
 def loaded(folder: Path, cache: Path) -> list[Tool]:
-    late = load_late(folder, cache)
+    late = load(folder, cache)
     assert late.found == []
     return [tool.make()[0] for tool in late.tools]
 
 
-def read_from_disk(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the folders that are read from now on."""
-    names: list[str] = []
-
-    def listened(real: Callable[..., object]) -> Callable[..., object]:
-        def read(folder: str, name: str, found: list[object]) -> object:
-            names.append(name)
-            return real(folder, name, found)
-
-        return read
-
-    for function in ("read_document", "read_folder"):
-        monkeypatch.setattr(cache_module, function, listened(getattr(native, function)))
-    return names
-
-
-def test_the_second_start_reads_no_manifest_and_gives_the_same(
-    tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_start_reads_no_manifest_and_gives_the_same(tools: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache" / "manifests"
     first = loaded(tools, cache)
     assert cache.stat().st_mode & 0o777 == 0o600
-    names = read_from_disk(monkeypatch)
-    assert loaded(tools, cache) == first == list(load_tools(tools).tools)
-    assert names == []
+    OPENED.clear()
+    second = loaded(tools, cache)
+    assert OPENED == []
+    assert second == first == list(load_tools(tools).tools)
 
 
 def change(path: Path) -> None:
@@ -93,18 +88,21 @@ def swap(path: Path) -> None:
     other.replace(path)
 
 
-@pytest.mark.parametrize("how", [change, change_back_in_time, swap])
-def test_a_manifest_that_changed_is_read(tools: Path, tmp_path: Path, how: Callable[[Path], None]) -> None:
+def test_a_manifest_that_changed_is_read(tools: Path, tmp_path: Path) -> None:
     cache = tmp_path / "manifests"
-    loaded(tools, cache)
-    how(tools / "t7" / "tool.yml")
-    write(tools, "u")
-    for path in (tools / "t8").iterdir():
-        path.unlink()
-    assert loaded(tools, cache) == list(load_tools(tools).tools)
+    for how in (change, change_back_in_time, swap):
+        loaded(tools, cache)
+        how(tools / "t7" / "tool.yml")
+        write(tools, "u")
+        for path in (tools / "t8").iterdir():
+            path.unlink()
+        assert loaded(tools, cache) == list(load_tools(tools).tools), how
+        write(tools, "t7")
+        write(tools, "t8")
+        settle(tools)
 
 
-def test_what_changed_a_moment_ago_is_not_kept(tools: Path, tmp_path: Path) -> None:
+def test_what_changed_a_moment_ago_is_not_cached(tools: Path, tmp_path: Path) -> None:
     cache = tmp_path / "manifests"
     path = write(tools, "t7", "First thing")
     loaded(tools, cache)
@@ -163,25 +161,26 @@ def pipe(path: Path) -> None:
     os.mkfifo(path)
 
 
-@pytest.mark.parametrize(
-    "harm",
-    [cut, empty, noise, other_entry, other_index, other_secret, no_index, open_to_others, link, pipe],
-)
-def test_a_file_that_is_broken_or_not_ours_changes_nothing(
-    tools: Path, tmp_path: Path, harm: Callable[[Path], None]
-) -> None:
-    cache = tmp_path / "manifests"
-    loaded(tools, cache)
-    harm(cache)
-    assert loaded(tools, cache) == list(load_tools(tools).tools)
-    assert {tuple(tool.secrets) for tool in load_late(tools, cache).tools} == {("TOKEN",)}
+HARMS = (
+    cut, empty, noise, other_entry, other_index, other_secret, no_index, open_to_others, link, pipe,
+)  # fmt: skip
+
+
+def test_a_damaged_or_foreign_file_changes_nothing(tools: Path, tmp_path: Path) -> None:
+    expected = list(load_tools(tools).tools)
+    for harm in HARMS:
+        cache = tmp_path / harm.__name__
+        loaded(tools, cache)
+        harm(cache)
+        assert loaded(tools, cache) == expected, harm
+        assert {tuple(tool.secrets) for tool in load(tools, cache).tools} == {("TOKEN",)}, harm
 
 
 def test_a_broken_entry_of_a_manifest_that_changed_since_is_refused(tools: Path, tmp_path: Path) -> None:
     cache = tmp_path / "manifests"
     loaded(tools, cache)
     other_entry(cache)
-    late = {tool.name: tool for tool in load_late(tools, cache).tools}
+    late = {tool.name: tool for tool in load(tools, cache).tools}
     write(tools, "t7", "Another thing")
     (tools / "t8" / "tool.yml").unlink()
     (tools / "t9" / "tool.yml").write_text("name: [")
@@ -195,29 +194,27 @@ def test_a_broken_entry_of_a_manifest_that_changed_since_is_refused(tools: Path,
     assert late["t10"].make()[0].description == "Scans a folder"
 
 
-def test_a_file_of_another_folder_or_reader_does_not_count(
-    tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_another_folder_is_not_used(tools: Path, tmp_path: Path) -> None:
     cache = tmp_path / "manifests"
     loaded(tools, cache)
-    monkeypatch.setattr(cache_module, "_FORM", b"another form ")
-    names = read_from_disk(monkeypatch)
+    tools = tools.rename(tmp_path / "moved")
+    OPENED.clear()
     loaded(tools, cache)
-    assert len(names) == COUNT
+    assert len(OPENED) == COUNT
 
 
-def test_bad_manifests_are_told_each_time(tools: Path, tmp_path: Path) -> None:
+def test_bad_manifests_are_reported_each_time(tools: Path, tmp_path: Path) -> None:
     (tools / "t7" / "tool.yml").write_text("name: [")
     for _ in range(2):
-        late = load_late(tools, tmp_path / "manifests")
+        late = load(tools, tmp_path / "manifests")
         assert [finding.rule for finding in late.found] == ["yaml-syntax"]
         assert len(late.tools) == COUNT - 1
         assert late.rest == ["t7"]
 
 
-def test_few_manifests_and_no_place_are_no_harm(tools: Path, tmp_path: Path) -> None:
+def test_few_manifests_or_no_folder_for_it_need_no_cache(tools: Path, tmp_path: Path) -> None:
     assert len(loaded(tools, Path("/proc/nowhere/manifests"))) == COUNT
-    assert len(load_late(tools, None).tools) == COUNT
+    assert len(load(tools, None).tools) == COUNT
     few = tmp_path / "few"
     write(few, "t")
     loaded(few, tmp_path / "manifests")

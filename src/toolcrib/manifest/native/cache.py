@@ -1,8 +1,7 @@
-"""What manifests said, kept so that the next start need not parse them. It never changes what is loaded.
+"""The cache of a project's manifests: text and data of each, and the result of its checks.
 
-One file (see `kept`): an index, then for each tool the bytes of its manifest and its data as JSON. An entry
-counts only while the manifest's state on disk is what it was, and its digest is right. Whatever is wrong with
-the file, the manifests are read instead.
+It makes the next start faster and never changes what is loaded. An entry is valid while the state of the
+manifest on disk is the one it was written for. If the digest of its content is wrong, the manifest is read.
 """
 
 from __future__ import annotations
@@ -11,14 +10,13 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Collection, Iterator
+from functools import cached_property, partial
+from glob import glob
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from toolcrib.manifest.cache_file import kept_key, read_kept, write_kept
-from toolcrib.manifest.native import reader as native
-from toolcrib.manifest.native import schema as shape
+from toolcrib.manifest.cache_file import cache_key, read_cache, write_cache
 from toolcrib.manifest.native.reader import (
     FILE_NAME,
     folders,
@@ -28,26 +26,59 @@ from toolcrib.manifest.native.reader import (
     tool_of,
     uncollected,
 )
-from toolcrib.manifest.yaml import source
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, failure, make
 from toolcrib.manifest.yaml.source import Document, Unplaced
 from toolcrib.spec import Tool
 
-__all__ = ["Late", "LateTool", "Mark", "load_late", "mark_of", "new_mark_of"]
+__all__ = ["CheckResult", "LazyTool", "LazyTools", "ManifestCache", "Mark", "mark_of", "new_mark_of"]
 
-_FORM = "toolcrib manifests 2"
+_FORM = "toolcrib manifests 3"
 _FEWEST = 200
-"""So many manifests are worth a file."""
+"""A project with fewer manifests has no cache file."""
 _STALE_PART = 20
-"""The file is written anew once one part in so many of it does not count."""
+"""The file is written again once more than one entry in this many is missing or stale."""
 _SETTLED_NS = 100_000_000
-"""A file changed less than this before it was looked at may change again with its times as they are."""
+"""A file that changed less than this ago may change again without another time on it."""
+_PACKAGES = ("egress", "manifest", "schema", "spec", "template")
+"""Packages whose code decides what a manifest means and which errors it has."""
 
 Mark = list[int]
-"""Of a file: when it was written and changed in nanoseconds, size, inode, device. Empty: not known.
+"""State of a file: written and changed at (ns), size, inode, device. Empty: not known.
 
-Where the file is so new that these may not tell the next change: when it was written, and a random number.
+Of a file too new for these to show its next change: written at, and a random number.
 """
+_FULL_MARK = 5
+
+
+class CheckResult(NamedTuple):
+    """The result of the checks of a manifest without errors."""
+
+    warned: bool
+    """True if there were warnings."""
+    wide: list[str]
+    """Permissions that cover too much, so that calls need approval."""
+
+
+class LazyTool(NamedTuple):
+    """A tool that is built on first use, because building ten thousand takes long."""
+
+    name: str
+    secrets: list[str]
+    mark: Mark
+    make: Callable[[], tuple[Tool, Document]]
+    """Return the tool and its document, which may lack positions.
+
+    Raises ManifestError if the cache is damaged and the manifest can no longer be used.
+    """
+
+
+class LazyTools(NamedTuple):
+    """The content of a folder of tools."""
+
+    tools: list[LazyTool]
+    found: list[Diagnostic]
+    rest: list[str]
+    """Folders without a usable manifest."""
 
 
 class _Entry(NamedTuple):
@@ -56,98 +87,149 @@ class _Entry(NamedTuple):
     mark: Mark
     secrets: list[str]
     digest: str
-    """SHA-256 of the whole entry."""
+    """SHA-256 of the content."""
     start: int
-    """Where it begins behind the index."""
+    """Offset of the content: the bytes of the manifest, then its data as JSON."""
     raw: int
-    """Bytes of the manifest; its data follows."""
+    """Length of the manifest in bytes."""
     size: int
+    checked: list[Any] | None
+    """A `CheckResult`, or None while the manifest has not passed its checks."""
 
 
-class _Kept(NamedTuple):
-    """The file."""
+class _Stored(NamedTuple):
+    """The file as it was read."""
 
     content: Any
     begin: int
-    """Where the entries begin."""
     entries: dict[str, list[Any]]
-    """The parts of an `_Entry` by name: to make ten thousand of them takes long."""
+    """Tool name to the fields of an `_Entry`; ten thousand named tuples would take long to make."""
+
+    def bytes_of(self, entry: _Entry) -> bytes:
+        start = self.begin + entry.start
+        return bytes(self.content[start : start + entry.size])
 
 
-class _Fresh(NamedTuple):
-    """A manifest that was read now."""
-
-    mark: Mark
-    secrets: list[str]
-    raw: bytes
-    json: bytes
+_EMPTY = _Stored(b"", 0, {})
 
 
-_NOTHING = _Kept(b"", 0, {})
+class ManifestCache:
+    """The manifests of the folder `tools_dir`, with the help of the file `path`; None does without one."""
 
+    def __init__(self, tools_dir: Path, path: Path | None) -> None:
+        self._base = os.fspath(tools_dir)
+        self._path = path
+        self._stored = _EMPTY
+        self._fresh: dict[str, tuple[_Entry, bytes]] = {}
+        """Manifests that were read in this process, with their content."""
+        self._checked: dict[str, CheckResult] = {}
 
-class LateTool(NamedTuple):
-    """A tool that is made when it is needed: what takes long is to make ten thousand of them."""
+    def load(self) -> LazyTools:
+        """Return what the folder holds. Never raises for a bad manifest."""
+        tools: list[LazyTool] = []
+        found: list[Diagnostic] = []
+        rest: list[str] = []
+        with uncollected():
+            names = folders(self._base, found)
+            if len(names) < _FEWEST:
+                self._path = None
+            self._stored = self._read_file()
+            settled = time.time_ns() - _SETTLED_NS
+            for name in names:
+                tool = self._from_cache(name) or self._from_disk(name, found, settled)
+                if tool is None:
+                    rest.append(name)
+                else:
+                    tools.append(tool)
+            self.save([tool.name for tool in tools])
+        return LazyTools(tools, found, rest)
 
-    name: str
-    secrets: list[str]
-    mark: Mark
-    """Another one whenever the manifest was touched. Empty: not known."""
-    make: Callable[[], tuple[Tool, Document]]
-    """With its document, whose places may not be known.
+    def check_result(self, name: str, mark: Mark) -> CheckResult | None:
+        """Return the result of earlier checks; None if the manifest must be checked."""
+        entry = self._stored.entries.get(name)
+        if entry is None or entry[0] != mark or entry[-1] is None:
+            return None
+        return CheckResult(*entry[-1])
 
-    Raises ManifestError where the cache turns out to be broken and the manifest is no longer good.
-    """
+    def add_check(self, name: str, mark: Mark, result: CheckResult) -> None:
+        """Remember that the manifest in this state has passed its checks."""
+        if self._path is None or len(mark) != _FULL_MARK:
+            return
+        entry = self._fresh[name][0] if name in self._fresh else self._stored.entries.get(name)
+        if entry is not None and entry[0] == mark:
+            self._checked[name] = result
 
+    def save(self, names: Collection[str]) -> None:
+        """Write the file if enough has changed; `names` are the tools that exist."""
+        changed = len(self._fresh.keys() | self._checked.keys())
+        if self._path is None or changed * _STALE_PART <= len(names):
+            return
+        index: dict[str, _Entry] = {}
+        parts: list[bytes] = []
+        at = 0
+        for name, entry, content in self._entries(names):
+            index[name] = entry._replace(start=at)
+            parts.append(content)
+            at += entry.size
+        write_cache(self._path, self._key, {name: list(entry) for name, entry in index.items()}, parts)
+        self._fresh, self._checked = {}, {}
+        self._stored = self._read_file()
 
-class Late(NamedTuple):
-    """What a folder of tools holds."""
-
-    tools: list[LateTool]
-    found: list[Diagnostic]
-    rest: list[str]
-    """Folders without a manifest that can be used."""
-
-
-def load_late(tools_dir: Path, cache: Path | None) -> Late:
-    """As `load_tools`, with the help of the file `cache`, which is written where it is worth it."""
-    base = os.fspath(tools_dir)
-    tools: list[LateTool] = []
-    found: list[Diagnostic] = []
-    rest: list[str] = []
-    fresh: dict[str, _Fresh] = {}
-    with uncollected():
-        names = folders(base, found)
-        if len(names) < _FEWEST:
-            cache = None
-        read = None if cache is None else read_kept(cache, _key(base))
-        kept = _NOTHING if read is None else _Kept(*read)
-        settled = time.time_ns() - _SETTLED_NS
+    def _entries(self, names: Collection[str]) -> Iterator[tuple[str, _Entry, bytes]]:
         for name in names:
-            folder = f"{base}/{name}"
-            entry = kept.entries.get(name)
-            if entry is not None and entry[0] == mark_of(f"{folder}/{FILE_NAME}"):
-                tools.append(LateTool(name, entry[1], entry[0], partial(_from_file, kept, folder, name)))
-                continue
-            read_one = read_document(folder, name, found)
-            if read_one is None:
-                rest.append(name)
-                continue
-            document, facts = read_one
-            raw, json, path, mark = document.raw, document.json, document.path, _mark(facts)
-            needed = secrets_of(document.data)
-            if mark and max(mark[:2]) < settled:
-                fresh[name] = _Fresh(mark, needed, raw, json)
+            if name in self._fresh:
+                entry, content = self._fresh[name]
+            elif name in self._stored.entries:
+                entry = _Entry(*self._stored.entries[name])
+                content = self._stored.bytes_of(entry)
             else:
-                mark = _once(mark)
-            tools.append(LateTool(name, needed, mark, partial(_from_json, raw, json, path)))
-        if cache is not None and len(fresh) * _STALE_PART > len(names):
-            _write(cache, base, [tool.name for tool in tools], fresh, kept)
-    return Late(tools, found, rest)
+                continue
+            if name in self._checked:
+                entry = entry._replace(checked=list(self._checked[name]))
+            yield name, entry, content
+
+    def _read_file(self) -> _Stored:
+        read = None if self._path is None else read_cache(self._path, self._key)
+        return _EMPTY if read is None else _Stored(*read)
+
+    def _from_cache(self, name: str) -> LazyTool | None:
+        entry = self._stored.entries.get(name)
+        folder = f"{self._base}/{name}"
+        if entry is None or entry[0] != mark_of(f"{folder}/{FILE_NAME}"):
+            return None
+        return LazyTool(name, entry[1], entry[0], partial(_from_file, self._stored, folder, name))
+
+    def _from_disk(self, name: str, found: list[Diagnostic], settled: int) -> LazyTool | None:
+        read_one = read_document(f"{self._base}/{name}", name, found)
+        if read_one is None:
+            return None
+        document, facts = read_one
+        raw, json, mark, needed = document.raw, document.json, _mark(facts), secrets_of(document.data)
+        if not mark or max(mark[:2]) >= settled:
+            mark = _once(mark)
+        elif self._path is not None:
+            content = raw + json
+            digest = hashlib.sha256(content).hexdigest()
+            self._fresh[name] = _Entry(mark, needed, digest, 0, len(raw), len(content), None), content
+        return LazyTool(name, needed, mark, partial(_from_json, raw, json, document.path))
+
+    @cached_property
+    def _key(self) -> bytes:
+        """For this folder, this version of the code, and the libraries beside orjson."""
+        import orjson
+
+        package = Path(__file__).parents[2]
+        libraries = str(Path(orjson.__file__).parents[1])
+        code = [
+            path
+            for name in _PACKAGES
+            for path in sorted(glob(f"{package}/{name}/**/*.py", recursive=True))  # noqa: PTH207 - much faster
+        ]
+        return cache_key(_FORM, [self._base, *(f"{path} {mark_of(path)}" for path in (*code, libraries))])
 
 
 def mark_of(path: str) -> Mark:
-    """The mark of a manifest as it is now."""
+    """Return the mark of a manifest as it is now."""
     try:
         return _mark(os.stat(path))  # noqa: PTH116 - a third of the cost, for every tool
     except OSError:
@@ -155,17 +237,17 @@ def mark_of(path: str) -> Mark:
 
 
 def new_mark_of(path: str) -> Mark:
-    """A mark for a manifest that was read just now."""
+    """Return a mark for a manifest that was read just now."""
     return _once(mark_of(path))
 
 
 def _once(mark: Mark) -> Mark:
-    """A mark that no other reading has: what has just been written may be written again at the same time."""
+    """Return a mark that no other reading has: a new file may be written again at the same time."""
     return [mark[0], secrets.randbits(62)] if mark else []
 
 
 def _mark(facts: os.stat_result | None) -> Mark:
-    """The change time is set by no program."""
+    """Return the state of a file. No program can set the change time in it."""
     if facts is None:
         return []
     return [facts.st_mtime_ns, facts.st_ctime_ns, facts.st_size, facts.st_ino, facts.st_dev]
@@ -178,50 +260,20 @@ def _from_json(raw: bytes, json: bytes, path: str) -> tuple[Tool, Document]:
     return tool_of(document.data, path, raw), document
 
 
-def _key(base: str) -> bytes:
-    """For this folder, and the modules that read manifests."""
-    return kept_key(_FORM, base, *(repr(mark_of(one.__file__ or "")) for one in (native, shape, source)))
-
-
-def _from_file(kept: _Kept, folder: str, name: str) -> tuple[Tool, Document]:
-    """The tool that an entry holds; where the entry is broken, the one on disk."""
-    entry = _Entry(*kept.entries[name])
-    whole = _bytes(kept, entry)
-    if hashlib.sha256(whole).hexdigest() == entry.digest:
-        return _from_json(whole[: entry.raw], whole[entry.raw :], f"{folder}/{FILE_NAME}")
+def _from_file(stored: _Stored, folder: str, name: str) -> tuple[Tool, Document]:
+    """Return the tool of an entry, or the one on disk if the entry is damaged."""
+    entry = _Entry(*stored.entries[name])
+    content = stored.bytes_of(entry)
+    if hashlib.sha256(content).hexdigest() == entry.digest:
+        return _from_json(content[: entry.raw], content[entry.raw :], f"{folder}/{FILE_NAME}")
     found: list[Diagnostic] = []
     read_one = read_folder(folder, name, found)
     if read_one is None and found:
         raise failure(found)
     if read_one is None or entry.mark != mark_of(read_one[1].path):
-        # It may have passed its checks as it was.
-        told = "the manifest has changed since the project was opened"
-        raise failure([make(f"{folder}/{FILE_NAME}", (1, 1), "unreadable", told, hint="open it again")])
+        # It may have passed its checks in its former state.
+        message = "the manifest has changed since the project was opened"
+        raise failure(
+            [make(f"{folder}/{FILE_NAME}", (1, 1), "unreadable", message, hint="open the project again")]
+        )
     return read_one
-
-
-def _bytes(kept: _Kept, entry: _Entry) -> bytes:
-    start = kept.begin + entry.start
-    return bytes(kept.content[start : start + entry.size])
-
-
-def _write(cache: Path, base: str, names: list[str], fresh: dict[str, _Fresh], kept: _Kept) -> None:
-    parts: list[bytes] = []
-    index: dict[str, _Entry] = {}
-    at = 0
-    for name in names:
-        if name in fresh:
-            mark, secrets, raw, json = fresh[name]
-            digest = hashlib.sha256(raw)
-            digest.update(json)
-            entry = _Entry(mark, secrets, digest.hexdigest(), at, len(raw), len(raw) + len(json))
-            parts += (raw, json)
-        elif name in kept.entries:
-            entry = _Entry(*kept.entries[name])
-            parts.append(_bytes(kept, entry))
-            entry = entry._replace(start=at)
-        else:
-            continue
-        index[name] = entry
-        at += entry.size
-    write_kept(cache, _key(base), {name: list(entry) for name, entry in index.items()}, parts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,16 +12,17 @@ from toolcrib.core.bound import BoundTool
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import (
+    CheckResult,
     Diagnostic,
     Document,
-    Late,
+    LazyTools,
+    ManifestCache,
     Mark,
     check_tool,
     diagnostics_of,
     new_mark_of,
     uncollected,
 )
-from toolcrib.project.catalog.check_cache import Passed, Passing
 from toolcrib.project.root import Place
 from toolcrib.spec import Approval, Tool
 from toolcrib.state import cache_folder
@@ -85,7 +85,7 @@ class Shelf:
 
     def __init__(self, place: Place, toolset: Toolset, bind: Callable[[Tool], BoundTool]) -> None:
         kept = cache_folder(place.root)
-        self._passed = Passed(None if kept is None else kept / "passed", os.fspath(place.tools))
+        self._cache = ManifestCache(place.tools, None if kept is None else kept / "manifests")
         self.place = place
         self._toolset = toolset
         self._bind = bind
@@ -143,8 +143,9 @@ class Shelf:
         """What was found in a place that holds such tools, and which of it in which tool."""
         self._noted[place] = (list(found), broken)
 
-    def fill(self, late: Late) -> None:
-        """Put in what a folder of tools holds; nothing of it is there yet."""
+    def load(self) -> LazyTools:
+        """Read the folder of tools and put in what it holds. Comes first."""
+        late = self._cache.load()
         for finding in late.found:
             self._found.setdefault(self._name_of(finding), []).append(finding)
         with uncollected():
@@ -153,6 +154,7 @@ class Shelf:
             self._tools = {one.name: one for one in bound}
             self._unchecked |= self._tools
             self.marks = {tool.name: tool.mark for tool in late.tools}
+        return late
 
     def _late(self, make: Callable[[], tuple[Tool, Document]]) -> BoundTool:
         tool, document = make()
@@ -207,7 +209,7 @@ class Shelf:
         with uncollected():
             for name in list(self._unchecked):
                 self.check(name)
-        self._passed.keep(self._tools.keys())
+        self._cache.save(self._tools.keys())
 
     def check(self, name: str) -> None:
         """Check a manifest in full, once; one with errors is taken out of the list."""
@@ -221,17 +223,17 @@ class Shelf:
             return
         del self._unchecked[name]
         mark = self.marks.get(name, [])
-        passing = self._passed.of(name, mark)
-        if passing is None:
+        result = self._cache.check_result(name, mark)
+        if result is None:
             found = check_tool(tool, self._documents.pop(name, None))
             if any(finding.is_error for finding in found):
                 self._refuse(name, check_tool(tool))
                 return
-            passing = Passing(mark, bool(found), _wide(found))
-            self._passed.add(name, passing)
-        if passing.warned:
+            result = CheckResult(bool(found), _wide(found))
+            self._cache.add_check(name, mark, result)
+        if result.warned:
             self._warned[name] = bound
-        _widen(bound, passing.wide)
+        _widen(bound, result.wide)
 
     def _refuse(self, name: str, found: Iterable[Diagnostic]) -> None:
         """Take out a tool whose manifest has errors."""
