@@ -10,7 +10,7 @@ from typing import Any
 
 from toolcrib import Project, Result
 from toolcrib.guard import EnvironmentSecrets, Trust
-from toolcrib.guard.audit.line import Entry, parse
+from toolcrib.guard.audit.line import AuditEntry, parse
 from toolcrib.project.config.settings import load_config
 from toolcrib.state import Vault
 
@@ -92,12 +92,12 @@ class Crib:
         assert isinstance(value, str)
         return value
 
-    def audit(self) -> list[Entry]:
+    def audit(self) -> list[AuditEntry]:
         """Every line of the audit log."""
         log = self.home / "audit" / "tools.log"
         return [parse(line) for line in log.read_bytes().splitlines()] if log.exists() else []
 
-    def last(self) -> Entry:
+    def last(self) -> AuditEntry:
         """The last line of the audit log."""
         return self.audit()[-1]
 

@@ -14,9 +14,9 @@ from toolcrib.guard.approvals.approval import (
 from toolcrib.guard.approvals.approvals import Approvals, may_decide
 from toolcrib.guard.audit.anchor import ANCHOR
 from toolcrib.guard.audit.check import Problem, Verdict, verify
-from toolcrib.guard.audit.line import Entry, Head, encode_fields, parse
+from toolcrib.guard.audit.line import AuditEntry, Head, encode_fields, parse
 from toolcrib.guard.audit.log import MAX_BYTES, AuditLog
-from toolcrib.guard.audit.search import AuditReader, Line, Query
+from toolcrib.guard.audit.search import AuditLine, AuditQuery, AuditReader
 from toolcrib.guard.idempotency import RecordedCalls
 from toolcrib.guard.policy.ceiling import excess, opened
 from toolcrib.guard.policy.condition import Condition
@@ -53,7 +53,10 @@ __all__ = [
     "Approval",
     "Approvals",
     "Ask",
+    "AuditEntry",
+    "AuditLine",
     "AuditLog",
+    "AuditQuery",
     "AuditReader",
     "BytesMasker",
     "ChainedSecrets",
@@ -62,7 +65,6 @@ __all__ = [
     "Decision",
     "Digests",
     "Effect",
-    "Entry",
     "EnvFileSecrets",
     "EnvironmentSecrets",
     "FolderSecrets",
@@ -71,13 +73,11 @@ __all__ = [
     "Head",
     "KeyringSecrets",
     "Lease",
-    "Line",
     "MaskingFilter",
     "Permit",
     "Pins",
     "Policy",
     "Problem",
-    "Query",
     "Rates",
     "RecordedCalls",
     "Redactor",

@@ -35,7 +35,7 @@ KILLED = textwrap.dedent("""
     log = AuditLog(Path(sys.argv[1]), Path(sys.argv[1]).parents[1] / "head", max_bytes=400)
     for name in ("open", "write", "pwrite", "rename", "close"):
         setattr(os, name, counted(getattr(os, name)))
-    audit.pwrite, audit.flock = counted(audit.pwrite), counted(audit.flock)
+    audit.flock = counted(audit.flock)
     for number in range(6):
         log.record("TOOL_EXECUTED", name="victim", number=number)
         sys.stdout.write(f"{number}\\n")

@@ -79,7 +79,7 @@ def test_a_missing_line_is_named(scratch: Path, lines: list[bytes], line: int) -
 def test_missing_lines_are_numbered(scratch: Path, lines: list[bytes]) -> None:
     found = check(scratch, lines[:3] + lines[6:]).problem
     assert found is not None
-    assert found.message == "seq 4 to 6 should stand here, seq 7 does"
+    assert found.message == "seq 4 to 6 is missing here; the line is seq 7"
 
 
 @pytest.mark.parametrize(("one", "other"), [(1, 2), (3, 4), (2, 5), (8, 9), (1, 9)])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toolcrib.guard import Entry, parse
+from toolcrib.guard import AuditEntry, parse
 from toolcrib.guard.audit.line import GENESIS, MAX_VALUE, encode_fields
 
 # Everything a JSON document of an agent can hold, lone surrogates and integers beyond 64 bit included.
@@ -40,7 +40,7 @@ def test_the_form_of_a_line_is_the_documented_one() -> None:
         f" seq=7 prev={GENESIS}"
     )
     assert line_of(fields) == line
-    assert parse(line) == Entry(
+    assert parse(line) == AuditEntry(
         datetime(2025, 1, 9, 15, 0, 10, tzinfo=UTC), "TOOL_EXECUTED", 7, GENESIS, fields
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.guard import AuditLog, AuditReader, Line, Query
+from toolcrib.guard import AuditLine, AuditLog, AuditQuery, AuditReader
 
 NOON = 1_736_424_000.0  # 2025-01-09T12:00:00Z
 
@@ -18,12 +18,12 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "audit" / "tools.log"
 
 
-def newest(path: Path, query: Query | None = None, limit: int = 1000) -> list[Line]:
+def newest(path: Path, query: AuditQuery | None = None, limit: int = 1000) -> list[AuditLine]:
     with AuditReader(path) as reader:
-        return reader.newest(query or Query(), limit)
+        return reader.newest(query or AuditQuery(), limit)
 
 
-def numbers(lines: list[Line]) -> list[int]:
+def numbers(lines: list[AuditLine]) -> list[int]:
     return [line.entry.fields["n"] for line in lines if line.entry is not None and "n" in line.entry.fields]
 
 
@@ -34,7 +34,7 @@ def test_the_newest_come_last_whatever_file_they_are_in(path: Path) -> None:
             log.record("TOOL_EXECUTED", name="add", n=n)
     assert numbers(newest(path)) == list(range(30))
     assert numbers(newest(path, limit=3)) in ([27, 28, 29], [28, 29])
-    executed = Query(event="TOOL_EXECUTED")
+    executed = AuditQuery(event="TOOL_EXECUTED")
     assert numbers(newest(path, executed, 12)) == list(range(18, 30))
     assert newest(path, executed, 0) == []
     assert newest(path, executed, 1)[0].file == "tools.log"
@@ -44,24 +44,24 @@ def test_the_newest_come_last_whatever_file_they_are_in(path: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "found"),
     [
-        (Query(), [0, 1, 2, 3]),
-        (Query(tool="add"), [0]),
-        (Query(tool="ad"), []),
-        (Query(tool='two words "quoted"'), [1]),
-        (Query(event="TOOL_REFUSED"), [1]),
-        (Query(status="success"), [0, 2]),
-        (Query(code="denied"), [1]),
-        (Query(caller="mcp:desk"), [2]),
-        (Query(tool="2"), [3]),
-        (Query(text="städ"), [2]),
-        (Query(text='say "hi"'), [2]),
-        (Query(text="zzz"), []),
-        (Query(since=datetime(2025, 1, 9, 12, 0, 2, tzinfo=UTC)), [2, 3]),
-        (Query(until=datetime(2025, 1, 9, 12, 0, 1, tzinfo=UTC)), [0, 1]),
-        (Query(status="success", caller="cli"), [0]),
+        (AuditQuery(), [0, 1, 2, 3]),
+        (AuditQuery(tool="add"), [0]),
+        (AuditQuery(tool="ad"), []),
+        (AuditQuery(tool='two words "quoted"'), [1]),
+        (AuditQuery(event="TOOL_REFUSED"), [1]),
+        (AuditQuery(status="success"), [0, 2]),
+        (AuditQuery(code="denied"), [1]),
+        (AuditQuery(caller="mcp:desk"), [2]),
+        (AuditQuery(tool="2"), [3]),
+        (AuditQuery(text="städ"), [2]),
+        (AuditQuery(text='say "hi"'), [2]),
+        (AuditQuery(text="zzz"), []),
+        (AuditQuery(since=datetime(2025, 1, 9, 12, 0, 2, tzinfo=UTC)), [2, 3]),
+        (AuditQuery(until=datetime(2025, 1, 9, 12, 0, 1, tzinfo=UTC)), [0, 1]),
+        (AuditQuery(status="success", caller="cli"), [0]),
     ],
 )
-def test_each_question(path: Path, query: Query, found: list[int]) -> None:
+def test_each_question(path: Path, query: AuditQuery, found: list[int]) -> None:
     clock = iter(NOON + n for n in range(10)).__next__
     with AuditLog(path, clock=clock) as log:
         log.record("TOOL_EXECUTED", name="add", status="success", caller="cli", n=0)
@@ -88,8 +88,8 @@ def test_what_is_no_audit_line_is_shown_as_such(path: Path) -> None:
     assert [line.entry is None for line in lines] == [False, True, True, False, False]
     assert lines[1].raw == b"\x1b[2Jhello"
     assert len(lines[2].raw) <= 512
-    assert [line.raw for line in newest(path, Query(text="hello"))] == [b"\x1b[2Jhello"]
-    assert newest(path, Query(tool="hello")) == []
+    assert [line.raw for line in newest(path, AuditQuery(text="hello"))] == [b"\x1b[2Jhello"]
+    assert newest(path, AuditQuery(tool="hello")) == []
 
 
 def test_memory_is_bounded(path: Path) -> None:
@@ -100,7 +100,7 @@ def test_memory_is_bounded(path: Path) -> None:
     assert size > 4_000_000
     tracemalloc.start()
     try:
-        assert numbers(newest(path, Query(text="n=7 "))) == [7]
+        assert numbers(newest(path, AuditQuery(text="n=7 "))) == [7]
         assert tracemalloc.get_traced_memory()[1] < 2_000_000
     finally:
         tracemalloc.stop()
@@ -109,23 +109,23 @@ def test_memory_is_bounded(path: Path) -> None:
 def test_what_comes_is_seen_once_through_rotations(path: Path) -> None:
     seen: list[int] = []
     with AuditLog(path, max_bytes=400) as log, AuditReader(path) as reader:
-        assert reader.newest(Query(), 5) == []
+        assert reader.newest(AuditQuery(), 5) == []
         for n in range(40):
             log.record("TOOL_EXECUTED", n=n)
             if n % 7 == 0:
-                seen += numbers(list(reader.news(Query(event="TOOL_EXECUTED"))))
-        seen += numbers(list(reader.news(Query(event="TOOL_EXECUTED"))))
-        assert list(reader.news(Query())) == []
+                seen += numbers(list(reader.news(AuditQuery(event="TOOL_EXECUTED"))))
+        seen += numbers(list(reader.news(AuditQuery(event="TOOL_EXECUTED"))))
+        assert list(reader.news(AuditQuery())) == []
     assert seen == list(range(40))
 
 
 def test_a_line_that_is_being_written_is_not_torn(path: Path) -> None:
     with AuditLog(path) as log, AuditReader(path) as reader:
         log.record("TOOL_EXECUTED", n=1)
-        assert numbers(reader.newest(Query(), 5)) == [1]
+        assert numbers(reader.newest(AuditQuery(), 5)) == [1]
         log.record("TOOL_EXECUTED", n=2)
         whole = path.read_bytes()
         path.write_bytes(whole[:-10])
-        assert list(reader.news(Query())) == []
+        assert list(reader.news(AuditQuery())) == []
         path.write_bytes(whole)
-        assert numbers(list(reader.news(Query()))) == [2]
+        assert numbers(list(reader.news(AuditQuery()))) == [2]

@@ -20,7 +20,7 @@ from toolcrib.errors import (
     ToolFailed,
 )
 from toolcrib.guard import AuditLog, EnvironmentSecrets
-from toolcrib.guard.audit.line import Entry, parse
+from toolcrib.guard.audit.line import AuditEntry, parse
 from toolcrib.project.control.gate import ProjectGate
 from toolcrib.spec import FunctionExec, Permissions, SecretSpec, Tool
 
@@ -31,7 +31,7 @@ def log(tmp_path: Path) -> Iterator[AuditLog]:
         yield log
 
 
-def last(log: AuditLog) -> Entry:
+def last(log: AuditLog) -> AuditEntry:
     return parse(log.path.read_bytes().splitlines()[-1])
 
 

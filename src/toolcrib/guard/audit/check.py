@@ -1,4 +1,4 @@
-"""Reads an audit log, all its files, and names the first place where the chain does not hold."""
+"""Check an audit log, all its files, and name the first place where the chain is broken."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import BinaryIO, Literal
 
 from toolcrib.guard.audit.anchor import read_anchor
 from toolcrib.guard.audit.files import open_files, rotated_name
-from toolcrib.guard.audit.line import GENESIS, Entry, Head, parse
+from toolcrib.guard.audit.line import GENESIS, AuditEntry, Head, parse
 
 __all__ = ["Problem", "Verdict", "verify"]
 
@@ -19,7 +19,7 @@ ProblemKind = Literal["altered", "cut", "gap", "missing", "reordered"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The first place where a log does not hold; `line` counts from 1 in its file."""
+    """The first place where the chain is broken; `line` counts from 1 in its file."""
 
     line: int
     kind: ProblemKind
@@ -30,21 +30,21 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the check found. `head` is the last line that holds, `lines` the count of all files."""
+    """The result of a check. `head` is the last valid line, `lines` the count in all files."""
 
     lines: int
     head: Head
     problem: Problem | None = None
     notices: dict[str, int] = field(default_factory=dict)
-    """How often the log itself recorded something: AUDIT_RECOVERED, AUDIT_GAP and so on."""
+    """How often the log recorded each event of its own: AUDIT_RECOVERED, AUDIT_GAP and so on."""
     anchor: Head | None = None
-    """What the log was held against from outside; None where there was no anchor."""
+    """The head the log was compared with; None if there was no anchor."""
     files: tuple[str, ...] = ()
-    """Names of the log's files, the oldest first."""
+    """Names of the log's files, oldest first."""
 
     @property
     def ok(self) -> bool:
-        """Whether every line follows from the one before."""
+        """True if every line follows from the one before."""
         return self.problem is None
 
 
@@ -52,63 +52,63 @@ def verify(path: Path, head: Head | None = None, *, anchor: Path | None = None) 
     """Check a whole log, rotated files included; one that does not exist has no lines.
 
     `head` is a line known from elsewhere (`AuditLog.head`), `anchor` the file that keeps the last one: the
-    log must contain it unchanged. Without either, lines removed from the end and a log written anew from the
+    log must contain it unchanged. Without either, lines removed from the end and a log rewritten from the
     start are not noticed. Raises OSError for a file that cannot be read, AuditUnavailable for a damaged
     anchor.
     """
-    # The anchor is set after each line: read before the log, it can only be behind it.
+    # The anchor is written after each line. Read before the log, it can only be behind it.
     known = head if anchor is None else read_anchor(anchor)
     scan = _Scan(known or Head())
     parts, current, size = open_files(path)
     try:
         for part in parts:
             with part.open("rb") as file:
-                scan.take_file(file, os.fstat(file.fileno()).st_size, part.name)
+                scan.check_file(file, os.fstat(file.fileno()).st_size, part.name)
         if current is not None:
-            scan.take_file(current, size, path.name)
+            scan.check_file(current, size, path.name)
     finally:
         if current is not None:
             current.close()
     return replace(scan.finish(path.name), anchor=known)
 
 
-_UNSURE = "this line was altered, or the digest that the next (and last) line carries"
+_UNSURE = "this line was altered, or the digest in the next (and last) line"
 
 
 class _Scan:
-    """The state of one check: the last line that holds, and the lines behind it that do not (yet)."""
+    """The state of one check: the last valid line, and later lines that do not follow from it (yet)."""
 
     def __init__(self, anchor: Head) -> None:
         self.anchor = anchor
         self.number = 0
         self.begins: list[tuple[int, str]] = []
-        """For each file the number of lines before it, and its name."""
+        """For each file, the number of lines before it and its name."""
         self.seq = 0
         self.chain = GENESIS
         self.raw = b""
         self.lost: tuple[int, int] | None = None
-        """The numbers that were found missing last."""
+        """The numbers of the lines that are missing, first and last."""
         self.notices: dict[str, int] = {}
         self.problem: Problem | None = None
         self.strays: _Strays | None = None
 
-    def take_file(self, file: BinaryIO, size: int, name: str) -> None:
-        """Look at the first `size` bytes of the next file."""
+    def check_file(self, file: BinaryIO, size: int, name: str) -> None:
+        """Check the first `size` bytes of the next file."""
         self.begins.append((self.number, name))
         while size > 0 and (raw := file.readline(size)):
             size -= len(raw)
-            self.take(raw)
+            self.check_line(raw)
 
-    def take(self, raw: bytes) -> None:
-        """Look at the next line, its newline included where there is one."""
+    def check_line(self, raw: bytes) -> None:
+        """Check the next line, including its newline if there is one."""
         self.number += 1
         if self.problem is not None:
             return
         whole = raw.endswith(b"\n")
         if not whole:
-            raw += b"\n"  # As the next record will close it.
+            raw += b"\n"  # The next record will end it like this.
         try:
-            entry: Entry | None = parse(raw)
+            entry: AuditEntry | None = parse(raw)
         except ValueError:
             entry = None
         if self.strays is not None:
@@ -122,38 +122,38 @@ class _Scan:
         assert entry is not None
         self._accept(entry, raw)
 
-    def _accept(self, entry: Entry, raw: bytes) -> None:
+    def _accept(self, entry: AuditEntry, raw: bytes) -> None:
         self.strays = None
         self.seq, self.chain, self.raw = entry.seq, sha256(raw).hexdigest(), raw
         if entry.event.startswith("AUDIT_"):
             self.notices[entry.event] = self.notices.get(entry.event, 0) + 1
         if entry.event == "AUDIT_GAP":
-            known = f"it had got to seq {entry.fields.get('after_seq')}, {entry.fields.get('after')}"
-            self._fail(self.number, "gap", f"the log was {entry.fields.get('reason')} while in use: {known}")
+            known = f"its last line was seq {entry.fields.get('after_seq')}, {entry.fields.get('after')}"
+            self._fail(self.number, "gap", f"the log was {entry.fields.get('reason')} while in use; {known}")
         if entry.seq == self.anchor.seq and self.chain != self.anchor.hash:
-            self._fail(self.number, "altered", f"seq {entry.seq} is not the line that the anchor knows")
+            self._fail(self.number, "altered", f"seq {entry.seq} is not the line in the anchor")
 
-    def _diagnose(self, entry: Entry | None, whole: bool) -> tuple[ProblemKind, str]:
+    def _diagnose(self, entry: AuditEntry | None, whole: bool) -> tuple[ProblemKind, str]:
         expected = self.seq + 1
         if entry is None:
             if not whole:
-                return "cut", "the line breaks off (the next record will close it, if this was a crash)"
-            return "altered", "this is no audit line"
+                return "cut", "the line is incomplete (after a crash, the next record ends it)"
+            return "altered", "this is not an audit line"
         if entry.seq > expected:
             self.lost = (expected, entry.seq - 1)
             lost = f"seq {expected}" if entry.seq == expected + 1 else f"seq {expected} to {entry.seq - 1}"
-            return "missing", f"{lost} should stand here, seq {entry.seq} does"
+            return "missing", f"{lost} is missing here; the line is seq {entry.seq}"
         if entry.seq < expected:
-            return "reordered", f"seq {entry.seq} stands after seq {self.seq}"
+            return "reordered", f"seq {entry.seq} comes after seq {self.seq}"
         return "altered", _UNSURE
 
     def finish(self, name: str) -> Verdict:
-        """The verdict, after the last line; `name` is that of the file which is written."""
+        """Return the verdict after the last line; `name` is that of the current file."""
         if self.strays is not None:
             unsure = self.strays.message == _UNSURE and self.strays.line > 1
             self._fail(self.strays.line - unsure, self.strays.kind, self.strays.message)
         if self.problem is None and self.seq < self.anchor.seq:
-            lost = f"the log ends at seq {self.seq}; the anchor knows seq {self.anchor.seq}"
+            lost = f"the log ends at seq {self.seq}, but the anchor is at seq {self.anchor.seq}"
             self._fail(self.number + 1, "cut", lost)
         problem = None if self.problem is None else self._placed(self.problem, name)
         files = tuple(name for _, name in self.begins)
@@ -163,33 +163,33 @@ class _Scan:
         self.problem = self.problem or Problem(line, kind, message)
 
     def _placed(self, problem: Problem, name: str) -> Problem:
-        """The problem with its file, its line counted there, and the file that is missing before it."""
+        """Return the problem with its file, its line in that file, and any rotated file missing before it."""
         begin, file = next(((b, f) for b, f in reversed(self.begins) if b < problem.line), (0, name))
         message = problem.message
         if problem.kind == "missing" and problem.line == begin + 1 and self.lost is not None:
-            message += f"; a rotated file is gone, such as {rotated_name(name, *self.lost)}"
+            message += f"; a rotated file is missing, such as {rotated_name(Path(name), *self.lost)}"
         return Problem(problem.line - begin, problem.kind, message, file)
 
 
 class _Strays:
-    """Lines that do not follow from the last one that holds: what a crash left, or the traces of tampering.
+    """Lines that do not follow from the last valid one: remains of a crash, or traces of tampering.
 
-    An AUDIT_RECOVERED line whose digest covers the last line that holds and every byte since closes them.
-    Until then the lines that follow make the diagnosis more exact.
+    They end with an AUDIT_RECOVERED line whose digest covers the last valid line and every byte since.
+    Until then each following line makes the diagnosis more exact.
     """
 
     def __init__(
-        self, before: bytes, raw: bytes, entry: Entry | None, line: int, kind: ProblemKind, message: str
+        self, before: bytes, raw: bytes, entry: AuditEntry | None, line: int, kind: ProblemKind, message: str
     ) -> None:
         self.digest = sha256(before + raw)
         self.size = len(raw)
         self.first = raw
         self.entry = entry
         self.line, self.kind, self.message = line, kind, message
-        self.looked = False
+        self.diagnosed = False
 
-    def closed_by(self, entry: Entry, expected: int) -> bool:
-        """Whether this line records the recovery from exactly these strays."""
+    def closed_by(self, entry: AuditEntry, expected: int) -> bool:
+        """Return True if this line records the recovery from exactly these bytes."""
         return (
             entry.event == "AUDIT_RECOVERED"
             and entry.seq == expected
@@ -197,25 +197,25 @@ class _Strays:
             and entry.prev == self.digest.hexdigest()
         )
 
-    def add(self, raw: bytes, entry: Entry | None, expected: int) -> None:
-        """One more line that does not follow."""
+    def add(self, raw: bytes, entry: AuditEntry | None, expected: int) -> None:
+        """Add one more line that does not follow."""
         self.digest.update(raw)
         self.size += len(raw)
         if self.entry is None or entry is None:
             return
         if self.entry.seq > expected and entry.seq == expected:
             self.kind = "reordered"
-            self.message = f"seq {expected} stands further down; seq {self.entry.seq} is in its place"
-        if self.looked:
+            self.message = f"seq {expected} comes later; seq {self.entry.seq} is in its place"
+        if self.diagnosed:
             return
-        self.looked = True
+        self.diagnosed = True
         if self.entry.seq == expected:
-            # The line after vouches for this one, or it does not: that tells which of two was altered.
+            # If the next line contains this line's digest, the altered one is the line before.
             if entry.prev == sha256(self.first).hexdigest() and self.line > 1:
                 self.line -= 1
-                self.message = "the digest that the next line carries is not this line's: it was altered"
+                self.message = "this line was altered: the next line has another digest for it"
             else:
                 self.message = "this line was altered"
         elif entry.seq == expected + 1:
             self.kind = "altered"
-            self.message = f"seq {expected} should stand here, seq {self.entry.seq} does"
+            self.message = f"the number should be seq {expected}, but is seq {self.entry.seq}"

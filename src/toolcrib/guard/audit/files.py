@@ -1,4 +1,4 @@
-"""The files of one audit log: the one that is written, and those it was rotated out to, in their order."""
+"""The files of one audit log: the current one, and the rotated ones in their order."""
 
 from __future__ import annotations
 
@@ -12,54 +12,56 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from toolcrib.guard.audit.line import Entry, Head, parse
+from toolcrib.guard.audit.line import AuditEntry, Head, parse
 
 __all__ = [
-    "Tail",
-    "find_tail",
+    "LogEnd",
+    "contains",
+    "find_end",
     "first_number",
-    "holds",
     "lines_backwards",
     "lock_file",
-    "look_at",
     "newest_rotated",
     "open_files",
     "rotated_files",
     "rotated_name",
 ]
 
-_PATIENCE = 5.0
-"""Seconds that a reader waits for a writer's lock."""
+_READ_WAIT_S = 5.0
+"""Seconds a reader waits for a writer's lock."""
+_FIRST_BYTES = 4 * 1024 * 1024
+"""Bytes at the beginning of a file in which its first line is searched."""
+_END_BYTES = (8 * 1024, 64 * 1024, 512 * 1024, 4 * 1024 * 1024)
+"""Bytes searched backwards, in turn, for the last whole line; beyond that the file is something else."""
+_BLOCK = 256 * 1024
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_number = re.compile(rb"\[[^\n]* seq=([1-9][0-9]{0,17}) prev=[0-9a-f]{64}\Z").match
 
-_LOOK = 4 * 1024 * 1024
-"""Bytes at the beginning of a file among which its first line is looked for."""
 
-
-class Tail(NamedTuple):
-    """Where a file ends."""
+class LogEnd(NamedTuple):
+    """The end of a file."""
 
     head: Head
-    """The last whole line; its digest covers whatever stands behind it as well."""
+    """The last whole line; its digest covers any stray bytes after it as well."""
     strays: int = 0
-    """Bytes behind it that are no audit line."""
-    open: bool = False
-    """Whether the file's last newline is missing."""
+    """Bytes after it that are no audit line."""
+    unterminated: bool = False
+    """True if the file's last newline is missing."""
     closed: bool = False
-    """Whether the last line says that the log goes on in another file."""
+    """True if the last line says that the log continues in another file."""
 
 
-def rotated_name(name: str, first: int, last: int) -> str:
-    """`tools.log` with the lines 1 to 900 becomes `tools.1-900.log`."""
-    stem, suffix = os.path.splitext(name)  # noqa: PTH122 - a text on the way to rename
-    return f"{stem}.{first}-{last}{suffix}"
+def rotated_name(path: Path, first: int, last: int) -> Path:
+    """Return the name of a rotated file: `tools.log` with the lines 1 to 900 becomes `tools.1-900.log`."""
+    return path.with_name(f"{path.stem}.{first}-{last}{path.suffix}")
 
 
 def rotated_files(path: Path) -> list[tuple[int, int, Path]]:
-    """What was rotated out of this log: first and last number by name, and the file; the oldest first."""
-    stem, suffix = os.path.splitext(path.name)  # noqa: PTH122 - as rotated_name
-    shape = re.compile(rf"{re.escape(stem)}\.([1-9][0-9]{{0,17}})-([1-9][0-9]{{0,17}}){re.escape(suffix)}")
+    """Return the rotated files of a log, oldest first: first and last line number by name, and the file."""
+    number = "([1-9][0-9]{0,17})"
+    shape = re.compile(rf"{re.escape(path.stem)}\.{number}-{number}{re.escape(path.suffix)}")
     try:
-        names = os.listdir(path.parent)  # noqa: PTH208 - names alone are needed
+        names = os.listdir(path.parent)  # noqa: PTH208 - only the names are needed
     except (FileNotFoundError, NotADirectoryError):
         return []
     found = [(int(m[1]), int(m[2]), path.parent / name) for name in names if (m := shape.fullmatch(name))]
@@ -67,14 +69,14 @@ def rotated_files(path: Path) -> list[tuple[int, int, Path]]:
 
 
 def open_files(path: Path) -> tuple[list[Path], BinaryIO | None, int]:
-    """The rotated files; the file that is written, open; and how much of it holds whole lines now."""
+    """Return the rotated files, the current file (open), and how many of its bytes are whole lines now."""
     for _ in range(100):
         try:
             file = path.open("rb")
         except FileNotFoundError:
             return [part for _, _, part in rotated_files(path)], None, 0
-        # Writers append while we read: what is in the file now is whole, what comes later is not looked at.
-        lock_file(file.fileno(), LOCK_SH, _PATIENCE)
+        # Writers append while we read: under the lock every line is whole, later ones are not read.
+        lock_file(file.fileno(), LOCK_SH, _READ_WAIT_S)
         found = os.fstat(file.fileno())
         parts = [part for _, _, part in rotated_files(path)]
         try:
@@ -84,57 +86,55 @@ def open_files(path: Path) -> tuple[list[Path], BinaryIO | None, int]:
         flock(file.fileno(), LOCK_UN)
         if same:
             return parts, file, found.st_size
-        file.close()  # It was rotated between the opening and the lock.
+        file.close()  # It was rotated between opening and locking.
     raise OSError(errno.ESTALE, "the file is being replaced again and again")
 
 
 def lock_file(fd: int, operation: int, timeout: float) -> None:
-    """`flock`, but a stopped process must not stop this one: after `timeout` seconds OSError (EAGAIN)."""
-    pause, deadline = 20e-6, None
+    """Lock a file (`flock`); OSError (EAGAIN) after `timeout` seconds, as another process may be stopped."""
+    pause, deadline = 20e-6, time.monotonic() + timeout
     while True:
         try:
             flock(fd, operation | LOCK_NB)
         except BlockingIOError:
-            now = time.monotonic()
-            deadline = deadline or now + timeout
-            if now >= deadline:
-                raise OSError(errno.EAGAIN, "another process holds its lock") from None
+            if time.monotonic() >= deadline:
+                raise OSError(errno.EAGAIN, "another process has locked it for too long") from None
             time.sleep(pause)
             pause = min(pause * 2, 0.002)
         else:
             return
 
 
-def newest_rotated(name: str) -> Tail | None:
-    """Where the newest rotated file ends: what an empty log goes on from. None as of `look_at`."""
-    files = rotated_files(Path(name))
+def newest_rotated(path: Path) -> LogEnd | None:
+    """Return the end of the newest rotated file, after which an empty log continues. None as `find_end`."""
+    files = rotated_files(path)
     if not files:
-        return Tail(Head())
-    fd = os.open(files[-1][2], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return LogEnd(Head())
+    fd = os.open(files[-1][2], _READ_FLAGS)
     try:
-        return look_at(fd, os.fstat(fd).st_size)
+        return find_end(fd)
     finally:
         os.close(fd)
 
 
 def first_number(fd: int) -> int:
-    """The number of a file's first line, 1 where there is none; what is no audit line is passed over."""
-    for raw in os.pread(fd, _LOOK, 0).splitlines(keepends=True):
+    """Return the number of a file's first audit line, 1 if it has none."""
+    for raw in os.pread(fd, _FIRST_BYTES, 0).splitlines(keepends=True):
         entry = _parse(raw)
         if entry is not None:
             return entry.seq
     return 1
 
 
-def holds(name: str, head: Head) -> bool:
-    """Whether the log contains this line, unchanged. Looks into the file that should have it alone."""
-    files = [path for first, last, path in rotated_files(Path(name)) if first <= head.seq <= last]
-    return any(_contains(path, head) for path in (*files, Path(name)))
+def contains(path: Path, head: Head) -> bool:
+    """Return True if the log contains this line unchanged, in the file where it should be."""
+    rotated = [part for first, last, part in rotated_files(path) if first <= head.seq <= last]
+    return any(_file_contains(part, head) for part in (*rotated, path))
 
 
-def _contains(path: Path, head: Head) -> bool:
+def _file_contains(path: Path, head: Head) -> bool:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(path, _READ_FLAGS)
     except FileNotFoundError:
         return False
     try:
@@ -150,7 +150,7 @@ def _contains(path: Path, head: Head) -> bool:
 
 
 def lines_backwards(fd: int, size: int) -> Iterator[bytes]:
-    """The lines in the first `size` bytes of a file, the last one first, without their newlines.
+    """Yield the lines in the first `size` bytes of a file, the last one first, without their newlines.
 
     Of a line that is far too long for an audit line only the beginning is given.
     """
@@ -162,40 +162,26 @@ def lines_backwards(fd: int, size: int) -> Iterator[bytes]:
         for raw in reversed(lines):
             if raw:
                 yield raw
-        rest = first if len(first) <= _MAX_TAIL else first[:512]
+        rest = first if len(first) <= _END_BYTES[-1] else first[:512]
     if rest:
         yield rest
 
 
-_BLOCK = 256 * 1024
-_number = re.compile(rb"\[[^\n]* seq=([1-9][0-9]{0,17}) prev=[0-9a-f]{64}\Z").match
-_TAIL_WINDOW = 8_192
-_MAX_TAIL = 4 * 1024 * 1024
-"""Bytes searched backwards for the last whole line before the file is taken to be something else."""
-
-
-def look_at(fd: int, size: int) -> Tail | None:
-    """Search a file of `size` bytes backwards for its last whole line; None where it has no such end."""
-    for window in _windows():
+def find_end(fd: int) -> LogEnd | None:
+    """Search a file backwards for its last whole line; None if it does not end like an audit log."""
+    size = os.fstat(fd).st_size
+    for window in _END_BYTES:
         start = max(0, size - window)
-        tail = find_tail(os.pread(fd, size - start, start), whole=start == 0)
-        if tail is not None:
-            return tail
+        end = _end_of(os.pread(fd, size - start, start), whole=start == 0)
+        if end is not None:
+            return end
     return None
 
 
-def _windows() -> Iterator[int]:
-    window = _TAIL_WINDOW
-    while window < _MAX_TAIL:
-        yield window
-        window *= 8
-    yield _MAX_TAIL
-
-
-def find_tail(data: bytes, *, whole: bool) -> Tail | None:
-    """The end of a file, from its last bytes or the `whole`; None if the last whole line begins earlier."""
-    cut = bool(data) and not data.endswith(b"\n")
-    if cut:
+def _end_of(data: bytes, *, whole: bool) -> LogEnd | None:
+    """Find the end in a file's last bytes, or in the `whole` file; None if its last line begins earlier."""
+    unterminated = bool(data) and not data.endswith(b"\n")
+    if unterminated:
         data += b"\n"
     end = len(data)
     while end:
@@ -203,23 +189,23 @@ def find_tail(data: bytes, *, whole: bool) -> Tail | None:
         if not start and not whole:
             return None
         entry = _parse(data[start:end])
-        if entry is not None and cut and end == len(data):
-            # A crash may have lost the newline alone: the line counts, if it continues what is before it.
-            before = find_tail(data[:start], whole=whole)
+        if entry is not None and unterminated and end == len(data):
+            # A crash may have lost only the newline: the line counts if it continues the one before it.
+            before = _end_of(data[:start], whole=whole)
             if before is None:
                 return None
             entry = entry if _follows(entry, before) else None
         if entry is not None:
             strays = len(data) - end
             closed = entry.event == "AUDIT_ROTATED" and not strays
-            return Tail(Head(entry.seq, sha256(data[start:]).hexdigest()), strays, cut, closed)
+            return LogEnd(Head(entry.seq, sha256(data[start:]).hexdigest()), strays, unterminated, closed)
         end = start
     if not data:
-        return Tail(Head())
-    return Tail(Head(0, sha256(data).hexdigest()), len(data), cut) if whole else None
+        return LogEnd(Head())
+    return LogEnd(Head(0, sha256(data).hexdigest()), len(data), unterminated) if whole else None
 
 
-def _follows(entry: Entry, before: Tail) -> bool:
+def _follows(entry: AuditEntry, before: LogEnd) -> bool:
     if (entry.seq, entry.prev) != (before.head.seq + 1, before.head.hash):
         return False
     return not before.strays or (
@@ -227,7 +213,7 @@ def _follows(entry: Entry, before: Tail) -> bool:
     )
 
 
-def _parse(line: bytes) -> Entry | None:
+def _parse(line: bytes) -> AuditEntry | None:
     if not line.startswith(b"["):
         return None
     try:

@@ -2,9 +2,9 @@
 
     [2025-01-09T15:00:10] TOOL_EXECUTED name=weather params={"location":"NYC"} status=success seq=3 prev=<hex>
 
-A field is `key=value`. A text that is a plain word stands as it is; everything else is JSON. What a terminal
-or a line reader could take for a control (line separators, bidirectional marks, C1 codes, DEL) is written as
-a JSON escape.
+A field is `key=value`. A text that is a plain word is written as it is, everything else as JSON. Characters
+that a terminal or a line reader could take for a control (line separators, bidirectional marks, C1 codes,
+DEL) are written as JSON escapes.
 """
 
 from __future__ import annotations
@@ -13,19 +13,30 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["GENESIS", "MAX_VALUE", "Entry", "Head", "encode_fields", "known_events", "parse", "require_event"]
+import orjson
+
+__all__ = [
+    "GENESIS",
+    "MAX_VALUE",
+    "AuditEntry",
+    "Head",
+    "encode_fields",
+    "known_events",
+    "parse",
+    "require_event",
+]
 
 GENESIS = "0" * 64
 """`prev` of the first line of a log."""
 
 MAX_VALUE = 16_384
-"""Characters of one value; a longer one gives way to its length, digest and beginning, named in `cut`."""
+"""Characters of one value; a longer one is replaced by its length, digest and beginning."""
 
 _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 _WORD = r"[A-Za-z0-9_.:@/+-]+"
@@ -41,14 +52,13 @@ _hidden = re.compile(
 ).sub
 _decode = json.JSONDecoder().raw_decode
 
-_OF_A_CALL = ("name", "params", "status", "caller", "ms")
 _RESERVED = frozenset({"cut", "prev", "seq"})
 _HEAD_OF_CUT = 512
 _MAX_DEPTH = 200
 _SHORT = 24
 
-# What was seen to be well formed, and short words as they are written: names and states come again and again,
-# and a regular expression for each of them on every record would be felt.
+# Names and states occur again and again, and a regular expression for each of them on every record would be
+# felt. So keys and events that were found valid are remembered, and short words as they are written.
 _known_words: dict[str, str] = {}
 _known_keys: set[str] = set()
 known_events: set[str] = set()
@@ -56,14 +66,14 @@ known_events: set[str] = set()
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """How far a log has got: the number of a line, and the digest of it that the next one carries."""
+    """The last line of a log: its number, and its digest, which the next line contains."""
 
     seq: int = 0
     hash: str = GENESIS
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AuditEntry:
     """One line read back."""
 
     time: datetime
@@ -75,21 +85,17 @@ class Entry:
 
 def require_event(event: str) -> None:
     """Refuse (ValueError) an event name that is not UPPER_CASE, or that only the log itself may write."""
-    if event in known_events:
-        return
     if not re.fullmatch(r"[A-Z][A-Z0-9_]{0,63}", event) or event.startswith("AUDIT_"):
-        raise ValueError(f"an audit event is named in UPPER_CASE, not AUDIT_…; got {event!r}")
+        raise ValueError(f"an audit event must be UPPER_CASE and not begin with AUDIT_; got {event!r}")
     known_events.add(event)
 
 
 def encode_fields(fields: Mapping[str, Any]) -> str:
-    """The fields as they stand in a line, each with a space before it.
+    """Return the fields as they are written in a line, each after a space.
 
     Never fails for a value: what is not JSON is recorded as its type (`"<datetime>"`), so that no `repr` can
-    carry a secret past the redaction. ValueError for a key that is not a lower-case name.
+    carry a secret past the masking. Raises ValueError for a key that is not a lower-case name.
     """
-    if (*fields,) == _OF_A_CALL and (quick := _quickly(**fields)) is not None:
-        return quick
     line = ""
     cut: list[str] = []
     for key, value in fields.items():
@@ -100,8 +106,6 @@ def encode_fields(fields: Mapping[str, Any]) -> str:
             text = _known_words.get(value) or _text(value)
         elif kind is float:
             text = repr(value) if value - value == 0.0 else "null"
-        elif kind is int:
-            text = _digits(value)
         else:
             text = _json(value)
         if text is None or len(text) > MAX_VALUE:
@@ -111,18 +115,8 @@ def encode_fields(fields: Mapping[str, Any]) -> str:
     return line if not cut else f"{line} cut={_json(cut)}"
 
 
-def _quickly(name: str, params: Any, status: str, caller: str, ms: float) -> str | None:
-    """What most lines say, at half the cost; None where one of the words was not seen before."""
-    if not (name.__class__ is status.__class__ is caller.__class__ is str and ms.__class__ is float):
-        return None
-    words, text = _known_words, _json(params)
-    if text is None or len(text) > MAX_VALUE or not (name in words and status in words and caller in words):
-        return None
-    return f" name={words[name]} params={text} status={words[status]} caller={words[caller]} ms={ms!r}"
-
-
-def parse(line: bytes | str) -> Entry:
-    """Read one line (with or without its newline) back; ValueError when it is not a whole audit line."""
+def parse(line: bytes | str) -> AuditEntry:
+    """Read one line, with or without its newline; ValueError if it is not a whole audit line."""
     text = (line.decode() if isinstance(line, bytes) else line).removesuffix("\n")
     start, end = _start(text), _end(text)
     if start is None or end is None:
@@ -135,7 +129,7 @@ def parse(line: bytes | str) -> Entry:
             raise ValueError(f"no field, or a repeated one, at column {position + 1}")
         fields[key[1]], position = _value(text, key.end(), stop)
     time = datetime.fromisoformat(start[1]).replace(tzinfo=UTC)
-    return Entry(time, start[2], int(end[1]), end[2], fields)
+    return AuditEntry(time, start[2], int(end[1]), end[2], fields)
 
 
 def _value(text: str, position: int, stop: int) -> tuple[Any, int]:
@@ -149,27 +143,15 @@ def _value(text: str, position: int, stop: int) -> tuple[Any, int]:
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if position > stop:
-        raise ValueError("a value runs into seq= and prev=")
+        raise ValueError("a value extends into seq= and prev=")
     return value, position
 
 
 def _require_key(key: str) -> None:
     if key in _RESERVED or not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", key):
-        raise ValueError(f"an audit field is named in lower_case, but not cut, prev or seq; got {key!r}")
+        raise ValueError(f"an audit field must be lower_case and not cut, prev or seq; got {key!r}")
     if len(_known_keys) < 1024:
         _known_keys.add(key)
-
-
-def _json(value: Any) -> str | None:
-    """The value as one line of JSON without hidden characters; None when it cannot be written."""
-    try:
-        data = _dumps(value, _foreign, _flags)
-    except TypeError:  # A lone surrogate, a big integer, a key that is no text, deep nesting.
-        return _json_slowly(value)
-    text = data.decode()
-    if text.isascii() and "\x7f" not in text:
-        return text
-    return _hidden(_escape, text)
 
 
 def _text(value: str) -> str | None:
@@ -181,35 +163,23 @@ def _text(value: str) -> str | None:
     return text
 
 
-def _digits(value: int) -> str | None:
+def _json(value: Any) -> str | None:
+    """Return the value as one line of JSON without hidden characters; None if that is impossible."""
     try:
-        return str(value)
-    except ValueError:  # More digits than Python is willing to write.
-        return None
+        text = orjson.dumps(value, _stand_in, orjson.OPT_PASSTHROUGH_DATACLASS).decode()
+    except TypeError:  # A lone surrogate, an integer beyond 64 bits, a key that is no text, deep nesting.
+        try:
+            plain = _plain(value, _MAX_DEPTH)
+            return json.dumps(plain, separators=(",", ":")).replace("\x7f", "\\u007f")
+        except (RecursionError, TypeError, ValueError):
+            return None
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _hidden(_escape, text)
 
 
-def _load_orjson(value: Any, default: Callable[[Any], Any], _: int) -> bytes:
-    """Stands for `orjson.dumps` until the first value is written, then gives way to it."""
-    global _dumps, _flags
-    import orjson
-
-    _dumps, _flags = orjson.dumps, orjson.OPT_PASSTHROUGH_DATACLASS
-    return _dumps(value, default, _flags)
-
-
-_dumps: Callable[[Any, Callable[[Any], Any], int], bytes] = _load_orjson
-_flags = 0
-
-
-def _json_slowly(value: Any) -> str | None:
-    try:
-        return json.dumps(_plain(value, _MAX_DEPTH), separators=(",", ":")).replace("\x7f", "\\u007f")
-    except (RecursionError, TypeError, ValueError):
-        return None
-
-
-def _foreign(value: Any) -> Any:
-    """What orjson cannot write: read-only mappings and sets as JSON, anything else as its type."""
+def _stand_in(value: Any) -> Any:
+    """Return what is written for an object that is not JSON: read-only mappings and sets, else its type."""
     if isinstance(value, MappingProxyType):
         return dict(value)
     if isinstance(value, (set, frozenset)):
@@ -218,12 +188,13 @@ def _foreign(value: Any) -> Any:
 
 
 def _plain(value: Any, depth: int) -> Any:
+    """Copy a value as Python's own `json` can write it; ValueError if it is nested too deeply."""
+    if depth == 0:
+        raise ValueError("nested too deeply")
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if depth == 0:
-        raise ValueError("nested too deeply")
     if isinstance(value, dict):
         return {
             key if isinstance(key, (str, int, float)) else f"<{type(key).__name__}>": _plain(item, depth - 1)
@@ -231,8 +202,7 @@ def _plain(value: Any, depth: int) -> Any:
         }
     if isinstance(value, (list, tuple)):
         return [_plain(item, depth - 1) for item in value]
-    stand_in = _foreign(value)
-    return stand_in if isinstance(stand_in, str) else _plain(stand_in, depth - 1)
+    return _plain(_stand_in(value), depth - 1)
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -241,7 +211,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _summary(text: str | None, value: Any) -> str:
-    """What stands in a line for a value too long for it, so that it can still be compared and recognised."""
+    """Return what replaces a value that is too long, so that it can still be compared and recognised."""
     if text is None:
         short: dict[str, Any] = {"type": type(value).__name__}
     else:

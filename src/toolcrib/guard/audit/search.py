@@ -1,4 +1,4 @@
-"""Finds lines in an audit log, newest first and through all its files, in bounded memory."""
+"""Find lines in an audit log, newest first and through all its files, in bounded memory."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from toolcrib.guard.audit.files import lines_backwards, open_files
-from toolcrib.guard.audit.line import Entry, encode_fields, parse
+from toolcrib.guard.audit.line import AuditEntry, encode_fields, parse
 
-__all__ = ["AuditReader", "Line", "Query"]
+__all__ = ["AuditLine", "AuditQuery", "AuditReader"]
 
 _SHOWN = 512
 
 
-class Line(NamedTuple):
-    """One line of a log; `entry` is None for what is no audit line: what a crash or somebody left."""
+class AuditLine(NamedTuple):
+    """One line of a log; `entry` is None if it is not an audit line, such as the remains of a crash."""
 
     file: str
     raw: bytes
-    entry: Entry | None
+    entry: AuditEntry | None
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """What a line must be. What is None is not asked."""
+class AuditQuery:
+    """Conditions on a line; None matches every line."""
 
     tool: str | None = None
     event: str | None = None
@@ -38,79 +39,65 @@ class Query:
     since: datetime | None = None
     until: datetime | None = None
     text: str | None = None
-    """Stands anywhere in the line."""
+    """A text anywhere in the line."""
 
     def fields(self) -> dict[str, str]:
-        """The fields that are asked for, by their names in a line."""
-        asked = {"name": self.tool, "caller": self.caller, "status": self.status, "code": self.code}
-        return {key: value for key, value in asked.items() if value is not None}
+        """Return the wanted fields by their names in a line."""
+        wanted = {"name": self.tool, "caller": self.caller, "status": self.status, "code": self.code}
+        return {key: value for key, value in wanted.items() if value is not None}
 
     def marks(self) -> list[bytes]:
-        """Bytes that every line that fits contains: a quick look before a line is taken apart."""
+        """Return bytes that every matching line contains: a quick check before a line is parsed."""
         marks = [] if self.event is None else [f"] {self.event} ".encode()]
         for key, value in self.fields().items():
             written = encode_fields({key: value})
-            if written == f" {key}={value}":  # A plain word is written in one way only.
+            if written == f" {key}={value}":  # A plain word has one spelling only.
                 marks.append(written.encode())
         if self.text is not None and self.text.isascii() and json.dumps(self.text) == f'"{self.text}"':
             marks.append(self.text.encode())
         return marks
 
-    def fits(self, line: Line) -> bool:
-        """Whether the line is one that is looked for."""
+    def matches(self, line: AuditLine) -> bool:
+        """Return True if the line meets every condition."""
         entry = line.entry
         if entry is None:
-            return self == Query() or (self == Query(text=self.text) and self._says(line.raw))
+            return self == AuditQuery() or (self == AuditQuery(text=self.text) and self._has_text(line.raw))
         return (
             (self.event is None or entry.event == self.event)
             and (self.since is None or entry.time >= self.since)
             and (self.until is None or entry.time <= self.until)
             and all(entry.fields.get(key) == value for key, value in self.fields().items())
-            and (self.text is None or self._says(line.raw))
+            and (self.text is None or self._has_text(line.raw))
         )
 
-    def _says(self, raw: bytes) -> bool:
+    def _has_text(self, raw: bytes) -> bool:
         text, line = self.text or "", raw.decode(errors="replace")
         return text in line or json.dumps(text, ensure_ascii=False)[1:-1] in line
 
 
 class AuditReader:
-    """Reads one log: first its newest lines, then what comes. Use it as a context manager."""
+    """Reads one log: its newest lines, then new ones as they are written. A context manager."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: BinaryIO | None = None
         self._position = 0
 
-    def newest(self, query: Query, limit: int) -> list[Line]:
-        """The newest lines that fit, at most `limit`, the oldest of them first.
+    def newest(self, query: AuditQuery, limit: int) -> list[AuditLine]:
+        """Return the newest matching lines, at most `limit`, the oldest of them first.
 
-        Raises OSError when a file cannot be read, or when a writer holds the lock for seconds.
+        Raises OSError if a file cannot be read, or a writer keeps the lock for seconds.
         """
         self.close()
         parts, self._file, self._position = open_files(self._path)
-        found: list[Line] = []
-        marks = query.marks()
-        for name, raw in self._backwards(parts):
-            if len(found) >= limit:
-                break
-            if all(mark in raw for mark in marks):
-                line = _read(name, raw)
-                if query.fits(line):
-                    found.append(line)
-        return found[::-1]
+        return list(islice(_matching(self._backwards(parts), query), limit))[::-1]
 
-    def news(self, query: Query) -> Iterator[Line]:
-        """The lines that fit and have come since the last look, through a rotation as well."""
-        marks = query.marks()
-        for name, raw in self._forwards():
-            if all(mark in raw for mark in marks):
-                line = _read(name, raw)
-                if query.fits(line):
-                    yield line
+    def news(self, query: AuditQuery) -> Iterator[AuditLine]:
+        """Yield matching lines written since the last call, also across a rotation."""
+        yield from _matching(self._forwards(), query)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
         self._file = None
@@ -131,8 +118,8 @@ class AuditReader:
                     yield part.name, raw
 
     def _forwards(self) -> Iterator[tuple[str, bytes]]:
-        """Whole new lines of our file; where the path leads to another by now, of those after it as well."""
-        moved = self._moved()  # Asked before reading: what is added in between is read at the next look.
+        """Yield whole new lines of our file; if it was rotated, of the files after it as well."""
+        moved = self._moved()  # Checked before reading: lines added in between are read by the next call.
         yield from self._rest()
         if not moved:
             return
@@ -168,8 +155,13 @@ class AuditReader:
         return self._file is None or not os.path.samestat(found, os.fstat(self._file.fileno()))
 
 
-def _read(name: str, raw: bytes) -> Line:
-    try:
-        return Line(name, raw, parse(raw))
-    except ValueError:
-        return Line(name, raw[:_SHOWN], None)
+def _matching(lines: Iterator[tuple[str, bytes]], query: AuditQuery) -> Iterator[AuditLine]:
+    marks = query.marks()
+    for name, raw in lines:
+        if all(mark in raw for mark in marks):
+            try:
+                line = AuditLine(name, raw, parse(raw))
+            except ValueError:
+                line = AuditLine(name, raw[:_SHOWN], None)
+            if query.matches(line):
+                yield line

@@ -16,7 +16,7 @@ import click
 from toolcrib.cli.output import json_option, note, printable, root_option, say, tell_interrupted, write_json
 
 if TYPE_CHECKING:
-    from toolcrib.guard import Line, Verdict
+    from toolcrib.guard import AuditLine, Verdict
 
 __all__ = ["command"]
 
@@ -99,12 +99,12 @@ def _tell(verdict: Verdict) -> None:
 @json_option
 def tail_command(count: int, follow: bool, root: str | None, as_json: bool) -> int:
     """Show the last lines. With --follow, --json gives one document a line."""
-    from toolcrib.guard import AuditReader, Query
+    from toolcrib.guard import AuditQuery, AuditReader
 
     path, _ = _places(root)
     with AuditReader(path) as reader:
         with _readable(path):
-            found = reader.newest(Query(), count)
+            found = reader.newest(AuditQuery(), count)
         if as_json and not follow:
             write_json({"lines": [_document(line) for line in found]})
             return 0
@@ -112,7 +112,7 @@ def tail_command(count: int, follow: bool, root: str | None, as_json: bool) -> i
         try:
             while follow:
                 with _readable(path):
-                    found = list(reader.news(Query()))
+                    found = list(reader.news(AuditQuery()))
                 _show(found, as_json)
                 time.sleep(_POLL)
         except KeyboardInterrupt:
@@ -141,11 +141,11 @@ def tail_command(count: int, follow: bool, root: str | None, as_json: bool) -> i
 @json_option
 def search_command(root: str | None, as_json: bool, limit: int, **asked: Any) -> None:
     """Show the lines that fit all that is asked, the newest last."""
-    from toolcrib.guard import AuditReader, Query
+    from toolcrib.guard import AuditQuery, AuditReader
 
     path, _ = _places(root)
     with _readable(path), AuditReader(path) as reader:
-        found = reader.newest(Query(**asked), limit)
+        found = reader.newest(AuditQuery(**asked), limit)
     if as_json:
         write_json({"lines": [_document(line) for line in found]})
         return
@@ -180,7 +180,7 @@ def _readable(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _show(lines: list[Line], as_json: bool) -> None:
+def _show(lines: list[AuditLine], as_json: bool) -> None:
     import json
 
     for line in lines:
@@ -191,7 +191,7 @@ def _show(lines: list[Line], as_json: bool) -> None:
             say(printable(line.raw.decode(errors="replace").partition(" prev=")[0]).replace("\t", " "))
 
 
-def _document(line: Line) -> dict[str, Any]:
+def _document(line: AuditLine) -> dict[str, Any]:
     entry = line.entry
     if entry is None:
         return {"file": line.file, "stray": line.raw.decode(errors="replace")}
