@@ -1,11 +1,11 @@
-"""Run one command confined, and say how much is kept ready for the next."""
+"""Run one command confined, and configure how much is kept ready for the next."""
 
 from __future__ import annotations
 
 from toolcrib.errors import SandboxUnavailable
 from toolcrib.sandbox.job import Completed, Confinement, Warmth
 
-__all__ = ["configure", "run"]
+__all__ = ["configure", "explained", "run"]
 
 
 async def run(job: Confinement) -> Completed:
@@ -21,22 +21,28 @@ async def run(job: Confinement) -> Completed:
         InvalidInput: an argument or variable cannot be passed to a process (NUL byte, too long).
         UsageError: a path is not absolute and normal, or a limit is out of range.
     """
-    from toolcrib.sandbox.host.runner import execute  # brings asyncio
+    from toolcrib.sandbox.host.runner import execute  # imports asyncio
     from toolcrib.sandbox.levels.choice import chosen
-    from toolcrib.sandbox.levels.probe import forget
 
     try:
-        return await execute(job, await chosen(job))
+        return await execute(job, "full" if job.minimum == "full" else await chosen(job))
     except SandboxUnavailable as error:
-        if job.minimum != "full" and "level" not in error.details:
-            forget()
-        if job.advice:
-            error.hint = f"{error.hint}; {job.advice}" if error.hint else job.advice
-        raise
+        raise explained(job, error) from None
+
+
+def explained(job: Confinement, error: SandboxUnavailable) -> SandboxUnavailable:
+    """Add the job's advice to the error's hint. Have the machine probed again if the level was refused."""
+    from toolcrib.sandbox.levels.probe import forget
+
+    if job.minimum != "full" and "level" not in error.details:
+        forget()
+    if job.advice:
+        error.hint = f"{error.hint}; {job.advice}" if error.hint else job.advice
+    return error
 
 
 def configure(warmth: Warmth) -> None:
-    """Say how much is kept ready in this process; what is kept now, and runs now, is ended."""
+    """Set how much is kept ready in this process; all that is ready or running now is ended."""
     from toolcrib.sandbox.host.pool import shared
 
     pool = shared()

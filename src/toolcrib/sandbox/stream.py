@@ -1,102 +1,100 @@
-"""A confined command that stays: its input and output are open pipes until either side lets go."""
+"""A confined command that stays: its input and output are open pipes until either side closes them."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-import sys
-from typing import Any
 
 from toolcrib.errors import SandboxUnavailable, ToolcribError
-from toolcrib.sandbox.host.enforcement import report, told_limits
-from toolcrib.sandbox.host.failures import not_started, unavailable
-from toolcrib.sandbox.host.order import order
-from toolcrib.sandbox.host.runner import GRACE, NeverStarted, Run, check, uncancelled
+from toolcrib.sandbox.confine import explained
+from toolcrib.sandbox.host.runner import GRACE, CommandRun, NeverStarted, check, uncancelled
 from toolcrib.sandbox.job import Confinement
 from toolcrib.sandbox.levels.choice import chosen
+from toolcrib.spec import Level
 
 __all__ = ["Stream", "open_stream"]
 
 TAIL = 65_536
 CHUNK = 65_536
-_LINGER = 0.3
+LINGER = 0.3
 
 
-class Stream(Run):
-    """One confined command with `stdin` and `stdout` as descriptors of ours, for as long as it runs.
+class Stream(CommandRun):
+    """One confined command with `stdin` and `stdout` as our descriptors, for as long as it runs.
 
     Its whole tree ends with `aclose`, and with this process. `ended` is done when all of it is gone.
     """
 
-    stdin = -1
-    """Written by whoever opened the stream; -1 once it is closed."""
-    stdout = -1
-    """Read by whoever opened the stream."""
-    _errors = -1
-    _told: str | ToolcribError | None = None
+    def __init__(self, job: Confinement, level: Level) -> None:
+        super().__init__(job, level)
+        self.stdin = -1
+        """Written by the caller; -1 once it is closed."""
+        self.stdout = -1
+        """Read by the caller."""
+        self._stderr = -1
+        self._tail = bytearray()
+        self._end_reason: str | ToolcribError | None = None
 
     def open_pipes(self) -> None:
-        """Pipes for all three; no clock, for nobody knows how long it is needed."""
+        """Open pipes for all three streams. There is no clock: nobody knows how long it is needed."""
         self.fds["stdin"], self.stdin = os.pipe2(os.O_CLOEXEC)
         self.stdout, self.fds["stdout"] = os.pipe2(os.O_CLOEXEC)
-        self._errors, self.fds["stderr"] = os.pipe2(os.O_CLOEXEC)
-        self._kept = bytearray()
-        for fd in (self.stdin, self.stdout, self._errors):
+        self._stderr, self.fds["stderr"] = os.pipe2(os.O_CLOEXEC)
+        for fd in (self.stdin, self.stdout, self._stderr):
             os.set_blocking(fd, False)
-        self.loop.add_reader(self._errors, self._hear)
+        self.loop.add_reader(self._stderr, self._read_stderr)
 
-    def _hear(self) -> None:
-        """Keep the end of what it writes to standard error; a flood costs no memory."""
+    def _read_stderr(self) -> None:
+        """Keep the end of what it writes to standard error; a flood takes no memory."""
         try:
-            data = os.read(self._errors, CHUNK)
+            data = os.read(self._stderr, CHUNK)
         except BlockingIOError:
             return
         except OSError:
             data = b""
         if not data:
-            self._stop_hearing()
-            return
-        self._kept += data
-        del self._kept[:-TAIL]
+            self._close_stderr()
+        self._tail += data
+        del self._tail[:-TAIL]
 
-    def _stop_hearing(self) -> None:
-        if self._errors >= 0:
-            self.loop.remove_reader(self._errors)
-            os.close(self._errors)
-            self._errors = -1
+    def _close_stderr(self) -> None:
+        if self._stderr >= 0:
+            self.loop.remove_reader(self._stderr)
+            os.close(self._stderr)
+            self._stderr = -1
 
     @property
     def stderr(self) -> str:
         """The last 64 KiB of what it wrote to standard error."""
-        return self._kept.decode(errors="replace")
+        return self._tail.decode(errors="replace")
 
     @property
     def stderr_cut(self) -> bool:
-        """Whether it wrote more than that, so that what there is may begin anywhere."""
-        return len(self._kept) >= TAIL
+        """True if it may have written more than that."""
+        return len(self._tail) >= TAIL
 
     def take_stdin(self) -> int:
-        """The descriptor, which the caller closes from now on."""
+        """Return the descriptor, which the caller then has to close."""
         fd, self.stdin = self.stdin, -1
         return fd
 
     def take_stdout(self) -> int:
-        """The descriptor, which the caller closes from now on."""
+        """Return the descriptor, which the caller then has to close."""
         fd, self.stdout = self.stdout, -1
         return fd
 
     def how(self) -> str:
-        """How it ended, in words; empty while it runs. A command that never started raises why."""
+        """Return how it ended, in words; empty while it runs. Raises why a command never started."""
         if not self.ended.done():
             return ""
-        if self._told is None:
-            self._told = self._judge()
-        if isinstance(self._told, ToolcribError):
-            raise self._told
-        return self._told
+        if self._end_reason is None:
+            self._end_reason = self._find_end_reason()
+        if isinstance(self._end_reason, ToolcribError):
+            raise self._end_reason
+        return self._end_reason
 
-    def _judge(self) -> str | ToolcribError:
+    def _find_end_reason(self) -> str | ToolcribError:
         try:
             self.ended.result()
             status = self.status()
@@ -108,19 +106,15 @@ class Stream(Run):
             words = f"it was ended by {signal.Signals(os.WTERMSIG(status)).name}"
         else:
             words = f"it ended with exit code {os.WEXITSTATUS(status)}"
-        met = self.exceeded(status)
-        return f"{words}; it met its limit of {', '.join(met)}" if met else words
-
-    def enforcement(self) -> dict[str, Any]:
-        """What holds it."""
-        return dict(report(self.order.plan.unprotected, (), self.job.network, self.level))
+        exceeded = self.exceeded(status)
+        return f"{words}; it reached its limit of {', '.join(exceeded)}" if exceeded else words
 
     async def aclose(self, grace_s: float = 2.0) -> None:
-        """End it: first by the end of its input, then by SIGTERM, then by SIGKILL. Waits until it is gone."""
+        """End it: first close its input, then send SIGTERM, then SIGKILL. Waits until it is gone."""
         if self.stdin >= 0:
             os.close(self.take_stdin())
         try:
-            for seconds, action in ((grace_s, self._ask_to_end), (GRACE, self.kill)):
+            for seconds, action in ((grace_s, self._terminate), (GRACE, self.kill)):
                 await asyncio.wait([self.ended], timeout=seconds)
                 if self.ended.done():
                     break
@@ -132,29 +126,29 @@ class Stream(Run):
             if not self.ended.done():
                 self.kill()
             await uncancelled(self.ended)
-            await self._let_go()
+            await self._finish()
 
-    def _ask_to_end(self) -> None:
+    def _terminate(self) -> None:
         if self.sandbox is not None and self.started:
-            self.sandbox.signal(signal.SIGTERM)
+            self.sandbox.end(signal.SIGTERM)
         else:
             self.kill()
 
-    async def _let_go(self) -> None:
-        # With all writers dead the rest is there at once.
-        deadline = self.loop.time() + _LINGER
-        while self._errors >= 0 and self.loop.time() < deadline:
-            self._hear()
+    async def _finish(self) -> None:
+        # With all writers dead, the rest is there at once.
+        deadline = self.loop.time() + LINGER
+        while self._stderr >= 0 and self.loop.time() < deadline:
+            self._read_stderr()
             await asyncio.sleep(0)
-        if self._told is None:
-            self._told = self._judge()
+        if self._end_reason is None:
+            self._end_reason = self._find_end_reason()
         self.close()
         if self.outlet is not None:
             await self.outlet.aclose()
 
     def close(self) -> None:
-        """Let go of everything."""
-        self._stop_hearing()
+        """Close everything."""
+        self._close_stderr()
         for fd in (self.stdin, self.stdout):
             if fd >= 0:
                 os.close(fd)
@@ -163,27 +157,22 @@ class Stream(Run):
 
 
 async def open_stream(job: Confinement) -> Stream:
-    """Start a confined command that stays. `timeout_ms`, `output_limit` and `stdin` of the job do not count.
+    """Start a confined command that stays. `timeout_ms`, `output_limit` and `stdin` of the job are ignored.
 
-    Raises as `run` does for what is found before it starts; what is found later, `Stream.how` tells.
+    Raises as `run` does for what is found before the command starts; `Stream.how` raises what is found later.
     """
-    check(job)
-    if sys.platform != "linux" or not sys.executable:
-        raise unavailable("launcher", "a Python interpreter on Linux is needed")
-    told_limits(job)
+    stream = None
     try:
         level = await chosen(job)
-        stream = Stream(job, order(job, level), asyncio.get_running_loop(), level)
-    except SandboxUnavailable as error:
-        if job.advice:
-            error.hint = f"{error.hint}; {job.advice}" if error.hint else job.advice
+        check(job, level)
+        stream = Stream(job, level)
+        stream.begin()
+        if stream.ended.done():
+            stream.ended.result()
+        return stream
+    except BaseException as error:
+        if stream is not None:
+            stream.close()
+        if isinstance(error, SandboxUnavailable):
+            raise explained(job, error) from None
         raise
-    try:
-        await stream.start()
-    except OSError as error:
-        stream.close()
-        raise not_started("the command could not be started", error.strerror) from error
-    except BaseException:
-        stream.close()
-        raise
-    return stream

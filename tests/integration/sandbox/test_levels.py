@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.integration.sandbox.ground import eventually, processes_with
-from toolcrib.sandbox.levels import probe_cache as recall
+from toolcrib.sandbox.levels import probe_cache
 
 ROOT = Path(__file__).parents[3]
 BEGIN = """
@@ -270,7 +270,11 @@ def test_what_was_found_is_remembered_and_never_weakens(room: Path) -> None:
     # What another process of this user found is not believed where that one stood otherwise.
     assert server("namespaces", room, once) == {"level": "landlock", "ran": "ran\n"}
     # Even where it is believed, a machine that is weaker than remembered refuses, and is tried anew.
-    standing = server("namespaces", room, "from toolcrib.sandbox import recall\nanswer(it=recall.standing())")
+    standing = server(
+        "namespaces",
+        room,
+        "from toolcrib.sandbox.levels import probe_cache\nanswer(it=probe_cache.standing())",
+    )
     file.write_text(json.dumps({**known, "standing": standing["it"]}))
     lying = server("namespaces", room, once)
     assert (lying["level"], lying["code"]) == ("full", "sandbox_unavailable")
@@ -294,13 +298,14 @@ def test_where_it_is_remembered(
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    place = recall.place()
+    place = probe_cache.place()
     assert (None if place is None else str(place.parent)) == folder
 
 
 @pytest.mark.parametrize("spoil", ["mode", "folder", "link", "text", "form"])
 def test_a_memory_that_others_may_have_written_is_not_read(room: Path, spoil: str) -> None:
-    tried = "from toolcrib.sandbox import probe, recall\nprobe()\nanswer(known=recall.known() is not None)"
+    cache = "from toolcrib.sandbox.levels.probe_cache import known\n"
+    tried = f"from toolcrib.sandbox import probe\n{cache}probe()\nanswer(known=known() is not None)"
     asked = "from toolcrib.sandbox.levels.probe import recalled\nanswer(known=recalled() is not None)"
     assert server("", room, tried) == {"known": True}
     assert server("", room, asked) == {"known": True}

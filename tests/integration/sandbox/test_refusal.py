@@ -12,8 +12,7 @@ INNER = f"""
 import asyncio, json, sys
 sys.path.insert(0, {SOURCE!r})
 from toolcrib.errors import SandboxUnavailable
-from toolcrib.sandbox import Confinement, level, require, run
-from toolcrib.sandbox.levels import probe
+from toolcrib.sandbox import Confinement, level, probe, require, run
 answer = {{"level": level(), "missing": [m.name for m in probe() if m.required and not m.ok]}}
 for name, call in (("run", lambda: asyncio.run(run(Confinement(argv=("touch", "/tmp/ran"), cwd="/tmp")))),
                    ("require", require)):

@@ -16,7 +16,7 @@ from toolcrib.errors import PermissionDenied, UsageError
 from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.files import paths
 from toolcrib.sandbox.files.paths import Kept, Paths
-from toolcrib.sandbox.host.order import Order, order
+from toolcrib.sandbox.host.order import CommandOrder, order
 
 
 @pytest.fixture
@@ -183,12 +183,12 @@ def test_looks_stay_whole_while_somebody_swaps_file_and_link(place: Path) -> Non
         thread.join()
 
 
-def made(place: Path, **rules: Any) -> Order:
+def made(place: Path, **rules: Any) -> CommandOrder:
     job = Confinement(argv=("true",), cwd="/tmp", read=(str(place),), hide=(f"{place}/.env",))
     return order(replace(job, **rules), "full")
 
 
-def hidden(one: Order) -> set[str]:
+def hidden(one: CommandOrder) -> set[str]:
     return {mount.target for mount in one.plan.mounts if mount.mode == "hide"}
 
 

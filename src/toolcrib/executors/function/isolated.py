@@ -37,7 +37,7 @@ async def run_in_process(
     With `memory_bytes` or `processes`, the whole tree is held to that; `SandboxUnavailable` where nothing
     can hold it.
     """
-    from toolcrib.sandbox.host.apart import Apart, call_apart
+    from toolcrib.sandbox.host.function import FunctionCall, call_function
 
     try:
         call = pickle.dumps((function, arguments), pickle.HIGHEST_PROTOCOL)
@@ -46,7 +46,7 @@ async def run_in_process(
             f"the call cannot be sent to a process of its own: {error}",
             hint="Define the function, and the types of its arguments, at the top level of a module.",
         ) from None
-    done = await call_apart(Apart(_CHILD, _needs(function), call, memory_bytes, processes))
+    done = await call_function(FunctionCall(_CHILD, _needs(function), call, memory_bytes, processes))
     if done.status is not None:
         code = os.waitstatus_to_exitcode(done.status)
         raise ToolFailed(_death(code, done.out_of_memory), details={"exit_code": code})

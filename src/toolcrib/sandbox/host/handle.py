@@ -1,4 +1,4 @@
-"""The server's hold on a launcher, and on a sandbox that one has made."""
+"""The server's handles: on a launcher process, and on a sandbox that a launcher made."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
 from toolcrib.sandbox.kernel.cgroup import Slot
 
-__all__ = ["Launcher", "Sandbox", "Stamps", "in_memory"]
+__all__ = ["FUNCTIONS", "LauncherHandle", "SandboxHandle", "Stamps", "in_memory"]
 
 HERE = str(Path(__file__).parents[1])
-# Only the modules named are loaded, not the packages they lie in, which would bring the whole server. The
-# bytecode of a module is cached, that of a script would be compiled each time.
+# Loads the named modules only: the packages around them would bring the whole server. A module's bytecode
+# is cached, while a script would be compiled each time.
 START = """
 import sys
 for name, places in ("toolcrib", []), ("toolcrib.sandbox", [sys.argv[1]]):
@@ -33,188 +33,180 @@ from toolcrib.sandbox.child.launcher import main
 main(sys.argv[2], sys.argv[3:])
 """
 FLAGS = ("-I", "-S", "-X", "utf8")
-FOR_A_MOMENT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
-"""What keeps a process from being started now, and says nothing about its program."""
+TEMPORARY = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+"""Errors of starting a process that say nothing about its program."""
 FUNCTIONS = "functions"
-"""The name of the launcher for functions of the server's own."""
-SOON = 0.1
-"""Seconds in which a process that has closed all it had open is gone."""
-MOST_MESSAGES = 64
-"""Of a sandbox; what else comes is not from us."""
+"""The name of the launcher for registered functions."""
+EXIT_WAIT_S = 0.1
+"""Seconds until a process that has closed all its descriptors is gone."""
 WITH_DESCRIPTOR = (b"pid", b"listener", b"watch")
 
 Stamps = list[tuple[int, int] | None]
-"""Device and inode of what each mount of a plan binds; None where there is nothing."""
+"""Device and inode of each mount's source; None if there is nothing."""
 
 
-class Sandbox:
-    """One sandbox: first a promise of the launcher's, then confined and waiting, then running."""
+class SandboxHandle:
+    """One sandbox: first ordered, then confined and waiting, then running."""
 
     __slots__ = (
-        "closed",
-        "control",
-        "found",
-        "gone",
-        "kept",
-        "launcher",
-        "listener",
-        "messages",
-        "pidfd",
-        "release",
-        "slot",
-        "spare",
-        "watch",
-        "why",
-    )
+        "bound", "closed", "control", "executed", "fds", "gone", "has_keeper", "key", "launcher", "outcome",
+        "slot", "spare", "why",
+    )  # fmt: skip
 
     def __init__(
-        self,
-        launcher: Launcher,
-        control: socket.socket,
-        slot: Slot | None,
-        release: Callable[[Slot], None],
-        *,
-        kept: bool = False,
+        self, launcher: LauncherHandle, control: socket.socket, slot: Slot | None, *, has_keeper: bool
     ) -> None:
         self.launcher = launcher
         self.control = control
         self.slot = slot
-        """The cgroup that it is in."""
-        self.release = release
-        self.kept = kept
-        """Whether it has no namespaces, and so a keeper instead of a pid 1."""
-        self.pidfd = -1
-        """Of its pid 1 or keeper, as soon as that is there."""
-        self.watch = -1
-        """Where a watched command's calls are told; whoever takes it over sets -1 here."""
-        self.listener: socket.socket | None = None
-        """What listens on its loopback, where its network leads through a proxy, until somebody takes it."""
-        self.found: Stamps | None = None
-        """What it has bound, as soon as it is ready."""
-        self.messages: list[str] = []
-        self.closed = False
-        self.gone = False
+        """Its control group."""
+        self.has_keeper = has_keeper
+        """True if it has no namespaces, and so a keeper instead of a pid 1."""
+        self.fds: dict[bytes, int] = {}
+        """Received descriptors: `pid` (a pidfd of pid 1 or the keeper), `listener` (the socket on its
+        loopback that the proxy serves), `watch`."""
+        self.bound: Stamps | None = None
+        """The files that it has mounted, once it is ready."""
+        self.executed = False
+        """True once the command has been started."""
+        self.outcome = ""
+        """Its last message: `exit STATUS` or `fail …`."""
         self.why = ""
-        """Why it was given up, where it was."""
+        """The reason, if it was ended before the command started."""
+        self.gone = False
+        """True once no more messages can come."""
+        self.closed = False
+        self.key: Hashable = None
         self.spare = False
-        """Whether it was made ahead of need."""
+        """True if it was made before it was needed."""
 
-    def receive(self) -> bool:
-        """Take in one message; False where none waits, or none will come any more."""
+    @property
+    def pidfd(self) -> int:
+        """The pidfd of its pid 1 or keeper; -1 until it has come."""
+        return self.fds.get(b"pid", -1)
+
+    @property
+    def is_dead(self) -> bool:
+        """True if no command can be started in it any more."""
+        return self.gone or bool(self.outcome)
+
+    def receive_all(self) -> None:
+        """Take in every message that is waiting."""
+        while self._receive():
+            pass
+
+    def _receive(self) -> bool:
+        """Take in one message. Return False if none is waiting or none can come any more."""
         try:
-            data, rights = receive(self.control)
+            data, fds = receive(self.control)
         except BlockingIOError:
             return False
-        for _, _, raw in rights:
-            fds = array.array("i", raw[: len(raw) // 4 * 4])
-            if self.pidfd < 0 and data == b"pid" and len(fds) == 1:
-                self.pidfd = fds[0]
-            elif self.listener is None and data == b"listener" and len(fds) == 1:
-                self.listener = socket.socket(fileno=fds[0])
-            elif self.watch < 0 and data == b"watch" and len(fds) == 1:
-                self.watch = fds[0]
+        for fd in fds:
+            if data in WITH_DESCRIPTOR and data not in self.fds:
+                self.fds[data] = fd
             else:
-                for fd in fds:
-                    os.close(fd)
-        if data in WITH_DESCRIPTOR and not rights and "exec" not in self.messages:
-            # This process may open no more, so the kernel has kept the descriptor: what cannot be held
-            # is not to start.
+                os.close(fd)
+        if data in WITH_DESCRIPTOR and not fds and not self.executed:
+            # The kernel kept the descriptor, as this process may open no more. Without it the command could
+            # not be ended, so it is not started.
             self.why = os.strerror(errno.EMFILE)
-            self.signal(signal.SIGKILL)
+            self.end()
             data = b""
         if not data:
             self.gone = True
-            return False
-        if data.startswith(b"ready ") and self.found is None:
-            self.found = marshal.loads(data[6:])  # noqa: S302 - from our own code before any other ran there
-        elif data not in WITH_DESCRIPTOR and len(self.messages) < MOST_MESSAGES:
-            self.messages.append(data.decode("utf-8", "surrogateescape"))
-        return True
+        elif data.startswith(b"ready ") and self.bound is None:
+            self.bound = marshal.loads(data[6:])  # noqa: S302 - sent by our own code before any other ran
+        elif data == b"exec":
+            self.executed = True
+        elif data.startswith((b"exit ", b"fail ")):
+            self.outcome = self.outcome or data.decode("utf-8", "surrogateescape")
+        return not self.gone
 
-    def go(self, call: Mapping[str, Any], fds: Mapping[str, int]) -> None:
-        """Hand over what depends on the call; the command starts as soon as it is confined."""
-        memory = in_memory("call", marshal.dumps(dict(call), 2))
+    def start(self, call: bytes, fds: Mapping[str, int]) -> None:
+        """Send what depends on the call; the command starts as soon as it is confined."""
+        self.send({"call": in_memory("call", call), **fds}, close="call")
+
+    def send(self, fds: Mapping[str, int], *, close: str) -> None:
+        """Send descriptors with their names; then close the one with the name `close`."""
         try:
-            given = {"call": memory, **fds}
-            socket.send_fds(self.control, [" ".join(given).encode()], list(given.values()))
+            socket.send_fds(self.control, [" ".join(fds).encode()], list(fds.values()))
         finally:
-            os.close(memory)
+            os.close(fds[close])
 
-    def _send(self, number: signal.Signals) -> None:
+    def end(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to pid 1. SIGKILL ends the whole tree; SIGTERM is passed on to the command."""
+        if self.has_keeper and number == signal.SIGKILL:
+            # A keeper that is killed ends nothing (see `keeper`), and a stopped one receives nothing.
+            self._send_signal(signal.SIGUSR1)
+            self._send_signal(signal.SIGCONT)
+        else:
+            self._send_signal(number)
+
+    def kill_keeper(self) -> None:
+        """Kill a keeper that does not respond; the launcher then ends its tree."""
+        if self.has_keeper:
+            self._send_signal(signal.SIGKILL)
+
+    def _send_signal(self, number: signal.Signals) -> None:
+        if self.pidfd < 0 or self.launcher.forgotten:
+            return
         try:
             signal.pidfd_send_signal(self.pidfd, number)
         except ProcessLookupError:
             pass
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to pid 1; SIGKILL ends all of it, SIGTERM is passed on to the command."""
-        if self.pidfd < 0 or self.launcher.forgotten:
-            return
-        if self.kept and number == signal.SIGKILL:
-            # A keeper that is killed ends nothing (see `keeper`), and one that was stopped hears nothing.
-            self._send(signal.SIGUSR1)
-            self._send(signal.SIGCONT)
-        else:
-            self._send(number)
-
-    def kill_keeper(self) -> None:
-        """End a keeper that does not do its work; the launcher ends its tree."""
-        if self.kept and self.pidfd >= 0 and not self.launcher.forgotten:
-            self._send(signal.SIGKILL)
-
     def close(self) -> None:
-        """End it, if it has not ended."""
+        """End the sandbox, and close everything that belongs to it."""
         if self.closed:
             return
         self.closed = True
-        # The socket may have been closed before, when all of a closed event loop's calls were collected.
-        while self.pidfd < 0 and self.control.fileno() >= 0 and not self.launcher.forgotten:
-            if not self.receive():
-                break
-        self.signal(signal.SIGKILL)
+        # The pidfd may still be on its way; the socket is closed if a closed event loop was collected.
+        if self.pidfd < 0 and self.control.fileno() >= 0 and not self.launcher.forgotten:
+            self.receive_all()
+        self.end()
         self.control.close()
-        if self.listener is not None:
-            self.listener.close()
-            self.listener = None
-        if self.watch >= 0:
-            os.close(self.watch)
-            self.watch = -1
-        if self.pidfd >= 0:
-            os.close(self.pidfd)
-            self.pidfd = -1
+        while self.fds:
+            os.close(self.fds.popitem()[1])
         self.launcher.living -= 1
         if self.slot is not None and not self.launcher.forgotten:
-            self.release(self.slot)
+            self.launcher.release(self.slot)
 
     def __del__(self) -> None:
-        """What nobody holds any more has nobody to end it either."""
+        """End a sandbox that nobody refers to any more, such as one of a closed event loop."""
         self.close()
 
 
-class Launcher:
-    """One launcher process. It is used before it is up: its orders wait in the socket."""
+class LauncherHandle:
+    """One launcher process. Orders can be sent before it runs: they wait in the socket."""
 
-    def __init__(self, interpreter: str, name: str) -> None:
-        self.interpreter = interpreter
+    def __init__(self, name: str, release: Callable[[Slot], None]) -> None:
+        """Prepare a launcher.
+
+        Arguments:
+            name: the interpreter that it runs on; empty for commands, `FUNCTIONS` for registered functions.
+            release: called with the control group of each sandbox that was closed.
+        """
         self.kind = FUNCTIONS if name == FUNCTIONS else "python" if name else "commands"
+        self.interpreter = name if self.kind == "python" else sys.executable
+        self.release = release
         self.used = time.monotonic()
         self.living = 0
-        """Sandboxes it has made that have not been closed."""
+        """Sandboxes that it made and that are not closed."""
         self.forgotten = False
-        """Whether it and its sandboxes belong to a process that this one is a fork of."""
+        """True in a fork of the server: it and its sandboxes belong to the parent."""
         self.process: subprocess.Popen[bytes] | None = None
         self.socket, self._other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.setblocking(False)
         self._noise = b""
         self._error: OSError | subprocess.SubprocessError | None = None
-        """Why there is no process."""
+        """The reason if there is no process."""
 
     def start(self) -> None:
-        """Spawn the process, from a thread that stays: the kernel ends it with the thread.
+        """Start the process, from a thread that stays: the kernel ends the process with the thread.
 
-        Where that fails, the socket is closed, which is what a dead launcher looks like.
+        On failure its end of the socket is closed, as by a launcher that has ended.
         """
-        if self.socket.fileno() < 0:  # Not wanted any more.
+        if self.socket.fileno() < 0:  # Closed meanwhile.
             return
         path = [entry for entry in sys.path if entry.startswith("/")] if self.kind == FUNCTIONS else []
         try:
@@ -233,12 +225,12 @@ class Launcher:
         finally:
             self._other.close()
 
-    def make(self, job: Mapping[str, Any], slot: Slot | None, release: Callable[[Slot], None]) -> Sandbox:
-        """Order a sandbox in a cgroup, which is released when the sandbox is closed.
+    def make(self, job: Mapping[str, Any], slot: Slot | None) -> SandboxHandle:
+        """Order a sandbox in a control group.
 
         Raises:
-            BlockingIOError: too many orders wait.
-            OSError: the launcher is gone, or there are too many open files.
+            BlockingIOError: too many orders are waiting.
+            OSError: the launcher has ended, or there are too many open files.
         """
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -256,10 +248,10 @@ class Launcher:
         mine.setblocking(False)
         self.used = time.monotonic()
         self.living += 1
-        return Sandbox(self, mine, slot, release, kept=job["level"] != "full")
+        return SandboxHandle(self, mine, slot, has_keeper=job["level"] != "full")
 
     def alive(self) -> bool:
-        """Whether it takes orders, now or as soon as it is up."""
+        """Return True if it takes orders, now or as soon as it runs."""
         if self.socket.fileno() < 0:
             return False
         poll = select.poll()
@@ -267,7 +259,7 @@ class Launcher:
         return not poll.poll(0)
 
     def last_words(self) -> str:
-        """What a dead launcher wrote."""
+        """Return what a dead launcher wrote."""
         while True:
             try:
                 data, _ = receive(self.socket)
@@ -279,21 +271,21 @@ class Launcher:
         return self._noise.decode(errors="replace").strip()
 
     def unable(self) -> bool:
-        """Whether a dead one ended by itself, or there is no program of that name that could be one.
+        """Return True if a dead launcher ended by itself or has no program that could be started.
 
-        One that was killed, or that the machine had no room for, may well be started the next time.
+        One that was killed, or that the machine had no memory or descriptors for, may start the next time.
         """
         noise = self.last_words()
         if self.process is None:
-            return self._error is not None and getattr(self._error, "errno", None) not in FOR_A_MOMENT
+            return self._error is not None and getattr(self._error, "errno", None) not in TEMPORARY
         try:
-            code = self.process.wait(SOON)
+            code = self.process.wait(EXIT_WAIT_S)
         except subprocess.TimeoutExpired:
             return False
         return code > 0 or (code == 0 and bool(noise))
 
     def close(self) -> None:
-        """End it and with it all its sandboxes."""
+        """End the process and with it all its sandboxes."""
         self.socket.close()
         self._other.close()
         if self.process is not None:
@@ -301,7 +293,7 @@ class Launcher:
             self.process.wait()
 
     def forget(self) -> None:
-        """In a forked child: let go of what belongs to the parent."""
+        """Close, in a fork of the server, what belongs to the parent, and end nothing."""
         self.forgotten = True
         self.socket.close()
         self._other.close()
@@ -310,7 +302,7 @@ class Launcher:
 
 
 def flags(kind: str) -> list[str]:
-    """The interpreter's options: functions of the server's own run as the server does."""
+    """Return the interpreter's options; registered functions run with those of the server."""
     if kind != FUNCTIONS:
         return list(FLAGS)
     ours: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001
@@ -318,29 +310,32 @@ def flags(kind: str) -> list[str]:
 
 
 def environment(kind: str) -> dict[str, str]:
-    """The variables a launcher starts with. Who may read its memory may read them, so there is no secret."""
+    """Return the launcher's variables: no secret, as its memory may be read."""
     # An interpreter built with a shared library may not start without this one.
     names = {"LD_LIBRARY_PATH"}
-    if kind == FUNCTIONS:  # what the interpreter itself goes by
+    if kind == FUNCTIONS:  # The variables that configure the interpreter itself.
         own = (name for name in os.environ if name.startswith(("PYTHON", "LC_")))
         names |= {"LANG", *own} - {"PYTHONSTARTUP"}
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
-def receive(sock: socket.socket) -> tuple[bytes, list[tuple[int, int, bytes]]]:
-    """One message and the descriptors with it; empty at the end."""
+def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
+    """Return one message and its descriptors; an empty message at the end."""
     for _ in range(2):
         try:
             data, rights, _, _ = sock.recvmsg(65_536, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
         except ConnectionResetError:
-            # Told first when the other end left something unread; what it sent before comes after.
+            # Comes first if the other end left something unread; what it sent before comes after.
             continue
-        return data, rights
+        found = array.array("i")
+        for _, _, raw in rights:
+            found.frombytes(raw[: len(raw) // 4 * 4])
+        return data, list(found)
     return b"", []
 
 
 def in_memory(name: str, data: bytes) -> int:
-    """A read-only descriptor on bytes that are no file."""
+    """Return a read-only descriptor of bytes in memory."""
     fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     view = memoryview(data)
     while view:

@@ -1,4 +1,4 @@
-"""What a sandbox is made from, as its launcher is told: nothing of the call itself."""
+"""Work out the sandbox of a command from its job: mounts, limits and filters, but nothing of the call."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 from toolcrib.sandbox.files.grants import Plan, plan
 from toolcrib.sandbox.files.paths import Kept, Paths, look
 from toolcrib.sandbox.host.handle import Stamps
-from toolcrib.sandbox.host.pool import Key
+from toolcrib.sandbox.host.pool import SandboxOrder
 from toolcrib.sandbox.job import Confinement, NetworkAccess
 from toolcrib.sandbox.kernel.network import filter_arguments
 from toolcrib.spec import Level
 
-__all__ = ["Order", "asked", "order"]
+__all__ = ["CommandOrder", "order", "refuses_sockets"]
 
 LIMITS: dict[str, int] = {
     "cpu_s": resource.RLIMIT_CPU,
@@ -25,9 +25,9 @@ LIMITS: dict[str, int] = {
     "open_files": resource.RLIMIT_NOFILE,
 }
 EVERY_COMMAND = (
-    # 1 and not 0: the kernel then does not feed a core dump program either (core(5)).
+    # 1 and not 0: then the kernel feeds no core dump program either (core(5)).
     (resource.RLIMIT_CORE, 1),
-    # Queued signals and timers are counted for each user: a part of all he has.
+    # Queued signals and timers are counted for each user, so a command gets a part of them.
     (resource.RLIMIT_SIGPENDING, 1_024),
 )
 """Limits that no job changes."""
@@ -35,74 +35,63 @@ MADE_FROM = attrgetter(
     "cwd", "read", "write", "protect", "scratch", "hide", "empty", "links", "tmp_size",
     *LIMITS, "memory_bytes", "processes", "network", "script",
 )  # fmt: skip
-"""All of a job that its sandbox depends on."""
+"""The fields of a job that its sandbox depends on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What to make for a job at a level, and what the paths in it were found to be."""
+class CommandOrder:
+    """The sandbox of a command at one level, and the paths that it was worked out from."""
 
     plan: Plan
-    job: dict[str, Any]
-    """What the launcher is told; never changed."""
-    key: Key
-    """What two calls must have in common for one to use a spare made for the other."""
+    sandbox: SandboxOrder
     paths: Paths
     guards: tuple[int, ...] = ()
-    """Which of the mounts keep something read-only inside of what is writable."""
+    """Indexes of the mounts that keep something read-only inside something writable."""
 
     def replaced(self, bound: Stamps) -> tuple[str, ...]:
-        """Protected places where something else is by now than what was bound there.
+        """Return the protected places that now are other files than those that were mounted.
 
-        The kernel takes a mount away whose place is renamed over in another namespace, so the command could
-        write it from then on.
+        The kernel removes a mount whose place is renamed over in another namespace, so the command could
+        write there from then on.
         """
         found = ((self.plan.mounts[n].target, bound[n]) for n in self.guards)
         now = ((path, was, look(path).identity) for path, was in found if was is not None)
         return tuple(path for path, was, here in now if here is not None and here != was)
 
     def stamps(self) -> Stamps:
-        """Device and inode of what each mount names now."""
+        """Return device and inode of the source of each mount, as last looked at."""
         return [
             None if mount.mode == "empty" else self.paths.look(mount.source or mount.target).identity
             for mount in self.plan.mounts
         ]
 
 
-_orders: Kept[Order] = Kept()
+_orders: Kept[CommandOrder] = Kept()
 
 
-def order(job: Confinement, level: Level) -> Order:
-    """The order for a job; one made before, as long as all its paths are what they were.
+def order(job: Confinement, level: Level) -> CommandOrder:
+    """Return the order for a job; an earlier one as long as all its paths are unchanged.
 
-    Raises:
-        What `grants.plan` raises.
+    Raises what `grants.plan` raises.
     """
 
-    def work(paths: Paths) -> Order:
-        return new_order(job, level, paths)
+    def work(paths: Paths) -> CommandOrder:
+        mounts = plan(job, paths)
+        guards = tuple(n for n, mount in enumerate(mounts.mounts) if mount.mode == "ro?" and not mount.make)
+        made = CommandOrder(mounts, sandbox_order(job, mounts, level), paths, guards)
+        made.stamps()  # So that these paths are checked for changes as well.
+        return made
 
-    # What is watched shares with nothing.
+    # A watched command shares its sandbox with no other call.
     return work(Paths()) if job.watch is not None else _orders.get((level, *MADE_FROM(job)), work)
 
 
-def new_order(job: Confinement, level: Level, paths: Paths) -> Order:
-    """Work it out."""
-    mounts = plan(job, paths)
-    told = describe(job, mounts, level)
-    guards = tuple(n for n, mount in enumerate(mounts.mounts) if mount.mode == "ro?" and not mount.make)
-    made = Order(mounts, told, key_of(told, job), paths, guards)
-    made.stamps()  # So that these looks are noted as well.
-    return made
-
-
-def describe(job: Confinement, mounts: Plan, level: Level) -> dict[str, Any]:
-    """What a sandbox is made from; nothing of the call itself."""
-    limits = [*EVERY_COMMAND, *((which, getattr(job, n)) for n, which in LIMITS.items())]
+def sandbox_order(job: Confinement, mounts: Plan, level: Level) -> SandboxOrder:
+    """Put the order together as the launcher reads it."""
     script = job.script
-    return {
+    message: dict[str, Any] = {
         "cwd": job.cwd,
-        "limits": tuple(limits),
+        "limits": (*EVERY_COMMAND, *((which, getattr(job, name)) for name, which in LIMITS.items())),
         "links": mounts.links,
         "mounts": tuple(tuple(mount) for mount in mounts.mounts),
         "tmp_size": job.tmp_size,
@@ -110,61 +99,48 @@ def describe(job: Confinement, mounts: Plan, level: Level) -> dict[str, Any]:
         "processes": job.processes,
         "level": level,
         "network": job.network,
-        "waiting": waiting_calls(),
-        "filter": system_calls(job.network, asked=asked(job))
-        if level == "full"
-        else level_filter(job.network),
-        "watch": b"" if job.watch is None else watched_calls(),
-        "warm": None
-        if script is None
-        else {"script": script.path, "executable": script.executable, "modules": script.modules},
+        "waiting": init_filter(),
+        "filter": command_filter(job.network, level, refuses_sockets(job)),
+        "watch": b"" if job.watch is None else watch_filter(),
     }
+    key = (script, *message.values(), None if job.watch is None else object())
+    message["warm"] = None
+    if script is not None:
+        message["warm"] = {
+            "script": script.path,
+            "executable": script.executable,
+            "modules": script.modules,
+        }
+    return SandboxOrder("" if script is None else script.interpreter, message, key)
+
+
+def refuses_sockets(job: Confinement) -> bool:
+    """Return True if the watcher must refuse internet sockets itself, to see which process wanted one."""
+    return job.watch is not None and job.network == "none"
 
 
 @cache
-def system_calls(network: NetworkAccess, *, asked: bool = False) -> bytes:
-    """The filter that every command with this network gets; built once."""
+def command_filter(network: NetworkAccess, level: Level, asked: bool) -> bytes:
+    """Return the system call filter of every command with this network; narrower without namespaces."""
     from toolcrib.sandbox.kernel import seccomp
 
-    return seccomp.program(os.uname().machine, **filter_arguments(network), asked=asked)
+    machine = os.uname().machine
+    if level == "full":
+        return seccomp.program(machine, **filter_arguments(network), asked=asked)
+    return seccomp.program(machine, inet=False, host=network == "host", private=False)
 
 
 @cache
-def waiting_calls() -> bytes:
-    """The filter of every pid 1."""
+def init_filter() -> bytes:
+    """Return the system call filter of every pid 1."""
     from toolcrib.sandbox.child import waiting
 
     return waiting.program(os.uname().machine)
 
 
 @cache
-def level_filter(network: str) -> bytes:
-    """The narrower filter for commands that have no namespaces of their own."""
-    from toolcrib.sandbox.kernel import seccomp
-
-    return seccomp.program(os.uname().machine, inet=False, host=network == "host", private=False)
-
-
-def asked(job: Confinement) -> bool:
-    """Whether the watcher is to refuse internet sockets, so that it sees who wanted one."""
-    return job.watch is not None and job.network == "none"
-
-
-@cache
-def watched_calls() -> bytes:
-    """The filter that has the kernel tell of calls; built once."""
+def watch_filter() -> bytes:
+    """Return the filter that reports calls to the watcher."""
     from toolcrib.sandbox.tracing import watched
 
     return watched.program(os.uname().machine)
-
-
-def key_of(order: dict[str, Any], job: Confinement) -> Key:
-    """What two calls must have in common for one to use a spare made for the other."""
-    script = job.script
-    launcher = (
-        ("",) if script is None else (script.interpreter, script.executable, script.path, script.modules)
-    )
-    # What is watched shares with nothing.
-    own = () if job.watch is None else (object(),)
-    same = ("cwd", "limits", "links", "mounts", "tmp_size", "memory_bytes", "processes", "level", "network")
-    return (*launcher, *(order[name] for name in same), *own)

@@ -1,9 +1,9 @@
-"""The launchers and spare sandboxes of this process, shared by all of its event loops and threads.
+"""The launchers and spare sandboxes of this process, shared by all its event loops and threads.
 
-A spare is a sandbox made ahead of need, for what was called twice within a short time: same grants, limits
-and working folder. It holds nothing of any call and is used for one only. One thread of ours starts and
-ends launchers and orders spares; it must stay, because the kernel ends a launcher with the thread that
-started it.
+A spare is a sandbox made before it is needed, for a tool that was called twice within a short time: with the
+same grants, limits and working folder. It holds nothing of any call, and is used for one only. A thread of
+the pool starts and ends launchers and orders spares. It must stay, because the kernel ends a launcher
+together with the thread that started it.
 """
 
 from __future__ import annotations
@@ -14,195 +14,189 @@ import queue
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
 from toolcrib.sandbox.host.enforcement import group_for, groups
-from toolcrib.sandbox.host.handle import Launcher, Sandbox, Stamps
+from toolcrib.sandbox.host.handle import LauncherHandle, SandboxHandle, Stamps
 from toolcrib.sandbox.job import Warmth
 from toolcrib.sandbox.kernel.cgroup import Slot
 
-__all__ = ["Key", "Pool", "shared"]
+__all__ = ["SandboxOrder", "WarmPool", "shared"]
 
-Key = tuple[Any, ...]
-"""Interpreter (empty for commands), then everything else a sandbox is made from."""
 REMEMBERED = 64
 UNFIT_S = 60.0
 """Seconds until an interpreter whose launcher could not be started is tried again."""
 BUSY = 4
-"""Calls that run at once, above which spares would only take time from them."""
+"""Running calls above which spares would only take time from them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxOrder:
+    """All that a launcher needs to make a sandbox: nothing of the call itself."""
+
+    launcher: str
+    """The interpreter; empty for commands, `FUNCTIONS` for registered functions."""
+    job: dict[str, Any]
+    """The message to the launcher; never changed."""
+    key: Hashable
+    """Two calls with an equal key can use each other's spares."""
+    prepare: Callable[[SandboxHandle], None] | None = None
+    """Called with each sandbox as soon as it is ordered."""
 
 
 @dataclass(slots=True)
-class Use:
-    """How a key was used of late."""
+class Demand:
+    """The recent calls with one key, and the spares made for the next."""
 
-    job: dict[str, Any]
+    order: SandboxOrder
     count: int = 0
     wanted: int = 1
     last: float = 0.0
-    prepare: Callable[[Sandbox], None] | None = None
-    """What is done to a sandbox as soon as it is ordered."""
-    spares: list[Sandbox] = field(default_factory=list)
+    spares: list[SandboxHandle] = field(default_factory=list)
+
+    def drop_spares(self) -> None:
+        """End all spares."""
+        while self.spares:
+            self.spares.pop().close()
 
 
-class Pool:
-    """Hands out sandboxes: a spare where one fits, else one just ordered."""
+class WarmPool:
+    """Hands out sandboxes: a spare if one fits, else a new one."""
 
     def __init__(self, warmth: Warmth | None = None) -> None:
         self.warmth = warmth or Warmth()
         self.unfit: dict[str, float] = {}
         """Interpreters whose launcher could not be started, and until when none is tried."""
         self._lock = threading.RLock()
-        self._launchers: OrderedDict[str, Launcher] = OrderedDict()
-        self._uses: OrderedDict[Key, Use] = OrderedDict()
-        self._running = 0
-        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._launchers: OrderedDict[str, LauncherHandle] = OrderedDict()
+        self._demands: OrderedDict[Hashable, Demand] = OrderedDict()
+        self.tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def take(
-        self,
-        key: Key,
-        program: str,
-        job: dict[str, Any],
-        now: Stamps,
-        prepare: Callable[[Sandbox], None] | None = None,
-    ) -> Sandbox:
-        """A sandbox for one call.
-
-        Where it is a spare that is not ready yet, the caller still has to compare what it has bound.
+    def take(self, order: SandboxOrder, now: Stamps) -> SandboxHandle:
+        """Return a sandbox for one call. A spare may still be in the making (`bound` is None).
 
         Arguments:
-            program: the interpreter of the launcher.
-            now: what the paths of the job name now; a spare that has bound anything else is ended.
-            prepare: what is done to a sandbox as soon as it is ordered.
+            now: the files that the order's paths name now; a spare that mounted other files is ended.
 
         Raises:
-            BlockingIOError: too many orders wait.
+            BlockingIOError: too many orders are waiting.
             OSError: there are too many open files or processes.
+            SandboxUnavailable: a stated limit cannot be enforced any more.
         """
         with self._lock:
-            use = self._note(key, job)
-            use.prepare = prepare
-            while use.spares:
-                spare = use.spares.pop(0)
-                while spare.receive():
-                    pass
-                usable = not spare.gone and not spare.messages and spare.launcher.alive()
-                if usable and spare.found in (None, now):
-                    self._running += 1
+            demand = self._note(order)
+            while demand.spares:
+                spare = demand.spares.pop(0)
+                spare.receive_all()
+                if not spare.is_dead and spare.launcher.alive() and spare.bound in (None, now):
                     return spare
                 spare.close()
-            if use.count > 2 and use.wanted < self.warmth.spares_each and self._running:
-                use.wanted += 1
-            sandbox = self._make(self._launcher(key[0], program), use)
-            self._running += 1
-            return sandbox
+            if demand.count > 2 and demand.wanted < self.warmth.spares_each and self._running():
+                demand.wanted += 1
+            return self._make(order)
+
+    def give_back(self, sandbox: SandboxHandle) -> None:
+        """End a sandbox that was taken, and order a spare for the next call."""
+        with self._lock:
+            sandbox.close()
+            demand = self._demands.get(sandbox.key)
+            if demand is not None and demand.count > 1 and self.warmth.spares:
+                self.tasks.put(lambda: self._refill(demand))
 
     def is_unfit(self, interpreter: str) -> bool:
-        """Whether a launcher of this interpreter could not be started of late."""
+        """Return True if a launcher of this interpreter could not be started a short time ago."""
         return time.monotonic() < self.unfit.get(interpreter, 0.0)
 
     def note_unfit(self, interpreter: str) -> None:
-        """Have its programs started inside of the sandbox for some time: what is wrong may be mended."""
+        """Have this interpreter started inside the sandbox for some time; the cause may be fixed by then."""
         self.unfit[interpreter] = time.monotonic() + UNFIT_S
-
-    def give_back(self, key: Key, sandbox: Sandbox) -> None:
-        """End a sandbox that was taken, and see to a spare for the next call."""
-        with self._lock:
-            sandbox.close()
-            self._running -= 1
-            use = self._uses.get(key)
-            if use is not None and use.count > 1 and self.warmth.spares:
-                self._tasks.put(lambda: self._refill(key))
 
     def close(self) -> None:
         """End every launcher and sandbox; the pool can be used again."""
         with self._lock:
-            for use in self._uses.values():
-                drop_spares(use)
-            self._uses.clear()
+            self.drop_spares()
+            self._demands.clear()
             while self._launchers:
                 self._launchers.popitem()[1].close()
             if self._thread is not None:
-                self._tasks.put(None)
+                self.tasks.put(None)
                 self._thread = None
 
     def forget(self) -> None:
-        """In a forked child: start anew, without touching what is the parent's."""
+        """Start anew in a fork of the server, without touching what belongs to the parent."""
         for launcher in self._launchers.values():
             launcher.forget()
-        for use in self._uses.values():
-            drop_spares(use)
+        for demand in self._demands.values():
+            demand.drop_spares()
         groups.cache_clear()
         self.__init__(self.warmth)  # type: ignore[misc]  # every field is made anew, the lock too
 
     def sweep(self) -> None:
-        """End what was not used for long, or has ended by itself."""
+        """End spares and launchers that were not used for long, and forget launchers that have ended."""
         now = time.monotonic()
         with self._lock:
-            for use in self._uses.values():
-                if now - use.last >= self.warmth.spare_idle_s:
-                    drop_spares(use)
-                    use.wanted = 1
-            spares = self._spares()
+            for demand in self._demands.values():
+                if now - demand.last >= self.warmth.spare_idle_s:
+                    demand.drop_spares()
+                    demand.wanted = 1
             for name, launcher in list(self._launchers.items()):
-                idle = launcher.living - spares.get(launcher, 0) <= 0
-                if not launcher.alive() or (idle and now - launcher.used >= self.warmth.idle_s):
+                old = now - launcher.used >= self.warmth.idle_s
+                if not launcher.alive() or (old and not self._running(launcher)):
                     self._drop(name)
 
     def pids(self) -> dict[str, int]:
-        """The launchers that run, by interpreter (empty for commands)."""
+        """Return the process ids of the running launchers, by interpreter (empty for commands)."""
         with self._lock:
             return {n: one.process.pid for n, one in self._launchers.items() if one.process and one.alive()}
 
     def waiting(self) -> int:
-        """How many spares are ready."""
+        """Return the number of spares that are ready."""
         with self._lock:
-            count = 0
-            for use in self._uses.values():
-                for spare in use.spares:
-                    while spare.receive():
-                        pass
-                    count += spare.found is not None and not spare.gone
-            return count
+            spares = self._spares()
+            for spare in spares:
+                spare.receive_all()
+            return sum(spare.bound is not None and not spare.gone for spare in spares)
 
     def drop_spares(self) -> None:
-        """End all spares that wait."""
+        """End all spares."""
         with self._lock:
-            for use in self._uses.values():
-                drop_spares(use)
+            for demand in self._demands.values():
+                demand.drop_spares()
 
-    def _note(self, key: Key, job: dict[str, Any]) -> Use:
+    def _note(self, order: SandboxOrder) -> Demand:
         now = time.monotonic()
-        use = self._uses.get(key)
-        if use is None:
-            use = self._uses[key] = Use(job)
-            if len(self._uses) > REMEMBERED:
-                drop_spares(self._uses.popitem(last=False)[1])
-        elif now - use.last > self.warmth.spare_idle_s:
-            use.count = 0
-        self._uses.move_to_end(key)
-        use.count += 1
-        use.last = now
-        return use
+        demand = self._demands.get(order.key)
+        if demand is None:
+            demand = self._demands[order.key] = Demand(order)
+            if len(self._demands) > REMEMBERED:
+                self._demands.popitem(last=False)[1].drop_spares()
+        elif now - demand.last > self.warmth.spare_idle_s:
+            demand.count = 0
+        self._demands.move_to_end(order.key)
+        demand.count += 1
+        demand.last = now
+        return demand
 
-    def _make(self, launcher: Launcher, use: Use) -> Sandbox:
-        job = use.job
+    def _make(self, order: SandboxOrder) -> SandboxHandle:
+        launcher = self._launcher(order.launcher)
+        job = order.job
         stated = job["memory_bytes"] or job["processes"]
-        # The server's own functions are held to what is stated, and to nothing else.
-        free = job["level"] == "function" and not stated
-        slot = None if free else group_for(job["memory_bytes"], job["processes"])
+        # Registered functions have the limits that are stated, and no other.
+        without = job["level"] == "function" and not stated
+        slot = None if without else group_for(job["memory_bytes"], job["processes"])
         try:
-            sandbox = launcher.make(job, slot, self._release)
+            sandbox = launcher.make(job, slot)
         except BaseException:
             if slot is not None:
                 self._release(slot)
             raise
-        if use.prepare is not None:
+        sandbox.key = order.key
+        if order.prepare is not None:
             try:
-                use.prepare(sandbox)
+                order.prepare(sandbox)
             except BaseException:
                 sandbox.close()
                 raise
@@ -211,85 +205,82 @@ class Pool:
     def _release(self, slot: Slot) -> None:
         pool, _ = groups()
         if pool is not None:
-            # It waits for the killed to be gone, so it is for the thread.
-            self._tasks.put(lambda: pool.release(slot))
+            # It waits until the killed processes are gone, so the thread does it.
+            self.tasks.put(lambda: pool.release(slot))
 
-    def _launcher(self, name: str, program: str) -> Launcher:
+    def _launcher(self, name: str) -> LauncherHandle:
+        """Return the launcher with this name; a new one is started if it does not run."""
         launcher = self._launchers.get(name)
         if launcher is not None and not launcher.alive():
             self._drop(name)
             launcher = None
         if launcher is None:
-            launcher = self._launchers[name] = Launcher(program, name)
-            self._make_room()
-            self._tasks.put(launcher.start)
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=keep, args=(self, self._tasks), name="toolcrib-launchers", daemon=True
-                )
-                self._thread.start()
+                thread = threading.Thread(target=serve, args=(self,), name="toolcrib-launchers", daemon=True)
+                thread.start()
+                self._thread = thread
+            launcher = self._launchers[name] = LauncherHandle(name, self._release)
+            self._limit_launchers()
+            self.tasks.put(launcher.start)
         self._launchers.move_to_end(name)
         return launcher
 
-    def _make_room(self) -> None:
-        spares = self._spares()
+    def _limit_launchers(self) -> None:
+        """End the least recently used launchers where there are too many and they run no call."""
         for name, launcher in list(self._launchers.items())[:-1]:
             if len(self._launchers) <= self.warmth.launchers:
                 return
-            if launcher.living - spares.get(launcher, 0) <= 0:
+            if not self._running(launcher):
                 self._drop(name)
 
     def _drop(self, name: str) -> None:
-        for key, use in self._uses.items():
-            if key[0] == name:
-                drop_spares(use)
+        for demand in self._demands.values():
+            if demand.order.launcher == name:
+                demand.drop_spares()
         launcher = self._launchers.pop(name)
         if not launcher.alive():
-            launcher.last_words()  # Those whose calls it ends will ask for them.
-        # A socket that is closed ends it at once; waiting for that is the thread's business.
+            launcher.last_words()  # The calls that it ends will ask for them.
+        # Closing the socket ends the process at once; the thread waits for its end.
         launcher.socket.close()
-        self._tasks.put(launcher.close)
+        self.tasks.put(launcher.close)
 
-    def _spares(self) -> dict[Launcher, int]:
-        found: dict[Launcher, int] = {}
-        for use in self._uses.values():
-            for spare in use.spares:
-                found[spare.launcher] = found.get(spare.launcher, 0) + 1
-        return found
+    def _spares(self) -> list[SandboxHandle]:
+        return [spare for demand in self._demands.values() for spare in demand.spares]
 
-    def _refill(self, key: Key) -> None:
+    def _running(self, launcher: LauncherHandle | None = None) -> int:
+        """Return the number of sandboxes in use, of one launcher or of all."""
+        launchers = self._launchers.values() if launcher is None else [launcher]
+        waiting = sum(spare.launcher in launchers for spare in self._spares())
+        return sum(one.living for one in launchers) - waiting
+
+    def _refill(self, demand: Demand) -> None:
+        """Order the spares that a demand lacks."""
         with self._lock:
-            use = self._uses.get(key)
-            launcher = self._launchers.get(key[0])
-            if use is None or launcher is None or not launcher.alive() or self._running > BUSY:
+            launcher = self._launchers.get(demand.order.launcher)
+            known = self._demands.get(demand.order.key) is demand
+            if not known or launcher is None or not launcher.alive() or self._running() > BUSY:
                 return
-            while len(use.spares) < use.wanted:
-                if sum(self._spares().values()) >= self.warmth.spares:
-                    oldest = next((u for u in self._uses.values() if u.spares), use)
-                    if oldest is use:
+            while len(demand.spares) < demand.wanted:
+                if len(self._spares()) >= self.warmth.spares:
+                    oldest = next((one for one in self._demands.values() if one.spares), demand)
+                    if oldest is demand:
                         return
                     oldest.spares.pop(0).close()
                 try:
-                    spare = self._make(launcher, use)
+                    spare = self._make(demand.order)
                 except OSError:
                     return
                 spare.spare = True
-                use.spares.append(spare)
+                demand.spares.append(spare)
 
 
-def drop_spares(use: Use) -> None:
-    """End all spares made for one use."""
-    while use.spares:
-        use.spares.pop().close()
-
-
-def keep(pool: Pool, tasks: queue.SimpleQueue[Callable[[], None] | None]) -> None:
-    """What the pool's thread does until it is told to end."""
+def serve(pool: WarmPool) -> None:
+    """Do the pool's tasks, in its thread, until it is closed."""
     while True:
         warmth = pool.warmth
         every = min(warmth.idle_s, warmth.spare_idle_s) / 2 + 0.01
         try:
-            task = tasks.get(timeout=every if pool.pids() else None)
+            task = pool.tasks.get(timeout=every if pool.pids() else None)
         except queue.Empty:
             pool.sweep()
             continue
@@ -298,11 +289,11 @@ def keep(pool: Pool, tasks: queue.SimpleQueue[Callable[[], None] | None]) -> Non
         task()
 
 
-_shared = Pool()
+_shared = WarmPool()
 os.register_at_fork(after_in_child=_shared.forget)
 atexit.register(_shared.close)
 
 
-def shared() -> Pool:
-    """The pool of this process."""
+def shared() -> WarmPool:
+    """Return the pool of this process."""
     return _shared

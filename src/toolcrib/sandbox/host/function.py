@@ -1,0 +1,134 @@
+"""Call a registered function in a process of its own, which a launcher forks.
+
+The process is not confined. It is ended, with all that it started, when it has answered, when the call is
+cancelled and when the server dies. A second call soon after the first gets a spare that has imported
+everything already; each spare is used for one call only.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import marshal
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from toolcrib.sandbox.host.enforcement import check_limits
+from toolcrib.sandbox.host.handle import FUNCTIONS, SandboxHandle, in_memory
+from toolcrib.sandbox.host.pool import SandboxOrder
+from toolcrib.sandbox.host.runner import SandboxRun, retried
+
+__all__ = ["FunctionAnswer", "FunctionCall", "call_function"]
+
+LONGEST_ANSWER = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    """One call."""
+
+    script: str
+    """A file of ours that defines `prepare(dict)` and `main()`. Its `given` is set to two descriptors before
+    `main`: to read the call from, and to write the answer to, which ends with a newline."""
+    prepared: Mapping[str, Any]
+    """The argument of `prepare`. Spares are for calls with an equal one."""
+    call: bytes
+    memory_bytes: int | None = None
+    """Memory of the whole tree; the call is refused where nothing can enforce it."""
+    processes: int | None = None
+    """Processes and threads of the whole tree; likewise."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionAnswer:
+    """The answer, or the wait status of a process that ended without one."""
+
+    data: bytes
+    status: int | None
+    out_of_memory: bool = False
+
+
+async def call_function(call: FunctionCall) -> FunctionAnswer:
+    """Make the call; cancelling it ends the whole tree first.
+
+    Raises:
+        UnavailableError: no process could be started at the moment; nothing was run.
+        SandboxUnavailable: a limit is stated that nothing here can enforce.
+    """
+    check_limits(call.memory_bytes, call.processes)
+    return await retried(lambda: FunctionRun(call).complete(), FunctionRun.trouble)
+
+
+class FunctionRun(SandboxRun):
+    """The run of one function."""
+
+    trouble = "no process could be started for the function"
+
+    def __init__(self, call: FunctionCall) -> None:
+        super().__init__(order_of(call), [])
+        self._call = call.call
+
+    async def complete(self) -> FunctionAnswer:
+        """Call the function and return what came of it."""
+        try:
+            self.begin()
+            await self.wait()
+            answer = bytes(self.readers[0].kept)
+            if answer.endswith(b"\n"):
+                return FunctionAnswer(answer, None)
+            status = self.status()
+            slot = None if self.sandbox is None else self.sandbox.slot
+            return FunctionAnswer(b"", status, slot is not None and slot.events()["oom_kills"] > 0)
+        finally:
+            self.close()
+
+    def open_pipes(self) -> None:
+        """Open the pipe for the answer."""
+        self.read("result", LONGEST_ANSWER, self._check_answer)
+
+    def _check_answer(self) -> None:
+        if self.readers[0].kept.endswith(b"\n"):
+            self.readers[0].close()
+            self._end()
+
+    def call(self) -> bytes:
+        """Return the call as the script reads it."""
+        return self._call
+
+
+def order_of(call: FunctionCall) -> SandboxOrder:
+    """Return the order for the process of a call."""
+    prepared = marshal.dumps(dict(call.prepared), 2)
+    message = {
+        "level": "function",
+        "cwd": "/",
+        "memory_bytes": call.memory_bytes,
+        "processes": call.processes,
+        "warm": {"script": call.script, "executable": sys.executable, "modules": ()},
+    }
+    digest = hashlib.sha256(prepared).digest()
+    key = (FUNCTIONS, call.script, digest, call.memory_bytes, call.processes)
+    return SandboxOrder(FUNCTIONS, message, key, sender(prepared))
+
+
+def sender(prepared: bytes) -> Callable[[SandboxHandle], None]:
+    """Return a function that sends a process what it imports the function with, and our output streams."""
+
+    def send(sandbox: SandboxHandle) -> None:
+        fds = {"prepared": in_memory("prepared", prepared)}
+        for name, fd in (("stdout", 1), ("stderr", 2)):
+            try:
+                os.fstat(fd)
+            except OSError:  # The server has none.
+                continue
+            fds[name] = fd
+        try:
+            sandbox.send(fds, close="prepared")
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.ECONNRESET):
+                raise
+
+    return send
