@@ -5,20 +5,28 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import tempfile
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # What a project's user keeps (anchors of audit logs, grants) goes to a folder of this run's own.
 os.environ.pop("TOOLCRIB_DATA", None)
 os.environ["XDG_DATA_HOME"] = tempfile.mkdtemp(prefix="toolcrib-tests-")
 atexit.register(shutil.rmtree, os.environ["XDG_DATA_HOME"], ignore_errors=True)
 
+# A shell starts background jobs with SIGINT ignored, and every child inherits that: tests of Ctrl-C need it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 ON_CI = bool(os.environ.get("CI"))
 
-# The time limit of a whole test holds; one slow example on a busy machine is no failure.
-settings.register_profile("toolcrib", deadline=None, derandomize=ON_CI)
+# Only the time limit of a whole test counts: one slow example on a busy machine is no failure. The examples
+# are the same in every run, so that a failure can be repeated.
+settings.register_profile(
+    "toolcrib", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("toolcrib")
 
 

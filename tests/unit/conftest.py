@@ -1,4 +1,4 @@
-"""What unit tests share: five seconds each, unless a test sets its own `timeout` marker."""
+"""What unit tests share: thirty seconds each, unless a test sets its own `timeout` marker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-SECONDS = 5
+SECONDS = 30
 HERE = Path(__file__).parent
 
 

@@ -23,6 +23,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in lay_out(headings, rows, width):
         sys.stdout.write(line + "\n")
+    sys.stdout.flush()  # Notes that follow on standard error must not come before it.
 
 
 def brief(text: str) -> str:

@@ -7,7 +7,10 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
+import toolcrib
 from tests.integration.egress.servers import Names
 from toolcrib.egress import HostPolicy, Proxy, ProxyLimits, Refusal
 
@@ -88,8 +91,13 @@ async def proxied(
     async with proxy:
         yield Proxied(proxy, port, refused)
     assert proxy.connections == 0
-    left = [task for task in asyncio.all_tasks() - before if "toolcrib" in repr(task)]
-    assert left == []
+    assert [task for task in asyncio.all_tasks() - before if of_the_package(task)] == []
+
+
+def of_the_package(task: asyncio.Task[Any]) -> bool:
+    """Return True if a task runs code of Toolcrib, and not of a test."""
+    code = getattr(task.get_coro(), "cr_code", None)
+    return code is not None and code.co_filename.startswith(f"{Path(toolcrib.__file__).parent}/")
 
 
 async def until(true: Callable[[], bool], seconds: float = 30) -> None:

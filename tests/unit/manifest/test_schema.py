@@ -63,7 +63,13 @@ def test_every_rule_is_documented_with_its_weight_and_meaning() -> None:
 
 def test_every_key_that_a_reader_knows_is_documented() -> None:
     assert {module.__name__.removeprefix("toolcrib.manifest.") for module in READERS} == {
-        *("vega_form", "flexigpt", "toolbox", "sympozium", "skill", "mcp_servers", "openapi.fields")
+        "dialects.flexigpt",
+        "dialects.mcp_servers",
+        "dialects.skill",
+        "dialects.sympozium",
+        "dialects.toolbox",
+        "dialects.vega.form",
+        "openapi.fields",
     }
     for module in READERS:
         for where, keys in module.FIELDS.items():
