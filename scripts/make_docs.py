@@ -10,7 +10,9 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from toolcrib.manifest import openapi, tool_schema
 from toolcrib.manifest.dialects import flexigpt, mcp_servers, skill, sympozium, toolbox
 from toolcrib.manifest.dialects.fields import Fields
 from toolcrib.manifest.dialects.vega import form as vega_form
+from toolcrib.project import Config
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "toolcrib"
@@ -112,6 +115,39 @@ def options_of(command: click.Command, context: click.Context) -> Iterator[str]:
         yield "|---|---|"
         for names, meaning in records:
             yield f"| `{names.replace('|', chr(92) + '|')}` | {' '.join(meaning.split())} |"
+
+
+def settings_table() -> Iterator[str]:
+    """Yield a row for each setting of a project, by name; its meaning is the docstring of its field."""
+    source = SOURCE / "project" / "config" / "settings.py"
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    (table,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Config")
+    meanings = {
+        field.target.id: " ".join(str(text.value.value).split())
+        for field, text in pairwise(table.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+    }
+    found = {
+        field.metadata["setting"].key: (shown_default(field.default), meanings[field.name])
+        for field in fields(Config)
+        if "setting" in field.metadata
+    }
+    yield "| key | default | meaning |"
+    yield "|---|---|---|"
+    for key, (default, meaning) in sorted(found.items()):
+        yield f"| `{key}` | {default} | {meaning} |"
+
+
+def shown_default(value: Any) -> str:
+    """Return the default of a setting as the docs show it."""
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, tuple):
+        return ", ".join(one if isinstance(one, str) else one.kind for one in value) or "none"
+    return f"{value:g}" if isinstance(value, float) else "none" if is_dataclass(value) else str(value)
 
 
 def rooms() -> list[Path]:
@@ -239,6 +275,7 @@ PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "errors": error_table,
     "exits": exit_table,
     "modules": module_table,
+    "settings": settings_table,
     **{f"native_{name}": partial(native_fields, *roots) for name, roots in NATIVE.items()},
     **{f"fields_{name}": partial(dialect_fields, fields) for name, fields in FORMATS.items()},
 }

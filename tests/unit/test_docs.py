@@ -28,7 +28,7 @@ from toolcrib import errors
 from toolcrib.cli.group import COMMANDS
 from toolcrib.cli.group import toolcrib as program
 from toolcrib.core.bound import Options
-from toolcrib.project.config.settings import KEYS, Config, load_config
+from toolcrib.project.config.settings import KEYS, load_config
 from toolcrib.schema.types import TypeSchemas
 
 ROOT = Path(__file__).parents[2]
@@ -165,36 +165,6 @@ def test_every_event_of_the_audit_log_is_told() -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and EVENT.fullmatch(node.value)
     }
     assert sorted(first_cells(section(text_of("docs/audit.md"), "## Events"))) == sorted(names)
-
-
-def test_the_defaults_of_settings_are_those_told() -> None:
-    config = Config()
-    defaults = {
-        "approvals.channels": ", ".join(config.approvals.channels),
-        "approvals.ttl_hours": f"{config.approvals.ttl_hours:g}",
-        "inputs.lenient": f"`{str(config.lenient).lower()}`",
-        "limits.calls_per_minute": "not set" if config.calls_per_minute is None else config.calls_per_minute,
-        "limits.concurrency": "not set" if config.concurrency is None else config.concurrency,
-        "limits.created_tools": config.created_tools,
-        "mcp.max_listed": config.mcp.max_listed,
-        "mcp.pinned": ", ".join(config.mcp.pinned) or "none",
-        "audit.max_bytes": config.audit_max_bytes,
-        "limits.timeout_ms": config.timeout_ms,
-        "mcp_servers": "none" if not config.servers.specs else config.servers.specs,
-        "policy.default": config.policy.default,
-        "policy.rules": "not set" if not config.policy.rules else config.policy.rules,
-        "policy.self_approval": str(config.policy.self_approval).lower(),
-        "retry.jitter": config.retry.jitter,
-        "retry.max_attempts": config.retry.max_attempts,
-        "review": config.review,
-        "sandbox.minimum": "full",
-        "secrets.sources": ", ".join(source.kind for source in config.secret_sources),
-        "security.allowed_hosts": "not set" if config.allowed_hosts is None else config.allowed_hosts,
-        "sources": config.sources or "none",
-        "security.max_permissions": "not set" if config.max_permissions is None else config.max_permissions,
-    }
-    told = re.findall(r"^\| `([\w.]+)` \| ([^|]+) \|", text_of("docs/project.md"), re.MULTILINE)
-    assert dict(told) == {name: str(value) for name, value in defaults.items()}
 
 
 def test_every_error_code_is_told_once() -> None:

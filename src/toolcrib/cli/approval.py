@@ -31,7 +31,7 @@ def approver(project: Project, call: Call, *, approve: bool, ask: bool) -> str |
         return None
     if reason is None:
         return None
-    channels = project.config.approvals.channels
+    channels = project.config.approval_channels
     if "cli" not in channels:
         told = f"its approvals.channels: {', '.join(channels) or 'none'}"
         raise ApprovalRequired(

@@ -40,11 +40,10 @@ from toolcrib.guard.trust.digest import Digests, ToolDigest, tool_digest
 from toolcrib.guard.trust.pins import Pins, differences
 from toolcrib.guard.trust.reviews import Reviewed, Reviews, Standing, shown
 from toolcrib.guard.trust.tokens import Token, Tokens
-from toolcrib.guard.trust.trust import DEFAULT_TTL_HOURS, Trust, Trusted, Weakening, narrowed, weakening
+from toolcrib.guard.trust.trust import Trust, Trusted
 
 __all__ = [
     "ANCHOR",
-    "DEFAULT_TTL_HOURS",
     "EFFECTS",
     "HINTS",
     "MAX_BYTES",
@@ -96,14 +95,12 @@ __all__ = [
     "Trust",
     "Trusted",
     "Verdict",
-    "Weakening",
     "canonical",
     "differences",
     "encode_fields",
     "excess",
     "look_up",
     "may_decide",
-    "narrowed",
     "opened",
     "parse",
     "require_scope",
@@ -111,5 +108,4 @@ __all__ = [
     "shown",
     "tool_digest",
     "verify",
-    "weakening",
 ]

@@ -123,7 +123,7 @@ class Served:
     def tools(self, caller: str = "local", identity: Caller | None = None) -> Sequence[Tool]:
         """The tools that this caller is listed."""
         found = self._project.tools(caller, identity)
-        settings = self._project.config.mcp
+        settings = self._project.config
         if len(found) - len(self._meta) <= settings.max_listed:
             return found
         shown = self._meta | set(settings.pinned)

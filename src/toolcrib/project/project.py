@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from toolcrib.executors import Workspace
     from toolcrib.executors.trace.observation import Observation
     from toolcrib.project.catalog.reload import Live
-    from toolcrib.project.config.mcp import Servers as NamedServers
+    from toolcrib.project.config.mcp import NamedServers
     from toolcrib.project.search.search import Search
     from toolcrib.project.servers import Servers
 
@@ -92,7 +92,7 @@ class Project:
         self._digests: Digests | None = None
         self.audit = AuditLog(place.audit, lambda: vault.folder / ANCHOR, max_bytes=config.audit_max_bytes)
         self.secrets = secrets or open_sources(config.secret_sources, place.root)
-        self._store = Store(place, vault, ttl_s=config.approvals.ttl_hours * 3600)
+        self._store = Store(place, vault, ttl_s=config.approval_ttl_hours * 3600)
         self.first_use = FirstUse(Reviews(vault), self.fingerprint, place, asks=config.review == "ask")
         """What people have reviewed, and which tools agents have made."""
         self.pins = Pins(place.root, self.fingerprint)
@@ -309,7 +309,7 @@ class Project:
     @property
     def client_desk(self) -> ClientDesk | None:
         """Asks the users of calling clients, where the settings allow that."""
-        return ClientDesk(self.desk) if "elicitation" in self.config.approvals.channels else None
+        return ClientDesk(self.desk) if "elicitation" in self.config.approval_channels else None
 
     def fingerprint(self, tool: Tool) -> ToolDigest:
         """What a tool is now, part by part: its manifest, the files beside it, what it runs."""

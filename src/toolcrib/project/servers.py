@@ -29,8 +29,7 @@ from toolcrib.executors.mcp import (
 from toolcrib.guard import Pins, differences, resolve
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 from toolcrib.manifest.lint.wording import hidden_characters, instructions, texts
-from toolcrib.project.config.mcp import FILE
-from toolcrib.project.config.mcp import Servers as Named
+from toolcrib.project.config.mcp import FILE, NamedServers
 from toolcrib.spec import Approval, Executor, SecretSource, Tool
 from toolcrib.spec.naming import nearest
 from toolcrib.state import Vault
@@ -183,7 +182,7 @@ class Servers:
 
     def __init__(
         self,
-        named: Named,
+        named: NamedServers,
         toolset: Toolset,
         *,
         vault: Vault,

@@ -1,16 +1,14 @@
-"""What of settings waits for a person's trust, and how trust is kept."""
+"""The trust of a person in a project's settings."""
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.guard import Trust, narrowed, weakening
+from toolcrib.guard import Trust
 from toolcrib.state import Vault
 
 A, B = "a" * 64, "b" * 64
@@ -19,82 +17,6 @@ A, B = "a" * 64, "b" * 64
 @pytest.fixture
 def vault(tmp_path: Path) -> Vault:
     return Vault(tmp_path / "project", tmp_path / "data")
-
-
-@pytest.mark.parametrize(
-    ("settings", "names", "safe"),
-    [
-        (None, [], None),
-        ({}, [], {}),
-        ({"limits": {"timeout_ms": 5}}, [], ...),
-        ({"policy": {"default": "deny", "rules": [{"effect": "allow"}]}}, [], ...),
-        ({"sandbox": {"minimum": "full"}}, [], ...),
-        ({"sandbox": {"minimum": "none"}}, ["sandbox.minimum"], {"sandbox": {}}),
-        ({"sandbox": {"minimum": "landlock"}}, ["sandbox.minimum"], {"sandbox": {}}),
-        ({"sandbox": {"new": 1, "minimum": "full"}}, ["sandbox.new"], {"sandbox": {"minimum": "full"}}),
-        (
-            {"policy": {"self_approval": True, "default": "ask"}},
-            ["policy.self_approval"],
-            {"policy": {"default": "ask"}},
-        ),
-        ({"policy": {"self_approval": False}}, [], ...),
-        ({"approvals": {"channels": ["page"]}}, [], ...),
-        (
-            {"approvals": {"channels": ["page", "elicitation"]}},
-            ["approvals.channels"],
-            {"approvals": {"channels": ["page"]}},
-        ),
-        (
-            {"approvals": {"channels": ["elicitation"]}},
-            ["approvals.channels"],
-            {"approvals": {"channels": []}},
-        ),
-        ({"approvals": {"ttl_hours": 1}}, [], ...),
-        ({"approvals": {"ttl_hours": 9000}}, ["approvals.ttl_hours"], {"approvals": {"ttl_hours": 168}}),
-        ({"review": "off"}, ["review"], {}),
-        ({"review": "ask"}, [], ...),
-        ({"security": {"max_permissions": None}}, [], ...),
-        ({"security": {"max_permissions": {"network": False, "fs": None, "secrets": []}}}, [], ...),
-        (
-            {"security": {"max_permissions": {"fs": {"write": ["."]}}, "allowed_hosts": ["x"]}},
-            ["security.max_permissions"],
-            {"security": {"max_permissions": {}, "allowed_hosts": ["x"]}},
-        ),
-        (
-            {"security": {"max_permissions": {"network": "host"}}},
-            ["security.max_permissions"],
-            {"security": {"max_permissions": {}}},
-        ),
-        (
-            {"security": {"max_permissions": {"secrets": ["X"]}}},
-            ["security.max_permissions"],
-            {"security": {"max_permissions": {}}},
-        ),
-        ({"secrets": {"sources": ["env"]}}, [], ...),
-        ({"secrets": {"sources": [{"env": {}}]}}, [], ...),
-        ({"secrets": {"sources": [{"env": {}, "folder": {}}]}}, ["secrets.sources"], {"secrets": {}}),
-        ({"secrets": {"sources": [{"env": {}}, {"folder": {}}]}}, ["secrets.sources"], {"secrets": {}}),
-        ({"secrets": {"sources": ["env", {"command": ["sh"]}]}}, ["secrets.sources"], {"secrets": {}}),
-        ({"secrets": {"sources": {"file": ".env"}}}, ["secrets.sources"], {"secrets": {}}),
-        ({"secrets": {"a.b": {"command": "x"}}}, ["secrets.a.b"], {"secrets": {}}),
-        ({"secrets": ["env"]}, ["secrets"], {}),
-        ({"sources": {"mcp": [{"command": "sh"}]}}, ["sources"], {}),
-        ({"mcp": {"servers": [{"command": "sh"}]}}, ["mcp.servers"], {"mcp": {}}),
-        (
-            {"hooks": {"before": "sh"}, "limits": {"new": 1}},
-            ["hooks.before", "limits.new"],
-            {"hooks": {}, "limits": {}},
-        ),
-    ],
-)
-def test_what_weakens_and_what_holds_instead(settings: Any, names: list[str], safe: Any) -> None:
-    before = json.dumps(settings)
-    found = weakening(settings)
-    assert [weak.name for weak in found] == names
-    assert all(weak.allows for weak in found)
-    assert narrowed(settings) == (settings if safe is ... else safe)
-    assert weakening(narrowed(settings)) == []
-    assert json.dumps(settings) == before
 
 
 def test_a_look_makes_nothing(vault: Vault) -> None:
@@ -171,5 +93,5 @@ def test_what_stands_in_the_files_place_is_not_followed(vault: Vault, tmp_path: 
 def test_a_folder_that_others_may_write_is_not_believed(vault: Vault) -> None:
     Trust(vault).accept(A, "ann")
     vault.path.chmod(0o777)
-    with pytest.raises(StateUnavailable, match="written by others"):
+    with pytest.raises(StateUnavailable, match="other users can write"):
         Trust(vault).is_trusted(A)

@@ -80,7 +80,7 @@ security:
         ("limits: {timeout_ms: true}", "1:22", "wrong-value", "a whole number", None),
         ("retry: {jitter: 2}", "1:17", "wrong-value", "from 0 to 1", None),
         ("retry: {max_attempts: 1.5}", "1:23", "wrong-value", "a whole number from 1 to 100", None),
-        ("sandbox: {minimum: some}", "1:20", "wrong-value", "one of full, landlock, none", "doctor"),
+        ("sandbox: {minimum: some}", "1:20", "wrong-value", "one of: full, landlock, none", "doctor"),
         ("sources: {dir: a}", "1:1", "wrong-type", "`sources` must be a list", None),
         ("sources: [{}]", "1:11", "wrong-value", "name a folder or a file", None),
         ("sources: [{dir: a, file: b}]", "1:11", "wrong-value", "name a folder or a file", None),

@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 
 from toolcrib.errors import ConfigError
 from toolcrib.guard import Condition, Rule, Rules, Trust
-from toolcrib.guard.trust.trust import NARROWING, WEAKENING
 from toolcrib.project import Config, load_config
-from toolcrib.project.config.policy import Approvals
-from toolcrib.project.config.settings import KEYS
 from toolcrib.spec import Permissions
 from toolcrib.state import Vault
 
@@ -68,7 +65,7 @@ limits: {calls_per_minute: 60, concurrency: 4}
         ),
         True,
     )
-    assert found.approvals == Approvals(("cli", "elicitation"), 1.0)
+    assert (found.approval_channels, found.approval_ttl_hours) == (("cli", "elicitation"), 1.0)
     assert (found.review, found.calls_per_minute, found.concurrency) == ("off", 60, 4)
 
 
@@ -76,7 +73,7 @@ def test_the_defaults(tmp_path: Path) -> None:
     for text in ("", "policy:\napprovals:\nreview:\n", "policy: {rules: }", "policy: {rules: []}"):
         assert config(tmp_path, text) == Config()
     assert Config().policy == Rules("allow", (), False)
-    assert Config().approvals == Approvals(("cli", "page"), 168.0)
+    assert (Config().approval_channels, Config().approval_ttl_hours) == (("cli", "page"), 168.0)
     assert Config().review == "ask"
 
 
@@ -122,8 +119,8 @@ def test_the_defaults(tmp_path: Path) -> None:
             None,
         ),
         ("policy:\n  rules:\n    - effect: deny\n      when: true", "4:13", "a mapping", None),
-        ('policy:\n  rules:\n    - effect: deny\n      reason: "a\\nb"', "4:15", "nobody sees", None),
-        ('policy:\n  rules:\n    - effect: deny\n      reason: "a\\u202Eb"', "4:15", "nobody sees", None),
+        ('policy:\n  rules:\n    - effect: deny\n      reason: "a\\nb"', "4:15", "invisible", None),
+        ('policy:\n  rules:\n    - effect: deny\n      reason: "a\\u202Eb"', "4:15", "invisible", None),
         ("policy:\n  rules:\n    - {effect: deny, name: '#2'}", "3:28", "begins with `#`", None),
         (
             "policy:\n  rules:\n    - {effect: deny, name: x}\n    - {effect: ask, name: x}",
@@ -161,10 +158,74 @@ def test_there_are_not_endlessly_many_rules(tmp_path: Path) -> None:
 # -- trust ---------------------------------------------------------------------------------------
 
 
-def test_every_setting_is_known_to_weaken_or_to_narrow() -> None:
-    assert set(KEYS) <= set(WEAKENING) | NARROWING
-    assert not set(WEAKENING) & NARROWING
-    assert (set(WEAKENING) | NARROWING) - {".mcp.json"} <= set(KEYS)
+@pytest.mark.parametrize(
+    ("settings", "names", "safe"),
+    [
+        (None, [], None),
+        ({}, [], {}),
+        ({"limits": {"timeout_ms": 5}}, [], ...),
+        ({"policy": {"default": "deny", "rules": [{"effect": "allow"}]}}, [], ...),
+        ({"sandbox": {"minimum": "full"}}, [], ...),
+        ({"sandbox": {"minimum": "none"}}, ["sandbox.minimum"], {"sandbox": {}}),
+        ({"sandbox": {"minimum": "landlock"}}, ["sandbox.minimum"], {"sandbox": {}}),
+        (
+            {"policy": {"self_approval": True, "default": "ask"}},
+            ["policy.self_approval"],
+            {"policy": {"default": "ask"}},
+        ),
+        ({"policy": {"self_approval": False}}, [], ...),
+        ({"approvals": {"channels": ["page"]}}, [], ...),
+        (
+            {"approvals": {"channels": ["page", "elicitation"]}},
+            ["approvals.channels"],
+            {"approvals": {"channels": ["page"]}},
+        ),
+        (
+            {"approvals": {"channels": ["elicitation"]}},
+            ["approvals.channels"],
+            {"approvals": {"channels": []}},
+        ),
+        ({"approvals": {"ttl_hours": 1}}, [], ...),
+        ({"approvals": {"ttl_hours": 8000}}, ["approvals.ttl_hours"], {"approvals": {"ttl_hours": 168}}),
+        ({"review": "off"}, ["review"], {}),
+        ({"review": "ask"}, [], ...),
+        ({"security": {"max_permissions": None}}, [], ...),
+        ({"security": {"max_permissions": {"network": False, "fs": None, "secrets": []}}}, [], ...),
+        (
+            {"security": {"max_permissions": {"fs": {"write": ["."]}}, "allowed_hosts": ["x.org"]}},
+            ["security.max_permissions"],
+            {"security": {"max_permissions": {}, "allowed_hosts": ["x.org"]}},
+        ),
+        (
+            {"security": {"max_permissions": {"network": "host"}}},
+            ["security.max_permissions"],
+            {"security": {"max_permissions": {}}},
+        ),
+        (
+            {"security": {"max_permissions": {"secrets": ["X"]}}},
+            ["security.max_permissions"],
+            {"security": {"max_permissions": {}}},
+        ),
+        ({"secrets": {"sources": [{"env": {}}]}}, [], ...),
+        (
+            {"secrets": {"sources": [{"env": {}}, {"folder": {"path": "x"}}]}},
+            ["secrets.sources"],
+            {"secrets": {}},
+        ),
+        ({"secrets": {"sources": [{"command": {"argv": ["sh"]}}]}}, ["secrets.sources"], {"secrets": {}}),
+        ({"mcp_servers": {"a": {"command": "sh"}}}, ["mcp_servers"], {}),
+        ({"sources": [{"dir": "tools"}]}, [], ...),
+        ({"sources": [{"dir": "a"}, {"file": "../b.yaml"}]}, ["sources"], {"sources": [{"dir": "a"}]}),
+        ({"sources": [{"dir": "/a"}]}, ["sources"], {"sources": []}),
+    ],
+)
+def test_what_weakens_and_what_applies_instead(
+    tmp_path: Path, settings: Any, names: list[str], safe: Any
+) -> None:
+    found = config(tmp_path, json.dumps(settings))
+    assert [weak.name for weak in found.weakening()] == names
+    assert all(weak.allows for weak in found.weakening())
+    assert found.narrowed() == (found if safe is ... else config(tmp_path, json.dumps(safe)))
 
 
 HOSTILE = """
@@ -193,7 +254,7 @@ def test_what_narrows_counts_at_once_and_what_weakens_waits(tmp_path: Path) -> N
     assert safe.allowed_hosts == ("x.org",)
     assert safe.timeout_ms == 7
     assert safe.max_permissions == Permissions()
-    assert safe.approvals == Approvals(("page",), 168.0)
+    assert (safe.approval_channels, safe.approval_ttl_hours) == (("page",), 168.0)
     assert safe.review == "ask"
     # What trust is bound to is the file on disk, not what is left of it.
     assert safe.digest == found.digest
@@ -219,7 +280,7 @@ def test_settings_that_weaken_nothing_ask_nobody(tmp_path: Path) -> None:
 
 
 def test_settings_that_a_program_made_are_its_own() -> None:
-    own = Config(policy=Rules(self_approval=True))
+    own = Config(self_approval=True)
     assert own.weakening() == []
     assert own.narrowed() is own
 
@@ -277,8 +338,8 @@ def test_untrusted_settings_are_never_weaker_than_none_nor_than_themselves(
 ) -> None:
     found = config(tmp_path, json.dumps(blocks))
     safe = found.narrowed()
-    assert set(safe.approvals.channels) <= set(found.approvals.channels) & {"cli", "page"}
-    assert safe.approvals.ttl_hours <= min(found.approvals.ttl_hours, 168)
+    assert set(safe.approval_channels) <= set(found.approval_channels) & {"cli", "page"}
+    assert safe.approval_ttl_hours <= min(found.approval_ttl_hours, 168)
     assert not safe.policy.self_approval
     assert safe.review == "ask"
     assert safe.max_permissions in (None, Permissions())

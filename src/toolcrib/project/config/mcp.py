@@ -5,46 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import read
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec, read_server, read_servers
+from toolcrib.project.config.reader import KeyPath, Reader
 
-__all__ = ["FILE", "Servers", "servers_block"]
+__all__ = ["FILE", "NamedServers", "read_named_servers"]
 
 FILE = ".mcp.json"
 
 
-class Reader(Protocol):
-    """What complains about the settings with the place."""
-
-    def misfit(
-        self, path: tuple[str | int, ...], message: str, hint: str | None = None, rule: str = ...
-    ) -> Exception:
-        """The complaint."""
-
-
 @dataclass(frozen=True, slots=True)
-class Servers:
+class NamedServers:
     """Every MCP server that a project names."""
 
     specs: tuple[ServerSpec, ...] = ()
     wrong: Mapping[str, str] = field(default_factory=dict)
-    """Entries of `.mcp.json` that cannot be used, and why; the empty name stands for the file."""
+    """Unusable entries of `.mcp.json` and why; the empty name stands for the whole file."""
     narrowing: Mapping[str, Any] = field(default_factory=dict)
-    """Permissions in `config.yml` for servers of `.mcp.json`, by name."""
+    """Server name of `.mcp.json` to its permissions in `config.yml`."""
     shared: Any = None
-    """What `.mcp.json` names, as it is written; None where it names nothing."""
-    mark: bytes = b""
-    """What trust is bound to beside the settings."""
+    """The servers in `.mcp.json` as they are written; None without any."""
+    trusted_bytes: bytes = b""
+    """Bytes of `.mcp.json` that trust is bound to, besides the settings."""
 
-    def beside(self, root: Path) -> Servers:
-        """These, with what `.mcp.json` in `root` names; a name in both is the settings'."""
+    def beside(self, root: Path) -> NamedServers:
+        """Return these and the ones in `root/.mcp.json`. A name in both means the one of the settings."""
         try:
             raw = read(str(root / FILE))
         except (FileNotFoundError, NotADirectoryError):
-            return self._without_file()
+            missing = dict.fromkeys(self.narrowing, f"has no command or url, and no {FILE} names it")
+            return replace(self, wrong=missing)
         except ManifestError as error:
             return replace(self, wrong={"": error.message})
         import orjson
@@ -65,19 +58,12 @@ class Servers:
             specs=(*self.specs, *(spec for spec in found if spec.name not in own)),
             wrong=wrong,
             shared=block or None,
-            mark=b"\0" + raw if block else b"",
+            trusted_bytes=b"\0" + raw if block else b"",
         )
 
-    def _without_file(self) -> Servers:
-        missing = dict.fromkeys(self.narrowing, f"has no command or url, and no {FILE} names it")
-        return replace(self, wrong=missing)
 
-
-def servers_block(reader: Reader, value: Any) -> dict[str, Any]:
-    """The block `mcp_servers` of the settings: by name what `.mcp.json` would say, or permissions alone."""
-    at = ("mcp_servers",)
-    if value is None:
-        return {}
+def read_named_servers(reader: Reader, value: Any, at: KeyPath) -> NamedServers:
+    """Read `mcp_servers`: by name an entry as in `.mcp.json`, or permissions alone."""
     if not isinstance(value, dict):
         raise reader.misfit(at, "must be a mapping: name, then `command` or `url`", None, "wrong-type")
     specs: list[ServerSpec] = []
@@ -90,4 +76,4 @@ def servers_block(reader: Reader, value: Any) -> dict[str, Any]:
             specs.append(read_server(name, entry))
         except ValueError as error:
             raise reader.misfit((*at, str(name)), f"cannot be used: {error}") from None
-    return {"servers": Servers(tuple(specs), narrowing=narrowing)}
+    return NamedServers(tuple(specs), narrowing=narrowing)

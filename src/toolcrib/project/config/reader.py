@@ -1,18 +1,31 @@
-"""Reads settings out of a document, strictly: every complaint has its place."""
+"""Strict reading of settings: every error has its position in the file."""
 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Callable
 from typing import Any
 
 from toolcrib.manifest import Diagnostic, Document
+from toolcrib.spec import Network, Permissions, SecretSpec
 from toolcrib.spec.naming import nearest
 
-__all__ = ["Misfit", "Path", "Reader"]
+__all__ = [
+    "KeyPath",
+    "Misfit",
+    "Read",
+    "Reader",
+    "choice",
+    "items",
+    "number",
+    "permissions",
+    "texts",
+    "truth",
+]
 
-Path = tuple[str | int, ...]
-"""Keys and positions from the top of the document down to a value."""
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+KeyPath = tuple[str | int, ...]
+"""Keys and list positions from the top of the document down to a value."""
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 class Misfit(Exception):
@@ -24,75 +37,137 @@ class Misfit(Exception):
 
 
 class Reader:
-    """Reads values out of the document; every complaint has its place."""
+    """Reads values of one document. Each method returns the value, or raises Misfit with its position."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
 
-    def misfit(self, path: Path, message: str, hint: str | None = None, rule: str = "wrong-value") -> Misfit:
-        steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-        name = f"`{steps.removeprefix('.')}`" if path else "the file"
-        return Misfit(
-            self._document.diagnostic(
-                rule, f"{name} {message}", path, key=rule in ("unknown-key", "wrong-type"), hint=hint
-            )
-        )
+    def misfit(self, at: KeyPath, message: str, hint: str | None = None, rule: str = "wrong-value") -> Misfit:
+        """Return the error for the value at this place."""
+        steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in at)
+        name = f"`{steps.removeprefix('.')}`" if at else "the file"
+        on_key = rule in ("unknown-key", "wrong-type")
+        return Misfit(self._document.diagnostic(rule, f"{name} {message}", at, key=on_key, hint=hint))
 
-    def mapping(self, value: Any, path: Path, known: tuple[str, ...]) -> dict[str, Any]:
+    def unknown(self, at: KeyPath, known: tuple[str, ...]) -> Misfit:
+        """Return the error for a key that does not exist."""
+        close = nearest(str(at[-1]), known)
+        hint = f"did you mean `{close}`?" if close else f"known here: {', '.join(known)}"
+        return self.misfit(at, "is not a setting", hint, "unknown-key")
+
+    def mapping(self, value: Any, at: KeyPath, known: tuple[str, ...]) -> dict[str, Any]:
+        """A mapping with no other keys than these; none at all is an empty one."""
         if value is None:
             return {}
         if not isinstance(value, dict):
-            raise self.misfit(path, "must be a mapping", f"known here: {', '.join(known)}", "wrong-type")
+            raise self.misfit(at, "must be a mapping", f"known here: {', '.join(known)}", "wrong-type")
         for key in value:
             if key not in known:
-                raise self.unknown((*path, key), known)
+                raise self.unknown((*at, key), known)
         return value
 
-    def unknown(self, path: Path, known: tuple[str, ...]) -> Misfit:
-        close = nearest(str(path[-1]), known)
-        hint = f"did you mean `{close}`?" if close else f"known here: {', '.join(known)}"
-        return self.misfit(path, "is not a setting", hint, "unknown-key")
+    def items(self, value: Any, at: KeyPath, most: int) -> list[Any]:
+        """A list of at most `most` items."""
+        if not isinstance(value, list):
+            raise self.misfit(at, "must be a list", "write each item after `- `", "wrong-type")
+        if len(value) > most:
+            raise self.misfit(at, f"has more than {most:,} items")
+        return value
 
-    def number(self, value: Any, path: Path, low: float, high: float, whole: bool = True) -> Any:
+    def line(self, value: Any, at: KeyPath, most: int) -> str:
+        """A text that people read: one line, without invisible characters."""
+        if not isinstance(value, str) or not value.strip() or len(value) > most:
+            raise self.misfit(at, f"must be a text of 1 to {most} characters")
+        text = value.strip()
+        if any(unicodedata.category(char) in _INVISIBLE for char in text):
+            raise self.misfit(at, "holds a line break or an invisible character", "write one line")
+        return unicodedata.normalize("NFC", text)
+
+
+Read = Callable[[Reader, Any, KeyPath], Any]
+"""Returns a value of the document as the program uses it. Raises Misfit."""
+
+
+def number(low: float, high: float, *, whole: bool = True) -> Read:
+    """Return a reader of numbers from `low` to `high`."""
+
+    def read(reader: Reader, value: Any, at: KeyPath) -> int | float:
         right = isinstance(value, int) or (not whole and isinstance(value, float))
         if not right or isinstance(value, bool) or not low <= value <= high:
-            what = "a whole number" if whole else "a number"
-            raise self.misfit(path, f"must be {what} from {low:,g} to {high:,.0f}")
-        return value
+            kind = "a whole number" if whole else "a number"
+            raise reader.misfit(at, f"must be {kind} from {low:,g} to {high:,.0f}")
+        return int(value) if whole else float(value)
 
-    def texts(self, value: Any, path: Path) -> tuple[str, ...]:
-        if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-            raise self.misfit(path, "must be a list of texts", "write it as a list: `[…]`")
-        return tuple(value)
+    return read
 
-    def items(self, value: Any, path: Path, most: int) -> list[Any]:
-        """A list of at most so many."""
-        if not isinstance(value, list):
-            raise self.misfit(path, "must be a list", "write each item after `- `", "wrong-type")
-        if len(value) > most:
-            raise self.misfit(path, f"has more than {most:,} items")
-        return value
 
-    def choice(self, value: Any, path: Path, options: tuple[str, ...]) -> Any:
-        """One of these texts."""
+def choice(options: tuple[str, ...], hint: str | None = None) -> Read:
+    """Return a reader of one of these texts; `hint` stands for the nearest one."""
+
+    def read(reader: Reader, value: Any, at: KeyPath) -> str:
         if not isinstance(value, str) or value not in options:
             close = nearest(value, options) if isinstance(value, str) else None
-            raise self.misfit(
-                path, f"must be one of: {', '.join(options)}", f"did you mean `{close}`?" if close else None
-            )
+            nearest_one = f"did you mean `{close}`?" if close else None
+            raise reader.misfit(at, f"must be one of: {', '.join(options)}", hint or nearest_one)
         return value
 
-    def truth(self, value: Any, path: Path) -> bool:
-        """true or false."""
-        if not isinstance(value, bool):
-            raise self.misfit(path, "must be true or false")
-        return value
+    return read
 
-    def line(self, value: Any, path: Path, most: int) -> str:
-        """A text that a person is shown: one line, and no character in it that is not seen."""
-        if not isinstance(value, str) or not value.strip() or len(value) > most:
-            raise self.misfit(path, f"must be a text of 1 to {most} characters")
-        text = value.strip()
-        if any(unicodedata.category(char) in _UNSEEN for char in text):
-            raise self.misfit(path, "holds a line break or a character nobody sees", "write one line")
-        return unicodedata.normalize("NFC", text)
+
+def items(of: Read, most: int) -> Read:
+    """Return a reader of lists of at most `most` items; it returns a tuple."""
+
+    def read(reader: Reader, value: Any, at: KeyPath) -> tuple[Any, ...]:
+        return tuple(of(reader, item, (*at, n)) for n, item in enumerate(reader.items(value, at, most)))
+
+    return read
+
+
+def truth(reader: Reader, value: Any, at: KeyPath) -> bool:
+    """Read true or false."""
+    if not isinstance(value, bool):
+        raise reader.misfit(at, "must be true or false")
+    return value
+
+
+def texts(reader: Reader, value: Any, at: KeyPath) -> tuple[str, ...]:
+    """Read a list of texts."""
+    if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+        raise reader.misfit(at, "must be a list of texts", "write it as a list: `[…]`")
+    return tuple(value)
+
+
+def hosts(reader: Reader, value: Any, at: KeyPath) -> tuple[str, ...]:
+    """Read a list of hosts."""
+    from toolcrib.egress import HostRule
+
+    found = texts(reader, value, at)
+    for n, host in enumerate(found):
+        try:
+            HostRule.parse(host)
+        except ValueError:
+            hint = "write api.example.com, *.example.org or name:port; no https://, no path"
+            raise reader.misfit((*at, n), "must be a host", hint) from None
+    return found
+
+
+def permissions(known: tuple[str, ...], read_default: tuple[str, ...] = ()) -> Read:
+    """Return a reader of a block of permissions as manifests have it, with these keys of it."""
+
+    def read(reader: Reader, value: Any, at: KeyPath) -> Permissions:
+        block = reader.mapping(value, at, known)
+        files = reader.mapping(block.get("fs"), (*at, "fs"), ("read", "write"))
+        try:
+            network = Network.parse(block.get("network", False))
+        except ValueError as error:
+            raise reader.misfit((*at, "network"), str(error).removeprefix("network ")) from None
+        secrets = texts(reader, block.get("secrets", []), (*at, "secrets"))
+        return Permissions(
+            network=network,
+            read=texts(reader, files.get("read", list(read_default)), (*at, "fs", "read")),
+            write=texts(reader, files.get("write", []), (*at, "fs", "write")),
+            secrets=tuple(map(SecretSpec, secrets)),
+            env=texts(reader, block.get("env", []), (*at, "env")),
+        )
+
+    return read

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from toolcrib.guard import (
     ChainedSecrets,
@@ -17,6 +17,7 @@ from toolcrib.guard import (
     KeyringSecrets,
 )
 from toolcrib.guard.trust.digest_parts import INTERPRETERS
+from toolcrib.project.config.reader import KeyPath, Read, Reader, number, texts
 from toolcrib.spec import SecretSource
 
 __all__ = [
@@ -26,10 +27,8 @@ __all__ = [
     "helper_programs",
     "hidden_paths",
     "open_sources",
-    "secrets_block",
+    "read_secret_sources",
 ]
-
-Place = tuple[str | int, ...]
 
 _SCRIPTS = (".cjs", ".js", ".lua", ".mjs", ".php", ".pl", ".py", ".rb", ".sh", ".tcl", ".ts")
 
@@ -47,71 +46,45 @@ class SourceSetting:
 
 
 ENVIRONMENT = (SourceSetting("env"),)
-"""Where secrets come from unless the project says otherwise."""
+"""The sources of a project that sets none."""
 
 
-class Reader(Protocol):
-    """What reads values out of the settings, and complains with their place."""
-
-    def misfit(self, path: Place, message: str, hint: str | None = None, rule: str = ...) -> Exception:
-        """The complaint."""
-
-    def mapping(self, value: Any, path: Place, known: tuple[str, ...]) -> dict[str, Any]:
-        """A mapping of known keys."""
-
-    def number(self, value: Any, path: Place, low: float, high: float, whole: bool = ...) -> Any:
-        """A number within bounds."""
-
-    def texts(self, value: Any, path: Place) -> tuple[str, ...]:
-        """A list of texts."""
+def _text(reader: Reader, value: Any, at: KeyPath) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise reader.misfit(at, f"needs `{at[-1]}`, a text")
+    return value
 
 
-_KEYS: Mapping[str, tuple[str, ...]] = {
-    "command": ("argv", "timeout_ms", "cache_s"),
-    "env": (),
-    "env_file": ("path",),
-    "folder": ("path",),
-    "keyring": ("service", "cache_s"),
+_KINDS: Mapping[str, Mapping[str, Read]] = {
+    "command": {"argv": texts, "timeout_ms": number(1, 60_000), "cache_s": number(0, 86_400, whole=False)},
+    "env": {},
+    "env_file": {"path": _text},
+    "folder": {"path": _text},
+    "keyring": {"service": _text, "cache_s": number(0, 86_400, whole=False)},
 }
+"""Kinds of sources and their options; those in `_NEEDED` are required."""
+_NEEDED = {"argv": "the program and its arguments", "path": "a text", "service": "a text"}
 _EXAMPLE = "for example `- env: {}` or `- env_file: {path: .env}`"
 
 
-def secrets_block(reader: Reader, value: Any) -> dict[str, Any]:
-    """The block `secrets` of the settings."""
-    block = reader.mapping(value, ("secrets",), ("sources",))
-    if "sources" not in block:
-        return {}
-    at: Place = ("secrets", "sources")
-    if not isinstance(block["sources"], list) or not block["sources"]:
+def read_secret_sources(reader: Reader, value: Any, at: KeyPath) -> tuple[SourceSetting, ...]:
+    """Read `secrets.sources`."""
+    if not isinstance(value, list) or not value:
         raise reader.misfit(at, "must be a list with at least one source", _EXAMPLE, "wrong-type")
-    return {
-        "secret_sources": tuple(_source(reader, item, (*at, n)) for n, item in enumerate(block["sources"]))
-    }
+    return tuple(_source(reader, item, (*at, n)) for n, item in enumerate(value))
 
 
-def _source(reader: Reader, value: Any, at: Place) -> SourceSetting:
-    entry = reader.mapping(value, at, tuple(_KEYS))
+def _source(reader: Reader, value: Any, at: KeyPath) -> SourceSetting:
+    entry = reader.mapping(value, at, tuple(_KINDS))
     if len(entry) != 1:
-        raise reader.misfit(at, f"must name one source: {', '.join(_KEYS)}", _EXAMPLE)
+        raise reader.misfit(at, f"must name one source: {', '.join(_KINDS)}", _EXAMPLE)
     ((kind, options),) = entry.items()
-    at = (*at, kind)
-    block = reader.mapping(options, at, _KEYS[kind])
-    found: dict[str, Any] = {}
-    for key in ("path", "service"):
-        if key in _KEYS[kind]:
-            if not isinstance(block.get(key), str) or not block[key] or "\0" in block[key]:
-                raise reader.misfit((*at, key) if key in block else at, f"needs `{key}`, a text")
-            found[key] = block[key]
-    if kind == "command":
-        argv = reader.texts(block.get("argv", []), (*at, "argv") if "argv" in block else at)
-        if not argv:
-            raise reader.misfit(at, "needs `argv`, the program and its arguments")
-        found["argv"] = argv
-    if "timeout_ms" in block:
-        found["timeout_ms"] = reader.number(block["timeout_ms"], (*at, "timeout_ms"), 1, 60_000)
-    if "cache_s" in block:
-        found["cache_s"] = float(reader.number(block["cache_s"], (*at, "cache_s"), 0, 86_400, whole=False))
-    return SourceSetting(kind, **found)
+    at, known = (*at, kind), _KINDS[kind]
+    block = reader.mapping(options, at, tuple(known))
+    for key in _NEEDED.keys() & known.keys():
+        if not block.get(key):
+            raise reader.misfit((*at, key) if key in block else at, f"needs `{key}`, {_NEEDED[key]}")
+    return SourceSetting(kind, **{key: known[key](reader, block[key], (*at, key)) for key in block})
 
 
 def open_sources(settings: Sequence[SourceSetting], root: Path) -> SecretSource:

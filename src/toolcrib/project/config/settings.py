@@ -1,261 +1,246 @@
-"""The project's settings, `config.yml` in its home folder. Every key is known; what is unknown is refused."""
+"""The project's settings, `config.yml` in its home folder: one table of all keys, and how it is read.
+
+Each field of `Config` is one setting. Strict reading, the rules of trust and the table in docs/project.md
+come from it; the field's docstring is its meaning there.
+"""
+
+# ruff: noqa: RUF009 - `_setting` returns a field of the dataclass
 
 from __future__ import annotations
 
+import copy
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from toolcrib.errors import ConfigError, ManifestError
-from toolcrib.guard import MAX_BYTES, Rules, Trust, Weakening, narrowed, weakening
+from toolcrib.guard import EFFECTS, MAX_BYTES, Effect, Rule, Rules, Trust
 from toolcrib.manifest import Diagnostic, Document, diagnostics_of, failure, load, read
-from toolcrib.project.config.mcp import FILE, Servers, servers_block
-from toolcrib.project.config.policy import Approvals, Review, read_approvals, read_policy, read_review
-from toolcrib.project.config.reader import Misfit, Reader
-from toolcrib.project.config.reader import Path as Place
-from toolcrib.project.config.secrets import ENVIRONMENT, SourceSetting, secrets_block
-from toolcrib.project.config.sources import ToolSource, read_sources
-from toolcrib.spec import LEVELS, Level, Network, Permissions, Retry, SecretSpec
+from toolcrib.project.config import weakening as weak
+from toolcrib.project.config.mcp import FILE, NamedServers, read_named_servers
+from toolcrib.project.config.policy import DEFAULT_TTL_HOURS, Review, read_channels, read_rules
+from toolcrib.project.config.reader import (
+    Misfit,
+    Read,
+    Reader,
+    choice,
+    hosts,
+    items,
+    number,
+    permissions,
+    texts,
+    truth,
+)
+from toolcrib.project.config.secrets import ENVIRONMENT, SourceSetting, read_secret_sources
+from toolcrib.project.config.sources import ToolSource, read_source
+from toolcrib.project.config.weakening import Weakening
+from toolcrib.spec import LEVELS, Level, Permissions, Retry
 
 __all__ = ["KEYS", "Config", "load_config"]
 
-DEFAULT_TIMEOUT_MS = 300_000
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class McpSettings:
-    """The `mcp` block."""
+class _Setting(NamedTuple):
+    """How the setting of one field of `Config` is written."""
 
-    max_listed: int = 100
-    """With more tools than this, MCP clients are listed the meta-tools and the pinned ones only."""
-    pinned: tuple[str, ...] = ()
-    """Names of tools that are listed always."""
+    key: str
+    read: Read
+    weakens: Callable[[Any], str | None] | None
+    safe: Callable[[Any], Any]
+
+
+def _setting(
+    key: str,
+    read: Read,
+    default: T,
+    *,
+    weakens: Callable[[Any], str | None] | None,
+    safe: Callable[[Any], Any] = lambda _: None,
+) -> T:
+    """Describe one field.
+
+    `weakens` says in words what a value as written would allow beyond the default; it is None for a
+    setting that only narrows. `safe` returns the value that applies until a person trusts the settings;
+    None: the default.
+    """
+    found: T = field(default=default, metadata={"setting": _Setting(key, read, weakens, safe)})
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What a project sets for all its tools."""
+    """The settings of a project. A program may make them itself; then nothing in them needs trust."""
 
-    timeout_ms: int = DEFAULT_TIMEOUT_MS
-    """`limits.timeout_ms`: no attempt of any tool takes longer."""
-    retry: Retry = field(default_factory=lambda: Retry(max_attempts=2))
-    """`retry`: for registered Python tools and for HTTP reads; other tools make one attempt."""
-    allowed_hosts: tuple[str, ...] | None = None
-    """`security.allowed_hosts`: tools reach these at most; None leaves each its own permission."""
-    sandbox_minimum: Level = "full"
-    """`sandbox.minimum`: the weakest level tools may be run at. Counts in a trusted project only."""
-    max_permissions: Permissions | None = None
-    """`security.max_permissions`: the ceiling for tools that agents create."""
-    created_tools: int = 500
-    """`limits.created_tools`: how many tools agents may have made at a time."""
-    mcp: McpSettings = field(default_factory=McpSettings)
-    """`mcp`: which tools MCP clients are shown."""
-    calls_per_minute: int | None = None
-    """`limits.calls_per_minute`: of each tool, whoever calls; None for no limit."""
-    concurrency: int | None = None
-    """`limits.concurrency`: calls of each tool at one time; None for no limit."""
-    policy: Rules = field(default_factory=Rules)
-    """`policy`: who may call what."""
-    approvals: Approvals = field(default_factory=Approvals)
-    """`approvals`: by which ways a person may agree, and for how long a call waits."""
-    review: Review = "ask"
-    """`review`: whether a person must look at a tool before its first call."""
+    approval_channels: tuple[str, ...] = _setting(
+        "approvals.channels",
+        read_channels,
+        weak.OWN_CHANNELS,
+        weakens=weak.channels,
+        safe=lambda value: [one for one in value if one in weak.OWN_CHANNELS],
+    )
+    """The channels by which a person may approve a call: `cli`, the command line; `elicitation`, the
+    calling client, which [waits for trust](security.md#trust); `page`, for a web page, which this version
+    does not have. An approval by another channel is refused."""
+    approval_ttl_hours: float = _setting(
+        "approvals.ttl_hours",
+        number(0.01, 24 * 366, whole=False),
+        DEFAULT_TTL_HOURS,
+        weakens=weak.ttl_hours,
+        safe=lambda value: min(value, DEFAULT_TTL_HOURS),
+    )
+    """The hours that a call waits for a person, from 0.01 to 8,784. More than the default waits for trust."""
+    audit_max_bytes: int = _setting("audit.max_bytes", number(65_536, 2**40), MAX_BYTES, weakens=None)
+    """The size in bytes at which a file of the audit log is closed and the next one begun
+    ([rotation](audit.md#files)), from 65,536."""
+    lenient: bool = _setting("inputs.lenient", truth, False, weakens=None)
+    """If `true`, arguments that do not fit are read again: `"12"` for 12, JSON text for an object, null for a
+    missing value ([lists for providers](providers.md))."""
+    calls_per_minute: int | None = _setting(
+        "limits.calls_per_minute", number(1, 1_000_000), None, weakens=None
+    )
+    """Calls of each tool in any 60 seconds, by all callers and in all processes of the project together."""
+    concurrency: int | None = _setting("limits.concurrency", number(1, 10_000), None, weakens=None)
+    """Calls of each tool at one time, in all processes of the project together."""
+    created_tools: int = _setting("limits.created_tools", number(1, 500), 500, weakens=None)
+    """The number of tools that [agents may have made](tools-made-by-agents.md) at a time, from 1 to the
+    default."""
+    timeout_ms: int = _setting("limits.timeout_ms", number(1, 86_400_000), 300_000, weakens=None)
+    """No attempt of any tool takes longer, in milliseconds. The smallest of this, the tool's own limit and
+    the call's own limit applies, and the error names it."""
+    max_listed: int = _setting("mcp.max_listed", number(0, 10_000), 100, weakens=None)
+    """With more tools than this, the list for MCP clients has only the
+    [meta-tools](tools-made-by-agents.md#meta-tools) and the pinned tools."""
+    pinned: tuple[str, ...] = _setting("mcp.pinned", texts, (), weakens=None)
+    """Names of tools that are always listed."""
+    servers: NamedServers = _setting(
+        "mcp_servers", read_named_servers, NamedServers(), weakens=weak.mcp_servers
+    )
+    """Third-party MCP servers whose tools become tools of the project, by name ([MCP
+    servers](mcp-servers.md)). Used in a trusted project only."""
+    policy_default: Effect = _setting("policy.default", choice(EFFECTS), "allow", weakens=None)
+    """The decision about calls that no rule matches: `allow`, `ask` or `deny`."""
+    rules: tuple[Rule, ...] = _setting("policy.rules", read_rules, (), weakens=None)
+    """The [rules](security.md#rules)."""
+    self_approval: bool = _setting("policy.self_approval", truth, False, weakens=weak.self_approval)
+    """If `true`, a person may decide on calls made with their own token, and a token on calls made for its
+    own owner ([callers](security.md#callers)). Waits for trust."""
+    retry_jitter: float = _setting("retry.jitter", number(0, 1, whole=False), 0.0, weakens=None)
+    """0: the next attempt follows at once. Above 0: after attempt n it waits n⁴ seconds, more or less by this
+    part."""
+    retry_attempts: int = _setting("retry.max_attempts", number(1, 100), 2, weakens=None)
+    """Attempts, including the first, of registered Python functions and of manifest tools that can safely be
+    repeated: HTTP with GET, HEAD, OPTIONS, PUT or DELETE, and those with `annotations.idempotent: true`. All
+    others make one attempt. A tool's own `retry` replaces it."""
+    review: Review = _setting("review", choice(("ask", "off")), "ask", weakens=weak.review)
+    """`ask`: a person [reviews](security.md#first-use) a tool that reaches beyond the project before its
+    first call by anybody but you. `off` waits for trust."""
+    sandbox_minimum: Level = _setting(
+        "sandbox.minimum",
+        choice(LEVELS, "`full` is the default; `toolcrib doctor` shows what this machine supports"),
+        "full",
+        weakens=weak.sandbox,
+    )
+    """The weakest level at which commands and Python tools may run: `full`, `landlock` or `none`. Less than
+    `full` is used in a trusted project only: see [Levels](sandbox.md#a-lower-minimum)."""
+    secret_sources: tuple[SourceSetting, ...] = _setting(
+        "secrets.sources", read_secret_sources, ENVIRONMENT, weakens=weak.secret_sources
+    )
+    """The sources of secrets, asked one after the other: `env`, `env_file`, `folder`, `command`, `keyring`
+    ([Secrets](secrets.md))."""
+    allowed_hosts: tuple[str, ...] | None = _setting("security.allowed_hosts", hosts, None, weakens=None)
+    """HTTP tools and programs reach at most these hosts, within what their own permission allows. Not set:
+    their own permission alone decides. Entries as in [HTTP tools](http-tools.md#where-a-request-may-go)."""
+    max_permissions: Permissions | None = _setting(
+        "security.max_permissions",
+        permissions(("network", "fs", "secrets", "env")),
+        None,
+        weakens=weak.max_permissions,
+        safe=lambda _: {},
+    )
+    """The ceiling for [tools that agents make](tools-made-by-agents.md): `network`, `fs`, `secrets`,
+    `env`. Not set: they may ask for nothing. A ceiling above nothing waits for trust."""
+    sources: tuple[ToolSource, ...] = _setting(
+        "sources",
+        items(read_source, 100),
+        (),
+        weakens=weak.outside_sources,
+        safe=lambda value: [one for one in value if not weak.leads_out(one)],
+    )
+    """Further tools, in [another format](formats.md#sources) than `tool.yml`: a folder (`dir`) or a file
+    (`file`), its `dialect`, and `permissions` for programs and files of these tools: `network`, `fs.read` (by
+    default the project), `fs.write`. A source outside of the project waits for trust."""
     document: Document | None = field(default=None, compare=False, repr=False)
-    """The file it was read from; None for settings that a program made itself."""
-    lenient: bool = False
-    """`inputs.lenient`: read arguments that do not fit once more, a number in a text as that number."""
-    audit_max_bytes: int = MAX_BYTES
-    """`audit.max_bytes`: the size at which the audit log is rotated."""
-    secret_sources: tuple[SourceSetting, ...] = ENVIRONMENT
-    """`secrets.sources`: what is asked for a secret, one after the other."""
-    sources: tuple[ToolSource, ...] = ()
-    """`sources`: further folders of tools. One outside of the project counts in a trusted project only."""
+    """The file they come from; None for settings that a program made itself."""
 
-    servers: Servers = field(default_factory=Servers)
-    """`mcp_servers`, and `.mcp.json` beside them: MCP servers whose tools are the project's too."""
+    @property
+    def retry(self) -> Retry:
+        """The retry rule of tools without their own."""
+        return Retry(self.retry_attempts, self.retry_jitter)
+
+    @property
+    def policy(self) -> Rules:
+        """The rules about calls."""
+        return Rules(self.policy_default, self.rules, self.self_approval)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the file's bytes, and those of `.mcp.json` if it names servers, in hex.
-
-        What trust is bound to.
-        """
+        """SHA-256 in hex of the file, and of `.mcp.json` if it names servers. Trust is bound to it."""
         own = self.document.raw if self.document is not None else b""
-        return hashlib.sha256(own + self.servers.mark).hexdigest()
+        return hashlib.sha256(own + self.servers.trusted_bytes).hexdigest()
 
     def weakening(self) -> list[Weakening]:
-        """What counts only once a person trusts it; nothing of settings that a program made itself."""
-        found = weakening(self.document.data) if self.document is not None else []
-        return found + weakening({FILE: self.servers.shared})
+        """Return the settings that wait for trust; none of settings that a program made itself."""
+        shared = weak.mcp_servers(self.servers.shared)
+        found = [Weakening(FILE, shared)] if shared else []
+        for setting in _SETTINGS.values():
+            value = None if self.document is None else _value(self.document.data, setting.key)
+            if setting.weakens is not None and value is not None and (allows := setting.weakens(value)):
+                found.append(Weakening(setting.key, allows))
+        return found
 
     def narrowed(self) -> Config:
-        """The settings with every weakening one at what is safe."""
-        if not self.weakening():
-            return self
+        """Return the settings with a safe value for every weakening one."""
+        waiting = {weakening.name for weakening in self.weakening()}
         document = self.document
+        if not waiting:
+            return self
         if document is None:
-            return replace(self, servers=Servers())
-        return _config(
-            Document(document.path, document.raw, document.text, narrowed(document.data)), document
-        )
+            return replace(self, servers=NamedServers())
+        data = copy.deepcopy(document.data)
+        for setting in _SETTINGS.values():
+            if setting.key in waiting:
+                _put(data, setting.key, setting.safe(_value(data, setting.key)))
+        return _config(Document(document.path, document.raw, document.text, data), document)
 
     def effective(self, trusted: Trust) -> tuple[Config, list[Weakening]]:
-        """The settings that count, and those that do not count yet. Asks only where something weakens."""
+        """Return the settings that apply, and those that wait for trust."""
         waiting = self.weakening()
         if not waiting or trusted.is_trusted(self.digest):
             return self, []
         return self.narrowed(), waiting
 
 
-_LIMITS = {
-    "timeout_ms": 86_400_000,
-    "calls_per_minute": 1_000_000,
-    "concurrency": 10_000,
-    "created_tools": 500,
+_SETTINGS: dict[str, _Setting] = {
+    one.name: one.metadata["setting"] for one in fields(Config) if "setting" in one.metadata
 }
-"""The greatest value of each; the least is 1."""
-
-
-def _limits(reader: Reader, value: Any) -> dict[str, Any]:
-    block = reader.mapping(value, ("limits",), tuple(_LIMITS))
-    return {name: reader.number(block[name], ("limits", name), 1, _LIMITS[name]) for name in block}
-
-
-def _retry(reader: Reader, value: Any) -> dict[str, Any]:
-    block = reader.mapping(value, ("retry",), ("max_attempts", "jitter"))
-    return {
-        "retry": Retry(
-            reader.number(block.get("max_attempts", 2), ("retry", "max_attempts"), 1, 100),
-            float(reader.number(block.get("jitter", 0.0), ("retry", "jitter"), 0, 1, whole=False)),
-        )
-    }
-
-
-def _security(reader: Reader, value: Any) -> dict[str, Any]:
-    block = reader.mapping(value, ("security",), ("max_permissions", "allowed_hosts"))
-    found: dict[str, Any] = {}
-    if "allowed_hosts" in block:
-        found["allowed_hosts"] = _hosts(reader, block["allowed_hosts"], ("security", "allowed_hosts"))
-    if "max_permissions" in block:
-        found["max_permissions"] = _ceiling(reader, block["max_permissions"])
-    return found
-
-
-def _hosts(reader: Reader, value: Any, at: Place) -> tuple[str, ...]:
-    from toolcrib.egress import HostRule
-
-    hosts = reader.texts(value, at)
-    for number, host in enumerate(hosts):
-        try:
-            HostRule.parse(host)
-        except ValueError:
-            hint = "write api.example.com, *.example.org or name:port; no https://, no path"
-            raise reader.misfit((*at, number), "must be a host", hint) from None
-    return hosts
-
-
-def _ceiling(reader: Reader, value: Any) -> Permissions:
-    at = ("security", "max_permissions")
-    block = reader.mapping(value, at, ("network", "fs", "secrets", "env"))
-    files = reader.mapping(block.get("fs"), (*at, "fs"), ("read", "write"))
-    try:
-        network = Network.parse(block.get("network", False))
-    except ValueError as error:
-        told = str(error).removeprefix("network ")
-        raise reader.misfit((*at, "network"), told) from None
-    return Permissions(
-        network=network,
-        read=reader.texts(files.get("read", []), (*at, "fs", "read")),
-        write=reader.texts(files.get("write", []), (*at, "fs", "write")),
-        secrets=tuple(SecretSpec(name) for name in reader.texts(block.get("secrets", []), (*at, "secrets"))),
-        env=reader.texts(block.get("env", []), (*at, "env")),
-    )
-
-
-def _sandbox(reader: Reader, value: Any) -> dict[str, Any]:
-    block = reader.mapping(value, ("sandbox",), ("minimum",))
-    minimum = block.get("minimum", "full")
-    if minimum not in LEVELS:
-        at = ("sandbox", "minimum")
-        raise reader.misfit(
-            at,
-            f"must be one of {', '.join(LEVELS)}",
-            "`full` is the default; `toolcrib doctor` tells what can be had here",
-        )
-    return {"sandbox_minimum": minimum}
-
-
-def _inputs(reader: Reader, value: Any) -> dict[str, Any]:
-    block = reader.mapping(value, ("inputs",), ("lenient",))
-    return {"lenient": reader.truth(block.get("lenient", False), ("inputs", "lenient"))}
-
-
-def _audit(reader: Reader, value: Any) -> dict[str, Any]:
-    block = reader.mapping(value, ("audit",), ("max_bytes",))
-    if "max_bytes" not in block:
-        return {}
-    at = ("audit", "max_bytes")
-    return {"audit_max_bytes": reader.number(block["max_bytes"], at, 65_536, 2**40)}
-
-
-def _mcp(reader: Reader, value: Any) -> dict[str, Any]:
-    block = reader.mapping(value, ("mcp",), ("max_listed", "pinned"))
-    found: dict[str, Any] = {}
-    if "max_listed" in block:
-        found["max_listed"] = reader.number(block["max_listed"], ("mcp", "max_listed"), 0, 10_000)
-    if "pinned" in block:
-        found["pinned"] = reader.texts(block["pinned"], ("mcp", "pinned"))
-    return {"mcp": McpSettings(**found)}
-
-
-_BLOCKS: Mapping[str, Callable[[Reader, Any], dict[str, Any]]] = {
-    "approvals": read_approvals,
-    "audit": _audit,
-    "inputs": _inputs,
-    "limits": _limits,
-    "mcp": _mcp,
-    "mcp_servers": servers_block,
-    "policy": read_policy,
-    "retry": _retry,
-    "review": read_review,
-    "sandbox": _sandbox,
-    "secrets": secrets_block,
-    "security": _security,
-    "sources": read_sources,
+"""By the name of the field."""
+_FIELDS = {setting.key: name for name, setting in _SETTINGS.items()}
+KEYS = tuple(sorted(_FIELDS))
+"""Every setting."""
+_BLOCKS = {
+    block: tuple(key.partition(".")[2] for key in KEYS if key.startswith(f"{block}."))
+    for block in sorted({key.partition(".")[0] for key in KEYS})
 }
-KEYS = (
-    "approvals.channels",
-    "approvals.ttl_hours",
-    "inputs.lenient",
-    "limits.calls_per_minute",
-    "limits.concurrency",
-    "limits.created_tools",
-    "audit.max_bytes",
-    "limits.timeout_ms",
-    "mcp.max_listed",
-    "mcp.pinned",
-    "mcp_servers",
-    "policy.default",
-    "policy.rules",
-    "policy.self_approval",
-    "retry.max_attempts",
-    "retry.jitter",
-    "review",
-    "sandbox.minimum",
-    "secrets.sources",
-    "security.allowed_hosts",
-    "security.max_permissions",
-    "sources",
-)
-"""Every setting there is."""
+"""Each key at the top of the file to the keys below it."""
 
 
 def load_config(path: Path, root: Path | None = None) -> Config:
-    """Read the settings; a missing or empty file leaves the defaults. `root` is where `.mcp.json` is, if any.
+    """Read the settings; a missing or empty file leaves the defaults. `root` is the folder of `.mcp.json`.
 
-    Raises `ConfigError` with everything that is wrong, each with its place, as a manifest's findings are.
+    Raises `ConfigError` with every error and its position.
     """
     try:
         document = load(read(str(path)), str(path))
@@ -269,25 +254,54 @@ def load_config(path: Path, root: Path | None = None) -> Config:
 
 
 def _config(document: Document, origin: Document) -> Config:
-    """The settings that a document holds; `origin` is the document as it is on disk."""
+    """Return the settings of a document; `origin` is the document as it is on disk."""
     reader = Reader(document)
     found: list[Diagnostic] = []
-    settings: dict[str, Any] = {}
-    data = document.data
-    try:
-        blocks = reader.mapping(data, (), tuple(data) if isinstance(data, dict) else tuple(_BLOCKS))
-    except Misfit as misfit:
-        raise _failure([misfit.finding]) from None
-    for name, value in blocks.items():
+    values: dict[str, Any] = {}
+    data = {} if document.data is None else document.data
+    if not isinstance(data, dict):
+        known = f"known here: {', '.join(_BLOCKS)}"
+        raise _failure([reader.misfit((), "must be a mapping", known, "wrong-type").finding])
+    for block, value in data.items():
         try:
-            if name not in _BLOCKS:
-                raise reader.unknown((name,), tuple(_BLOCKS))
-            settings.update(_BLOCKS[name](reader, value))
+            values |= _block(reader, block, value)
         except Misfit as misfit:
             found.append(misfit.finding)
     if found:
         raise _failure(found)
-    return Config(**settings, document=origin)
+    return Config(**values, document=origin)
+
+
+def _block(reader: Reader, block: str, value: Any) -> dict[str, Any]:
+    """Return the values of one key at the top of the file, by the names of their fields."""
+    if block not in _BLOCKS:
+        raise reader.unknown((block,), tuple(_BLOCKS))
+    if value is None:
+        return {}
+    below = _BLOCKS[block]
+    entries = reader.mapping(value, (block,), below) if below else {"": value}
+    found: dict[str, Any] = {}
+    for key, one in entries.items():
+        at = (block, key) if below else (block,)
+        name = _FIELDS[".".join(at)]
+        found[name] = _SETTINGS[name].read(reader, one, at)
+    return found
+
+
+def _value(data: Any, key: str) -> Any:
+    for part in key.split("."):
+        data = (data or {}).get(part)
+    return data
+
+
+def _put(data: Any, key: str, value: Any) -> None:
+    """Set the value of a key; None removes it."""
+    *above, last = key.split(".")
+    for part in above:
+        data = data[part]
+    data[last] = value
+    if value is None:
+        del data[last]
 
 
 def _failure(found: Sequence[Diagnostic]) -> ConfigError:

@@ -53,8 +53,8 @@ class Desk:
         self._audit = audit
         self._redact = redact
         config = config or Config()
-        self._self_approval = config.policy.self_approval
-        self._channels = config.approvals.channels
+        self._self_approval = config.self_approval
+        self._channels = config.approval_channels
         self._agreed = agreed
         self._revoked = revoked
 

@@ -13,8 +13,9 @@ from toolcrib.cli.output import json_option, note, printable, root_option, say, 
 from toolcrib.errors import NotTrusted
 
 if TYPE_CHECKING:
-    from toolcrib.guard import Trust, Weakening
+    from toolcrib.guard import Trust
     from toolcrib.project import Config
+    from toolcrib.project.config.weakening import Weakening
 
 __all__ = ["command"]
 

@@ -1,0 +1,120 @@
+"""Values of settings that weaken a guard, name a source of secrets or start a process, in words.
+
+Each function takes a value as it is written, after it was read without errors. It returns what the value
+allows, or None if that is no more than the default allows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toolcrib.project.config.policy import DEFAULT_TTL_HOURS
+
+__all__ = [
+    "OWN_CHANNELS",
+    "Weakening",
+    "channels",
+    "leads_out",
+    "max_permissions",
+    "mcp_servers",
+    "outside_sources",
+    "review",
+    "sandbox",
+    "secret_sources",
+    "self_approval",
+    "ttl_hours",
+]
+
+OWN_CHANNELS = ("cli", "page")
+"""Channels of approval that ask a person directly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weakening:
+    """One setting that waits for trust."""
+
+    name: str
+    """For example `sandbox.minimum`."""
+    allows: str
+    """What it would allow, in words."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The keys down to it."""
+        return (self.name,) if self.name.startswith(".") else tuple(self.name.split("."))
+
+
+def channels(value: Sequence[str]) -> str | None:
+    if set(value).issubset(OWN_CHANNELS):
+        return None
+    return "a person is asked through the calling client, which could answer by itself"
+
+
+def ttl_hours(value: float) -> str | None:
+    return f"calls may wait for approval for {value:g} hours" if value > DEFAULT_TTL_HOURS else None
+
+
+def mcp_servers(value: Any) -> str | None:
+    if not value:
+        return None
+    named = value.items() if isinstance(value, Mapping) else ()
+    shown = "; ".join(_names([name, one]) for name, one in named)
+    return f"these MCP servers are started or called: {shown or _names([value])}"
+
+
+def self_approval(value: bool) -> str | None:
+    return (
+        "the owner of an agent's token may approve its calls with another of their tokens" if value else None
+    )
+
+
+def review(value: str) -> str | None:
+    return "tools run before a person has reviewed them" if value == "off" else None
+
+
+def sandbox(value: str) -> str | None:
+    if value == "full":
+        return None
+    confined = "no confinement at all" if value == "none" else f"the confinement of level {value}"
+    return f"tools run with {confined} where the kernel supports no more"
+
+
+def secret_sources(value: Sequence[Mapping[str, Any]]) -> str | None:
+    if all(list(source) == ["env"] for source in value):
+        return None
+    return f"secrets are read from: {_names(value)}"
+
+
+def max_permissions(value: Mapping[str, Any]) -> str | None:
+    parts = []
+    if (network := value.get("network") or False) is not False:
+        parts.append(f"network {'any host' if network is True else json.dumps(network)}")
+    files = value.get("fs") or {}
+    parts += [f"{access} {_names(files[access])}" for access in ("read", "write") if files.get(access)]
+    if value.get("secrets"):
+        parts.append(f"secrets {_names(value['secrets'])}")
+    if value.get("env"):
+        parts.append(f"environment variables {_names(value['env'])}")
+    return f"tools that agents make may have: {'; '.join(parts)}" if parts else None
+
+
+def leads_out(source: Mapping[str, Any]) -> bool:
+    """Return True for an entry of `sources` outside of the project."""
+    path = os.path.normpath(source.get("dir") or source["file"])
+    return os.path.isabs(path) or path == os.pardir or path.startswith(os.pardir + os.sep)  # noqa: PTH117
+
+
+def outside_sources(value: Sequence[Mapping[str, Any]]) -> str | None:
+    outside = [source.get("dir") or source["file"] for source in value if leads_out(source)]
+    return f"tools come from outside of the project: {_names(outside)}" if outside else None
+
+
+def _names(value: Sequence[Any]) -> str:
+    """Return the items in full, and so that none can pass for another line of output."""
+    return ", ".join(
+        item if isinstance(item, str) and item.isprintable() else json.dumps(item) for item in value
+    )
