@@ -15,7 +15,7 @@ from toolcrib import Context, Retry, Toolset
 from toolcrib.core.bound import BoundTool
 from toolcrib.core.pipeline import Bound
 from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, ToolNotFound, UsageError
-from toolcrib.spec import Annotations, Call, CallContext, Outcome, Tool
+from toolcrib.spec import Annotations, Call, CallContext, FunctionExec, Outcome, Tool
 from toolcrib.spec.kinds import CommandExec
 
 
@@ -76,7 +76,8 @@ def test_all_options_are_in_the_description_of_the_tool() -> None:
     assert (tool.output.schema, tool.output.on_violation) == ({"type": "integer"}, "fail")
     assert (tool.retry, tool.limits.timeout_ms, tool.annotations) == (Retry(max_attempts=3), 100, hints)
     assert (tool.approval.required, tool.approval.reason) == (True, "Because")
-    assert (tool.kind, tool.config.isolation) == ("function", "inline")  # type: ignore[union-attr]
+    assert isinstance(tool.config, FunctionExec)
+    assert (tool.kind, tool.config.isolation) == ("function", "inline")
 
 
 @pytest.mark.parametrize("name", ["a", "a.b-c_1", "читать", "x" * 64])

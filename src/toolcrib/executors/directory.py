@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from toolcrib.errors import ToolcribError, UsageError
-from toolcrib.executors.builtin import BuiltinExecutor
+from toolcrib.errors import ToolcribError, ToolUnavailable, UsageError
+from toolcrib.executors.host import Host
 from toolcrib.guard import EnvironmentSecrets, Redactor, resolve
-from toolcrib.manifest import FOLDERS, check_tool, failure, load_directory
+from toolcrib.manifest import FOLDERS, check_tool, failure, kind_of, load_directory
 from toolcrib.spec import (
     BuiltinExec,
     Call,
     CallContext,
     Catalog,
     Executor,
-    FunctionExec,
     Network,
     Outcome,
     Permissions,
     Tool,
 )
+
+if TYPE_CHECKING:
+    from toolcrib.egress import Egress
+    from toolcrib.executors.workspace.workspace import Workspace
 
 __all__ = ["open_directory"]
 
@@ -54,58 +58,41 @@ def open_directory(
     errors = [finding for finding in found if finding.is_error]
     if errors:
         raise failure(errors)
-    shared = _Shared(os.path.realpath(root if root is not None else Path.cwd()), catalog)
-    return [(tool, _maker(tool, shared)) for tool in loaded.tools]
+    host = _host(os.path.realpath(root if root is not None else Path.cwd()), catalog)
+    return [(tool, partial(_executor, tool, host)) for tool in loaded.tools]
 
 
-def _maker(tool: Tool, shared: _Shared) -> Callable[[], Executor]:
-    return lambda: _Sealed(tool, shared.executor(tool))
+def _executor(tool: Tool, host: Host) -> Executor:
+    make = kind_of(tool).executor
+    if make is None:
+        raise ToolUnavailable(f"{tool.name}: tools of kind {tool.kind!r} cannot be in a folder")
+    return _Sealed(tool, make(tool, host))
 
 
-@dataclass(slots=True)
-class _Shared:
-    """What the executors of one folder share."""
-
-    root: str
-    catalog: Catalog
-
-    def executor(self, tool: Tool) -> Executor:
+def _host(root: str, catalog: Catalog) -> Host:
+    def workspace() -> Workspace:
         from toolcrib.executors.workspace.workspace import Workspace
 
-        if isinstance(tool.config, FunctionExec):
-            name = tool.config.reference.rpartition(".")[2]
-            return BuiltinExecutor(replace(tool, config=BuiltinExec(name)), self.catalog)
-        if tool.kind == "builtin":
-            return BuiltinExecutor(tool, self.catalog)
-        if tool.kind == "http":
-            return _Request(tool)
-        workspace = Workspace(self.root, f"{self.root}/.toolcrib")
-        if tool.kind == "file":
-            from toolcrib.executors.file import FileExecutor
+        return Workspace(root, f"{root}/.toolcrib")
 
-            return FileExecutor(tool, workspace)
-        if tool.kind == "sql":
-            from toolcrib.executors.process.sql import SqlExecutor
+    def egress() -> Egress:
+        from toolcrib.executors.http.connection import OneRequestEgress
 
-            return SqlExecutor(tool, workspace)
-        from toolcrib.executors.process.command import CommandExecutor
+        return OneRequestEgress()
 
-        return CommandExecutor(tool, workspace)
+    def function(tool: Tool, reference: str) -> Executor:
+        from toolcrib.executors.builtin.executor import BuiltinExecutor
 
+        return BuiltinExecutor(replace(tool, config=BuiltinExec(reference.rpartition(".")[2])), catalog)
 
-class _Request:
-    """An HTTP tool with a connection of its own for each call, so that there is nothing to close."""
-
-    def __init__(self, tool: Tool) -> None:
-        self._tool = tool
-
-    async def run(self, call: Call, ctx: CallContext) -> Outcome:
-        """One attempt."""
-        from toolcrib.egress import Egress
-        from toolcrib.executors.http.executor import HttpExecutor
-
-        async with Egress() as egress:
-            return await HttpExecutor(self._tool, egress).run(call, ctx)
+    return Host(
+        catalog=catalog,
+        invoke=catalog.invoke,
+        workspace=workspace,
+        egress=egress,
+        function=function,
+        admit=lambda *_: None,  # the call of each step is checked by itself
+    )
 
 
 class _Sealed:

@@ -11,7 +11,7 @@ from toolcrib.manifest.dialects.registry import (
 )
 from toolcrib.manifest.dialects.vega.reader import read_vega
 from toolcrib.manifest.directory import FOLDERS, load_directory, load_file
-from toolcrib.manifest.lint.checks import TEMPLATED
+from toolcrib.manifest.kinds import KINDS, Kind, Misfit, block_of, kind_of
 from toolcrib.manifest.lint.runner import check_tool, lint_file, lint_tool, lint_tree
 from toolcrib.manifest.native.cache import CheckResult, LazyTools, ManifestCache, Mark, mark_of, new_mark_of
 from toolcrib.manifest.native.reader import (
@@ -34,20 +34,23 @@ __all__ = [
     "FILES",
     "FILE_NAME",
     "FOLDERS",
+    "KINDS",
     "MAX_BYTES",
     "OTHER_NAME",
     "RULES",
-    "TEMPLATED",
     "CheckResult",
     "Diagnostic",
     "Document",
+    "Kind",
     "LazyTools",
     "Loaded",
     "ManifestCache",
     "Mark",
     "Member",
+    "Misfit",
     "Rule",
     "Team",
+    "block_of",
     "check_team",
     "check_tool",
     "diagnostics_of",
@@ -55,6 +58,7 @@ __all__ = [
     "entries",
     "failure",
     "folders",
+    "kind_of",
     "lint_file",
     "lint_tool",
     "lint_tree",

@@ -14,11 +14,13 @@ from typing import Any
 from toolcrib.errors import ManifestError, UsageError
 from toolcrib.manifest.dialects import flexigpt, sympozium, toolbox
 from toolcrib.manifest.dialects.registry import DIALECTS, entries
-from toolcrib.manifest.dialects.vega.writer import as_vega, write_vega
-from toolcrib.manifest.effect import differences, is_about_calls
+from toolcrib.manifest.dialects.spelling import respelled
+from toolcrib.manifest.dialects.vega.writer import as_vega, native_terms, write_vega
+from toolcrib.manifest.effect import differences, is_about_calls, parts_of
+from toolcrib.manifest.http.requests import with_auth_written
 from toolcrib.manifest.lint.runner import check_tool
 from toolcrib.manifest.native.reader import FILE_NAME
-from toolcrib.manifest.native.writer import as_native, as_plain, manifest_of
+from toolcrib.manifest.native.writer import manifest_of
 from toolcrib.manifest.yaml.diagnostics import Diagnostic
 from toolcrib.manifest.yaml.source import dump
 from toolcrib.spec import ABSENT, CommandExec, FunctionExec, HttpExec, SqlExec, Tool
@@ -91,6 +93,19 @@ class Written:
     tool: Tool
     text: bytes
     losses: tuple[Loss, ...]
+
+
+def as_native(tool: Tool) -> Tool:
+    """Return the tool in the terms of a native manifest, whose placeholders are spelled `${name}`."""
+    return native_terms(tool) if tool.source is not None and tool.source.dialect == "vega" else tool
+
+
+def as_plain(tool: Tool) -> Tool:
+    """As `as_native`, in what every format has: a secret is `${NAME}`, `auth` stands in the request."""
+    tool = as_native(tool)
+    if isinstance(tool.config, HttpExec):
+        tool = with_auth_written(tool, tool.config)
+    return respelled(tool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +225,8 @@ def _whole(tool: Tool) -> dict[str, Any]:
     """A tool's manifest, with the blocks in which what a call does stands beside other things."""
     manifest = manifest_of(tool)
     manifest["outputs"] = {"format": tool.output.format, **manifest.get("outputs", {})}
-    if isinstance(tool.config, HttpExec):
-        manifest["exec"]["http"].setdefault("response", {})
+    for part in parts_of(tool):
+        manifest["exec"][tool.kind].setdefault(part, {})
     return manifest
 
 

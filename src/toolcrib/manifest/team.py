@@ -12,7 +12,7 @@ from typing import Any
 
 from toolcrib.errors import NotFoundError
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, failure, quoted
-from toolcrib.manifest.yaml.positions import Path
+from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document, load
 from toolcrib.spec.naming import nearest
 
@@ -29,7 +29,7 @@ class Member:
     role: str = ""
     more: dict[str, Any] = field(default_factory=dict)
     """The other keys, as written."""
-    place: Path = ()
+    place: KeyPath = ()
     """Where its list of tools stands in the file."""
 
 
@@ -89,7 +89,9 @@ def check_team(team: Team, names: Iterable[str]) -> list[Diagnostic]:
     return found
 
 
-def _entries(document: Document, found: list[Diagnostic]) -> Iterator[tuple[Path, Any, dict[str, Any], str]]:
+def _entries(
+    document: Document, found: list[Diagnostic]
+) -> Iterator[tuple[KeyPath, Any, dict[str, Any], str]]:
     """Each entry: its place, its name, what it says, and the key of its list of tools."""
     members, agents = document.data.get("members"), document.data.get("agents")
     if members is not None and not isinstance(members, list):
@@ -98,7 +100,7 @@ def _entries(document: Document, found: list[Diagnostic]) -> Iterator[tuple[Path
     if agents is not None and not isinstance(agents, dict):
         found.append(document.diagnostic("wrong-type", "`agents` must be a mapping", ("agents",), key=True))
         agents = None
-    blocks: list[tuple[Path, Any, Any, str]] = []
+    blocks: list[tuple[KeyPath, Any, Any, str]] = []
     for at, block in enumerate(members or []):
         name = block.get("name") if isinstance(block, dict) else None
         blocks.append((("members", at), name, block, "skills"))
@@ -111,7 +113,7 @@ def _entries(document: Document, found: list[Diagnostic]) -> Iterator[tuple[Path
 
 
 def _member(
-    document: Document, place: Path, name: Any, block: dict[str, Any], key: str, found: list[Diagnostic]
+    document: Document, place: KeyPath, name: Any, block: dict[str, Any], key: str, found: list[Diagnostic]
 ) -> Member:
     if not isinstance(name, str) or not name.strip():
         found.append(document.diagnostic("missing-key", "`name` is missing", place))

@@ -29,7 +29,7 @@ from toolcrib.errors import (
     Violation,
 )
 from toolcrib.guard import excess, shown
-from toolcrib.manifest import FILE_NAME, Diagnostic, check_tool, dump, failure, load, parse_tool
+from toolcrib.manifest import FILE_NAME, KINDS, Diagnostic, check_tool, dump, failure, load, parse_tool
 from toolcrib.spec import Tool
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ RESERVED = (
     "tools_search",
 )
 """Names that MCP clients know the meta-tools by."""
-_KINDS = ("command", "file", "http", "python")
 _MAX_BYTES = 131_072
 _WAIT_S = 10.0
 _name = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z").match
@@ -156,8 +155,9 @@ def _manifest(name: str, definition: Any, creator: str) -> dict[str, Any]:
     data: dict[str, Any] = orjson.loads(raw)
     if data.get("name", name) != name:
         raise _unfit("$.name", f"is {shown(repr(data['name'])[:80])}, but the tool is to be named {name!r}")
-    if data.get("kind") not in _KINDS:
-        raise _unfit("$.kind", f"must be one of: {', '.join(_KINDS)}")
+    kinds = sorted(kind.name for kind in KINDS.used if kind.for_agents)
+    if data.get("kind") not in kinds:
+        raise _unfit("$.kind", f"must be one of: {', '.join(kinds)}")
     approval = data.get("approval", {})
     if not isinstance(approval, dict):
         raise _unfit("$.approval", "must be an object")

@@ -77,7 +77,7 @@ def programs_of(tools: Iterable[Tool], root: Path) -> list[str]:
         for path in _written(tool, root, names):
             found |= dict.fromkeys(paths.held(path))
         if isinstance(tool.config, PythonExec) and tool.config.venv is not None:
-            from toolcrib.executors.process.python import runs_in
+            from toolcrib.executors.python.executor import runs_in
 
             python = f"{paths.real(str(root / tool.config.venv))}/bin/python"
             found |= dict.fromkeys(runs_in(python, paths))
@@ -122,7 +122,7 @@ def running_from(root: str) -> tuple[str, ...]:
     As real paths, and the symbolic links on the way to them. Folders that hold the project at `root` are left
     out, or its tools could write nothing; of a virtual environment its parts stay.
     """
-    from toolcrib.executors.process.python import runs_in
+    from toolcrib.executors.python.executor import runs_in
     from toolcrib.executors.workspace.workspace import within
     from toolcrib.sandbox.files.paths import Paths
 

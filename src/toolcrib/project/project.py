@@ -15,8 +15,9 @@ from toolcrib.core.context import Context
 from toolcrib.core.pipeline import Bound
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolcribError, ToolUnavailable
+from toolcrib.executors import Host
 from toolcrib.guard import ANCHOR, Approval, AuditLog, Digests, Grant, Policy, Reviews, ToolDigest, Trust
-from toolcrib.manifest import Diagnostic, Loaded
+from toolcrib.manifest import Diagnostic, Loaded, kind_of
 from toolcrib.project.catalog.external import Guests
 from toolcrib.project.catalog.registry import Change, Reading, Shelf
 from toolcrib.project.config.secrets import hidden_paths, open_sources
@@ -35,10 +36,7 @@ from toolcrib.project.sandbox_level import minimum_of
 from toolcrib.spec import (
     Call,
     Caller,
-    CompositeExec,
     Executor,
-    FunctionExec,
-    HttpExec,
     Limits,
     Permissions,
     Result,
@@ -58,8 +56,6 @@ if TYPE_CHECKING:
     from toolcrib.project.servers import Servers
 
 __all__ = ["Project"]
-
-_REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 
 
 class Project:
@@ -316,11 +312,11 @@ class Project:
         if self._digests is None:
             self._digests = Digests(self.place.root)
         own = self._digests.of(tool)
-        if not isinstance(tool.config, CompositeExec):
-            return own
         steps = {
             f"step/{part.name}": self._digests.of(part).digest for part in self._composites.tools_of(tool)
         }
+        if not steps:
+            return own
         whole = " ".join((own.digest, *steps.values()))
         return ToolDigest(hashlib.sha256(whole.encode()).hexdigest(), {**own.parts, **steps})
 
@@ -360,8 +356,7 @@ class Project:
         self._gate.authorise(bound, context)
         call.arguments = bound.arguments.check(call.arguments)
         plan = plan_of(bound.tool, call.arguments)
-        if isinstance(bound.tool.config, CompositeExec):
-            self._composites.admit(bound.tool, call)
+        self._composites.admit(bound.tool, call)
         plan["permissions"] = self.permissions_of(bound.tool).as_json()
         plan["approval"] = self.asks(call)
         planned: dict[str, Any] = self._gate.redact(plan)
@@ -377,9 +372,7 @@ class Project:
         self._gate.authorise(bound, context)
         call.arguments = context.arguments = bound.arguments.check(context.arguments)
         question = self._gate.question(bound, context)
-        if question is None and isinstance(bound.tool.config, CompositeExec):
-            return self._composites.asks(bound.tool, call)
-        return None if question is None else question.reason
+        return self._composites.asks(bound.tool, call) if question is None else question.reason
 
     # -- binding ---------------------------------------------------------------------------------
 
@@ -427,19 +420,41 @@ class Project:
 
     def retry(self, tool: Tool) -> Retry:
         """One attempt for tools from manifests, unless repeating them does no harm."""
-        repeatable = tool.annotations.idempotent or (
-            isinstance(tool.config, HttpExec) and tool.config.method.upper() in _REPEATABLE
-        )
+        repeatable = tool.annotations.idempotent or kind_of(tool).repeatable(tool.config)
         return self.config.retry if repeatable else Retry()
 
     def _executor(self, tool: Tool, seen: Observation | None) -> Executor:
         self._shelf.check(tool.name)  # In case the call came by the toolset itself.
         if (error := self._shelf.explain(tool.name)) is not None:
             raise error
-        make = _EXECUTORS.get(tool.kind)
+        make = kind_of(tool).executor
         if make is None:
             raise ToolUnavailable(f"{tool.name}: no executor for kind {tool.kind!r}")
-        return make(self, tool, seen)
+        host = Host(
+            catalog=self.toolset,
+            invoke=self.invoke,
+            workspace=partial(self.workspace, seen),
+            egress=self.egress,
+            function=self._function,
+            admit=self._composites.admit,
+            allowed_hosts=self.config.allowed_hosts,
+            retry=self.retry(tool),
+            observe_host=None if seen is None else seen.record_host,
+        )
+        return make(tool, host)
+
+    def _function(self, tool: Tool, reference: str) -> Executor:
+        """Return the executor of a registered function, by its reference or the last part of it."""
+        for name in (reference, reference.rpartition(".")[2]):
+            if name in self.functions.names:
+                return self.functions.bound(name).executor
+            if name != tool.name and name in self.toolset.names:
+                return self.toolset.bound(name).executor
+        raise ToolUnavailable(
+            f"{tool.name} calls the function {reference!r}, which is not registered in this process",
+            hint="Register it where the project is opened: `project.functions.register(name, function)`.",
+            details={"reference": reference},
+        )
 
     def workspace(self, seen: Observation | None = None) -> Workspace:
         """The project as its tools see it; `seen` is told what they use."""
@@ -520,76 +535,3 @@ class Project:
             self.first_use.reviews.close()
             self._gate.close()
             self.audit.close()
-
-
-def _http(project: Project, tool: Tool, seen: Observation | None) -> Executor:
-    from toolcrib.executors import HttpExecutor
-
-    hosts, retry = project.config.allowed_hosts, project.retry(tool)
-    tell = None if seen is None else seen.record_host
-    return HttpExecutor(tool, project.egress(), allowed_hosts=hosts, retry=retry, tell=tell)
-
-
-def _command(project: Project, tool: Tool, seen: Observation | None) -> Executor:
-    from toolcrib.executors import CommandExecutor
-
-    return CommandExecutor(tool, project.workspace(seen))
-
-
-def _builtin(project: Project, tool: Tool, _seen: Observation | None) -> Executor:
-    from toolcrib.executors import BuiltinExecutor
-
-    return BuiltinExecutor(tool, project.toolset)
-
-
-def _python(project: Project, tool: Tool, seen: Observation | None) -> Executor:
-    from toolcrib.executors import PythonExecutor
-
-    return PythonExecutor(tool, project.workspace(seen))
-
-
-def _file(project: Project, tool: Tool, seen: Observation | None) -> Executor:
-    from toolcrib.executors import FileExecutor
-
-    return FileExecutor(tool, project.workspace(seen))
-
-
-def _sql(project: Project, tool: Tool, _seen: Observation | None) -> Executor:
-    from toolcrib.executors import SqlExecutor
-
-    return SqlExecutor(tool, project.workspace())
-
-
-def _function(project: Project, tool: Tool, _seen: Observation | None) -> Executor:
-    """The executor of the registered Python function that a manifest refers to."""
-    assert isinstance(tool.config, FunctionExec)
-    reference = tool.config.reference
-    for name in (reference, reference.rpartition(".")[2]):
-        if name in project.functions.names:
-            return project.functions.bound(name).executor
-        if name != tool.name and name in project.toolset.names:
-            return project.toolset.bound(name).executor
-    raise ToolUnavailable(
-        f"{tool.name} calls the function {reference!r}, which is not registered in this process",
-        hint="Register it where the project is opened: `project.functions.register(name, function)`.",
-        details={"reference": reference},
-    )
-
-
-def _composite(project: Project, tool: Tool, _seen: Observation | None) -> Executor:
-    from toolcrib.executors import CompositeExecutor
-
-    return CompositeExecutor(tool, project.invoke, partial(project._composites.admit, tool))  # noqa: SLF001
-
-
-_EXECUTORS: dict[str, Callable[[Project, Tool, Observation | None], Executor]] = {
-    "builtin": _builtin,
-    "command": _command,
-    "composite": _composite,
-    "file": _file,
-    "function": _function,
-    "http": _http,
-    "python": _python,
-    "sql": _sql,
-}
-"""Who runs which kind; each is imported when its first tool runs."""

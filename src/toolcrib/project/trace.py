@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from toolcrib.errors import TimedOut, ToolFailed, UsageError
 from toolcrib.executors.trace.block import Block, Line
 from toolcrib.executors.trace.observation import Observation
+from toolcrib.manifest import kind_of
 from toolcrib.project.project import Project
 from toolcrib.spec import Network, Result, Tool
 
@@ -19,27 +20,6 @@ _FLAGS = {
     "network": "--allow-host",
     "env": "--allow-env",
 }
-
-
-_UNSEEN = {
-    "function": (
-        "is a registered function: it runs in this process, where nothing is watched",
-        "Make it a tool of kind python, which runs confined.",
-    ),
-    "composite": (
-        "is made of steps, which need nothing but the permissions of their own tools",
-        "Trace the tools of its steps.",
-    ),
-    "sql": (
-        "runs a query of its manifest: what it needs is the file or the host of its database",
-        "Write that under permissions; `toolcrib check` says what is missing.",
-    ),
-    "mcp": (
-        "is a tool of an MCP server, which is one process for all of its tools",
-        "What that may do stands under the server's own permissions.",
-    ),
-}
-"""Why tools of a kind cannot be watched, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +36,7 @@ class Allowed:
         own = tool.permissions
         network = own.network
         if self.hosts:
-            if network.mode in ("any", "host") and tool.kind != "http":
+            if network.mode in ("any", "host") and kind_of(tool).confined:
                 raise UsageError(f"{tool.name} may reach every host already; --allow-host would take away")
             network = Network("hosts", (*network.allow, *(host.lower() for host in self.hosts)))
         return replace(
@@ -88,8 +68,8 @@ class Trace:
             ToolcribError: there is no such tool, or its manifest is wrong.
         """
         tool = project.get(name)
-        if tool.kind not in ("command", "python", "http", "file"):
-            why, hint = _UNSEEN.get(tool.kind, _UNSEEN["function"])
+        if (untraceable := kind_of(tool).untraceable) is not None:
+            why, hint = untraceable
             raise UsageError(f"{name} {why}", hint=hint)
         trace = cls(allowed.to(tool))
         project.observe(trace.tool, trace.seen)
@@ -105,7 +85,7 @@ class Trace:
         error = result.error
         if error is None or isinstance(error, (ToolFailed, TimedOut)) or "enforcement" in error.details:
             return True
-        return self.tool.kind in ("http", "file") and bool(self.seen.hosts or self.seen.reach)
+        return not kind_of(self.tool).confined and bool(self.seen.hosts or self.seen.reach)
 
     def text(self) -> str:
         """The block as YAML, each line with its reason, and below it what it leaves out."""

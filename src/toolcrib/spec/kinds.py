@@ -1,5 +1,6 @@
-"""One configuration per execution kind, as written in a manifest's `exec` block. Pure data.
+"""The configurations of the built-in execution kinds, as written in a manifest's `exec` block. Pure data.
 
+They lie here because readers of several formats make them. A new kind defines its own beside its record.
 Strings may hold templates (`${name}`); they are parsed once, when the tool is bound to its executor.
 """
 
@@ -51,7 +52,12 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionExec:
+class ExecConfig:
+    """The base of every kind's configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionExec(ExecConfig):
     """A Python callable registered in this process."""
 
     reference: str
@@ -60,7 +66,7 @@ class FunctionExec:
 
 
 @dataclass(frozen=True, slots=True)
-class PythonExec:
+class PythonExec(ExecConfig):
     """A function of a module, run in a confined interpreter of its own."""
 
     module: str
@@ -74,7 +80,7 @@ class PythonExec:
 
 
 @dataclass(frozen=True, slots=True)
-class CommandExec:
+class CommandExec(ExecConfig):
     """A program and its arguments, run confined: without a shell, or as one line for it."""
 
     entrypoint: str
@@ -92,7 +98,7 @@ class CommandExec:
 
 
 @dataclass(frozen=True, slots=True)
-class BuiltinExec:
+class BuiltinExec(ExecConfig):
     """A function registered in the same toolset, under another name."""
 
     function: str
@@ -133,7 +139,7 @@ class BodyPart:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpExec:
+class HttpExec(ExecConfig):
     """One HTTP request."""
 
     method: str
@@ -161,7 +167,7 @@ class HttpExec:
 
 
 @dataclass(frozen=True, slots=True)
-class FileExec:
+class FileExec(ExecConfig):
     """Read or write one file beneath the granted paths."""
 
     action: Literal["read", "write"]
@@ -205,7 +211,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class CompositeExec:
+class CompositeExec(ExecConfig):
     """Other tools, called one after the other or side by side."""
 
     steps: tuple[Step, ...]
@@ -214,7 +220,7 @@ class CompositeExec:
 
 
 @dataclass(frozen=True, slots=True)
-class McpExec:
+class McpExec(ExecConfig):
     """One tool of an MCP server."""
 
     server: str
@@ -228,7 +234,7 @@ class McpExec:
 
 
 @dataclass(frozen=True, slots=True)
-class SqlExec:
+class SqlExec(ExecConfig):
     """One SQL statement. Values are bound to its parameters; none is ever written into its text."""
 
     engine: str
@@ -241,16 +247,3 @@ class SqlExec:
     connection: dict[str, Any] = field(default_factory=dict)
     """How other engines are reached, as written."""
     timeout_ms: int | None = None
-
-
-ExecConfig = (
-    FunctionExec
-    | PythonExec
-    | CommandExec
-    | HttpExec
-    | FileExec
-    | CompositeExec
-    | McpExec
-    | BuiltinExec
-    | SqlExec
-)

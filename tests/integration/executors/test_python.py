@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import need
 from tests.crib import Crib, failed
-from toolcrib.executors.process.python import is_known
+from toolcrib.executors.python.executor import is_known
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.sandbox.host.enforcement import groups
 
@@ -166,7 +166,7 @@ def test_a_traceback_goes_to_the_log(crib: Crib, caplog: pytest.LogCaptureFixtur
     crib.call("py")
     assert "Traceback" in caplog.text
     assert 'mod.py", line 2, in run' in caplog.text
-    assert "python_child" not in caplog.text
+    assert "child.py" not in caplog.text
 
 
 def test_a_forked_child_does_not_answer(crib: Crib) -> None:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from toolcrib.errors import ManifestError, UsageError
 from toolcrib.manifest import entries, load, parse_tool, read_dialect
-from toolcrib.manifest.convert import TARGETS, convert, losses, read_all
+from toolcrib.manifest.convert import TARGETS, as_native, convert, losses, read_all
 from toolcrib.manifest.dialects.flexigpt import record_of
 from toolcrib.manifest.effect import differences
-from toolcrib.manifest.native.writer import as_native, manifest_of
+from toolcrib.manifest.native.writer import manifest_of
 from toolcrib.manifest.yaml.source import dump
 from toolcrib.spec import Approval, HttpExec, SqlExec, Tool
 

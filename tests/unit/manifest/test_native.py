@@ -287,7 +287,7 @@ MISFITS: list[tuple[str, str, str, str, int, int, str | None]] = [
     (HTTP, "network: true", "secrets: {T: {type: int}}", "wrong-value", 18, 23, "must be string"),
     (HTTP, "network: true", "fs: {read: .}", "wrong-type", 18, 14, "write it as a list"),
     (HTTP, "network: true", "env: [A, A]", "wrong-value", 18, 8, "same item twice"),
-    (COMMAND, '["${path}"]', '["${path}"]\n    exit_codes_ok: []', "exit-codes", 16, 20, "no run"),
+    (COMMAND, '["${path}"]', '["${path}"]\n    exit_codes_ok: []', "exit-codes", 16, 20, "at least 1"),
     (COMMAND, '["${path}"]', "[-n, 5]", "wrong-type", 15, 16, 'put it in quotes: "5"'),
     (COMMAND, '["${path}"]', '["${path}"]\n    env: {A: no, B: true}', "wrong-type", 16, 21, '"true"'),
     (COMMAND, "    type: object\n", "    type: objct\n", "input-schema", 7, 11, "must be object"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import ToolUnavailable
-from toolcrib.executors.process.python import runs_in
+from toolcrib.executors.python.executor import runs_in
 from toolcrib.executors.workspace.workspace import Workspace, links_on
 from toolcrib.manifest.dialects.mcp_servers import expand
 from toolcrib.sandbox.files.paths import Paths

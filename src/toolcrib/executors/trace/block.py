@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from toolcrib.executors.trace.observation import Observation, Uses
 from toolcrib.executors.trace.reach import Reach, above, parent
 from toolcrib.executors.workspace.workspace import within
+from toolcrib.manifest import kind_of
 from toolcrib.spec import Tool
 
 __all__ = ["Block", "Line", "quoted"]
@@ -267,7 +268,7 @@ def _network(block: Block, tool: Tool, seen: Observation) -> None:
         if seen.sockets and not refused:
             why = "an internet socket was asked for; for which host cannot be observed"
             block.missing.append(Line("network", "allow: [HOST]", why))
-    elif tool.kind == "http" and network.mode != "hosts":
+    elif not kind_of(tool).confined and network.mode != "hosts":
         block.network = network.as_json()
         block.network_why = f"the host of the tool's own URL: {', '.join(let) or 'not called in this run'}"
     elif network.mode == "host":
@@ -337,7 +338,7 @@ def _variables(block: Block, tool: Tool, seen: Observation) -> None:
 
 def _variable(name: str, tool: Tool, seen: Observation) -> str:
     """What can be said of one variable. A process reads its own memory, which nobody sees from outside."""
-    if tool.kind in ("http", "file"):
+    if not kind_of(tool).confined:
         return "declared"
     if seen.variables is None:
         return "declared; whether it was read cannot be observed"

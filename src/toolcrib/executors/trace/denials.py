@@ -255,7 +255,7 @@ def _no_network(
     port: int | None,
     direct: bool = False,
 ) -> PermissionDenied:
-    from toolcrib.manifest.lint.checks import DIRECT
+    from toolcrib.executors.direct_programs import DIRECT
 
     if workspace.watch is not None and host is not None:
         workspace.watch.record_host(host, port, False)

@@ -15,7 +15,7 @@ from typing import Any
 from toolcrib.errors import ManifestError
 from toolcrib.manifest.native.reader import parse_tool
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of
-from toolcrib.manifest.yaml.positions import Path
+from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import Source, Tool
 
@@ -33,22 +33,22 @@ class Translated(Document):
 
     __slots__ = ("_origin", "_places")
 
-    def __init__(self, origin: Document, data: dict[str, Any], places: dict[Path, Path]) -> None:
+    def __init__(self, origin: Document, data: dict[str, Any], places: dict[KeyPath, KeyPath]) -> None:
         super().__init__(origin.path, origin.raw, origin.text, data)
         self._origin = origin
         self._places = places
 
-    def source_path(self, path: Path) -> Path:
+    def source_path(self, path: KeyPath) -> KeyPath:
         for length in range(len(path), -1, -1):
             place = self._places.get(path[:length])
             if place is not None:
                 return (*place, *path[length:])
         return ()
 
-    def locate(self, path: Path, key: bool = False) -> tuple[int, int]:
+    def locate(self, path: KeyPath, key: bool = False) -> tuple[int, int]:
         return self._origin.locate(self.source_path(path), key)
 
-    def locate_text(self, path: Path, literal: str, number: int = 0) -> tuple[int, int]:
+    def locate_text(self, path: KeyPath, literal: str, number: int = 0) -> tuple[int, int]:
         return self._origin.locate_text(self.source_path(path), literal, number)
 
 
@@ -58,16 +58,16 @@ class Draft:
 
     document: Document
     dialect: str
-    place: Path = ()
+    place: KeyPath = ()
     """Where the tool stands in the file."""
     manifest: dict[str, Any] = field(default_factory=dict)
-    places: dict[Path, Path] = field(default_factory=dict)
+    places: dict[KeyPath, KeyPath] = field(default_factory=dict)
     kept: dict[str, Any] = field(default_factory=dict)
     """What the native format has no word for."""
     found: list[Diagnostic] = field(default_factory=list)
     enabled: bool = True
 
-    def put(self, path: Path, value: Any, origin: Path | None = None) -> None:
+    def put(self, path: KeyPath, value: Any, origin: KeyPath | None = None) -> None:
         """Set a value of the manifest; `origin` is where it stands below the tool in the file."""
         here = self.manifest
         for step in path[:-1]:
@@ -79,7 +79,7 @@ class Draft:
     def fault(
         self,
         message: str,
-        origin: Path = (),
+        origin: KeyPath = (),
         *,
         hint: str | None = None,
         rule: str = "dialect",
@@ -89,7 +89,7 @@ class Draft:
         path = (*self.place, *origin)
         self.found.append(self.document.diagnostic(rule, message, path, key=key, hint=hint))
 
-    def fits(self, block: Any, form: dict[str, Any], origin: Path = ()) -> bool:
+    def fits(self, block: Any, form: dict[str, Any], origin: KeyPath = ()) -> bool:
         """Whether a block has its format's own form, a JSON Schema; each misfit is told."""
         from toolcrib.schema import SchemaCheck
 
@@ -138,7 +138,7 @@ def finish(draft: Draft, *, shared: bool) -> Entry:
     return Entry(replace(tool, source=source), translated, found, draft.enabled)
 
 
-def steps_of(path: str) -> Path:
+def steps_of(path: str) -> KeyPath:
     """`$.a[0]["b c"]` as `("a", 0, "b c")`."""
     return tuple(
         int(index) if index else name or re.sub(r"\\(.)", r"\1", key)

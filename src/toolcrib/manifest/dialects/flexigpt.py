@@ -9,7 +9,7 @@ from typing import Any
 
 from toolcrib.manifest.dialects.base import Draft, arguments_of, host_of, secrets_in
 from toolcrib.manifest.dialects.fields import Field, Fields, known
-from toolcrib.manifest.yaml.positions import Path
+from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import FunctionExec, HttpExec, Spelling, Tool
 
@@ -153,7 +153,7 @@ def _go(draft: Draft, impl: dict[str, Any]) -> None:
 
 
 def _http(draft: Draft, impl: dict[str, Any], arguments: Any) -> None:
-    at: Path = ("exec", "http")
+    at: KeyPath = ("exec", "http")
     draft.put(("kind",), "http", ("type",))
     url = impl.get("urlTemplate")
     draft.put((*at, "method"), impl.get("method", "GET"), ("impl", "method"))
@@ -206,8 +206,8 @@ def extraction(expression: str) -> tuple[str, str]:
 def _body(draft: Draft, impl: dict[str, Any]) -> None:
     """A body template: JSON or a form where it reads as one, so that values cannot add to it; else text."""
     text = impl["bodyTemplate"]
-    at: Path = ("exec", "http", "body")
-    origin: Path = ("impl", "bodyTemplate")
+    at: KeyPath = ("exec", "http", "body")
+    origin: KeyPath = ("impl", "bodyTemplate")
     headers: dict[str, str] = impl.get("headers") or {}
     content = next(
         (str(value).lower() for name, value in headers.items() if name.lower() == "content-type"), ""

@@ -14,7 +14,7 @@ from toolcrib.manifest.dialects.base import Draft, arguments_of, secrets_in
 from toolcrib.manifest.dialects.durations import milliseconds
 from toolcrib.manifest.dialects.fields import Field, Fields, known
 from toolcrib.manifest.dialects.skill import Skill
-from toolcrib.manifest.yaml.positions import Path
+from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import CommandExec, Tool
 
@@ -117,7 +117,7 @@ def skills_of(document: Document) -> list[Skill]:
     ]
 
 
-def _spec(data: Any) -> tuple[dict[str, Any], Path]:
+def _spec(data: Any) -> tuple[dict[str, Any], KeyPath]:
     spec = data.get("spec") if isinstance(data, dict) else None
     if isinstance(spec, dict):
         return spec, ("spec",)
@@ -125,7 +125,7 @@ def _spec(data: Any) -> tuple[dict[str, Any], Path]:
 
 
 def _tool(draft: Draft, tool: dict[str, Any]) -> None:
-    at: Path = ("exec", "command")
+    at: KeyPath = ("exec", "command")
     draft.put(("name",), tool.get("name"), ("name",))
     draft.put(("description",), tool.get("description"), ("description",))
     draft.put(("kind",), "command", ("command",))

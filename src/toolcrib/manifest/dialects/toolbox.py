@@ -13,7 +13,7 @@ from toolcrib.manifest.dialects.base import Draft, host_of, secrets_in
 from toolcrib.manifest.dialects.durations import milliseconds
 from toolcrib.manifest.dialects.fields import Field, Fields
 from toolcrib.manifest.yaml.diagnostics import quoted
-from toolcrib.manifest.yaml.positions import Path
+from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import SqlExec, Tool
 from toolcrib.spec.naming import nearest
@@ -260,7 +260,7 @@ def _tool(draft: Draft, kind: str, tool: dict[str, Any], engine: str, source: di
 
 def _sql(draft: Draft, tool: dict[str, Any], engine: str, source: dict[str, Any]) -> None:
     names = _inputs(draft, {"parameters": tool.get("parameters")})
-    at: Path = ("exec", "sql")
+    at: KeyPath = ("exec", "sql")
     draft.put(("kind",), "sql", ("kind",))
     draft.put((*at, "engine"), engine, ("source",))
     draft.put((*at, "statement"), tool.get("statement"), ("statement",))
@@ -282,7 +282,7 @@ def _sql(draft: Draft, tool: dict[str, Any], engine: str, source: dict[str, Any]
 def _http(draft: Draft, tool: dict[str, Any], source: dict[str, Any]) -> None:
     groups = ("pathParams", "queryParams", "bodyParams", "headerParams")
     names = _inputs(draft, {group: tool.get(group) for group in groups})
-    at: Path = ("exec", "http")
+    at: KeyPath = ("exec", "http")
     draft.put(("kind",), "http", ("kind",))
     base, path = str(source.get("baseUrl", "")), str(tool.get("path", ""))
     url = _template(draft, base.rstrip("/") + "/" + path.lstrip("/") if path else base, ("path",))
@@ -336,7 +336,7 @@ def _body(draft: Draft, text: str) -> None:
     draft.put(("exec", "http", "body"), value, ("requestBody",))
 
 
-def _template(draft: Draft, text: str, origin: Path) -> str:
+def _template(draft: Draft, text: str, origin: KeyPath) -> str:
     """Go's `{{.x}}` and `{{json .x}}` as `${x}`; anything else is refused."""
 
     def action(found: re.Match[str]) -> str:
@@ -357,7 +357,7 @@ def _inputs(draft: Draft, groups: dict[str, Any]) -> list[str]:
     required: list[str] = []
     for group, entries in groups.items():
         for number, entry in enumerate(entries or []):
-            origin: Path = (group, number)
+            origin: KeyPath = (group, number)
             name = entry["name"]
             if name in properties:
                 draft.fault(f"the parameter {name} stands twice", origin)
@@ -375,7 +375,7 @@ def _inputs(draft: Draft, groups: dict[str, Any]) -> list[str]:
     return list(properties)
 
 
-def _rule(draft: Draft, entry: dict[str, Any], origin: Path) -> dict[str, Any]:
+def _rule(draft: Draft, entry: dict[str, Any], origin: KeyPath) -> dict[str, Any]:
     """The schema of one parameter."""
     rule = _type(draft, entry, origin)
     rule |= {word: entry[key] for key, word in _WORDS.items() if key in entry}
@@ -389,7 +389,7 @@ def _rule(draft: Draft, entry: dict[str, Any], origin: Path) -> dict[str, Any]:
     return rule
 
 
-def _type(draft: Draft, entry: dict[str, Any], origin: Path) -> dict[str, Any]:
+def _type(draft: Draft, entry: dict[str, Any], origin: KeyPath) -> dict[str, Any]:
     kind = entry.get("type")
     if isinstance(kind, str) and kind in _TYPES:
         return dict(_TYPES[kind])

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure, quoted, source_line
-from toolcrib.manifest.yaml.positions import Path
+from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document, decode, load
 
 __all__ = ["detect", "load_documents"]
@@ -37,7 +37,7 @@ class _Documents(Document):
 
     def __init__(self, path: str, raw: bytes, text: str) -> None:
         super().__init__(path, raw, text, {})
-        self._parts: dict[Path, _Part] = {}
+        self._parts: dict[KeyPath, _Part] = {}
 
     def add(self, part: _Part) -> None:
         """Take in one document. Raises ManifestError for one that cannot be told apart."""
@@ -47,7 +47,7 @@ class _Documents(Document):
             raise failure([_moved(part.document.diagnostic("dialect", wrong), part.start, self.text)])
         kind = data["kind"] if data["kind"].endswith("s") else data["kind"] + "s"
         name = data["name"]
-        place: Path = (kind, name)
+        place: KeyPath = (kind, name)
         if place in self._parts:
             told = f"there is a {kind[:-1]} named {quoted(name)} already"
             raise failure(
@@ -58,7 +58,7 @@ class _Documents(Document):
         rest = {"kind" if key == "type" else key: data[key] for key in data if key not in ("kind", "name")}
         self.data.setdefault(kind, {})[name] = rest.get("tools") if kind == "toolsets" else rest
 
-    def locate(self, path: Path, key: bool = False) -> tuple[int, int]:
+    def locate(self, path: KeyPath, key: bool = False) -> tuple[int, int]:
         found = self._inside(path)
         if found is None:
             return 1, 1
@@ -66,7 +66,7 @@ class _Documents(Document):
         line, column = part.document.locate(inner, key)
         return line + part.start, column
 
-    def locate_text(self, path: Path, literal: str, number: int = 0) -> tuple[int, int]:
+    def locate_text(self, path: KeyPath, literal: str, number: int = 0) -> tuple[int, int]:
         found = self._inside(path)
         if found is None:
             return 1, 1
@@ -74,7 +74,7 @@ class _Documents(Document):
         line, column = part.document.locate_text(inner, literal, number)
         return line + part.start, column
 
-    def _inside(self, path: Path) -> tuple[_Part, Path] | None:
+    def _inside(self, path: KeyPath) -> tuple[_Part, KeyPath] | None:
         """The document that a place is in, and the place in it."""
         part = self._parts.get(path[:2])
         if part is None or len(path) == 1:

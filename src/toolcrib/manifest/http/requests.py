@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.spec import Auth, HttpExec, Tool
@@ -14,7 +15,7 @@ from toolcrib.spec import Auth, HttpExec, Tool
 if TYPE_CHECKING:
     from toolcrib.template import Namespaces
 
-__all__ = ["RequestFault", "request_faults", "signed"]
+__all__ = ["RequestFault", "is_form", "request_faults", "signed", "with_auth_written"]
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HTTP = ("exec", "http")
@@ -32,11 +33,11 @@ class RequestFault(NamedTuple):
 def request_faults(tool: Tool, names: Namespaces) -> Iterator[RequestFault]:
     """What keeps a tool's request from being made; bad placeholders and addresses are told elsewhere."""
     config = tool.config
-    if isinstance(config, HttpExec):
-        if config.styles:
-            yield from _styles(config, names)
-        yield from _body(config)
-        yield from _cookies(tool, config)
+    assert isinstance(config, HttpExec)
+    if config.styles:
+        yield from _styles(config, names)
+    yield from _body(config)
+    yield from _cookies(tool, config)
     for at, auth in enumerate(tool.auth):
         where = ("auth", at) if len(tool.auth) > 1 else ("auth",)
         yield from _auth(tool, auth, where)
@@ -53,6 +54,21 @@ def signed(auth: Auth) -> tuple[str, str, str] | None:
     if auth.type == "api_key" and auth.location is not None and auth.name is not None:
         return auth.location, escape(auth.name), f"${{secret:{auth.secret}}}"
     return None
+
+
+def with_auth_written(tool: Tool, config: HttpExec) -> Tool:
+    """Return the tool with its `auth` as headers and query of the request; what no template can say stays."""
+    headers, query = dict(config.headers), dict(config.query)
+    left: list[Auth] = []
+    for auth in tool.auth:
+        place, name, value = signed(auth) or ("", "", "")
+        if place == "header" and name.lower() not in {header.lower() for header in headers}:
+            headers[name] = value
+        elif place == "query" and name not in query:
+            query[name] = value
+        else:
+            left.append(auth)
+    return replace(tool, config=replace(config, headers=headers, query=query), auth=tuple(left))
 
 
 def _styles(config: HttpExec, names: Namespaces) -> Iterator[RequestFault]:
@@ -86,7 +102,7 @@ def _places(config: HttpExec) -> dict[str, set[str]]:
         ("header", config.headers),
         ("cookie", config.cookies),
     ]
-    if isinstance(config.body, dict) and (config.body_format == "form" or _says_form(config)):
+    if isinstance(config.body, dict) and (config.body_format == "form" or is_form(config)):
         sides.append(("query", config.body))
     try:
         for reference in references(config.url.partition("?")[0]):
@@ -102,7 +118,8 @@ def _places(config: HttpExec) -> dict[str, set[str]]:
     return found
 
 
-def _says_form(config: HttpExec) -> bool:
+def is_form(config: HttpExec) -> bool:
+    """Return True if the headers say that the body is a form."""
     said = (str(value) for name, value in config.headers.items() if name.lower() == "content-type")
     return next(said, "").startswith("application/x-www-form-urlencoded")
 
@@ -147,9 +164,7 @@ def _cookies(tool: Tool, config: HttpExec) -> Iterator[RequestFault]:
 
 def _auth(tool: Tool, auth: Auth, path: tuple[str | int, ...]) -> Iterator[RequestFault]:
     config = tool.config
-    if not isinstance(config, HttpExec):
-        yield RequestFault("auth", path, f"`auth` is for http tools; this one is of kind {tool.kind}")
-        return
+    assert isinstance(config, HttpExec)
     declared = {secret.name for secret in tool.permissions.secrets}
     needed = ("username_secret",) if auth.type == "basic" else ("secret",)
     for field in needed:

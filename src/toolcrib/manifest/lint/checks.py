@@ -6,48 +6,24 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from itertools import islice
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
-from toolcrib.errors import DefinitionError, ManifestError
-from toolcrib.manifest.http.addresses import url_faults
-from toolcrib.manifest.http.requests import request_faults
-from toolcrib.manifest.lint.steps import steps
+from toolcrib.errors import DefinitionError
+from toolcrib.manifest.kinds import kind_of
 from toolcrib.manifest.lint.wording import MAX_TEXT, hidden_characters, instructions, is_plain, texts
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
-from toolcrib.manifest.yaml.positions import Path
+from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
-from toolcrib.spec import Choice, CommandExec, FileExec, HttpExec, Tool
+from toolcrib.spec import Choice, Tool
 
-__all__ = ["CHECKS", "TEMPLATED"]
+__all__ = ["CHECKS"]
 
 _STEP = re.compile(r'\.([^\W\d]\w*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
 _MOST_PROPERTIES = 500
 _MOST_COMPARED = 100_000
 _WILDCARD = "..."
 _SAID = re.compile(r"\bdefaults?\b|\bomitted\b|\bleft out\b|\bunless\b|\botherwise\b")
-DIRECT = frozenset((
-    "ping", "ping6", "traceroute", "tracepath", "mtr", "nmap", "dig", "host", "nslookup", "drill",
-    "whois", "ssh", "scp", "sftp", "ssh-keyscan", "ssh-copy-id", "mosh", "rsync", "telnet", "nc",
-    "ncat", "netcat", "socat", "psql", "pg_dump", "pg_dumpall", "pg_restore", "pg_isready", "mysql",
-    "mysqldump", "mysqladmin", "mariadb", "mariadb-dump", "mongosh", "mongodump", "mongorestore",
-    "redis-cli", "valkey-cli", "sqlcmd", "sqlplus", "mosquitto_pub", "mosquitto_sub", "nats", "kcat",
-    "ldapsearch", "snmpget", "snmpwalk", "smbclient", "ntpdate", "sendmail", "iperf3",
-))  # fmt: skip
-"""Programs that speak a protocol of their own, and do not read the variables that name a proxy."""
-_PROCESSES = ("command", "python", "sql")
-"""Kinds that run in a process, which has the network that the permission gives."""
-TEMPLATED: dict[str, tuple[str, ...]] = {
-    "http": ("url", "headers", "query", "cookies", "body", "parts"),
-    "builtin": (),
-    "command": ("args", "env", "stdin", "shell"),
-    "python": ("args", "kwargs"),
-    "file": ("path", "content"),
-    "composite": (),
-    "function": (),
-    "sql": ("parameters", "connection"),
-}
-"""The keys of each kind's block that hold templates; those of a composite tool are checked by step."""
 
 
 def input_schema(tool: Tool, document: Document) -> Iterator[Diagnostic]:
@@ -59,7 +35,7 @@ def output_schema(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """`outputs.schema` is valid, and stands with format json only."""
     if tool.output.schema is None:
         return
-    path: Path = ("outputs", "schema")
+    path: KeyPath = ("outputs", "schema")
     if tool.output.format == "text":
         told = "`outputs.schema` cannot stand with `format: text`: text is not checked against a schema"
         hint = "remove the schema, or write `format: json`"
@@ -72,7 +48,7 @@ def defaults(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     from toolcrib.schema import SchemaCheck
 
     for name, rule in islice(_properties(tool), _MOST_PROPERTIES):
-        path: Path = ("inputs", "schema", "properties", name)
+        path: KeyPath = ("inputs", "schema", "properties", name)
         if not isinstance(rule.get("description"), str) or not rule["description"].strip():
             told = f"the property {quoted(name)} has no description"
             hint = "say what it is: the model reads it"
@@ -102,7 +78,7 @@ def examples(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         return
     for number, example in enumerate(tool.examples):
         for violation in check.violations(example.params):
-            path: Path = ("examples", number, "params", *_steps(violation.path))
+            path: KeyPath = ("examples", number, "params", *_steps(violation.path))
             told = f"the example does not fit inputs.schema: {violation.path} {violation.message}"
             missing = violation.message == "is required"
             yield document.diagnostic("example", told, path, key=missing or "not known" in violation.message)
@@ -115,16 +91,16 @@ def placeholders(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 
     block = document.data["exec"][tool.kind]
     names = Namespaces.of(tool)
-    count = sum(_marks(block[key]) for key in TEMPLATED[tool.kind] if key in block)
+    count = sum(_marks(block[key]) for key in kind_of(tool).templated if key in block)
     if count * len(names.arguments) > _MOST_COMPARED:
         told = f"{count:,} placeholders and {len(names.arguments):,} properties are too many to check"
         yield document.diagnostic("placeholder", told, ("exec", tool.kind), key=True)
         return
-    for key in TEMPLATED[tool.kind]:
+    for key in kind_of(tool).templated:
         if key not in block:
             continue
         for problem in problems(block[key], names):
-            path: Path = ("exec", tool.kind, key, *problem.path)
+            path: KeyPath = ("exec", tool.kind, key, *problem.path)
             text = document.value_at(path)
             literal = text[problem.offset : problem.offset + problem.length] if isinstance(text, str) else ""
             if literal.startswith(("$", "{")):
@@ -145,123 +121,29 @@ def _marks(value: Any) -> int:
     return sum(map(_marks, value)) if isinstance(value, list) else 0
 
 
-def shell(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """In a shell line each placeholder stands where its value cannot become code."""
-    config = tool.config
-    if not isinstance(config, CommandExec) or config.shell is None:
-        return
-    from toolcrib.template import Namespaces, held_variables, parse_conditional, shell_problems
-
-    names = Namespaces.of(tool)
-    try:
-        line = parse_conditional(config.shell, names)
-        held = held_variables(config.env, names)
-    except ManifestError as error:
-        if error.details.get("path"):
-            path: Path = ("exec", "command", "env", *error.details["path"])
-            yield document.diagnostic("shell", error.message, path, key=True)
-        return
-    for unknown in set(config.allow_dash) - names.arguments:
-        told = f"{quoted(unknown)} is not a parameter"
-        yield document.diagnostic("shell", told, ("exec", "command", "allow_dash"))
-    place: Path = ("exec", "command", "shell")
-    for problem in shell_problems(line, held):
-        literal = config.shell[problem.offset : problem.offset + max(1, problem.length)]
-        at = document.locate_text(place, literal, config.shell.count(literal, 0, problem.offset))
-        yield document.diagnostic("shell", problem.message, place, hint=problem.hint, at=at)
-
-
 def fixed(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """What decides which program runs where is written out: no placeholder stands in it."""
     block = document.data["exec"][tool.kind]
-    for key in ("entrypoint", "cwd", "venv", "module", "function", "reference", "statement", "database"):
+    for key in kind_of(tool).fixed:
         if "${" in str(block.get(key, "")):
             told = f"a placeholder cannot stand in `{key}`: it decides what is run"
             yield document.diagnostic("placeholder", told, ("exec", tool.kind, key))
-    if isinstance(tool.config, CommandExec):
-        secrets = {secret.name for secret in tool.permissions.secrets}
-        for number, element in enumerate(tool.config.args):
-            if any(f"${{{mark}{name}}}" in element for name in secrets for mark in ("", "secret:")):
-                told = "a secret cannot be an argument: any user of the machine can read those"
-                hint = "the program finds it in its environment; or hand it over by `stdin`"
-                path: Path = ("exec", "command", "args", number)
-                yield document.diagnostic("secret-argument", told, path, hint=hint)
 
 
-def network(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """An http tool may use the network, and its address is one it may have."""
-    if not isinstance(tool.config, HttpExec):
-        return
-    permission = tool.permissions.network
-    if permission.mode == "none":
-        path: Path = ("permissions", "network")
-        told = "an http tool needs the network, but `permissions.network` is " + (
-            "false" if document.value_at(path) is False else "not given"
+def of_kind(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+    """Check what only tools of this kind have; `auth` only stands in those that it has a meaning for."""
+    kind = kind_of(tool)
+    yield from kind.lint(tool, document)
+    for at in range(0 if kind.takes_auth else len(tool.auth)):
+        message = f"`auth` has no meaning in a tool of kind {tool.kind}"
+        yield document.diagnostic(
+            "auth", message, ("auth", at) if len(tool.auth) > 1 else ("auth",), key=True
         )
-        hint = "write `permissions.network: true`, or better `{allow: [host]}`"
-        yield document.diagnostic("network", told, path, hint=hint)
-    from toolcrib.template import Namespaces
-
-    for fault in url_faults(tool.config.url, permission, Namespaces.of(tool)):
-        yield document.diagnostic(fault.rule, fault.message, ("exec", "http", "url"), hint=fault.hint)
-
-
-def request(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """Styles, body and auth fit the request and each other."""
-    from toolcrib.template import Namespaces
-
-    for fault in request_faults(tool, Namespaces.of(tool)):
-        yield document.diagnostic(fault.rule, fault.message, fault.path, key=True, hint=fault.hint)
-
-
-def response(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """One way of extraction, patterns that compile, field names that differ."""
-    config = tool.config
-    if not isinstance(config, HttpExec):
-        return
-    start: Path = ("exec", "http", "response")
-    ways = [way for way in ("json_path", "jsonpath", "regex") if getattr(config, way) is not None]
-    if len(ways) > 1:
-        told = f"`response` has {' and '.join(f'`{way}`' for way in ways)}; only one of them can be used"
-        yield document.diagnostic("response", told, (*start, ways[1]), key=True, hint="remove all but one")
-    if config.regex is not None and (reason := _bad_regex(config.regex)):
-        yield document.diagnostic("response", f"`regex` is not a pattern of RE2: {reason}", (*start, "regex"))
-    if config.jsonpath is not None and (reason := _bad_jsonpath(config.jsonpath)):
-        yield document.diagnostic("response", f"`jsonpath` is not RFC 9535: {reason}", (*start, "jsonpath"))
-    seen: set[str] = set()
-    for number, entry in enumerate(config.fields):
-        if entry.name in seen:
-            path = (*start, "fields", number, "name")
-            yield document.diagnostic("response", f"the field name {quoted(entry.name)} stands twice", path)
-        seen.add(entry.name)
-
-
-def retry(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """A request that is not idempotent is not sent again by default."""
-    config = tool.config
-    if not isinstance(config, HttpExec) or tool.retry is None or tool.retry.max_attempts < 2:
-        return
-    if config.method in ("POST", "PATCH") and tool.annotations.idempotent is not True:
-        told = f"a {config.method} that is tried again may act twice"
-        hint = "set `annotations.idempotent: true` if the server takes it only once, or remove `retry`"
-        yield document.diagnostic("retry", told, ("retry", "max_attempts"), hint=hint)
-
-
-def programs(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """A program that speaks neither HTTP nor SOCKS finds no way through the proxy."""
-    config, network = tool.config, tool.permissions.network
-    if not isinstance(config, CommandExec) or network.mode not in ("any", "hosts"):
-        return
-    program = FilePath(config.entrypoint).name
-    if program in DIRECT:
-        told = f"{quoted(program)} speaks neither HTTP nor SOCKS, so it cannot reach the hosts it is granted"
-        hint = "write `network: host`: this machine's own network, which a person has to approve"
-        yield document.diagnostic("program-network", told, ("permissions", "network"), key=True, hint=hint)
 
 
 def grants(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """No permission covers `/`, what lies above the project root, or the machine's own network."""
-    if tool.permissions.network.mode == "host" and tool.kind in _PROCESSES:
+    if tool.permissions.network.mode == "host" and kind_of(tool).confined:
         told = (
             "the permission `network: host` covers all of this machine's network; such a tool needs approval"
         )
@@ -273,7 +155,7 @@ def grants(tool: Tool, document: Document) -> Iterator[Diagnostic]:
             why = _too_wide(path, root)
             if why is not None:
                 told = f"the permission to {mode} {quoted(path)} covers {why}; such a tool needs approval"
-                place: Path = ("permissions", "fs", mode, number)
+                place: KeyPath = ("permissions", "fs", mode, number)
                 yield document.diagnostic("grant", told, place, hint="name the folders that the tool needs")
 
 
@@ -304,21 +186,17 @@ CHECKS: tuple[Callable[[Tool, Document], Iterator[Diagnostic]], ...] = (
     defaults,
     examples,
     placeholders,
-    shell,
     fixed,
-    network,
-    request,
-    response,
-    steps,
-    retry,
-    programs,
+    of_kind,
     grants,
     wording,
 )
 """Everything a tool of the right form is still held to."""
 
 
-def _schema_faults(schema: dict[str, Any], path: Path, rule: str, document: Document) -> Iterator[Diagnostic]:
+def _schema_faults(
+    schema: dict[str, Any], path: KeyPath, rule: str, document: Document
+) -> Iterator[Diagnostic]:
     from toolcrib.schema import SchemaCheck
 
     try:
@@ -336,9 +214,9 @@ def _expected(tool: Tool, document: Document, number: int) -> Iterator[Diagnosti
     from toolcrib.schema import SchemaCheck
 
     expected = tool.examples[number].expected_output
-    if expected is None or tool.output.format != "json" or isinstance(tool.config, FileExec):
+    if expected is None or tool.output.format != "json" or not kind_of(tool).takes_format:
         return
-    path: Path = ("examples", number, "expected_output")
+    path: KeyPath = ("examples", number, "expected_output")
     try:
         value = orjson.loads(expected)
     except ValueError:
@@ -381,7 +259,7 @@ def _json(value: Any) -> str:
     return orjson.dumps(value).decode()
 
 
-def _steps(path: str) -> Path:
+def _steps(path: str) -> KeyPath:
     """`$.a[0]["b c"]` as `("a", 0, "b c")`."""
     return tuple(
         int(index) if index else name or re.sub(r"\\(.)", r"\1", key)
@@ -389,32 +267,9 @@ def _steps(path: str) -> Path:
     )
 
 
-def _bad_regex(pattern: str) -> str | None:
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        re2.compile(pattern, options)
-    except re2.error as error:
-        reason = error.args[0] if error.args else error
-        return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-    return None
-
-
-def _bad_jsonpath(expression: str) -> str | None:
-    import jsonpath
-
-    try:
-        jsonpath.JSONPathEnvironment(strict=True).compile(expression)
-    except jsonpath.JSONPathError as error:
-        return str(error).splitlines()[0]
-    return None
-
-
 def _project_root(path: str) -> str | None:
     """The project a manifest lies in: the folder above `.toolcrib/tools/<name>/tool.yml`."""
-    parents = FilePath(path).absolute().parents
+    parents = Path(path).absolute().parents
     if len(parents) > 3 and parents[1].name == "tools" and parents[2].name in (".toolcrib", ".glee"):
         return os.fspath(parents[3])
     return None
@@ -431,5 +286,5 @@ def _too_wide(path: str, root: str | None) -> str | None:
     return None
 
 
-def _dotted(path: Path) -> str:
+def _dotted(path: KeyPath) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
-from toolcrib.manifest.yaml.positions import Path
+from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.spec import Tool
 
 __all__ = ["MAX_TEXT", "hidden_characters", "instructions", "is_plain", "texts"]
@@ -83,7 +83,7 @@ def is_plain(tool: Tool) -> bool:
     return _any_instruction()(flat) is None
 
 
-def texts(tool: Tool) -> Iterator[tuple[Path, str]]:
+def texts(tool: Tool) -> Iterator[tuple[KeyPath, str]]:
     """Every text that the model or the person asked gets to see, with its place in the manifest."""
     yield ("name",), tool.name
     yield ("description",), tool.description
@@ -136,9 +136,9 @@ def _joins(text: str, at: int) -> bool:
     return before == "\ufe0f" or unicodedata.category(before)[0] in "LMS"
 
 
-def _schema_texts(schema: Any, start: Path) -> Iterator[tuple[Path, str]]:
+def _schema_texts(schema: Any, start: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     """Descriptions, titles, comments, names of properties and options, anywhere in a schema."""
-    waiting: list[tuple[Path, Any]] = [(start, schema)]
+    waiting: list[tuple[KeyPath, Any]] = [(start, schema)]
     count = 0
     while waiting and count < MAX_TEXTS:
         path, node = waiting.pop()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolcrib.manifest.cache_file import cache_key, read_cache, write_cache
+from toolcrib.manifest.kinds import KINDS
 from toolcrib.manifest.native.reader import (
     FILE_NAME,
     folders,
@@ -39,7 +40,7 @@ _STALE_PART = 20
 """The file is written again once more than one entry in this many is missing or stale."""
 _SETTLED_NS = 100_000_000
 """A file that changed less than this ago may change again without another time on it."""
-_PACKAGES = ("egress", "manifest", "schema", "spec", "template")
+_PACKAGES = ("egress", "executors", "manifest", "schema", "spec", "template")
 """Packages whose code decides what a manifest means and which errors it has."""
 
 Mark = list[int]
@@ -207,7 +208,7 @@ class ManifestCache:
         raw, json, mark, needed = document.raw, document.json, _mark(facts), secrets_of(document.data)
         if not mark or max(mark[:2]) >= settled:
             mark = _once(mark)
-        elif self._path is not None:
+        elif self._path is not None and KINDS.is_builtin(document.data["kind"]):
             content = raw + json
             digest = hashlib.sha256(content).hexdigest()
             self._fresh[name] = _Entry(mark, needed, digest, 0, len(raw), len(content), None), content

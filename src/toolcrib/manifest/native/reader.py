@@ -6,41 +6,29 @@ import gc
 import hashlib
 import os
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from toolcrib.errors import ManifestError
-from toolcrib.manifest.native.schema import fits, misfits
+from toolcrib.errors import ConfigError, ManifestError
+from toolcrib.manifest.kinds import KINDS, duration
+from toolcrib.manifest.native.schema import fits, kind_names, misfits
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure, make, quoted, visible
 from toolcrib.manifest.yaml.source import Document, load, read, read_with_facts
 from toolcrib.spec import (
     Annotations,
     Approval,
     Auth,
-    BodyPart,
-    CommandExec,
-    Comparison,
-    CompositeExec,
     Example,
-    ExecConfig,
-    FieldMap,
-    FileExec,
-    FunctionExec,
-    HttpExec,
     Limits,
     Network,
     Output,
-    ParameterStyle,
     Permissions,
-    PythonExec,
     Retry,
     SecretSpec,
     Source,
-    SqlExec,
-    Step,
     Tool,
 )
 
@@ -204,7 +192,10 @@ def parse_tool(document: Document, folder_name: str | None = None) -> Tool:
 
 def _check_form(document: Document, folder_name: str | None) -> None:
     data = document.data
-    found = [] if fits()(data) else misfits(document)
+    try:
+        found = [] if fits(data) else misfits(document)
+    except ConfigError as error:
+        found = [document.diagnostic("exec-kind", error.message, ("kind",), hint=error.hint)]
     if isinstance(data, dict):
         found += _identity(document, data, folder_name)
     if found:
@@ -223,7 +214,7 @@ def _identity(document: Document, data: dict[str, Any], folder: str | None) -> l
     if isinstance(name, str) and name != folder:
         found += _bad_name(document, name, folder)
     only = next(iter(block)) if isinstance(block, dict) and len(block) == 1 else None
-    if kind != only and isinstance(kind, str) and kind in _CONFIGS and only in _CONFIGS:
+    if kind != only and {kind, only} <= {*kind_names()}:
         told = f"`kind` is {quoted(kind)}, but `exec` holds {quoted(only)}"
         found.append(
             document.diagnostic("exec-kind", told, ("kind",), hint=f"write `kind: {only}`, or mend `exec`")
@@ -274,7 +265,7 @@ def _tool(data: dict[str, Any], source: Source) -> Tool:
         description=data["description"],
         kind=kind,
         input_schema=inputs["schema"] if inputs else dict(_NO_INPUTS),
-        config=_CONFIGS[kind](data["exec"][kind]),
+        config=KINDS[kind].configure(data["exec"][kind]),
         output=_output(outputs) if outputs else _JSON,
         permissions=_permissions(permissions) if permissions else _NO_PERMISSIONS,
         approval=Approval(approval.get("required", False), approval.get("reason", ""))
@@ -290,125 +281,6 @@ def _tool(data: dict[str, Any], source: Source) -> Tool:
         auth=_auth(get("auth")) if "auth" in data else (),
         extensions=get("extensions") or {},
     )
-
-
-def _http(block: dict[str, Any]) -> HttpExec:
-    get = block.get
-    response = get("response") or {}
-    return HttpExec(
-        get("method", "GET").upper(),
-        block["url"],
-        get("headers") or {},
-        get("query") or {},
-        get("body"),
-        _duration(get("timeout_ms")),
-        tuple(map(int, get("success_codes", ()))),
-        get("error_mode", "fail"),
-        response.get("json_path"),
-        response.get("jsonpath"),
-        response.get("regex"),
-        tuple([FieldMap(entry["name"], entry["path"]) for entry in response.get("fields", ())]),
-        _whole(response.get("max_bytes")),
-        get("cookies") or {},
-        {name: ParameterStyle(**style) for name, style in get("styles", {}).items()},
-        get("body_format"),
-        {name: BodyPart(**part) for name, part in get("parts", {}).items()},
-    )
-
-
-def _command(block: dict[str, Any]) -> CommandExec:
-    get = block.get
-    return CommandExec(
-        entrypoint=block["entrypoint"],
-        args=tuple(get("args", ())),
-        cwd=get("cwd", "."),
-        env=get("env") or {},
-        stdin=get("stdin"),
-        stdout_format=get("stdout", {}).get("format"),
-        exit_codes_ok=tuple(map(int, get("exit_codes_ok", (0,)))),
-        timeout_ms=_duration(get("timeout_ms")),
-    )
-
-
-def _python(block: dict[str, Any]) -> PythonExec:
-    get = block.get
-    return PythonExec(
-        module=block["module"],
-        function=block["function"],
-        args=tuple(get("args", ())),
-        kwargs=get("kwargs") or {},
-        venv=get("venv"),
-        cwd=get("cwd", "."),
-        returns=get("return", "json"),
-        timeout_ms=_duration(get("timeout_ms")),
-    )
-
-
-def _file(block: dict[str, Any]) -> FileExec:
-    get = block.get
-    return FileExec(
-        action=block["action"],
-        path=block["path"],
-        content=get("content"),
-        encoding=get("encoding", "utf-8"),
-        mode=int(get("mode", "0644").replace("o", ""), 8),
-        mkdir=get("mkdir", False),
-    )
-
-
-def _composite(block: dict[str, Any]) -> CompositeExec:
-    return CompositeExec(tuple([_step(step) for step in block["steps"]]), block.get("output"))
-
-
-def _step(block: dict[str, Any]) -> Step:
-    get = block.get
-    on_error, when = get("on_error", "fail"), get("when", [])
-    given = isinstance(on_error, dict)
-    return Step(
-        block["id"],
-        block["tool"],
-        get("args") or {},
-        tuple(get("needs", ())),
-        tuple([_comparison(one) for one in (when if isinstance(when, list) else [when])]),
-        get("foreach"),
-        int(get("concurrency", 4)),
-        "default" if given else on_error,
-        on_error["default"] if given else None,
-    )
-
-
-def _comparison(block: Any) -> Comparison:
-    if isinstance(block, str):
-        return Comparison(block)
-    (how,) = block.keys() - {"value"}
-    return Comparison(block["value"], how, block[how])
-
-
-def _function(block: dict[str, Any]) -> FunctionExec:
-    return FunctionExec(block["reference"])
-
-
-def _sql(block: dict[str, Any]) -> SqlExec:
-    get = block.get
-    return SqlExec(
-        engine=block["engine"],
-        statement=block["statement"],
-        database=get("database"),
-        parameters=tuple(get("parameters", ())),
-        connection=get("connection") or {},
-        timeout_ms=_duration(get("timeout_ms")),
-    )
-
-
-_CONFIGS: dict[str, Callable[[dict[str, Any]], ExecConfig]] = {
-    "http": _http,
-    "command": _command,
-    "python": _python,
-    "file": _file,
-    "composite": _composite,
-    "function": _function,
-    "sql": _sql,
-}
 
 
 def _output(block: dict[str, Any]) -> Output:
@@ -466,16 +338,11 @@ def _retry(block: dict[str, Any]) -> Retry:
 
 def _limits(block: dict[str, Any]) -> Limits:
     numbers = {name: _whole(block.get(name)) for name in _LIMITS}
-    return Limits(_duration(block.get("timeout_ms")), **numbers)
+    return Limits(duration(block.get("timeout_ms")), **numbers)
 
 
 def _example(block: dict[str, Any]) -> Example:
     return Example(block.get("description", ""), block["params"], block.get("expected_output"))
-
-
-def _duration(value: float | None) -> int | None:
-    """Milliseconds; 0 leaves the project's limit in force."""
-    return int(value) if value else None
 
 
 def _whole(value: float | None) -> int | None:

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
+from toolcrib.errors import ConfigError
+from toolcrib.manifest.kinds import KINDS, Misfit, manifest_kinds
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
-from toolcrib.manifest.yaml.positions import Path
+from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec.naming import nearest
 
-__all__ = ["fits", "misfits", "tool_schema"]
+__all__ = ["fits", "kind_names", "misfits", "tool_schema"]
 
-_SCHEMA = FilePath(__file__).parents[1] / "schemas" / "tool.schema.json"
+_COMMON = Path(__file__).with_name("schema.json")
 _MOST = 50
 _MOST_NAMES = 20
 
 
-_RULES: tuple[tuple[Path, str], ...] = (
+_RULES: tuple[tuple[KeyPath, str], ...] = (
     (("name",), "name"),
     (("description",), "description"),
     (("version",), "version"),
     (("approval", "reason"), "approval-reason"),
     (("inputs", "schema"), "input-schema"),
     (("outputs", "schema"), "output-schema"),
-    (("exec", "http", "response", "fields"), "response"),
 )
 """Rules of their own, by the beginning of the path."""
 
@@ -43,18 +44,46 @@ _TYPES = {
 
 @cache
 def tool_schema() -> dict[str, Any]:
-    """The JSON Schema 2020-12 of `tool.yml`, for editors and for other programs."""
+    """Return the JSON Schema 2020-12 of `tool.yml`: the common part, and that of each kind in use."""
     import orjson
 
-    schema: dict[str, Any] = orjson.loads(_SCHEMA.read_bytes())
+    schema: dict[str, Any] = orjson.loads(_COMMON.read_bytes())
+    block, names = schema["properties"]["exec"], []
+    for kind in manifest_kinds():
+        assert kind.schema is not None
+        part = orjson.loads(kind.schema.read_bytes())
+        parts = {kind.name: part, **part.pop("$defs", {})}
+        if clash := schema["$defs"].keys() & parts.keys():
+            raise ConfigError(f"the JSON Schema of the kind {kind.name} defines {', '.join(clash)} again")
+        schema["$defs"] |= parts
+        block["properties"][kind.name] = {"$ref": f"#/$defs/{kind.name}"}
+        names.append(kind.name)
+    schema["properties"]["kind"]["enum"] = names
+    block["description"] = block["description"].format(kinds=", ".join(names))
     return schema
 
 
-@cache
-def fits() -> Callable[[Any], bool]:
-    """The fast check: whether data has the form of a manifest."""
-    check: Callable[[Any], bool] = _validator().is_valid
-    return check
+def kind_names() -> list[str]:
+    """Return the names of the kinds in the schema."""
+    return list(tool_schema()["properties"]["exec"]["properties"])
+
+
+def fits(data: Any) -> bool:
+    """Return True if data have the form of a manifest. Raises ConfigError for a broken kind of a package."""
+    return bool(_is_valid()(data) or (_extend(data) and _is_valid()(data)))
+
+
+def _extend(data: Any) -> bool:
+    """Take the kind that data name into the schema, if it comes from an installed package."""
+    name = data.get("kind") if isinstance(data, dict) else None
+    if not isinstance(name, str) or KINDS.is_builtin(name) or name in kind_names():
+        return False
+    kind = KINDS.get(name)
+    if kind is None or kind.schema is None:
+        return False
+    for made in (tool_schema, _validator, _is_valid):
+        made.cache_clear()
+    return True
 
 
 def misfits(document: Document) -> list[Diagnostic]:
@@ -77,6 +106,12 @@ def _validator() -> Any:
     return jsonschema_rs.Draft202012Validator(tool_schema(), offline=True)
 
 
+@cache
+def _is_valid() -> Callable[[Any], bool]:
+    check: Callable[[Any], bool] = _validator().is_valid
+    return check
+
+
 def _not_a_mapping(document: Document) -> Diagnostic:
     hint = "a manifest begins with `name: …`, `description: …`, `kind: …`"
     if document.data is None:
@@ -86,7 +121,7 @@ def _not_a_mapping(document: Document) -> Diagnostic:
 
 
 def _explain(error: Any, document: Document) -> Iterator[Diagnostic]:
-    path: Path = tuple(error.instance_path)
+    path: KeyPath = tuple(error.instance_path)
     keyword = error.kind.name
     facts = error.kind.as_dict()
     if keyword == "additionalProperties":
@@ -101,14 +136,13 @@ def _explain(error: Any, document: Document) -> Iterator[Diagnostic]:
     elif keyword == "propertyNames":
         yield _bad_name(document, path, facts["error"])
     elif path == ("exec",) and keyword in ("minProperties", "maxProperties"):
-        known = ", ".join(_rule_at(tool_schema(), ("properties", "exec"))["properties"])
-        told = f"`exec` must hold exactly one of {known}"
+        told = f"`exec` must hold exactly one of {', '.join(kind_names())}"
         yield document.diagnostic("exec-kind", told, path, key=True)
     else:
         yield _misfit(document, path, keyword, facts, error)
 
 
-def _unknown(document: Document, parent: Path, name: str, error: Any) -> Diagnostic:
+def _unknown(document: Document, parent: KeyPath, name: str, error: Any) -> Diagnostic:
     path = (*parent, name)
     rule = _rule_at(tool_schema(), tuple(error.schema_path)[:-1])
     known = list(rule.get("properties", {}))
@@ -126,9 +160,9 @@ def _unknown(document: Document, parent: Path, name: str, error: Any) -> Diagnos
     )
 
 
-def _missing(document: Document, parent: Path, name: str) -> Diagnostic:
+def _missing(document: Document, parent: KeyPath, name: str) -> Diagnostic:
     path = (*parent, name)
-    rule = _own_rule(path) or "missing-key"
+    rule = _own_rule(path) or _misfit_of_kind(path, "required").rule or "missing-key"
     what = f"`{_dotted(parent)}`" if parent else "the manifest"
     told: str
     hint: str | None
@@ -146,7 +180,7 @@ def _missing(document: Document, parent: Path, name: str) -> Diagnostic:
     return document.diagnostic(rule, told, parent, key=True, hint=hint)
 
 
-def _bad_name(document: Document, parent: Path, inner: Any) -> Diagnostic:
+def _bad_name(document: Document, parent: KeyPath, inner: Any) -> Diagnostic:
     name = str(inner.instance)
     message = _rule_at(tool_schema(), tuple(inner.schema_path)[:-1]).get("patternErrorMessage", "")
     if not message:
@@ -155,7 +189,7 @@ def _bad_name(document: Document, parent: Path, inner: Any) -> Diagnostic:
     return document.diagnostic("wrong-value", told, (*parent, name), key=True)
 
 
-def _misfit(document: Document, path: Path, keyword: str, facts: dict[str, Any], error: Any) -> Diagnostic:
+def _misfit(document: Document, path: KeyPath, keyword: str, facts: dict[str, Any], error: Any) -> Diagnostic:
     label = f"`{_dotted(path)}`" if path else "the manifest"
     value = error.instance
     rule = _own_rule(path) or ("wrong-type" if keyword == "type" else "wrong-value")
@@ -174,15 +208,19 @@ def _misfit(document: Document, path: Path, keyword: str, facts: dict[str, Any],
     elif keyword == "pattern":
         message = _rule_at(tool_schema(), tuple(error.schema_path)[:-1]).get("patternErrorMessage")
         told = f"{label} {message or 'has a form that is not allowed'}"
-    elif path == ("exec", "command", "exit_codes_ok") and keyword == "minItems":
-        rule, told, hint = (
-            "exit-codes",
-            f"{label} is empty, so no run could succeed",
-            "write `exit_codes_ok: [0]`",
-        )
     else:
         told = f"{label} {_bound(keyword, facts)}"
-    return document.diagnostic(rule, told, path, hint=hint)
+    own = _misfit_of_kind(path, keyword)
+    return document.diagnostic(own.rule or rule, told, path, hint=own.hint or hint)
+
+
+def _misfit_of_kind(path: KeyPath, keyword: str) -> Misfit:
+    """Return what the kind itself says of a value in its block."""
+    if path[:1] == ("exec",) and len(path) > 2:
+        for one in KINDS[str(path[1])].misfits:
+            if path[2 : 2 + len(one.path)] == one.path and one.keyword in (None, keyword):
+                return one
+    return Misfit(())
 
 
 def _bound(keyword: str, facts: dict[str, Any]) -> str:
@@ -197,13 +235,11 @@ def _bound(keyword: str, facts: dict[str, Any]) -> str:
     return bounds.get(keyword, "is not as the format says")
 
 
-def _type_hint(path: Path, wanted: list[str], value: Any) -> str | None:
+def _type_hint(path: KeyPath, wanted: list[str], value: Any) -> str | None:
     if path == ("permissions", "secrets") and isinstance(value, list):
         return "write each name as a key: `NAME: {type: string, required: true}`"
     if path[:2] == ("permissions", "secrets"):
         return "write `{type: string, required: true}`"
-    if path[:3] == ("exec", "file", "mode"):
-        return 'write the octal digits as text: "0644"'
     if "string" in wanted and isinstance(value, int | float) and not isinstance(value, bool):
         return f'put it in quotes: "{value}"'
     if "string" in wanted and isinstance(value, bool):
@@ -219,7 +255,8 @@ def _type_hint(path: Path, wanted: list[str], value: Any) -> str | None:
     return None
 
 
-def _own_rule(path: Path) -> str | None:
+def _own_rule(path: KeyPath) -> str | None:
+    """Return the rule of a place that has one of its own."""
     return next((rule for start, rule in _RULES if path[: len(start)] == start), None)
 
 
@@ -231,7 +268,7 @@ def _what(value: Any) -> str:
     return f"the number {value}"
 
 
-def _meaning(path: Path) -> str | None:
+def _meaning(path: KeyPath) -> str | None:
     """What the format says about a key."""
     rule: Any = tool_schema()
     for step in path:
@@ -245,7 +282,7 @@ def _meaning(path: Path) -> str | None:
 def _elsewhere(name: str) -> str | None:
     """The one other place of the format where this very key stands."""
     places: list[str] = []
-    waiting: list[tuple[Path, Any]] = [((), tool_schema())]
+    waiting: list[tuple[KeyPath, Any]] = [((), tool_schema())]
     while waiting:
         path, rule = waiting.pop()
         for key, inner in _followed(rule).get("properties", {}).items():
@@ -262,7 +299,7 @@ def _followed(rule: Any) -> dict[str, Any]:
     return rule if isinstance(rule, dict) else {}
 
 
-def _rule_at(schema: Any, steps: Path) -> dict[str, Any]:
+def _rule_at(schema: Any, steps: KeyPath) -> dict[str, Any]:
     rule: Any = schema
     for step in steps:
         try:
@@ -272,7 +309,7 @@ def _rule_at(schema: Any, steps: Path) -> dict[str, Any]:
     return rule if isinstance(rule, dict) else {}
 
 
-def _dotted(path: Path) -> str:
+def _dotted(path: KeyPath) -> str:
     out = ""
     for step in path:
         out += f"[{step}]" if isinstance(step, int) else (f".{step}" if out else step)

@@ -86,7 +86,8 @@ class Workshop:
         notes += access.notes
         tool = self._tool(operation, name, request, access, server, found)
         names = Namespaces.of(tool)
-        for fault in (*url_faults(tool.config.url, tool.permissions.network, names),):  # type: ignore[union-attr]
+        assert isinstance(tool.config, HttpExec)
+        for fault in url_faults(tool.config.url, tool.permissions.network, names):
             raise Unusable(fault.message)
         for wrong in request_faults(tool, names):
             raise Unusable(wrong.message)

@@ -29,8 +29,7 @@ _CHECKS = (
     checks.output_schema,
     checks.placeholders,
     checks.fixed,
-    checks.network,
-    checks.request,
+    checks.of_kind,
 )
 """What can be wrong with an imported tool; the others only warn, or are about what none has."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest.yaml.diagnostics import failure, quoted
-from toolcrib.manifest.yaml.positions import Mark, Path, Spot
+from toolcrib.manifest.yaml.positions import KeyPath, Mark, Spot
 from toolcrib.manifest.yaml.source import Document, decode
 
 __all__ = ["JsonDocument", "load_json"]
@@ -37,9 +37,9 @@ class JsonDocument(Document):
 
     def __init__(self, path: str, raw: bytes, text: str) -> None:
         super().__init__(path, raw, text, None)
-        self.spots: dict[Path, Spot] = {}
+        self.spots: dict[KeyPath, Spot] = {}
 
-    def _spot(self, path: Path) -> tuple[Spot | None, bool]:
+    def _spot(self, path: KeyPath) -> tuple[Spot | None, bool]:
         for length in range(len(path), -1, -1):
             spot = self.spots.get(path[:length])
             if spot is not None:
@@ -59,7 +59,7 @@ class _Frame:
 
     __slots__ = ("after", "expect", "key", "key_mark", "path", "start", "value")
 
-    def __init__(self, value: Any, path: Path, start: Mark) -> None:
+    def __init__(self, value: Any, path: KeyPath, start: Mark) -> None:
         self.value = value
         self.path = path
         self.start = start
@@ -126,7 +126,7 @@ class _Reader:
         value: Any = [] if written == "[" else {}
         self._frames.append(_Frame(value, self._place(value, mark, mark.index + 1), mark))
 
-    def _place(self, value: Any, mark: Mark, end: int) -> Path:
+    def _place(self, value: Any, mark: Mark, end: int) -> KeyPath:
         """Put a value where it stands; its path."""
         self._count += 1
         if self._count > _MAX_VALUES:
@@ -142,7 +142,7 @@ class _Reader:
             frame.value[frame.key] = value
         else:
             frame.value.append(value)
-        path: Path = ()
+        path: KeyPath = ()
         if len(self._spots) < _MAX_SPOTS or isinstance(value, dict | list):
             path = (*frame.path, step)
         if len(self._spots) < _MAX_SPOTS:

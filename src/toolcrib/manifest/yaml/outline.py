@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolcrib.manifest.yaml.positions import Mark, Path, Spot
+from toolcrib.manifest.yaml.positions import KeyPath, Mark, Spot
 
 __all__ = ["outline"]
 
@@ -21,7 +21,7 @@ class _Unclear(Exception):
     pass
 
 
-def outline(text: str, data: Any) -> dict[Path, Spot] | None:
+def outline(text: str, data: Any) -> dict[KeyPath, Spot] | None:
     """The places of keys and values by path; what stands inside `[…]` and `{…}` is not in it."""
     if not isinstance(data, dict) or not data or len(text) > _MAX_CHARS:
         return None
@@ -48,20 +48,20 @@ class _Follower:
             self.starts.append(start)
             start += len(line) + 1
         self.at = -1
-        self._places: list[tuple[Path, Mark, Mark | None]] = []
+        self._places: list[tuple[KeyPath, Mark, Mark | None]] = []
         self._length = len(text)
 
     def mark(self, column: int) -> Mark:
         """A column (from 0) of the line reached."""
         return Mark(self.at + 1, column + 1, self.starts[self.at] + column)
 
-    def put(self, path: Path, start: Mark, key: Mark | None) -> None:
+    def put(self, path: KeyPath, start: Mark, key: Mark | None) -> None:
         """Note a value."""
         self._places.append((path, start, key))
 
-    def finish(self) -> dict[Path, Spot]:
+    def finish(self) -> dict[KeyPath, Spot]:
         """The places, each value taken to reach to the line of the next."""
-        spots: dict[Path, Spot] = {}
+        spots: dict[KeyPath, Spot] = {}
         for number, (path, start, key) in enumerate(self._places):
             end = self._length
             for _, later, later_key in self._places[number + 1 :]:
@@ -88,7 +88,7 @@ class _Follower:
             break
         raise _Unclear
 
-    def mapping(self, data: dict[str, Any], path: Path, indent: int) -> None:
+    def mapping(self, data: dict[str, Any], path: KeyPath, indent: int) -> None:
         """Follow a block mapping whose first key stands in the line reached."""
         for number, (key, value) in enumerate(data.items()):
             if number and self.next_content(-1, indent) != indent:
@@ -96,7 +96,7 @@ class _Follower:
             column = self._after_key(key, indent)
             self._value(value, (*path, key), column, indent, self.mark(indent))
 
-    def sequence(self, data: list[Any], path: Path, indent: int) -> None:
+    def sequence(self, data: list[Any], path: KeyPath, indent: int) -> None:
         """Follow a block list whose first dash stands in the line reached."""
         for number, value in enumerate(data):
             if number and self.next_content(-1, indent) != indent:
@@ -127,7 +127,7 @@ class _Follower:
                     return _first_sign(line, colon + 1)
         raise _Unclear
 
-    def _value(self, value: Any, path: Path, column: int, indent: int, key: Mark | None) -> None:
+    def _value(self, value: Any, path: KeyPath, column: int, indent: int, key: Mark | None) -> None:
         tail = self.lines[self.at][column:].rstrip()
         if tail and tail[0] != "#":
             if tail[0] in _NODE_PROPERTIES or (isinstance(value, dict | list) and tail[0] not in _FLOW):

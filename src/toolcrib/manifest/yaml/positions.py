@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = [
+    "KeyPath",
     "Mark",
-    "Path",
     "Positions",
     "Spot",
     "duplicate_key",
@@ -22,7 +22,7 @@ __all__ = [
     "second_document",
 ]
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 """Keys and list positions from the root of a document."""
 
 _MAX_CHARS = 1 << 17
@@ -59,7 +59,7 @@ class Spot:
 
 @dataclass(slots=True)
 class _Frame:
-    path: Path
+    path: KeyPath
     mapping: bool
     count: int = 0
     key: str | None = None
@@ -73,7 +73,7 @@ class Positions:
     __slots__ = ("_spots",)
 
     def __init__(self, text: str) -> None:
-        self._spots: dict[Path, Spot] = {}
+        self._spots: dict[KeyPath, Spot] = {}
         for path, key, event in _nodes(text):
             start = _mark(event.start_mark)
             if (
@@ -84,7 +84,7 @@ class Positions:
                 start = key  # the parser puts an empty value wherever the next thing begins
             self._spots.setdefault(path, Spot(start, event.end_mark.index, key))
 
-    def find(self, path: Path) -> tuple[Spot | None, bool]:
+    def find(self, path: KeyPath) -> tuple[Spot | None, bool]:
         """The place of `path`, or of the nearest thing above that has one; and whether it is the very one."""
         for length in range(len(path), -1, -1):
             spot = self._spots.get(path[:length])
@@ -92,7 +92,7 @@ class Positions:
                 return spot, length == len(path)
         return None, False
 
-    def child(self, parent: Path, number: int) -> Spot | None:
+    def child(self, parent: KeyPath, number: int) -> Spot | None:
         """The place of the entry `number` (from 0) of a mapping, whatever its key is."""
         at = 0
         for path, spot in self._spots.items():
@@ -193,7 +193,7 @@ def _events(text: str) -> Iterator[Any]:
         return
 
 
-def _nodes(text: str) -> Iterator[tuple[Path, Mark | None, Any]]:
+def _nodes(text: str) -> Iterator[tuple[KeyPath, Mark | None, Any]]:
     """Every value of the first document with its path and the place of its key."""
     frames: list[_Frame] = []
     documents = 0
@@ -224,7 +224,7 @@ def _advance(frames: list[_Frame], event: Any) -> tuple[str, Mark, Mark] | None:
     if kind not in ("ScalarEvent", "AliasEvent", "MappingStartEvent", "SequenceStartEvent"):
         return None
     top = frames[-1] if frames else None
-    path: Path = ()
+    path: KeyPath = ()
     twice = None
     if top is not None:
         if top.mapping and top.key is None:

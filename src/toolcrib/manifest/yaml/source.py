@@ -27,7 +27,7 @@ from toolcrib.manifest.yaml.diagnostics import (
 )
 from toolcrib.manifest.yaml.outline import outline
 from toolcrib.manifest.yaml.positions import (
-    Path,
+    KeyPath,
     Positions,
     Spot,
     duplicate_key,
@@ -80,10 +80,10 @@ class Document:
         self.json = b""
         """The same as JSON, where it was read from YAML."""
         self._lines: list[str] | None = None
-        self._outline: dict[Path, Spot] | None = None
+        self._outline: dict[KeyPath, Spot] | None = None
         self._positions: Positions | None = None
 
-    def locate(self, path: Path, key: bool = False) -> tuple[int, int]:
+    def locate(self, path: KeyPath, key: bool = False) -> tuple[int, int]:
         """Line and column, from 1, of the value at `path` or of its key; else of the nearest thing above."""
         spot, exact = self._spot(path)
         if spot is None:
@@ -92,7 +92,7 @@ class Document:
             return spot.key.at
         return spot.start.at
 
-    def locate_text(self, path: Path, literal: str, number: int = 0) -> tuple[int, int]:
+    def locate_text(self, path: KeyPath, literal: str, number: int = 0) -> tuple[int, int]:
         """Line and column of the occurrence `number` (from 0) of `literal` in the text at `path`."""
         spot, exact = self._spot(path)
         if spot is None or not exact:
@@ -110,7 +110,7 @@ class Document:
         self,
         rule: str,
         message: str,
-        path: Path = (),
+        path: KeyPath = (),
         *,
         key: bool = False,
         hint: str | None = None,
@@ -124,20 +124,20 @@ class Document:
         where = json_path(self.source_path(path))
         return make(self.path, place, rule, message, hint=hint, where=where, source=source)
 
-    def source_path(self, path: Path) -> Path:
+    def source_path(self, path: KeyPath) -> KeyPath:
         """Where the value at `path` of the data stands in the file."""
         return path
 
-    def value_at(self, path: Path) -> Any:
+    def value_at(self, path: KeyPath) -> Any:
         """The value at `path` as it stands in the file; None where there is none."""
         return value_at(self.data, path)
 
-    def nth_key(self, parent: Path, number: int) -> tuple[int, int]:
+    def nth_key(self, parent: KeyPath, number: int) -> tuple[int, int]:
         """Line and column of the key `number` (from 0) of the mapping at `parent`."""
         spot = self._index().child(parent, number)
         return spot.key.at if spot is not None and spot.key is not None else self.locate(parent)
 
-    def _spot(self, path: Path) -> tuple[Spot | None, bool]:
+    def _spot(self, path: KeyPath) -> tuple[Spot | None, bool]:
         if self._outline is None:
             self._outline = outline(self.text, self.data) or {}
         spot = self._outline.get(path)
@@ -157,14 +157,14 @@ class Unplaced(Document):
     def __init__(self, path: str, raw: bytes, data: Any) -> None:
         super().__init__(path, raw, "", data)
 
-    def nth_key(self, parent: Path, number: int) -> tuple[int, int]:  # noqa: ARG002
+    def nth_key(self, parent: KeyPath, number: int) -> tuple[int, int]:  # noqa: ARG002
         return 1, 1
 
-    def _spot(self, path: Path) -> tuple[Spot | None, bool]:  # noqa: ARG002
+    def _spot(self, path: KeyPath) -> tuple[Spot | None, bool]:  # noqa: ARG002
         return None, False
 
 
-def value_at(data: Any, path: Path) -> Any:
+def value_at(data: Any, path: KeyPath) -> Any:
     """The value below `data`; None where there is none."""
     for step in path:
         try:
@@ -407,10 +407,10 @@ def _refuse_keys(document: Document) -> None:
     raise _refuse(document, "yaml-syntax", "the file holds a value that JSON does not have", (1, 1))
 
 
-def _walk(data: Any) -> list[tuple[Path, Any]]:
+def _walk(data: Any) -> list[tuple[KeyPath, Any]]:
     """Every value with its path, in the order of the document."""
-    found: list[tuple[Path, Any]] = []
-    waiting: list[tuple[Path, Any]] = [((), data)]
+    found: list[tuple[KeyPath, Any]] = []
+    waiting: list[tuple[KeyPath, Any]] = [((), data)]
     while waiting:
         path, node = waiting.pop()
         found.append((path, node))

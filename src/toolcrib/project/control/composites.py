@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from toolcrib.core.context import Context
 from toolcrib.core.pipeline import Bound
 from toolcrib.errors import NotFoundError, ToolUnavailable
+from toolcrib.manifest import kind_of
 from toolcrib.project.control.gate import ProjectGate
-from toolcrib.spec import Call, CompositeExec, Tool
+from toolcrib.spec import Call, Tool
 
 __all__ = ["Composites"]
 
@@ -28,18 +29,18 @@ class Composites:
         met = {tool.name}
         waiting = [tool]
         while waiting:
-            config = waiting.pop(0).config
-            for step in config.steps if isinstance(config, CompositeExec) else ():
-                if step.tool in met:
+            caller = waiting.pop(0)
+            for step, name in kind_of(caller).calls(caller.config):
+                if name in met:
                     continue
-                met.add(step.tool)
+                met.add(name)
                 try:
-                    bound = self._find(step.tool)
+                    bound = self._find(name)
                 except NotFoundError as error:
-                    told = f"step {step.id} of {tool.name}: {error.message}"
+                    told = f"step {step} of {tool.name}: {error.message}"
                     raise ToolUnavailable(told, hint=error.hint) from None
                 waiting.append(bound.tool)
-                yield step.id, bound
+                yield step, bound
 
     def tools_of(self, tool: Tool) -> list[Tool]:
         """Every tool that a call may lead to."""

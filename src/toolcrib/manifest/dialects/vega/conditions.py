@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, make, split_lines
-from toolcrib.manifest.yaml.positions import Path
+from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.spec import ABSENT, Choice
 
 __all__ = ["Folded", "Unfolded", "fold", "has_control_line", "unfold"]
@@ -200,11 +200,11 @@ class Folded:
     """The data with `Choice` values in it."""
 
     data: Any
-    places: dict[Path, Path]
+    places: dict[KeyPath, KeyPath]
     """For values in a condition: where they stand in the unfolded data."""
     seen: set[int]
     """Numbers of the control lines that were found as such."""
-    found: list[tuple[Path, str]] = field(default_factory=list)
+    found: list[tuple[KeyPath, str]] = field(default_factory=list)
     """Faults, by their place in the unfolded data."""
 
 
@@ -221,11 +221,11 @@ _Branches = list[tuple[str | None, Any]]
 class _Folder:
     def __init__(self, tags: list[_Tag]) -> None:
         self._tags = tags
-        self.places: dict[Path, Path] = {}
+        self.places: dict[KeyPath, KeyPath] = {}
         self.seen: set[int] = set()
-        self.found: list[tuple[Path, str]] = []
+        self.found: list[tuple[KeyPath, str]] = []
 
-    def value(self, data: Any, path: Path, place: Path) -> Any:
+    def value(self, data: Any, path: KeyPath, place: KeyPath) -> Any:
         if isinstance(data, dict):
             return self._mapping(data, path, place)
         if isinstance(data, list):
@@ -241,7 +241,7 @@ class _Folder:
         self.seen.add(number)
         return self._tags[number]
 
-    def _mapping(self, data: dict[str, Any], path: Path, place: Path) -> dict[str, Any]:
+    def _mapping(self, data: dict[str, Any], path: KeyPath, place: KeyPath) -> dict[str, Any]:
         out: dict[str, Any] = {}
         chains: dict[int, list[tuple[_Tag, dict[str, Any]]]] = {}
         for key, item in data.items():
@@ -270,14 +270,14 @@ class _Folder:
                 out[name] = _choice([(tag.test, inner.get(name, ABSENT)) for tag, inner in branches])
         return out
 
-    def _list(self, data: list[Any], path: Path, place: Path, start: int = 0) -> list[Any]:
+    def _list(self, data: list[Any], path: KeyPath, place: KeyPath, start: int = 0) -> list[Any]:
         """The items of a list, or of a condition in it; the first one is item `start` of the whole list."""
         out: list[Any] = []
         tests: dict[int, list[str | None]] = {}
         for at, item in enumerate(data):
             key = next(iter(item)) if isinstance(item, dict) and len(item) == 1 else None
             tag = self._tag(key)
-            here: Path = (*place, at)
+            here: KeyPath = (*place, at)
             index = start + len(out)
             if tag is None or key is None:
                 self._place((*path, index), here)
@@ -296,7 +296,7 @@ class _Folder:
             before.append(tag.test)
         return out
 
-    def _place(self, path: Path, place: Path) -> None:
+    def _place(self, path: KeyPath, place: KeyPath) -> None:
         if path != place:
             self.places.setdefault(path, place)
 

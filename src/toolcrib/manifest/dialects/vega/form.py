@@ -9,7 +9,7 @@ from typing import Any
 from toolcrib.manifest.dialects import durations
 from toolcrib.manifest.dialects.fields import Field, Fields, known
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
-from toolcrib.manifest.yaml.positions import Path
+from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import Choice
 from toolcrib.spec.naming import nearest
@@ -178,11 +178,11 @@ class _Form:
         self._document = document
 
     def _tell(
-        self, rule: str, message: str, path: Path, hint: str | None = None, *, key: bool = False
+        self, rule: str, message: str, path: KeyPath, hint: str | None = None, *, key: bool = False
     ) -> Diagnostic:
         return self._document.diagnostic(rule, message, path, key=key, hint=hint)
 
-    def unknown(self, block: dict[str, Any], path: Path, known: tuple[str, ...]) -> Iterator[Diagnostic]:
+    def unknown(self, block: dict[str, Any], path: KeyPath, known: tuple[str, ...]) -> Iterator[Diagnostic]:
         for key in block:
             if key not in known:
                 close = nearest(key, known)
@@ -191,7 +191,7 @@ class _Form:
                     "unknown-key", f"there is no key {quoted(key)} here", (*path, key), hint, key=True
                 )
 
-    def texts(self, block: dict[str, Any], path: Path, names: tuple[str, ...]) -> Iterator[Diagnostic]:
+    def texts(self, block: dict[str, Any], path: KeyPath, names: tuple[str, ...]) -> Iterator[Diagnostic]:
         """These keys are there, and texts with something in them."""
         for name in names:
             if name not in block:
@@ -214,7 +214,7 @@ class _Form:
     def parameters(self, params: list[Any]) -> Iterator[Diagnostic]:
         seen: set[str] = set()
         for at, param in enumerate(params):
-            path: Path = ("params", at)
+            path: KeyPath = ("params", at)
             if not isinstance(param, dict):
                 yield self._tell("wrong-type", "a parameter must be a mapping", path)
                 continue
@@ -228,7 +228,7 @@ class _Form:
                 seen.add(name)
             yield from self._parameter(param, path)
 
-    def _parameter(self, param: Any, path: Path, depth: int = 0) -> Iterator[Diagnostic]:
+    def _parameter(self, param: Any, path: KeyPath, depth: int = 0) -> Iterator[Diagnostic]:
         if not isinstance(param, dict):
             yield self._tell("wrong-type", "a parameter must be a mapping", path)
             return
@@ -248,7 +248,7 @@ class _Form:
             yield from self._parameter(param["items"], (*path, "items"), depth + 1)
         yield from self._properties(param.get("properties"), path, depth)
 
-    def _properties(self, inner: Any, path: Path, depth: int) -> Iterator[Diagnostic]:
+    def _properties(self, inner: Any, path: KeyPath, depth: int) -> Iterator[Diagnostic]:
         if isinstance(inner, dict):
             for name, entry in inner.items():
                 yield from self._parameter(entry, (*path, "properties", name), depth + 1)
@@ -262,7 +262,7 @@ class _Form:
             yield self._tell("wrong-type", "`properties` must be a mapping", (*path, "properties"))
 
     def implementation(self, block: Any) -> Iterator[Diagnostic]:
-        path: Path = ("implementation",)
+        path: KeyPath = ("implementation",)
         if not isinstance(block, dict):
             yield self._tell("missing-key", "`implementation` is missing, or no mapping", path, key=True)
             return
@@ -282,7 +282,7 @@ class _Form:
         yield from self._common(block, path)
         yield from _KINDS[kind](self, block, path)
 
-    def _common(self, block: dict[str, Any], path: Path) -> Iterator[Diagnostic]:
+    def _common(self, block: dict[str, Any], path: KeyPath) -> Iterator[Diagnostic]:
         hint = "write it as Go does: 30s, 1m30s, 500ms"
         if "timeout" in block and not is_duration(block["timeout"]):
             told = f"{quoted(block['timeout'])} is not a duration up to a day"
@@ -305,7 +305,7 @@ class _Form:
                 "wrong-value", f"{quoted(retry['backoff'])} is not a duration", (*at, "backoff"), hint
             )
 
-    def http(self, block: dict[str, Any], path: Path) -> Iterator[Diagnostic]:
+    def http(self, block: dict[str, Any], path: KeyPath) -> Iterator[Diagnostic]:
         method = block.get("method", "GET")
         if not isinstance(method, str) or method.upper() not in _METHODS:
             told = f"{quoted(method)} is not a method"
@@ -317,13 +317,13 @@ class _Form:
             told = "the host of `url` must be written out: it decides what the tool may reach"
             yield self._tell("url", told, (*path, "url"))
 
-    def exec(self, block: dict[str, Any], path: Path) -> Iterator[Diagnostic]:
+    def exec(self, block: dict[str, Any], path: KeyPath) -> Iterator[Diagnostic]:
         yield from self._mapping(block, path, "env")
         allowed = block.get("allow_dash", [])
         if not isinstance(allowed, list) or not all(isinstance(name, str) for name in allowed):
             yield self._tell("wrong-type", "`allow_dash` must be a list of parameters", (*path, "allow_dash"))
 
-    def file(self, block: dict[str, Any], path: Path) -> Iterator[Diagnostic]:
+    def file(self, block: dict[str, Any], path: KeyPath) -> Iterator[Diagnostic]:
         encoding = block.get("encoding", "utf-8")
         if encoding not in _ENCODINGS:
             told = f"{quoted(encoding)} is not an encoding"
@@ -341,10 +341,10 @@ class _Form:
         if block.get("type") == "file_write" and "content" not in block:
             yield self._tell("missing-key", "`content` is missing", path, key=True)
 
-    def builtin(self, block: dict[str, Any], path: Path) -> Iterator[Diagnostic]:  # noqa: ARG002
+    def builtin(self, block: dict[str, Any], path: KeyPath) -> Iterator[Diagnostic]:  # noqa: ARG002
         yield from ()
 
-    def _mapping(self, block: dict[str, Any], path: Path, name: str) -> Iterator[Diagnostic]:
+    def _mapping(self, block: dict[str, Any], path: KeyPath, name: str) -> Iterator[Diagnostic]:
         value = block.get(name)
         if value is None:
             return
@@ -359,7 +359,7 @@ class _Form:
                     break
 
 
-_KINDS: dict[str, Callable[[_Form, dict[str, Any], Path], Iterator[Diagnostic]]] = {
+_KINDS: dict[str, Callable[[_Form, dict[str, Any], KeyPath], Iterator[Diagnostic]]] = {
     "http": _Form.http,
     "exec": _Form.exec,
     "file_read": _Form.file,
@@ -378,7 +378,7 @@ def _flat(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _choices(value: Any, path: Path) -> Iterator[Path]:
+def _choices(value: Any, path: KeyPath) -> Iterator[KeyPath]:
     if isinstance(value, Choice):
         yield path
         for _, item in value.branches:

@@ -18,7 +18,7 @@ from toolcrib.manifest.dialects.base import Entry
 from toolcrib.manifest.dialects.vega.conditions import Folded, Unfolded, fold, unfold
 from toolcrib.manifest.dialects.vega.form import form_faults, milliseconds, parameter_schema, params_of
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure, source_line
-from toolcrib.manifest.yaml.positions import Path
+from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document, decode, load, value_at
 from toolcrib.spec import (
     BuiltinExec,
@@ -74,16 +74,16 @@ class VegaDocument(Document):
         self._params = params
         return self
 
-    def locate(self, path: Path, key: bool = False) -> tuple[int, int]:
+    def locate(self, path: KeyPath, key: bool = False) -> tuple[int, int]:
         return self._unfolded.place(self._yaml.locate(self._place(path), key))
 
-    def locate_text(self, path: Path, literal: str, number: int = 0) -> tuple[int, int]:
+    def locate_text(self, path: KeyPath, literal: str, number: int = 0) -> tuple[int, int]:
         return self._unfolded.place(self._yaml.locate_text(self._place(path), literal, number))
 
-    def value_at(self, path: Path) -> Any:
+    def value_at(self, path: KeyPath) -> Any:
         return value_at(self._yaml.data, self._place(path))
 
-    def source_path(self, path: Path) -> Path:
+    def source_path(self, path: KeyPath) -> KeyPath:
         head, rest = path[:1], path[2:]
         if head == ("exec",):
             names = {"entrypoint": "command", "shell": "command", "action": "type"}
@@ -97,7 +97,7 @@ class VegaDocument(Document):
             return ("implementation", "retry", "attempts")
         return ("implementation",) if head in (("permissions",), ("kind",), ("auth",)) else path
 
-    def _place(self, path: Path) -> Path:
+    def _place(self, path: KeyPath) -> KeyPath:
         """A place in the data as the place in the unfolded text."""
         written = self.source_path(path)
         for length in range(len(written), 0, -1):

@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from toolcrib.errors import ManifestError
+from toolcrib.manifest.dialects.spelling import respelled
 from toolcrib.manifest.dialects.vega.form import PASSED, TYPES
 from toolcrib.manifest.dialects.vega.text import Bare, written
-from toolcrib.manifest.native.writer import with_auth_written
+from toolcrib.manifest.http.requests import with_auth_written
 from toolcrib.spec import BuiltinExec, CommandExec, FileExec, HttpExec, Source, Spelling, Tool
 from toolcrib.template import LiteralText, Namespaces, Reference, parse_conditional, respell, spell
 
-__all__ = ["as_vega", "definition_of", "write_vega"]
+__all__ = ["as_vega", "definition_of", "native_terms", "write_vega"]
 
 _KNOWN = "http, exec (a command), file_read, file_write and builtin"
 _WORD = re.compile(r"[\w./=:@%+,-]+", re.ASCII)
@@ -31,6 +32,36 @@ def as_vega(tool: Tool) -> Tool:
         return replace(_in_terms(tool, Namespaces.of(tool)), source=_HERE)
     except ManifestError as error:
         raise ManifestError(f"{tool.name} cannot be written as vega: {error}", hint=error.hint) from None
+
+
+def native_terms(tool: Tool) -> Tool:
+    """Return a tool of a definition in the terms of a native manifest.
+
+    Raises ManifestError for what only Vega can say: conditions, values in a shell line, `builtin`.
+    """
+    try:
+        if isinstance(tool.config, CommandExec):
+            made = replace(tool, config=_native_command(tool.config, Namespaces.of(tool)))
+        elif isinstance(tool.config, BuiltinExec):
+            raise ManifestError("it calls another tool as `builtin`, which only Vega has")
+        else:
+            made = respelled(tool)
+    except ManifestError as error:
+        message = f"{tool.name} cannot be written in another format than vega: {error}"
+        raise ManifestError(message, hint=error.hint) from None
+    return replace(made, source=None)
+
+
+def _native_command(config: CommandExec, names: Namespaces) -> CommandExec:
+    line = parse_conditional(config.shell or "", names)
+    if line.literal is None:
+        raise ManifestError(
+            "values stand in its shell line",
+            hint="write the program and its arguments as a manifest of kind command",
+        )
+    args = ("-c", spell(line.parts, Spelling.DOLLAR_BRACE))
+    env = respell(config.env, names, Spelling.DOLLAR_BRACE)
+    return replace(config, args=args, env=env, shell=None, allow_dash=())
 
 
 def _in_terms(tool: Tool, names: Namespaces) -> Tool:

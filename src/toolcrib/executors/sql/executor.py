@@ -12,7 +12,7 @@ from typing import Any
 
 from toolcrib.errors import PermissionDenied, ToolUnavailable
 from toolcrib.executors.output import MAX_OUTPUT, facts, log_streams, made_meanwhile, masked, timed_out
-from toolcrib.executors.process.python import GOOD, interpreter, returned
+from toolcrib.executors.python.executor import GOOD, interpreter, returned
 from toolcrib.executors.workspace.workspace import Workspace, links_on, within
 from toolcrib.sandbox import run
 from toolcrib.spec import Call, CallContext, Outcome, SqlExec, Tool
@@ -20,7 +20,7 @@ from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
 
 __all__ = ["SqlExecutor"]
 
-_CHILD = str(Path(__file__).with_name("sql_child.py").resolve())
+_CHILD = str(Path(__file__).with_name("child.py").resolve())
 
 
 class SqlExecutor:

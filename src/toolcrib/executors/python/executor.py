@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from toolcrib.errors import CommandFailed, ToolFailed, ToolUnavailable
 from toolcrib.executors.answers import SIGNALS, raise_told
+from toolcrib.executors.command.executor import declared_environment
 from toolcrib.executors.output import (
     MAX_OUTPUT,
     ending,
@@ -23,7 +24,6 @@ from toolcrib.executors.output import (
     redactor_of,
     timed_out,
 )
-from toolcrib.executors.process.command import declared_environment
 from toolcrib.executors.workspace.workspace import Workspace, links_on, within
 from toolcrib.sandbox import Completed, Confinement, Script, run
 from toolcrib.sandbox.files.paths import Kept, Paths
@@ -41,7 +41,7 @@ GOOD = b'{"value":'
 """What an answer of our children begins with that tells no error."""
 _TOLD = ("error", "message", "signal", "delay")
 """What an answer has that tells of an error."""
-_CHILD = str(Path(__file__).with_name("python_child.py").resolve())
+_CHILD = str(Path(__file__).with_name("child.py").resolve())
 
 
 class _Ground(NamedTuple):

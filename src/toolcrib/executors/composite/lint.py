@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import DefinitionError
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
-from toolcrib.manifest.yaml.positions import Path
+from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import CompositeExec, Step, Tool
 from toolcrib.spec.naming import nearest
 
 __all__ = ["steps"]
 
-_START: Path = ("exec", "composite", "steps")
+_START: KeyPath = ("exec", "composite", "steps")
 
 
 def steps(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """Every step names tools and steps that are there, in no circle, with names that are known."""
     config = tool.config
-    if not isinstance(config, CompositeExec):
-        return
+    assert isinstance(config, CompositeExec)
     yield from _own(tool, document)
     ids = [step.id for step in config.steps]
     needed: dict[str, set[str]] = {}
@@ -55,21 +54,21 @@ def _own(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         yield document.diagnostic("step", told, ("permissions",), key=True, hint="remove the block")
     for name in sorted(Namespaces.of(tool).arguments & {STEPS_NAME, *LOOP_NAMES}):
         told = f"no argument of a composite tool can be called {quoted(name)}: it has a meaning in steps"
-        path: Path = ("inputs", "schema", "properties", name)
+        path: KeyPath = ("inputs", "schema", "properties", name)
         yield document.diagnostic("step", told, path, key=True, hint="rename the argument")
 
 
-def _templates(step: Step) -> Iterator[tuple[Path, Any, bool]]:
+def _templates(step: Step) -> Iterator[tuple[KeyPath, Any, bool]]:
     """The templates of a step: where, what, and whether `item` may stand in it."""
     yield ("args",), step.args, step.foreach is not None
     yield ("foreach",), step.foreach, False
     for number, one in enumerate(step.when):
-        path: Path = ("when",) if len(step.when) == 1 else ("when", number)
+        path: KeyPath = ("when",) if len(step.when) == 1 else ("when", number)
         yield path if one.how == "truth" else (*path, "value"), one.value, False
 
 
 def _template(
-    tool: Tool, document: Document, path: Path, value: Any, ids: list[str], loop: bool, used: set[str]
+    tool: Tool, document: Document, path: KeyPath, value: Any, ids: list[str], loop: bool, used: set[str]
 ) -> Iterator[Diagnostic]:
     from toolcrib.template import problems, step_namespaces, steps_used
 
@@ -86,7 +85,7 @@ def _template(
         used.add(name)
 
 
-def _no_step(document: Document, path: Path, name: str, ids: list[str]) -> Diagnostic:
+def _no_step(document: Document, path: KeyPath, name: str, ids: list[str]) -> Diagnostic:
     if not name:
         told = "`${steps}` alone names no step"
         return document.diagnostic("step", told, path, hint="write `${steps.ID.value}`")
@@ -101,7 +100,7 @@ def _schemas(step: Step, document: Document, number: int) -> Iterator[Diagnostic
     for at, one in enumerate(step.when):
         if one.how != "schema":
             continue
-        path: Path = ("when", at) if len(step.when) > 1 else ("when",)
+        path: KeyPath = ("when", at) if len(step.when) > 1 else ("when",)
         try:
             SchemaCheck(one.other)
         except DefinitionError as error:
@@ -129,10 +128,10 @@ def _circle(needed: Mapping[str, set[str]]) -> list[str]:
 
 
 def _tools(tool: Tool, config: CompositeExec, document: Document) -> Iterator[Diagnostic]:
-    folder = FilePath(document.path).absolute().parent
+    folder = Path(document.path).absolute().parent
     beside = folder.name == tool.name and folder.is_dir()  # else it is read from somewhere else
     for number, step in enumerate(config.steps):
-        path: Path = (*_START, number, "tool")
+        path: KeyPath = (*_START, number, "tool")
         if step.tool == tool.name:
             yield document.diagnostic("step", "a composite tool cannot call itself", path)
         elif beside and not (folder.parent / step.tool).is_dir():

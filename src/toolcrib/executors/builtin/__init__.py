@@ -1,0 +1,1 @@
+"""Kind `builtin`: a function of the same toolset under another name."""

@@ -1,0 +1,1 @@
+"""Kind `command`: run a program."""

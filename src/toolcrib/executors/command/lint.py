@@ -1,0 +1,65 @@
+"""Checks of command tools: shell lines, secrets among the arguments, programs that ignore the proxy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from toolcrib.errors import ManifestError
+from toolcrib.executors.direct_programs import DIRECT
+from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
+from toolcrib.manifest.yaml.positions import KeyPath
+from toolcrib.manifest.yaml.source import Document
+from toolcrib.spec import CommandExec, Tool
+
+__all__ = ["direct_programs", "secret_arguments", "shell_line"]
+
+_COMMAND: KeyPath = ("exec", "command")
+
+
+def shell_line(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+    """Check that each placeholder of a shell line stands where its value cannot become code."""
+    config = tool.config
+    assert isinstance(config, CommandExec)
+    if config.shell is None:
+        return
+    from toolcrib.template import Namespaces, held_variables, parse_conditional, shell_problems
+
+    names = Namespaces.of(tool)
+    try:
+        line = parse_conditional(config.shell, names)
+        variables = held_variables(config.env, names)
+    except ManifestError as error:
+        if error.details.get("path"):
+            path: KeyPath = (*_COMMAND, "env", *error.details["path"])
+            yield document.diagnostic("shell", error.message, path, key=True)
+        return
+    for unknown in set(config.allow_dash) - names.arguments:
+        message = f"{quoted(unknown)} is not a parameter"
+        yield document.diagnostic("shell", message, (*_COMMAND, "allow_dash"))
+    place = (*_COMMAND, "shell")
+    for problem in shell_problems(line, variables):
+        literal = config.shell[problem.offset : problem.offset + max(1, problem.length)]
+        at = document.locate_text(place, literal, config.shell.count(literal, 0, problem.offset))
+        yield document.diagnostic("shell", problem.message, place, hint=problem.hint, at=at)
+
+
+def secret_arguments(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+    """Check that no secret is an argument of the program."""
+    assert isinstance(tool.config, CommandExec)
+    secrets = {secret.name for secret in tool.permissions.secrets}
+    for number, element in enumerate(tool.config.args):
+        if any(f"${{{mark}{name}}}" in element for name in secrets for mark in ("", "secret:")):
+            message = "a secret cannot be an argument: any user of the machine can read arguments"
+            hint = "the program finds it in its environment; or pass it by `stdin`"
+            yield document.diagnostic("secret-argument", message, (*_COMMAND, "args", number), hint=hint)
+
+
+def direct_programs(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+    """Check that a program with granted hosts can use the proxy that leads to them."""
+    assert isinstance(tool.config, CommandExec)
+    program = Path(tool.config.entrypoint).name
+    if tool.permissions.network.mode in ("any", "hosts") and program in DIRECT:
+        message = f"{quoted(program)} speaks neither HTTP nor SOCKS, so it cannot reach the granted hosts"
+        hint = "write `network: host`: this machine's own network, which a person must approve"
+        yield document.diagnostic("program-network", message, ("permissions", "network"), key=True, hint=hint)

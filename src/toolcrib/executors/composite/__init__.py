@@ -1,0 +1,1 @@
+"""Kind `composite`: other tools, called in steps."""

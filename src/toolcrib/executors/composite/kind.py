@@ -1,0 +1,116 @@
+"""Kind `composite`: other tools, called through the one call path, one after the other or side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from toolcrib.executors.host import Host
+from toolcrib.manifest.kinds import Kind, block_of
+from toolcrib.manifest.yaml.diagnostics import Diagnostic
+from toolcrib.manifest.yaml.source import Document
+from toolcrib.spec import Comparison, CompositeExec, Executor, Step, Tool
+
+if TYPE_CHECKING:
+    from toolcrib.template import Values
+
+__all__ = ["KIND"]
+
+_PLANNED = ("id", "tool", "after", "when", "foreach", "concurrency", "args", "on_error")
+
+
+def _parse(block: dict[str, Any]) -> CompositeExec:
+    return CompositeExec(tuple(_step(step) for step in block["steps"]), block.get("output"))
+
+
+def _step(block: dict[str, Any]) -> Step:
+    get = block.get
+    on_error, when = get("on_error", "fail"), get("when", [])
+    has_default = isinstance(on_error, dict)
+    return Step(
+        block["id"],
+        block["tool"],
+        get("args") or {},
+        tuple(get("needs", ())),
+        tuple(_comparison(one) for one in (when if isinstance(when, list) else [when])),
+        get("foreach"),
+        int(get("concurrency", 4)),
+        "default" if has_default else on_error,
+        on_error["default"] if has_default else None,
+    )
+
+
+def _comparison(block: Any) -> Comparison:
+    if isinstance(block, str):
+        return Comparison(block)
+    (how,) = block.keys() - {"value"}
+    return Comparison(block["value"], how, block[how])
+
+
+def _write(config: CompositeExec) -> dict[str, Any]:
+    steps = [_step_block(step) for step in config.steps]
+    return {"steps": steps} if config.output is None else {"steps": steps, "output": config.output}
+
+
+def _step_block(step: Step) -> dict[str, Any]:
+    block = block_of(step)
+    block.pop("default", None)
+    if step.when:
+        block["when"] = [_condition(one) for one in step.when]
+    if step.on_error == "default":
+        block["on_error"] = {"default": step.default}
+    return block
+
+
+def _condition(one: Comparison) -> Any:
+    return one.value if one.how == "truth" else {"value": one.value, one.how: one.other}
+
+
+def _lint(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+    from toolcrib.executors.composite.lint import steps
+
+    return steps(tool, document)
+
+
+def _plan(tool: Tool, block: dict[str, Any], values: Values) -> dict[str, Any]:  # noqa: ARG001
+    """Describe the steps. Their arguments are known only when the steps before them have run."""
+    from toolcrib.executors.composite.executor import plans
+
+    steps: list[dict[str, Any]] = []
+    for plan in plans(tool):
+        step = {**_step_block(plan.step), "after": sorted(plan.needs), "args": plan.step.args}
+        if plan.step.foreach is not None:
+            step["concurrency"] = plan.step.concurrency
+        else:
+            step.pop("concurrency", None)
+        steps.append({key: step[key] for key in _PLANNED if key in step})
+    return {"steps": steps}
+
+
+def _calls(config: CompositeExec) -> Iterator[tuple[str, str]]:
+    return ((step.id, step.tool) for step in config.steps)
+
+
+def _executor(tool: Tool, host: Host) -> Executor:
+    from toolcrib.executors.composite.executor import CompositeExecutor
+
+    return CompositeExecutor(tool, host.invoke, partial(host.admit, tool))
+
+
+KIND = Kind(
+    name="composite",
+    config=CompositeExec,
+    executor=_executor,
+    schema=Path(__file__).with_name("schema.json"),
+    parse=_parse,
+    write=_write,
+    lint=_lint,
+    plan=_plan,
+    calls=_calls,
+    untraceable=(
+        "is made of steps, which need nothing but the permissions of their own tools",
+        "Trace the tools of its steps.",
+    ),
+)

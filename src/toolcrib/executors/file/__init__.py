@@ -1,0 +1,1 @@
+"""Kind `file`: read or write one file."""

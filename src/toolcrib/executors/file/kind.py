@@ -1,0 +1,56 @@
+"""Kind `file`: read or write one file beneath the granted folders."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from toolcrib.executors.host import Host
+from toolcrib.manifest.kinds import Effect, Kind, Misfit, block_of, plain_effect
+from toolcrib.spec import Executor, FileExec, Tool
+
+if TYPE_CHECKING:
+    from toolcrib.template import Namespaces
+
+__all__ = ["KIND"]
+
+
+def _parse(block: dict[str, Any]) -> FileExec:
+    return FileExec(**{**block, "mode": int(block.get("mode", "0644").replace("o", ""), 8)})
+
+
+def _write(config: FileExec) -> dict[str, Any]:
+    block = block_of(config)
+    return {**block, "mode": f"{config.mode:04o}"} if "mode" in block else block
+
+
+def _effect(tool: Tool, names: Namespaces) -> Effect:
+    """Compare without what only writing uses."""
+    assert isinstance(tool.config, FileExec)
+    if tool.config.action == "read":
+        config = replace(tool.config, content=None, mode=0o644, mkdir=False)
+        tool = replace(tool, config=config)
+    return plain_effect(tool, names)
+
+
+def _executor(tool: Tool, host: Host) -> Executor:
+    from toolcrib.executors.file.executor import FileExecutor
+
+    return FileExecutor(tool, host.workspace())
+
+
+KIND = Kind(
+    name="file",
+    config=FileExec,
+    executor=_executor,
+    schema=Path(__file__).with_name("schema.json"),
+    parse=_parse,
+    write=_write,
+    misfits=(Misfit(("mode",), "type", hint='write the octal digits as text: "0644"'),),
+    templated=("path", "content"),
+    effect=_effect,
+    takes_format=False,
+    for_agents=True,
+    untraceable=None,
+)

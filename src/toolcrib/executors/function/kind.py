@@ -1,0 +1,29 @@
+"""Kind `function`: a Python function that is registered in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from toolcrib.executors.host import Host
+from toolcrib.manifest.kinds import Kind
+from toolcrib.spec import Executor, FunctionExec, Tool
+
+__all__ = ["KIND"]
+
+
+def _executor(tool: Tool, host: Host) -> Executor:
+    assert isinstance(tool.config, FunctionExec)
+    return host.function(tool, tool.config.reference)
+
+
+KIND = Kind(
+    name="function",
+    config=FunctionExec,
+    executor=_executor,
+    schema=Path(__file__).with_name("schema.json"),
+    fixed=("reference",),
+    untraceable=(
+        "is a registered function: it runs in this process, which is not observed",
+        "Make it a tool of kind python, which runs confined.",
+    ),
+)

@@ -1,0 +1,39 @@
+"""The surroundings of an executor: what the project or toolset that holds a tool provides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from toolcrib.spec import Call, Catalog, Executor, Invoke, Retry, Tool
+
+if TYPE_CHECKING:
+    from toolcrib.egress import Egress
+    from toolcrib.executors.workspace.workspace import Workspace
+
+__all__ = ["Host"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """The surroundings of one tool. What is heavy is a function that makes it on first use."""
+
+    catalog: Catalog
+    """The toolset that holds the tool."""
+    invoke: Invoke
+    """The call path to other tools."""
+    workspace: Callable[[], Workspace]
+    """Return the folders as a confined tool sees them."""
+    egress: Callable[[], Egress]
+    """Return the client for requests."""
+    function: Callable[[Tool, str], Executor]
+    """Return the executor of a registered Python function. Raises ToolUnavailable if there is none."""
+    admit: Callable[[Tool, Call], None]
+    """Refuse a call that leads to calls that its caller may never make."""
+    allowed_hosts: tuple[str, ...] | None = None
+    """The only hosts that requests may go to; None: those that the tool's permission names."""
+    retry: Retry | None = None
+    """The attempts that the call path makes for a tool that does not say."""
+    observe_host: Callable[[str, int, bool], None] | None = None
+    """Receives host, port and whether it was allowed, for each request."""

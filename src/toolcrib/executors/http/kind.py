@@ -1,0 +1,128 @@
+"""Kind `http`: one HTTP request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from toolcrib.executors.host import Host
+from toolcrib.manifest.kinds import Effect, Kind, Misfit, block_of, duration, filled_in, shown_secret
+from toolcrib.manifest.yaml.diagnostics import Diagnostic
+from toolcrib.manifest.yaml.source import Document
+from toolcrib.spec import BodyPart, Executor, FieldMap, HttpExec, ParameterStyle, Tool
+
+if TYPE_CHECKING:
+    from toolcrib.template import Namespaces, Values
+
+__all__ = ["KIND"]
+
+_REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
+_ORDER = (
+    "method", "url", "headers", "query", "cookies", "styles", "body_format", "body", "parts", "timeout_ms",
+    "success_codes", "error_mode", "response",
+)  # fmt: skip
+
+
+def _parse(block: dict[str, Any]) -> HttpExec:
+    get = block.get
+    response = get("response") or {}
+    max_bytes = response.get("max_bytes")
+    return HttpExec(
+        method=get("method", "GET").upper(),
+        url=block["url"],
+        headers=get("headers") or {},
+        query=get("query") or {},
+        body=get("body"),
+        timeout_ms=duration(get("timeout_ms")),
+        success_codes=tuple(map(int, get("success_codes", ()))),
+        error_mode=get("error_mode", "fail"),
+        json_path=response.get("json_path"),
+        jsonpath=response.get("jsonpath"),
+        regex=response.get("regex"),
+        fields=tuple(FieldMap(**entry) for entry in response.get("fields", ())),
+        max_response_bytes=None if max_bytes is None else int(max_bytes),
+        cookies=get("cookies") or {},
+        styles={name: ParameterStyle(**style) for name, style in get("styles", {}).items()},
+        body_format=get("body_format"),
+        parts={name: BodyPart(**part) for name, part in get("parts", {}).items()},
+    )
+
+
+def _write(config: HttpExec) -> dict[str, Any]:
+    block = block_of(config)
+    block["styles"] = {name: block_of(style) for name, style in config.styles.items()}
+    block["parts"] = {name: block_of(part) for name, part in config.parts.items()}
+    block["response"] = {key: block[key] for key in ("json_path", "jsonpath", "regex") if key in block}
+    if config.fields:
+        block["response"]["fields"] = [block_of(field) for field in config.fields]
+    if config.max_response_bytes is not None:
+        block["response"]["max_bytes"] = config.max_response_bytes
+    empty = [key for key in ("styles", "parts", "response") if not block[key]]
+    return {key: block[key] for key in _ORDER if key in block and key not in empty}
+
+
+def _plan(tool: Tool, block: dict[str, Any], values: Values) -> dict[str, Any]:
+    rest = filled_in(tool, {key: value for key, value in block.items() if key != "url"}, values)["would"]
+    return {"would": {key: _url(tool, values) if key == "url" else rest[key] for key in block}}
+
+
+def _url(tool: Tool, values: Values) -> str:
+    """Return the URL as it would be sent, but for the query that stands apart from it."""
+    from urllib.parse import quote
+
+    from toolcrib.template import Namespaces, parse_url, render_url
+
+    config = tool.config
+    assert isinstance(config, HttpExec)
+    with_hosts = tool.permissions.network.mode == "hosts"
+    template = parse_url(config.url, Namespaces.of(tool), host_placeholders=with_hosts)
+    url = render_url(template, values, styles=config.styles)
+    for secret in tool.permissions.secrets:
+        shown = shown_secret(secret.name)
+        url = url.replace(quote(shown, safe=""), shown)
+    return url
+
+
+def _repeatable(config: HttpExec) -> bool:
+    return config.method.upper() in _REPEATABLE
+
+
+def _lint(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+    from toolcrib.executors.http.lint import network, request, response, retry
+
+    return chain.from_iterable(check(tool, document) for check in (network, request, response, retry))
+
+
+def _effect(tool: Tool, names: Namespaces) -> Effect:
+    from toolcrib.executors.http.effect import effect
+
+    return effect(tool, names)
+
+
+def _executor(tool: Tool, host: Host) -> Executor:
+    from toolcrib.executors.http.executor import HttpExecutor
+
+    return HttpExecutor(
+        tool, host.egress(), allowed_hosts=host.allowed_hosts, retry=host.retry, tell=host.observe_host
+    )
+
+
+KIND = Kind(
+    name="http",
+    config=HttpExec,
+    executor=_executor,
+    schema=Path(__file__).with_name("schema.json"),
+    parse=_parse,
+    write=_write,
+    misfits=(Misfit(("response", "fields"), rule="response"),),
+    templated=("url", "headers", "query", "cookies", "body", "parts"),
+    lint=_lint,
+    effect=_effect,
+    plan=_plan,
+    repeatable=_repeatable,
+    takes_auth=True,
+    for_agents=True,
+    untraceable=None,
+)

@@ -1,0 +1,17 @@
+"""Kind `mcp`: a tool of an MCP server, which brings its executor itself."""
+
+from __future__ import annotations
+
+from toolcrib.manifest.kinds import Kind
+from toolcrib.spec import McpExec
+
+__all__ = ["KIND"]
+
+KIND = Kind(
+    name="mcp",
+    config=McpExec,
+    untraceable=(
+        "is a tool of an MCP server, which is one process for all of its tools",
+        "Write what that process may do under the server's own permissions.",
+    ),
+)

@@ -1,1 +1,0 @@
-"""Kinds that run a confined process: command, python, sql."""

@@ -1,0 +1,1 @@
+"""Kind `python`: call a function of a module in a confined interpreter."""

@@ -1,0 +1,1 @@
+"""Kind `sql`: run one SQL statement."""

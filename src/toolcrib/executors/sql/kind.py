@@ -1,0 +1,53 @@
+"""Kind `sql`: one SQL statement, its values bound to parameters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from toolcrib.executors.host import Host
+from toolcrib.manifest.kinds import Kind, block_of, duration
+from toolcrib.spec import Executor, SqlExec, Tool
+
+__all__ = ["KIND"]
+
+_ORDER = ("engine", "database", "statement", "parameters", "connection", "timeout_ms")
+
+
+def _parse(block: dict[str, Any]) -> SqlExec:
+    return SqlExec(
+        engine=block["engine"],
+        statement=block["statement"],
+        database=block.get("database"),
+        parameters=tuple(block.get("parameters", ())),
+        connection=block.get("connection") or {},
+        timeout_ms=duration(block.get("timeout_ms")),
+    )
+
+
+def _write(config: SqlExec) -> dict[str, Any]:
+    block = block_of(config)
+    return {key: block[key] for key in _ORDER if key in block}
+
+
+def _executor(tool: Tool, host: Host) -> Executor:
+    from toolcrib.executors.sql.executor import SqlExecutor
+
+    return SqlExecutor(tool, host.workspace())
+
+
+KIND = Kind(
+    name="sql",
+    config=SqlExec,
+    executor=_executor,
+    schema=Path(__file__).with_name("schema.json"),
+    parse=_parse,
+    write=_write,
+    templated=("parameters", "connection"),
+    fixed=("statement", "database"),
+    confined=True,
+    untraceable=(
+        "runs a query of its manifest: it needs the file or the host of its database",
+        "Write that under permissions; `toolcrib lint` says what is missing.",
+    ),
+)

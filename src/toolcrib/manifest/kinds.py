@@ -1,0 +1,178 @@
+"""Execution kinds: everything that the other parts need to know of one, as one record.
+
+To add a kind, write a folder with a `Kind` and add a line to the table below, or name the record in the entry
+point group `toolcrib.kinds` of an installed package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import MISSING, asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolcrib.manifest.plugins import Registry
+from toolcrib.manifest.yaml.diagnostics import Diagnostic
+from toolcrib.manifest.yaml.source import Document
+from toolcrib.spec import ExecConfig, Executor, Tool
+
+if TYPE_CHECKING:
+    from toolcrib.template import Namespaces, Values
+
+__all__ = [
+    "KINDS",
+    "LIMITS",
+    "Effect",
+    "Kind",
+    "Misfit",
+    "block_of",
+    "duration",
+    "filled_in",
+    "kind_of",
+    "manifest_kinds",
+    "plain_effect",
+    "shown_secret",
+]
+
+Effect = dict[tuple[str, ...], Any]
+"""Places of a manifest (`exec.http.url`) to a value that is equal for two tools whose calls do the same."""
+LIMITS = ("timeout_ms", "max_response_bytes", "max_bytes")
+"""Keys of a configuration or an `exec` block that only limit a call."""
+
+
+class Misfit(NamedTuple):
+    """What lint says of a block that does not fit the schema, beside the usual words."""
+
+    path: tuple[str, ...]
+    """Keys from the block down. What lies below counts too."""
+    keyword: str | None = None
+    """The keyword of JSON Schema that is violated; None: any."""
+    rule: str | None = None
+    hint: str | None = None
+
+
+def block_of(config: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass that do not have their default; tuples become lists."""
+    block: dict[str, Any] = {}
+    for one in fields(config):
+        value = getattr(config, one.name)
+        default = one.default if one.default_factory is MISSING else one.default_factory()
+        if value != default:
+            block[one.name] = list(value) if isinstance(value, tuple) else value
+    return block
+
+
+def duration(value: float | None) -> int | None:
+    """Return a timeout in whole milliseconds; None for 0, which leaves the project's limit in force."""
+    return int(value) if value else None
+
+
+def plain_effect(tool: Tool, names: Namespaces) -> Effect:  # noqa: ARG001 - called as `Kind.effect`
+    """Return the whole configuration, limits aside."""
+    block = {key: value for key, value in asdict(tool.config).items() if key not in LIMITS}
+    form = tool.output.format if kind_of(tool).takes_format else None
+    return {("exec", "auth", "outputs.format"): (tool.kind, block, form)}
+
+
+def shown_secret(name: str) -> str:
+    """Return what stands in the place of a secret's value in the plan of a call."""
+    return f"<secret {name}>"
+
+
+def filled_in(tool: Tool, block: dict[str, Any], values: Values) -> dict[str, Any]:
+    """Return the `exec` block with its arguments filled in, as the plan of a call."""
+    from toolcrib.template import Missing, Namespaces, parse, render_value
+
+    names, would = Namespaces.of(tool), dict(block)
+    for key in kind_of(tool).templated:
+        if key in would:
+            filled = render_value(parse(would[key], names), values)
+            would[key] = None if isinstance(filled, Missing) else filled
+    return {"would": would}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One execution kind. Its functions import what is heavy inside: reading manifests loads the record."""
+
+    name: str
+    config: type[ExecConfig]
+    """A frozen dataclass."""
+    executor: Callable[[Tool, Any], Executor] | None = None
+    """Make the executor of a tool, from the tool and its `toolcrib.executors.Host`.
+
+    None: tools of this kind come with their own.
+    """
+    schema: Path | None = None
+    """A JSON file: the JSON Schema of `exec.<name>`, with its own `$defs`. It may refer to `#/$defs/text`,
+    `timeout`, `paths`, `variable` and `scalars` of the manifest format.
+
+    None: a native manifest cannot be of this kind.
+    """
+    parse: Callable[[dict[str, Any]], Any] | None = None
+    """Make the configuration from a block that fits the schema; None: the keys are its fields."""
+    write: Callable[[Any], dict[str, Any]] = block_of
+    """Make the block from a configuration."""
+    misfits: tuple[Misfit, ...] = ()
+    """Rules and hints for blocks that do not fit the schema."""
+    templated: tuple[str, ...] = ()
+    """Keys of the block, and fields of the configuration, that hold templates."""
+    fixed: tuple[str, ...] = ()
+    """Keys of the block in which no placeholder may stand, because they decide what is run."""
+    lint: Callable[[Tool, Document], Iterable[Diagnostic]] = lambda *_: ()
+    """Yield what is wrong with a tool, beside the checks for every kind."""
+    effect: Callable[[Tool, Namespaces], Effect] = plain_effect
+    """Describe what a call does, so that a conversion shows where it would do something else."""
+    plan: Callable[[Tool, dict[str, Any], Values], dict[str, Any]] = filled_in
+    """Describe what a call would do, from its tool, its block and the values of its templates."""
+    calls: Callable[[Any], Iterable[tuple[str, str]]] = lambda _: ()
+    """Yield the tools that a call of this configuration leads to: pairs of step id and tool name."""
+    repeatable: Callable[[Any], bool] = lambda _: False
+    """Return True if repeating a call does no harm, whatever the annotations say."""
+    confined: bool = False
+    """It runs in a process of the sandbox, which has the network that the permission grants."""
+    takes_auth: bool = False
+    """The block `auth` has a meaning for it."""
+    takes_format: bool = True
+    """`outputs.format` decides how its output is read."""
+    for_agents: bool = False
+    """Agents may create tools of this kind."""
+    untraceable: tuple[str, str] | None = (
+        "is of a kind whose calls cannot be observed",
+        "Write its permissions by hand.",
+    )
+    """The reason why `toolcrib trace` cannot observe a call, and what to do; None if it can."""
+
+    def configure(self, block: dict[str, Any]) -> ExecConfig:
+        """Return the configuration that a block of the right form says."""
+        config: ExecConfig = self.config(**block) if self.parse is None else self.parse(block)
+        return config
+
+
+_FOLDER = "toolcrib.executors"
+KINDS: Registry[Kind] = Registry(
+    "toolcrib.kinds",
+    Kind,
+    {
+        "http": f"{_FOLDER}.http.kind:KIND",
+        "command": f"{_FOLDER}.command.kind:KIND",
+        "python": f"{_FOLDER}.python.kind:KIND",
+        "file": f"{_FOLDER}.file.kind:KIND",
+        "composite": f"{_FOLDER}.composite.kind:KIND",
+        "function": f"{_FOLDER}.function.kind:KIND",
+        "sql": f"{_FOLDER}.sql.kind:KIND",
+        "builtin": f"{_FOLDER}.builtin.kind:KIND",
+        "mcp": f"{_FOLDER}.mcp.kind:KIND",
+    },
+)
+"""Every kind by its name, in the order of the documentation."""
+
+
+def kind_of(tool: Tool) -> Kind:
+    """Return the record of a tool's kind."""
+    return KINDS[tool.kind]
+
+
+def manifest_kinds() -> Iterator[Kind]:
+    """Yield the kinds of native manifests: the built-in ones, and those of installed packages in use."""
+    return (kind for kind in KINDS.used if kind.schema is not None)
