@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from toolcrib.egress import Egress
     from toolcrib.executors import Workspace
     from toolcrib.executors.trace.observation import Observation
-    from toolcrib.project.catalog.reload import Live
+    from toolcrib.project.catalog.reload import HotReload
     from toolcrib.project.config.mcp import NamedServers
     from toolcrib.project.search.search import Search
     from toolcrib.project.servers import Servers
@@ -113,7 +113,7 @@ class Project:
         """What manifests of kind `function` refer to, by reference or its last part; not tools themselves."""
         self._egress: Egress | None = None
         self._workspace: Workspace | None = None
-        self._live: Live | None = None
+        self._live: HotReload | None = None
         self._search: Search | None = None
         self._shelf = Shelf(place, self.toolset, self._bind)
         self._composites = Composites(self.bound, self._gate)
@@ -266,9 +266,9 @@ class Project:
         leaves the tool as it was. `tell` is called with each change, on this event loop.
         """
         if self._live is None:
-            from toolcrib.project.catalog.reload import Live
+            from toolcrib.project.catalog.reload import HotReload
 
-            self._live = Live(self._shelf, self._guests, self._take, tell)
+            self._live = HotReload(self._shelf, self._guests, self._take, tell)
             await self._live.start()
 
     def _take(self, readings: Sequence[Reading], places: Mapping[str, Loaded]) -> Change:

@@ -16,9 +16,9 @@ import pytest
 
 from tests.crib import Crib
 from toolcrib import Project
-from toolcrib.project import Change
+from toolcrib.project import Change, find
 from toolcrib.project.catalog.inotify import Inotify
-from toolcrib.project.catalog.watch_sources import SourceWatch
+from toolcrib.project.catalog.watch import Watch
 from toolcrib.project.config.sources import ToolSource
 
 PATIENCE_S = 40
@@ -205,7 +205,7 @@ async def test_a_name_that_is_taken_is_told_and_free_later(crib: Crib) -> None:
 async def test_where_the_kernel_tells_nothing_sources_are_looked_at(crib: Crib) -> None:
     toolbox(crib, "one")
     async with watched(crib, {"file": "tools.yaml"}, {"dir": "defs"}) as (project, told):
-        assert any("looked at again and again" in text for change in told for text in change.warnings)
+        assert any("checked again and again" in text for change in told for text in change.warnings)
         toolbox(crib, "one", "two")
         await until(lambda: "two" in project.toolset)
         vega(crib, "look", "a")
@@ -215,12 +215,13 @@ async def test_where_the_kernel_tells_nothing_sources_are_looked_at(crib: Crib) 
 @pytest.mark.usefixtures("no_inotify")
 async def test_what_changes_while_all_is_read_anew_is_not_lost(crib: Crib) -> None:
     toolbox(crib, "one")
-    watch = SourceWatch({"tools.yaml": ToolSource("tools.yaml", "toolbox", True)}, crib.root, lambda _: None)
-    watch.start()
-    assert await watch.touched() == {"tools.yaml"}
+    place = find(crib.root)
+    watch = Watch(place, {"source/0": ToolSource("tools.yaml", "toolbox", True)}, lambda _: None)
+    await watch.start()
+    assert await watch.touched() == {"tools", "source/0"}
     toolbox(crib, "one", "two")  # Before the next look.
     async with asyncio.timeout(PATIENCE_S):
-        assert await watch.touched() == {"tools.yaml"}
+        assert await watch.touched() == {"source/0"}
     watch.close()
 
 

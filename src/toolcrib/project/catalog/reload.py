@@ -1,99 +1,82 @@
-"""Takes up what changes on disk while a project is open: tools that are added, changed, removed or broken."""
+"""Puts changes on disk into effect while a project is open."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import FILE_NAME, Diagnostic, Loaded, check_tool, folders, mark_of, read, read_folder
 from toolcrib.project.catalog.external import Guests
 from toolcrib.project.catalog.registry import Change, Reading, Shelf
-from toolcrib.project.catalog.watch import Touched, Watch
-from toolcrib.project.catalog.watch_sources import SourceWatch
+from toolcrib.project.catalog.watch import Watch
 from toolcrib.spec import Tool
 
-__all__ = ["Live"]
+__all__ = ["HotReload"]
 
 _log = logging.getLogger(__name__)
 
 _SLICE_S = 0.01
-"""Reading many manifests lets other work on the event loop have its turn after so long."""
+"""After reading manifests for so long, other work on the event loop has its turn."""
 
 
-class Live:
-    """Keeps a shelf as its folder and the sources are. `take` puts readings, and what places hold, in force;
-    `tell` is told, on the event loop.
+class HotReload:
+    """Keeps the tools of a project as its files are.
+
+    `apply` puts readings of manifests and of sources into effect. `report` is called with each change, on the
+    event loop.
     """
 
     def __init__(
         self,
         shelf: Shelf,
         guests: Guests,
-        take: Callable[[list[Reading], Mapping[str, Loaded]], Change],
-        tell: Callable[[Change], None] | None = None,
+        apply: Callable[[list[Reading], Mapping[str, Loaded]], Change],
+        report: Callable[[Change], None] | None = None,
     ) -> None:
         self._shelf = shelf
         self._guests = guests
-        self._put = take
-        self._tell = tell
-        self._watch = Watch(shelf.place, self._warn)
-        self._sources = SourceWatch(guests.sources, shelf.place.root, self._warn) if guests.sources else None
-        self._tasks: list[asyncio.Task[None]] = []
-        self._turn = asyncio.Lock()
-
-    def _warn(self, text: str) -> None:
-        self._told(Change(warnings=[text]))
+        self._apply = apply
+        self._report = report or _log_change
+        self._watch = Watch(shelf.place, guests.sources, lambda text: self._report(Change(warnings=[text])))
+        self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Watch, and take up what has changed since the project was opened."""
         await self._watch.start()
-        if self._sources is not None:
-            self._sources.start()
-        await self._take(Touched(all=True))
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._run(self._manifests), name="toolcrib: manifests on disk")]
-        if self._sources is not None:
-            self._tasks.append(loop.create_task(self._run(self._places), name="toolcrib: sources on disk"))
+        await self._take({"tools", *self._guests.sources})
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="toolcrib: changes on disk")
 
     async def stop(self) -> None:
-        """Watch no longer."""
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        """Stop watching."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
         self._watch.close()
-        if self._sources is not None:
-            self._sources.close()
 
-    async def _run(self, next_one: Callable[[], Awaitable[tuple[Touched, Iterable[str]]]]) -> None:
+    async def _run(self) -> None:
         while True:
-            touched, places = await next_one()
+            touched = await self._watch.touched()
             try:
-                async with self._turn:
-                    await self._take(touched, places)
+                await self._take(touched)
             except Exception:
-                # Whatever one change did, the next is seen.
+                # Whatever one change did, the next one is taken up.
                 _log.exception("a change on disk could not be taken up")
 
-    async def _manifests(self) -> tuple[Touched, Iterable[str]]:
-        return await self._watch.touched(), ()
-
-    async def _places(self) -> tuple[Touched, Iterable[str]]:
-        assert self._sources is not None
-        return Touched(), sorted(await self._sources.touched())
-
-    async def _take(self, touched: Touched, touched_places: Iterable[str] = ()) -> None:
-        readings: list[Reading] = []
-        places = dict.fromkeys(self._guests.places if touched.all else touched_places)
-        names, found = self._names(touched)
+    async def _take(self, touched: set[str]) -> None:
+        """Read again what may have changed, and put it into effect."""
+        every = "tools" in touched
+        names, found = self._listed() if every else (_names(touched), [])
+        places = dict.fromkeys(
+            self._guests.places if every else sorted(touched & self._guests.sources.keys())
+        )
+        readings = []
         clock = asyncio.get_running_loop().time
         until = clock() + _SLICE_S
         for name in names:
-            reading = _look(self._shelf, name)
+            reading = self._read(name)
             if reading is not None:
                 readings.append(reading)
             if self._guests.may_be_in(name, reading):
@@ -101,52 +84,53 @@ class Live:
             if clock() > until:
                 await asyncio.sleep(0)
                 until = clock() + _SLICE_S
-        held = await asyncio.to_thread(self._guests.read, list(places)) if places else {}
-        change = self._put(readings, held) if readings or held else Change()
+        loaded = await asyncio.to_thread(self._guests.read, list(places)) if places else {}
+        change = self._apply(readings, loaded) if readings or loaded else Change()
         change.broken += found
-        if touched.config:
-            change.warnings.append("config.yml has changed; it counts from the next start")
+        if "config" in touched:
+            change.warnings.append("config.yml has changed; the new settings apply from the next start")
         if change:
-            self._told(change)
+            self._report(change)
 
-    def _names(self, touched: Touched) -> tuple[Iterable[str], list[Diagnostic]]:
-        if not touched.all:
-            return sorted(touched.names), []
+    def _listed(self) -> tuple[Iterable[str], list[Diagnostic]]:
+        """Return every name to read, or the error if the folder of tools cannot be listed."""
         found: list[Diagnostic] = []
         listed = folders(os.fspath(self._shelf.place.tools), found)
         # A folder that cannot be listed takes no tool away.
         return ([], found) if found else (sorted({*listed, *self._shelf.names} - {""}), [])
 
-    def _told(self, change: Change) -> None:
-        if self._tell is not None:
-            self._tell(change)
-            return
-        for text in (*change.warnings, *(broken.render() for broken in change.broken)):
-            _log.warning("%s", text)
+    def _read(self, name: str) -> Reading | None:
+        """Read a manifest; None if it is the one in effect."""
+        shelf = self._shelf
+        folder = f"{shelf.place.tools}/{name}"
+        good, mark, old = not shelf.errors(name), shelf.marks.get(name), shelf.in_force(name)
+        if good and mark and mark == mark_of(f"{folder}/{FILE_NAME}"):
+            return None
+        if good and old is not None and _is_unchanged(old):
+            return None
+        found: list[Diagnostic] = []
+        read_one = read_folder(folder, name, found)
+        if read_one is None:
+            return Reading(name, None, tuple(found))
+        tool, document = read_one
+        if old is None:
+            # As on opening: the form now, the rest when the tool is first listed or called.
+            return Reading(name, tool, tuple(found))
+        return Reading(name, tool, (*found, *check_tool(tool, document)), checked=True)
 
 
-def _look(shelf: Shelf, name: str) -> Reading | None:
-    """What a manifest says now; None where that is in force already."""
-    good, mark = not shelf.errors(name), shelf.marks.get(name)
-    if good and mark and mark == mark_of(f"{shelf.place.tools}/{name}/{FILE_NAME}"):
-        return None
-    old = shelf.in_force(name)
-    if good and old is not None and _same(old):
-        return None
-    found: list[Diagnostic] = []
-    read_one = read_folder(f"{shelf.place.tools}/{name}", name, found)
-    if read_one is None:
-        return Reading(name, None, tuple(found))
-    tool, document = read_one
-    if old is None:
-        # As on opening: the form now, the rest when the tool is first listed or called.
-        return Reading(name, tool, tuple(found))
-    return Reading(name, tool, (*found, *check_tool(tool, document)), checked=True)
+def _names(touched: Iterable[str]) -> list[str]:
+    return sorted(key.removeprefix("tools/") for key in touched if key.startswith("tools/"))
 
 
-def _same(tool: Tool) -> bool:
+def _is_unchanged(tool: Tool) -> bool:
     assert tool.source is not None
     try:
         return read(tool.source.path) == tool.source.raw
     except (ManifestError, OSError):
         return False
+
+
+def _log_change(change: Change) -> None:
+    for text in (*change.warnings, *(broken.render() for broken in change.broken)):
+        _log.warning("%s", text)

@@ -1,4 +1,7 @@
-"""Which tools of a project's folder were touched on disk: told by the kernel, else found by looking."""
+"""Watches what a project's tools come from: its settings, its folder of tools, and its sources.
+
+Everything watched has a key: `config`, `tools` (any tool), `tools/NAME` and `source/N`.
+"""
 
 from __future__ import annotations
 
@@ -6,239 +9,255 @@ import asyncio
 import os
 import stat
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from toolcrib.manifest import FILE_NAME, FILES, OTHER_NAME
+from toolcrib.manifest import FILE_NAME, FILES, FOLDERS, OTHER_NAME
 from toolcrib.project.catalog.inotify import FOLDER, MADE, OVERFLOW, SELF, Inotify, News
+from toolcrib.project.config.sources import ToolSource, place_of
 from toolcrib.project.root import Place
 
-__all__ = ["LONGEST_S", "QUIET_S", "Touched", "Watch"]
+__all__ = ["Watch"]
 
-QUIET_S = 0.01
+_QUIET_S = 0.01
 """A burst of changes is over when nothing came for so long,"""
-LONGEST_S = 0.1
+_LONGEST_S = 0.1
 """or, if it does not end, after so long."""
 _POLL_S = 0.1
 _POLL_SHARE = 10
-"""Looking at every manifest takes at most one part in so many of a processor."""
+"""Polling takes at most one part in so many of a processor."""
 _SLICE = 200
-"""So many folders are looked at before other work on the event loop gets its turn."""
-
+"""After so many folders other work on the event loop gets its turn."""
 _FILES = (FILE_NAME, OTHER_NAME, *FILES)
+_GIVEN_UP = (
+    "changes cannot be watched ({}); all files are checked again and again instead. To watch them, raise "
+    "fs.inotify.max_user_watches and max_user_instances (sysctl)."
+)
 _Signature = tuple[int, int, int, int] | None
 
 
-@dataclass(slots=True)
-class Touched:
-    """What may have changed."""
-
-    names: set[str] = field(default_factory=set)
-    """Folders of tools."""
-    all: bool = False
-    """Any of them."""
-    config: bool = False
-
-    def __bool__(self) -> bool:
-        return bool(self.names) or self.all or self.config
-
-
 class Watch:
-    """Watches the home folder, the folder of tools and each tool's own folder, and nothing below them.
+    """Watches folders that can hold a manifest, and nothing below them.
 
-    Where the kernel's limits do not let it, every manifest is looked at again and again instead, and `warn`
-    is told why.
+    If the kernel's limits do not allow that, all files are polled, and `warn` is called with the reason.
     """
 
-    def __init__(self, place: Place, warn: Callable[[str], None]) -> None:
-        self._home, self._tools = os.fspath(place.home), os.fspath(place.tools)
-        self._config = place.config.name
+    def __init__(self, place: Place, sources: Mapping[str, ToolSource], warn: Callable[[str], None]) -> None:
+        self._place = place
+        self._tools = os.fspath(place.tools)
+        self._sources = {key: (source, place_of(source, place.root)) for key, source in sources.items()}
         self._warn = warn
         self._inotify: Inotify | None = None
-        self._home_watch = self._tools_watch = -1
-        self._names: dict[int, set[str]] = {}
-        """Tools by the number of a watch that tells of them."""
+        self._keys: dict[int, dict[str, str | None]] = {}
+        """Watch to the keys it is for, each with the one file name that concerns it; None: any name."""
         self._watches: dict[str, set[int]] = {}
-        self._touched = Touched()
+        self._touched: set[str] = set()
         self._woken = asyncio.Event()
-        self._seen: dict[str, _Signature] = {}
+        self._seen: dict[str, object] | None = None
 
     async def start(self) -> None:
-        """Begin. What happens from now on is told; what happened before is not."""
+        """Begin. Changes from now on are reported, earlier ones are not."""
         try:
             self._inotify = Inotify()
-            self._home_watch = self._inotify.add(self._home)
-            asyncio.get_running_loop().add_reader(self._inotify.fileno(), self._hear)
-            await self._watch_tools()
+            asyncio.get_running_loop().add_reader(self._inotify.fileno(), self._receive)
+            for key in ("config", *self._sources):
+                self._arm(key)
+            await self._arm_tools()
         except OSError as error:
             self._give_up(error)
 
-    async def touched(self) -> Touched:
-        """Wait for the next burst of changes; all of it."""
+    async def touched(self) -> set[str]:
+        """Wait for the next burst of changes and return the keys of what may have changed."""
         while True:
-            found = await (self._told() if self._inotify is not None else self._looked())
+            found = await (self._burst() if self._inotify is not None else self._poll())
             if found:
                 return found
 
     def close(self) -> None:
-        """End."""
+        """Stop watching."""
         if self._inotify is not None:
             asyncio.get_running_loop().remove_reader(self._inotify.fileno())
             self._inotify.close()
             self._inotify = None
 
-    # -- told by the kernel ----------------------------------------------------------------------
+    # -- events of the kernel --------------------------------------------------------------------
 
-    async def _told(self) -> Touched:
+    async def _burst(self) -> set[str]:
         await self._woken.wait()
-        deadline = time.monotonic() + LONGEST_S
+        deadline = time.monotonic() + _LONGEST_S
         while time.monotonic() < deadline:
             self._woken.clear()
             try:
-                async with asyncio.timeout(QUIET_S):  # `wait_for` can lose a cancellation
+                async with asyncio.timeout(_QUIET_S):  # `wait_for` can lose a cancellation
                     await self._woken.wait()
             except TimeoutError:
                 break
         self._woken.clear()
-        found, self._touched = self._touched, Touched()
-        if found.all and self._inotify is not None:
+        found, self._touched = self._touched, set()
+        if "tools" in found and self._inotify is not None:
             try:
-                await self._watch_tools()
+                await self._arm_tools()
             except OSError as error:
                 self._give_up(error)
         return found
 
-    def _hear(self) -> None:
-        """News has come. Runs on the event loop, so it must not raise."""
+    def _receive(self) -> None:
+        """Take in new events. Runs on the event loop, so it must not raise."""
         assert self._inotify is not None
-        touched = self._touched
         try:
             for news in self._inotify.read():
-                if news.mask & OVERFLOW:
-                    touched.all = True
-                elif news.watch == self._home_watch:
-                    self._hear_home(news, touched)
-                elif news.watch == self._tools_watch:
-                    self._hear_tools(news, touched)
-                elif (names := set(self._names.get(news.watch, ()))) and self._counts(news, names):
-                    touched.names |= names
-                    for name in names:
-                        self._watch_tool(name)
+                for key in list(self._concerned(news)):
+                    self._touched.add(key)
+                    if key != "tools":
+                        self._arm(key)
         except OSError as error:
             self._give_up(error)
-        if touched:
+        if self._touched:
             self._woken.set()
 
-    def _hear_home(self, news: News, touched: Touched) -> None:
-        if news.mask & SELF or news.name == Path(self._tools).name:
-            touched.all = True
-        elif news.name == self._config and not news.mask & MADE:
-            touched.config = True
+    def _concerned(self, news: News) -> Iterator[str]:
+        """Yield the keys that an event concerns."""
+        if news.mask & OVERFLOW:
+            yield from ("tools", *self._sources)
+            return
+        for key, only in list(self._keys.get(news.watch, {}).items()):
+            if news.mask & SELF:
+                yield key if key != "config" else "tools"
+            elif only == news.name or (only is None and news.name[:1] != "."):
+                inside = key == "tools" and only is None
+                if inside:
+                    yield f"tools/{news.name}"
+                elif self._is_complete(news, key, only):
+                    yield key
 
-    def _hear_tools(self, news: News, touched: Touched) -> None:
-        if news.mask & SELF:
-            touched.all = True
-        elif news.name[:1] not in ("", "."):
-            touched.names.add(news.name)
-            self._watch_tool(news.name)
+    def _is_complete(self, news: News, key: str, only: str | None) -> bool:
+        """Return False for a file that was just made: another event comes when its writer closes it.
 
-    def _counts(self, news: News, names: set[str]) -> bool:
-        """A file that was just made is told again once it is written; a link or a second name is not."""
+        A link or a second name of a file is complete at once.
+        """
         if news.mask & FOLDER or not news.mask & MADE:
             return True
-        for name in names:
-            try:
-                found = os.lstat(f"{self._tools}/{name}/{news.name}")
-            except OSError:
-                continue
-            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
-                return True
-        return False
-
-    async def _watch_tools(self) -> None:
-        """Watch the folder of tools and each tool in it, whatever was watched before."""
-        assert self._inotify is not None
-        names = set(self._watches)
+        path = self._path(key)
         try:
-            before, self._tools_watch = self._tools_watch, self._inotify.add(self._tools)
-            if before not in (-1, self._tools_watch):
-                self._inotify.remove(before)
-            names.update(name for name in os.listdir(self._tools) if name[0] != ".")  # noqa: PTH208
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            pass
+            found = os.lstat(path if only is not None else f"{path}/{news.name}")
+        except OSError:
+            return False
+        return not stat.S_ISREG(found.st_mode) or found.st_nlink > 1
+
+    def _path(self, key: str) -> str:
+        if key in self._sources:
+            return os.fspath(self._sources[key][1])
+        return os.fspath(self._place.config) if key == "config" else f"{self._place.home}/{key}"
+
+    async def _arm_tools(self) -> None:
+        """Watch the folder of tools and each tool in it, also those that were watched before."""
+        self._arm("tools")
+        names = {key.partition("/")[2] for key in self._watches if key.startswith("tools/")}
+        names.update(_listed(self._tools))
         for number, name in enumerate(names, 1):
-            self._watch_tool(name)
+            self._arm(f"tools/{name}")
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
 
-    def _watch_tool(self, name: str) -> None:
-        """Watch a tool's folder as it is now, and where its manifest really lies if that is elsewhere."""
+    def _arm(self, key: str) -> None:
+        """Watch the folders of a key as they are now."""
         if self._inotify is None:  # given up meanwhile
             return
-        folder = f"{self._tools}/{name}"
         wanted: set[int] = set()
-        for path in (folder, *_elsewhere(folder)):
+        for folder, only in self._folders(key):
             try:
-                wanted.add(self._inotify.add(path))
+                watch = self._inotify.add(folder)
             except (FileNotFoundError, NotADirectoryError, PermissionError):
                 continue
-        for watch in self._watches.pop(name, set()) - wanted:
-            names = self._names.get(watch, set())
-            names.discard(name)
-            if not names:
-                self._names.pop(watch, None)
+            wanted.add(watch)
+            self._keys.setdefault(watch, {})[key] = only
+        for watch in self._watches.pop(key, set()) - wanted:
+            keys = self._keys.get(watch, {})
+            keys.pop(key, None)
+            if not keys:
+                self._keys.pop(watch, None)
                 self._inotify.remove(watch)
         if wanted:
-            self._watches[name] = wanted
-            for watch in wanted:
-                self._names.setdefault(watch, set()).add(name)
+            self._watches[key] = wanted
+
+    def _folders(self, key: str) -> Iterator[tuple[str, str | None]]:
+        """Yield the folders to watch for a key, and the one name in each that concerns it; None: any."""
+        path = self._path(key)
+        if key.startswith("tools/"):
+            yield path, None
+            manifest = f"{path}/{FILE_NAME}"
+            if os.path.islink(manifest):  # noqa: PTH114 - for every tool
+                yield os.path.dirname(os.path.realpath(manifest)), None  # noqa: PTH120
+            return
+        above = Path(path).parent
+        missing = Path(path).name
+        while not above.is_dir() and above != above.parent:
+            above, missing = above.parent, above.name
+        yield os.fspath(above), missing
+        if key == "tools":
+            yield path, None
+        elif key in self._sources:
+            yield from _inside(self._sources[key][0], path)
 
     def _give_up(self, error: OSError) -> None:
         self.close()
-        self._warn(
-            f"changes cannot be watched ({error.strerror}); every manifest is looked at again and again "
-            "instead. Raise fs.inotify.max_user_watches and max_user_instances (sysctl) to end this."
-        )
-        self._seen = {}
-        self._touched = Touched(all=True)
+        self._warn(_GIVEN_UP.format(error.strerror))
         self._woken.set()
 
-    # -- found by looking ------------------------------------------------------------------------
+    # -- polling ---------------------------------------------------------------------------------
 
-    async def _looked(self) -> Touched:
+    async def _poll(self) -> set[str]:
+        """Look once. The first time everything may have changed; that it is read comes after the look."""
         started = time.process_time()
-        seen: dict[str, _Signature] = {}
-        try:
-            names = [name for name in os.listdir(self._tools) if name[0] != "."]  # noqa: PTH208 - names only
-        except OSError:
-            names = []
-        for number, name in enumerate(names, 1):
+        seen = {key: value async for key, value in self._signatures()}
+        before, self._seen = self._seen, seen
+        if before is None:
+            return {"tools", *self._sources}
+        found = {key for key in seen.keys() | before.keys() if seen.get(key) != before.get(key)}
+        if not found:
+            await asyncio.sleep(max(_POLL_S, (time.process_time() - started) * _POLL_SHARE))
+        return found
+
+    async def _signatures(self) -> AsyncIterator[tuple[str, object]]:
+        yield "config", _signature(self._path("config"))
+        for key, (source, path) in self._sources.items():
+            yield key, [(name, _signature(name)) for name in _files(source, os.fspath(path))]
+        for number, name in enumerate(_listed(self._tools), 1):
             folder = f"{self._tools}/{name}"
-            seen[name] = next(filter(None, (_signature(f"{folder}/{file}") for file in _FILES)), None)
+            yield (
+                f"tools/{name}",
+                next(filter(None, (_signature(f"{folder}/{file}") for file in _FILES)), None),
+            )
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
-        config = _signature(f"{self._home}/{self._config}")
-        before, first = self._seen, not self._seen
-        changed = {name for name in seen.keys() | before.keys() if seen.get(name) != before.get(name)}
-        # No tool has an empty name: there the settings are kept.
-        self._seen = {**seen, "": config}
-        touched = Touched(changed - {""}, first, not first and before.get("") != config)
-        if not touched:
-            spent = time.process_time() - started
-            await asyncio.sleep(max(_POLL_S, spent * _POLL_SHARE))
-        return touched
 
 
-def _elsewhere(folder: str) -> list[str]:
-    """The folder in which a manifest that is a link really lies."""
-    path = f"{folder}/{FILE_NAME}"
+def _listed(folder: str) -> list[str]:
     try:
-        if not stat.S_ISLNK(os.lstat(path).st_mode):
-            return []
+        return sorted(name for name in os.listdir(folder) if name[0] != ".")  # noqa: PTH208 - names only
     except OSError:
         return []
-    return [os.fspath(Path(path).resolve().parent)]
+
+
+def _inside(source: ToolSource, path: str) -> Iterable[tuple[str, str | None]]:
+    """Yield the folders of a source, besides the one it lies in."""
+    if source.is_file:
+        real = os.path.realpath(path)
+        if real != path:
+            yield os.path.split(real)
+        return
+    yield path, None
+    if FOLDERS[source.dialect or "vega"].below is not None:
+        yield from ((f"{path}/{name}", None) for name in _listed(path))
+
+
+def _files(source: ToolSource, path: str) -> list[str]:
+    """Return the files of a source that hold tools."""
+    if source.is_file:
+        return [path]
+    names = [f"{path}/{name}" for name in _listed(path)]
+    below = FOLDERS[source.dialect or "vega"].below
+    return names if below is None else [*names, *(f"{name}/{below}" for name in names)]
 
 
 def _signature(path: str) -> _Signature:
