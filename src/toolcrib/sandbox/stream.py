@@ -8,7 +8,7 @@ import signal
 
 from toolcrib.errors import SandboxUnavailable, ToolcribError
 from toolcrib.sandbox.confine import explained
-from toolcrib.sandbox.host.runner import GRACE, CommandRun, NeverStarted, check, uncancelled
+from toolcrib.sandbox.host.runner import CommandRun, NeverStarted, check
 from toolcrib.sandbox.job import Confinement
 from toolcrib.sandbox.levels.choice import chosen
 from toolcrib.spec import Level
@@ -114,25 +114,9 @@ class Stream(CommandRun):
         if self.stdin >= 0:
             os.close(self.take_stdin())
         try:
-            for seconds, action in ((grace_s, self._terminate), (GRACE, self.kill)):
-                await asyncio.wait([self.ended], timeout=seconds)
-                if self.ended.done():
-                    break
-                action()
-        except asyncio.CancelledError:
-            self.kill()
-            raise
+            await self.end_within(grace_s)
         finally:
-            if not self.ended.done():
-                self.kill()
-            await uncancelled(self.ended)
             await self._finish()
-
-    def _terminate(self) -> None:
-        if self.sandbox is not None and self.started:
-            self.sandbox.end(signal.SIGTERM)
-        else:
-            self.kill()
 
     async def _finish(self) -> None:
         # With all writers dead, the rest is there at once.
@@ -167,8 +151,6 @@ async def open_stream(job: Confinement) -> Stream:
         check(job, level)
         stream = Stream(job, level)
         stream.begin()
-        if stream.ended.done():
-            stream.ended.result()
         return stream
     except BaseException as error:
         if stream is not None:

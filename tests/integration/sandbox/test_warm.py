@@ -365,7 +365,8 @@ async def test_an_interpreter_that_has_no_launcher_is_started_for_each_call(fold
 async def test_an_interpreter_whose_launcher_was_killed_gets_another(folder: Path) -> None:
     for _ in range(2):
         task = asyncio.create_task(run(python_job(folder, "w")))
-        await asyncio.sleep(0)
+        for _ in range(3):
+            await asyncio.sleep(0)
         assert eventually(lambda: BASE in shared().pids())  # Meanwhile nothing is given the word.
         os.kill(shared().pids()[BASE], signal.SIGKILL)
         assert answer(await task)[0] == ["w"]

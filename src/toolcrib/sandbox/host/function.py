@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.sandbox.host.enforcement import check_limits
-from toolcrib.sandbox.host.handle import FUNCTIONS, SandboxHandle, in_memory
+from toolcrib.sandbox.host.handle import FUNCTIONS, SandboxHandle
 from toolcrib.sandbox.host.pool import SandboxOrder
 from toolcrib.sandbox.host.runner import SandboxRun, retried
 
@@ -75,11 +75,10 @@ class FunctionRun(SandboxRun):
         """Call the function and return what came of it."""
         try:
             self.begin()
-            await self.wait()
-            answer = bytes(self.readers[0].kept)
-            if answer.endswith(b"\n"):
-                return FunctionAnswer(answer, None)
-            status = self.status()
+            await self.end_within(None)
+            status = await self.result()
+            if self.answered:
+                return FunctionAnswer(bytes(self.readers[0].kept), None)
             slot = None if self.sandbox is None else self.sandbox.slot
             return FunctionAnswer(b"", status, slot is not None and slot.events()["oom_kills"] > 0)
         finally:
@@ -92,9 +91,10 @@ class FunctionRun(SandboxRun):
     def _check_answer(self) -> None:
         if self.readers[0].kept.endswith(b"\n"):
             self.readers[0].close()
-            self._end()
+            self.answered = True
+            self.finish()
 
-    def call(self) -> bytes:
+    def call(self, _: SandboxHandle) -> bytes:
         """Return the call as the script reads it."""
         return self._call
 
@@ -118,7 +118,7 @@ def sender(prepared: bytes) -> Callable[[SandboxHandle], None]:
     """Return a function that sends a process what it imports the function with, and our output streams."""
 
     def send(sandbox: SandboxHandle) -> None:
-        fds = {"prepared": in_memory("prepared", prepared)}
+        fds = {}
         for name, fd in (("stdout", 1), ("stderr", 2)):
             try:
                 os.fstat(fd)
@@ -126,7 +126,7 @@ def sender(prepared: bytes) -> Callable[[SandboxHandle], None]:
                 continue
             fds[name] = fd
         try:
-            sandbox.send(fds, close="prepared")
+            sandbox.send("prepared", prepared, fds)
         except OSError as error:
             if error.errno not in (errno.EPIPE, errno.ECONNRESET):
                 raise

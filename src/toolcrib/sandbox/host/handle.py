@@ -39,19 +39,12 @@ FUNCTIONS = "functions"
 """The name of the launcher for registered functions."""
 EXIT_WAIT_S = 0.1
 """Seconds until a process that has closed all its descriptors is gone."""
-WITH_DESCRIPTOR = (b"pid", b"listener", b"watch")
-
 Stamps = list[tuple[int, int] | None]
 """Device and inode of each mount's source; None if there is nothing."""
 
 
 class SandboxHandle:
     """One sandbox: first ordered, then confined and waiting, then running."""
-
-    __slots__ = (
-        "bound", "closed", "control", "executed", "fds", "gone", "has_keeper", "key", "launcher", "outcome",
-        "slot", "spare", "why",
-    )  # fmt: skip
 
     def __init__(
         self, launcher: LauncherHandle, control: socket.socket, slot: Slot | None, *, has_keeper: bool
@@ -62,13 +55,17 @@ class SandboxHandle:
         """Its control group."""
         self.has_keeper = has_keeper
         """True if it has no namespaces, and so a keeper instead of a pid 1."""
+        self.key: Hashable = None
+        self.spare = False
+        """True if it was made before it was needed."""
+        self.pidfd = -1
+        """Of its pid 1 or keeper, once it has come."""
         self.fds: dict[bytes, int] = {}
-        """Received descriptors: `pid` (a pidfd of pid 1 or the keeper), `listener` (the socket on its
-        loopback that the proxy serves), `watch`."""
+        """Further descriptors that came: `listener` (on its loopback, for the proxy) and `watch`."""
         self.bound: Stamps | None = None
         """The files that it has mounted, once it is ready."""
         self.executed = False
-        """True once the command has been started."""
+        """True once the command runs."""
         self.outcome = ""
         """Its last message: `exit STATUS` or `fail …`."""
         self.why = ""
@@ -76,82 +73,56 @@ class SandboxHandle:
         self.gone = False
         """True once no more messages can come."""
         self.closed = False
-        self.key: Hashable = None
-        self.spare = False
-        """True if it was made before it was needed."""
 
-    @property
-    def pidfd(self) -> int:
-        """The pidfd of its pid 1 or keeper; -1 until it has come."""
-        return self.fds.get(b"pid", -1)
-
-    @property
-    def is_dead(self) -> bool:
-        """True if no command can be started in it any more."""
-        return self.gone or bool(self.outcome)
-
-    def receive_all(self) -> None:
+    def receive(self) -> None:
         """Take in every message that is waiting."""
-        while self._receive():
-            pass
+        while not self.gone:
+            try:
+                data, fds = receive(self.control)
+            except BlockingIOError:
+                return
+            for fd in fds:
+                if data == b"pid" and self.pidfd < 0:
+                    self.pidfd = fd
+                elif data in (b"listener", b"watch") and data not in self.fds:
+                    self.fds[data] = fd
+                else:
+                    os.close(fd)
+            if data in (b"pid", b"listener", b"watch") and not fds and not self.executed:
+                # The kernel kept the descriptor, as this process may open no more. Without it the command
+                # could not be ended, so it is not started.
+                self.why = os.strerror(errno.EMFILE)
+                self.end()
+                self.gone = True
+            elif data.startswith(b"ready ") and self.bound is None:
+                self.bound = marshal.loads(data[6:])  # noqa: S302 - our own code sent it, before any other ran
+            elif data == b"exec":
+                self.executed = True
+            elif data.startswith((b"exit ", b"fail ")):
+                self.outcome = self.outcome or data.decode("utf-8", "surrogateescape")
+            elif not data:
+                self.gone = True
 
-    def _receive(self) -> bool:
-        """Take in one message. Return False if none is waiting or none can come any more."""
+    def send(self, name: str, data: bytes, fds: Mapping[str, int]) -> None:
+        """Send bytes and descriptors under their names. With `call` the command starts."""
+        memory = in_memory(name, data)
         try:
-            data, fds = receive(self.control)
-        except BlockingIOError:
-            return False
-        for fd in fds:
-            if data in WITH_DESCRIPTOR and data not in self.fds:
-                self.fds[data] = fd
-            else:
-                os.close(fd)
-        if data in WITH_DESCRIPTOR and not fds and not self.executed:
-            # The kernel kept the descriptor, as this process may open no more. Without it the command could
-            # not be ended, so it is not started.
-            self.why = os.strerror(errno.EMFILE)
-            self.end()
-            data = b""
-        if not data:
-            self.gone = True
-        elif data.startswith(b"ready ") and self.bound is None:
-            self.bound = marshal.loads(data[6:])  # noqa: S302 - sent by our own code before any other ran
-        elif data == b"exec":
-            self.executed = True
-        elif data.startswith((b"exit ", b"fail ")):
-            self.outcome = self.outcome or data.decode("utf-8", "surrogateescape")
-        return not self.gone
-
-    def start(self, call: bytes, fds: Mapping[str, int]) -> None:
-        """Send what depends on the call; the command starts as soon as it is confined."""
-        self.send({"call": in_memory("call", call), **fds}, close="call")
-
-    def send(self, fds: Mapping[str, int], *, close: str) -> None:
-        """Send descriptors with their names; then close the one with the name `close`."""
-        try:
-            socket.send_fds(self.control, [" ".join(fds).encode()], list(fds.values()))
+            socket.send_fds(self.control, [" ".join((name, *fds)).encode()], [memory, *fds.values()])
         finally:
-            os.close(fds[close])
+            os.close(memory)
 
-    def end(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal to pid 1. SIGKILL ends the whole tree; SIGTERM is passed on to the command."""
-        if self.has_keeper and number == signal.SIGKILL:
-            # A keeper that is killed ends nothing (see `keeper`), and a stopped one receives nothing.
-            self._send_signal(signal.SIGUSR1)
-            self._send_signal(signal.SIGCONT)
-        else:
-            self._send_signal(number)
+    def end(self) -> None:
+        """End the whole tree."""
+        # A keeper that is killed ends nothing (see `keeper`), and a stopped one receives nothing.
+        self.signal(*((signal.SIGUSR1, signal.SIGCONT) if self.has_keeper else (signal.SIGKILL,)))
 
-    def kill_keeper(self) -> None:
-        """Kill a keeper that does not respond; the launcher then ends its tree."""
-        if self.has_keeper:
-            self._send_signal(signal.SIGKILL)
-
-    def _send_signal(self, number: signal.Signals) -> None:
+    def signal(self, *numbers: int) -> None:
+        """Send signals to pid 1 or the keeper, which passes SIGTERM on to the command."""
         if self.pidfd < 0 or self.launcher.forgotten:
             return
         try:
-            signal.pidfd_send_signal(self.pidfd, number)
+            for number in numbers:
+                signal.pidfd_send_signal(self.pidfd, number)
         except ProcessLookupError:
             pass
 
@@ -162,30 +133,30 @@ class SandboxHandle:
         self.closed = True
         # The pidfd may still be on its way; the socket is closed if a closed event loop was collected.
         if self.pidfd < 0 and self.control.fileno() >= 0 and not self.launcher.forgotten:
-            self.receive_all()
+            self.receive()
         self.end()
         self.control.close()
-        while self.fds:
-            os.close(self.fds.popitem()[1])
+        for fd in (self.pidfd, *self.fds.values()):
+            if fd >= 0:
+                os.close(fd)
+        self.pidfd = -1
         self.launcher.living -= 1
         if self.slot is not None and not self.launcher.forgotten:
             self.launcher.release(self.slot)
 
     def __del__(self) -> None:
-        """End a sandbox that nobody refers to any more, such as one of a closed event loop."""
+        """End a sandbox that nothing refers to any more, such as one of a closed event loop."""
         self.close()
 
 
 class LauncherHandle:
-    """One launcher process. Orders can be sent before it runs: they wait in the socket."""
+    """One launcher process. Orders can be sent before it runs: they wait in the socket.
+
+    `name` is the interpreter that it runs on; empty for commands, `FUNCTIONS` for registered functions.
+    `release` is called with the control group of each sandbox that was closed.
+    """
 
     def __init__(self, name: str, release: Callable[[Slot], None]) -> None:
-        """Prepare a launcher.
-
-        Arguments:
-            name: the interpreter that it runs on; empty for commands, `FUNCTIONS` for registered functions.
-            release: called with the control group of each sandbox that was closed.
-        """
         self.kind = FUNCTIONS if name == FUNCTIONS else "python" if name else "commands"
         self.interpreter = name if self.kind == "python" else sys.executable
         self.release = release
@@ -208,14 +179,20 @@ class LauncherHandle:
         """
         if self.socket.fileno() < 0:  # Closed meanwhile.
             return
-        path = [entry for entry in sys.path if entry.startswith("/")] if self.kind == FUNCTIONS else []
+        # An interpreter built with a shared library may not start without this variable. There is no other,
+        # as its memory may be read.
+        options, path, names = FLAGS, [], {"LD_LIBRARY_PATH"}
+        if self.kind == FUNCTIONS:  # Like the server's own interpreter.
+            options = ("-S", "-P", *subprocess._args_from_interpreter_flags())  # type: ignore[attr-defined]  # noqa: SLF001
+            path = [entry for entry in sys.path if entry.startswith("/")]
+            names |= {"LANG", *(name for name in os.environ if name.startswith(("PYTHON", "LC_")))}
         try:
             self.process = subprocess.Popen(
-                [self.interpreter, *flags(self.kind), "-c", START, HERE, self.kind, *path],
+                [self.interpreter, *options, "-c", START, HERE, self.kind, *path],
                 stdin=self._other.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=self._other.fileno(),
-                env=environment(self.kind),
+                env={n: os.environ[n] for n in names - {"PYTHONSTARTUP"} if n in os.environ},
                 cwd="/",
                 start_new_session=True,
             )
@@ -233,18 +210,19 @@ class LauncherHandle:
             OSError: the launcher has ended, or there are too many open files.
         """
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        memory = -1
         try:
             memory = in_memory("job", marshal.dumps(dict(job), 2))
-            try:
-                fds = [memory, theirs.fileno(), *(() if slot is None else slot.join_fds)]
-                socket.send_fds(self.socket, [b"make"], fds)
-            finally:
-                os.close(memory)
+            socket.send_fds(
+                self.socket, [b"make"], [memory, theirs.fileno(), *(slot.join_fds if slot else ())]
+            )
         except BaseException:
             mine.close()
             raise
         finally:
             theirs.close()
+            if memory >= 0:
+                os.close(memory)
         mine.setblocking(False)
         self.used = time.monotonic()
         self.living += 1
@@ -301,37 +279,17 @@ class LauncherHandle:
             self.process.returncode = 0
 
 
-def flags(kind: str) -> list[str]:
-    """Return the interpreter's options; registered functions run with those of the server."""
-    if kind != FUNCTIONS:
-        return list(FLAGS)
-    ours: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001
-    return ["-S", "-P", *ours]
-
-
-def environment(kind: str) -> dict[str, str]:
-    """Return the launcher's variables: no secret, as its memory may be read."""
-    # An interpreter built with a shared library may not start without this one.
-    names = {"LD_LIBRARY_PATH"}
-    if kind == FUNCTIONS:  # The variables that configure the interpreter itself.
-        own = (name for name in os.environ if name.startswith(("PYTHON", "LC_")))
-        names |= {"LANG", *own} - {"PYTHONSTARTUP"}
-    return {name: os.environ[name] for name in names if name in os.environ}
-
-
 def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
     """Return one message and its descriptors; an empty message at the end."""
-    for _ in range(2):
+    try:
+        data, rights, _, _ = sock.recvmsg(65_536, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
+    except ConnectionResetError:
+        # Comes first if the other end left something unread; what it sent before comes after.
         try:
             data, rights, _, _ = sock.recvmsg(65_536, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
         except ConnectionResetError:
-            # Comes first if the other end left something unread; what it sent before comes after.
-            continue
-        found = array.array("i")
-        for _, _, raw in rights:
-            found.frombytes(raw[: len(raw) // 4 * 4])
-        return data, list(found)
-    return b"", []
+            return b"", []
+    return data, [fd for _, _, raw in rights for fd in array.array("i", raw[: len(raw) // 4 * 4])]
 
 
 def in_memory(name: str, data: bytes) -> int:

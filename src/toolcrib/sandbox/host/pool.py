@@ -90,8 +90,9 @@ class WarmPool:
             demand = self._note(order)
             while demand.spares:
                 spare = demand.spares.pop(0)
-                spare.receive_all()
-                if not spare.is_dead and spare.launcher.alive() and spare.bound in (None, now):
+                spare.receive()
+                dead = spare.gone or spare.outcome or not spare.launcher.alive()
+                if not dead and spare.bound in (None, now):
                     return spare
                 spare.close()
             if demand.count > 2 and demand.wanted < self.warmth.spares_each and self._running():
@@ -157,7 +158,7 @@ class WarmPool:
         with self._lock:
             spares = self._spares()
             for spare in spares:
-                spare.receive_all()
+                spare.receive()
             return sum(spare.bound is not None and not spare.gone for spare in spares)
 
     def drop_spares(self) -> None:

@@ -36,7 +36,7 @@ from toolcrib.sandbox.kernel.network import proxy_variables
 from toolcrib.sandbox.tracing.watch import Watcher
 from toolcrib.spec import Level
 
-__all__ = ["GRACE", "CommandRun", "NeverStarted", "SandboxRun", "check", "execute", "retried", "uncancelled"]
+__all__ = ["GRACE", "CommandRun", "NeverStarted", "SandboxRun", "check", "execute", "retried"]
 
 T = TypeVar("T")
 GRACE = 0.3
@@ -60,14 +60,7 @@ LIMIT_SIGNALS = (("cpu", signal.SIGXCPU), ("file_size", signal.SIGXFSZ))
 async def execute(job: Confinement, level: Level) -> Completed:
     """Run a command at a level; see `confine.run`, which chooses the level."""
     check(job, level)
-    pool = shared()
-
-    def attempt() -> Awaitable[Completed]:
-        script = job.script
-        cold = script is not None and (job.watch is not None or pool.is_unfit(script.interpreter))
-        return CommandRun(replace(job, script=None) if cold else job, level).complete()
-
-    return await retried(attempt, CommandRun.trouble)
+    return await retried(lambda: CommandRun(job, level).complete(), CommandRun.trouble)
 
 
 async def retried(attempt: Callable[[], Awaitable[T]], trouble: str) -> T:
@@ -105,34 +98,30 @@ def check(job: Confinement, level: Level) -> None:
     for name in ("output_limit", "result_limit", "file_size"):
         if getattr(job, name) < 0:
             raise UsageError(f"{name} must not be negative")
-    for name in job.env:
-        if not name or "=" in name:
-            raise UsageError(f"not a name of a variable: {name!r}")
-    if not is_passable("".join((*job.argv, *job.env, *job.env.values()))):
-        refuse_text(job)
+    check_texts(job)
     if sys.platform != "linux" or not sys.executable:
         raise unavailable("launcher", "a Python interpreter on Linux is needed")
     if job.watch is not None and level != "full":
         raise unavailable("watch", "commands can be watched at level full only")
-    check_limits(job.memory_bytes, job.processes)
+    if job.memory_bytes or job.processes:
+        check_limits(job.memory_bytes, job.processes)
 
 
-def is_passable(text: str) -> bool:
-    """Return True if the text can be an argument or variable of a process."""
-    try:
-        return b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:
-        return False
-
-
-def refuse_text(job: Confinement) -> None:
-    """Raise InvalidInput with the first text that no process can be given."""
+def check_texts(job: Confinement) -> None:
+    """Refuse arguments and variables that no process can be given."""
+    for name in job.env:
+        if not name or "=" in name:
+            raise UsageError(f"not a name of a variable: {name!r}")
     texts = [(f"$.argv[{index}]", text) for index, text in enumerate(job.argv)]
-    for name, value in job.env.items():
-        texts += [("$.env", name), (f"$.env.{name}", value)]
-    path, text = next(one for one in texts if not is_passable(one[1]))
-    reason = "contains a NUL byte" if "\0" in text else "contains a lone surrogate"
-    raise InvalidInput(f"{path} {reason}", violations=(Violation(path, reason),))
+    texts += [(f"$.env.{name}", f"{name}={value}") for name, value in job.env.items()]
+    for path, text in texts:
+        reason = "contains a NUL byte" if "\0" in text else ""
+        try:
+            os.fsencode(text)
+        except UnicodeEncodeError:
+            reason = "contains a lone surrogate"
+        if reason:
+            raise InvalidInput(f"{path} {reason}", violations=(Violation(path, reason),))
 
 
 class NeverStarted(Exception):
@@ -140,151 +129,183 @@ class NeverStarted(Exception):
 
 
 class SandboxRun:
-    """One use of a sandbox: it is taken, started once, ended with its whole tree, and given back."""
+    """One use of a sandbox: it is taken, started once, ended with its whole tree, and given back.
+
+    Subclasses say what the process reads and writes, and what came of it.
+    """
 
     trouble = "the command could not be started"
     """First words of the error if nothing could be run at the moment."""
 
     def __init__(self, order: SandboxOrder, now: Stamps) -> None:
         self.loop = asyncio.get_running_loop()
-        self.pool = shared()
         self.now = now
         self.started = False
         """True once it was told to start: before that, nothing of the command has run."""
-        self.ended: asyncio.Future[None] = self.loop.create_future()
+        self.answered = False
+        """True once it has given its whole answer, so that its end need not be awaited."""
+        self.timed_out = False
+        self.failure: ToolcribError | None = None
+        """The reason if it was killed because something of ours failed."""
         self.fds: dict[str, int] = {}
-        """The command's ends of its pipes, until it is started."""
+        """The process's ends of its pipes, until it is started."""
         self.readers: list[PipeReader] = []
         self.sandbox: SandboxHandle | None = None
         self._order = order
-        self._timers: list[asyncio.TimerHandle] = []
+        self._event = asyncio.Event()
+        self._over = False
         self._watched = -1
-
-    # What differs between commands and registered functions.
 
     def open_pipes(self) -> None:
         """Open what the process reads and writes."""
         raise NotImplementedError
 
-    def call(self) -> bytes:
+    def call(self, sandbox: SandboxHandle) -> bytes:
         """Return what the process reads when it is started."""
         raise NotImplementedError
 
     def may_start(self, sandbox: SandboxHandle) -> bool:
         """Return True if the sandbox has all that it needs to be started."""
-        return sandbox.pidfd >= 0
+        return sandbox.pidfd >= 0 and (sandbox.bound is not None or not sandbox.spare)
 
-    def unfit(self, noise: str) -> Exception:
-        """Return the error for a launcher that cannot be started."""
-        return unavailable("launcher", f"it cannot be started: {noise or 'it ended at once'}")
-
-    # What they share.
+    def watch_calls(self, listener: int) -> None:
+        """Take over the descriptor for watching a command."""
+        raise NotImplementedError
 
     def begin(self) -> None:
-        """Open the pipes and take a sandbox; the rest happens in callbacks, until `ended` is done."""
+        """Open the pipes, and start a task that is done when the whole tree is gone."""
         try:
             self.open_pipes()
         except OSError as error:
             raise not_started(self.trouble, error.strerror) from error
-        self._take()
+        self.ended = self.loop.create_task(self._supervise())
 
-    def _take(self) -> None:
-        """Take a sandbox, or try again soon if the launcher is busy."""
-        if self.ended.done():
-            return
+    async def _supervise(self) -> None:
+        """Take a sandbox, start the process as soon as it can be, and wait for the end of its tree.
+
+        Raises:
+            UnavailableError: this machine has too little of something at the moment; nothing was run.
+        """
+        while not self._over:
+            if self.sandbox is None and not self._take():
+                await asyncio.sleep(RETRY)
+                continue
+            sandbox = self.sandbox
+            assert sandbox is not None
+            self._event.clear()
+            sandbox.receive()
+            if b"watch" in sandbox.fds:
+                self.watch_calls(sandbox.fds.pop(b"watch"))
+            if sandbox.spare and not self.started and self._is_stale(sandbox):
+                self._give_back()
+                continue
+            if sandbox.outcome or (sandbox.gone and sandbox.pidfd < 0):
+                return
+            if sandbox.gone:
+                # The whole tree has ended when pid 1 has.
+                self._watch(sandbox.pidfd, self.finish)
+            elif not self.started and self.may_start(sandbox):
+                self._start(sandbox)
+            await self._event.wait()
+
+    def _is_stale(self, spare: SandboxHandle) -> bool:
+        """Return True if a spare has ended, or has mounted other files than its paths name now."""
+        return spare.gone or bool(spare.outcome) or spare.bound not in (None, self.now)
+
+    def _take(self) -> bool:
+        """Take a sandbox; return False if the launcher is too busy."""
         try:
-            self.sandbox = self.pool.take(self._order, self.now)
+            self.sandbox = shared().take(self._order, self.now)
         except OSError as error:
             if error.errno in BUSY_ERRORS:
-                self.after(RETRY, self._take)
-            else:
-                self.fail(not_started(self.trouble, error.strerror))
-            return
-        except ToolcribError as error:
-            self.fail(error)
-            return
-        self._watch(self.sandbox.control.fileno(), self.receive)
-        self.receive()
-
-    def receive(self) -> None:
-        """Take in the sandbox's messages, and do what follows from them."""
-        sandbox = self.sandbox
-        if sandbox is None:
-            return
-        sandbox.receive_all()
-        if sandbox.spare and not self.started and (sandbox.is_dead or sandbox.bound != self.now):
-            # Either it is not ready, or another file has come to a place that it has mounted.
-            if sandbox.is_dead or sandbox.bound is not None:
-                self._give_back()
-                self._take()
-        elif sandbox.outcome or (sandbox.gone and sandbox.pidfd < 0):
-            self._end()
-        elif sandbox.gone:
-            # The whole tree has ended when pid 1 has.
-            self._watch(sandbox.pidfd, self._end)
-        elif not self.started and not self.ended.done() and self.may_start(sandbox):
-            self._start(sandbox)
+                return False
+            raise not_started(self.trouble, error.strerror) from error
+        self._watch(self.sandbox.control.fileno(), self._event.set)
+        return True
 
     def _start(self, sandbox: SandboxHandle) -> None:
-        # This is a callback: an error would be lost.
         try:
-            sandbox.start(self.call(), self.fds)
+            sandbox.send("call", self.call(sandbox), self.fds)
         except ConnectionError:  # It has ended already; its message says why.
             pass
         except OSError as error:
-            self.fail(not_started(self.trouble, error.strerror))
-            return
-        except Exception as error:
-            self.fail(error)
-            return
+            raise not_started(self.trouble, error.strerror) from error
         self.started = True
         self._close_fds()
 
-    def fail(self, error: Exception) -> None:
-        """End with an error: nothing was run, and nothing will be."""
-        self._unwatch()
-        if not self.ended.done():
-            self.ended.set_exception(error)
-
-    def _end(self) -> None:
-        self._unwatch()
-        if not self.ended.done():
-            self.ended.set_result(None)
+    def finish(self) -> None:
+        """Have the task end: the tree is gone, or its end need not be awaited."""
+        self._over = True
+        self._event.set()
 
     def kill(self) -> None:
-        """End the whole tree; a command that was not started needs no waiting."""
-        if self.sandbox is not None and self.started:
-            self.sandbox.end()
-            if self.sandbox.has_keeper:
-                self.after(KEEPER_S, self.sandbox.kill_keeper)
-        else:
-            self._end()
+        """End the whole tree; a command that was not started has none."""
+        if self.sandbox is None or not self.started:
+            self.finish()
+            return
+        self.sandbox.end()
+        if self.sandbox.has_keeper:
+            # The launcher ends the tree of a keeper that does not respond.
+            self.loop.call_later(KEEPER_S, self.sandbox.signal, signal.SIGKILL)
 
-    async def wait(self) -> None:
-        """Wait for the end of the whole tree, and read the rest of its output. Cancelling kills it first."""
+    def terminate(self) -> None:
+        """Ask the command to end."""
+        self.timed_out = True
+        if self.sandbox is not None and self.started:
+            self.sandbox.signal(signal.SIGTERM)
+        else:
+            self.finish()
+
+    async def end_within(self, seconds: float | None) -> None:
+        """Wait until the whole tree is gone: after some time it is asked to end, and then killed.
+
+        Cancelling kills it at once, and still waits until it is gone.
+        """
         try:
-            await asyncio.shield(self.ended)
+            for limit, action in ((seconds, self.terminate), (GRACE, self.kill)):
+                await asyncio.wait([self.ended], timeout=limit)
+                if self.ended.done():
+                    return
+                action()
         except asyncio.CancelledError:
             self.kill()
-            await uncancelled(self.ended)
             raise
+        finally:
+            while not self.ended.done():
+                try:
+                    await asyncio.wait([self.ended])
+                except asyncio.CancelledError:
+                    continue
+
+    async def result(self) -> int:
+        """Read the rest of the output, and return the wait status (as of waitpid(2)).
+
+        Raises what kept the command from running.
+        """
+        self.ended.result()
         self._close_fds()
         # With all writers dead, the rest is there at once.
         if unread := [reader.ended for reader in self.readers if not reader.ended.done()]:
             await asyncio.wait(unread, timeout=LINGER)
+        return self.status()
 
     def status(self) -> int:
-        """Return the wait status (as of waitpid(2)), or raise what kept the command from running."""
+        """Return the wait status, or raise what kept the command from running."""
         sandbox = self.sandbox
-        if sandbox is None:
-            return signal.SIGKILL
-        if sandbox.outcome.startswith("fail "):
+        if self.failure is not None:
+            raise self.failure
+        if sandbox is not None and sandbox.outcome.startswith("fail "):
             raise explain(sandbox.outcome[5:])
-        if sandbox.outcome:
+        if sandbox is not None and sandbox.outcome:
             return int(sandbox.outcome[5:])
-        if sandbox.launcher.alive():
-            if sandbox.executed:
-                return signal.SIGKILL
+        if self.answered:
+            return 0
+        if self.timed_out or sandbox is None:
+            return signal.SIGKILL
+        alive = sandbox.launcher.alive()
+        if alive and sandbox.executed:
+            return signal.SIGKILL
+        if alive:
             check_memory(sandbox.slot, self._order.job["memory_bytes"])
             raise NeverStarted(sandbox.why)
         if sandbox.executed:
@@ -297,51 +318,45 @@ class SandboxRun:
         noise = sandbox.launcher.last_words()
         if sandbox.pidfd >= 0 or not sandbox.launcher.unable():
             raise NeverStarted(noise or "the sandbox's launcher was ended from outside")
-        raise self.unfit(noise)
+        if sandbox.launcher.kind != "python":
+            raise unavailable("launcher", f"it cannot be started: {noise or 'it ended at once'}")
+        # The interpreter itself may still be started inside the sandbox.
+        shared().note_unfit(sandbox.launcher.interpreter)
+        raise NeverStarted(noise)
 
     def close(self) -> None:
         """Close everything, and end what has not ended."""
-        for timer in self._timers:
-            timer.cancel()
         for reader in self.readers:
             reader.close()
         self._close_fds()
         self._give_back()
 
-    def give_back_soon(self) -> None:
-        """Have the ended sandbox closed once the caller has its answer.
-
-        The kernel takes half a millisecond to remove one, in which the caller could not go on.
-        """
-        if self.sandbox is not None:
-            self.loop.call_soon(self.pool.give_back, self.sandbox)
-            self.sandbox = None
-
     def _give_back(self) -> None:
-        self._unwatch()
-        if self.sandbox is not None:
-            self.pool.give_back(self.sandbox)
-            self.sandbox = None
+        """Give the sandbox back, but only once the caller has its answer.
 
-    def read(self, name: str, limit: int, on_data: Callable[[], None] | None = None) -> None:
-        """Open a pipe for the command to write to, and read it."""
-        mine, self.fds[name] = os.pipe2(os.O_CLOEXEC)
-        self.readers.append(PipeReader(self.loop, mine, limit, on_data))
+        The kernel takes half a millisecond to remove one, in which the caller could not continue.
+        """
+        sandbox, self.sandbox = self.sandbox, None
+        if sandbox is None:
+            return
+        self._watch(-1)
+        if self.loop.is_closed():
+            shared().give_back(sandbox)
+        else:
+            self.loop.call_soon(shared().give_back, sandbox)
 
-    def after(self, seconds: float, action: Callable[[], None]) -> None:
-        """Call `action` after some time, unless the run is closed before."""
-        self._timers.append(self.loop.call_later(seconds, action))
-
-    def _watch(self, fd: int, action: Callable[[], None]) -> None:
-        """Call `action` when there is something to read; one descriptor is watched at a time."""
-        self._unwatch()
-        self._watched = fd
-        self.loop.add_reader(fd, action)
-
-    def _unwatch(self) -> None:
+    def _watch(self, fd: int, action: Callable[[], None] | None = None) -> None:
+        """Call `action` whenever there is something to read; one descriptor is watched at a time."""
         if self._watched >= 0:
             self.loop.remove_reader(self._watched)
-            self._watched = -1
+        self._watched = fd
+        if action is not None:
+            self.loop.add_reader(fd, action)
+
+    def read(self, name: str, limit: int, on_data: Callable[[], None] | None = None) -> None:
+        """Open a pipe for the process to write to, and read it."""
+        mine, self.fds[name] = os.pipe2(os.O_CLOEXEC)
+        self.readers.append(PipeReader(self.loop, mine, limit, on_data))
 
     def _close_fds(self) -> None:
         while self.fds:
@@ -349,38 +364,32 @@ class SandboxRun:
 
 
 class CommandRun(SandboxRun):
-    """The run of one command: its clock, its output, its network and its report."""
+    """The run of one command: its output, its network and its report."""
 
     def __init__(self, job: Confinement, level: Level) -> None:
+        if job.script is not None and (job.watch is not None or shared().is_unfit(job.script.interpreter)):
+            job = replace(job, script=None)
         self.job = job
         self.level = level
         self.order = order(job, level)
         super().__init__(self.order.sandbox, self.order.stamps())
-        self.timed_out = False
-        self.answered = False
-        """True once a script has given its whole answer."""
         self.outlet: Outlet | None = None
         self.watcher: Watcher | None = None
-        self.blind: ToolcribError | None = None
-        """The reason if a watched command could not be watched."""
 
     async def complete(self) -> Completed:
         """Run the command to its end."""
         began = time.monotonic()
         try:
             self.begin()
-            await self.wait()
-            done = self.completed((time.monotonic() - began) * 1000)
-            self.give_back_soon()
-            return done
+            await self.end_within(self.job.timeout_ms / 1000)
+            return self.completed(await self.result(), (time.monotonic() - began) * 1000)
         finally:
             self.close()
             if self.outlet is not None:
                 await self.outlet.aclose()
 
     def open_pipes(self) -> None:
-        """Open the command's streams, and start the clock."""
-        self.after(self.job.timeout_ms / 1000, self._time_out)
+        """Open the command's streams."""
         is_script = self.job.script is not None and self.job.result_limit
         on_data = self._check_answer if is_script else None
         self.read("stdout", self.job.output_limit, on_data)
@@ -391,31 +400,37 @@ class CommandRun(SandboxRun):
             self.fds["stdin"] = in_memory("stdin", self.job.stdin)
 
     def _check_answer(self) -> None:
-        """End the run once a script has given its whole answer and closed its streams."""
+        """Finish once a script has given its whole answer and closed its streams."""
         answer = self.readers[-1]
         whole = answer.kept.endswith(b"}") and answer.total == len(answer.kept)
         if whole and all(reader.ended.done() for reader in self.readers):
             self.answered = True
-            self._end()
+            self.finish()
 
-    def _time_out(self) -> None:
-        if self.ended.done():
-            return
-        self.timed_out = True
-        if self.sandbox is not None and self.started:
-            self.sandbox.end(signal.SIGTERM)
-            self.after(GRACE, self.kill)
-        else:
-            self.kill()
+    def may_start(self, sandbox: SandboxHandle) -> bool:
+        """Return True if the sandbox has all that it needs, also the listener for a proxy."""
+        needs_listener = self.job.network == "proxy" and self.level == "full"
+        return super().may_start(sandbox) and (b"listener" in sandbox.fds or not needs_listener)
 
-    def receive(self) -> None:
-        """Watch the command, too, once the kernel has sent the descriptor for that."""
-        super().receive()
-        if self.sandbox is not None and self.watcher is None and b"watch" in self.sandbox.fds:
-            assert self.job.watch is not None
-            listener = self.sandbox.fds.pop(b"watch")
-            self.watcher = Watcher(listener, self.job.watch, sockets=not refuses_sockets(self.job))
-            self.loop.add_reader(listener, self._serve_watcher)
+    def call(self, sandbox: SandboxHandle) -> bytes:
+        """Return arguments and environment; the proxy serves the command's network by then."""
+        env = dict(self.job.env)
+        if self.job.outlet is not None and b"listener" in sandbox.fds:
+            listener = socket.socket(fileno=sandbox.fds.pop(b"listener"))
+            env = proxy_variables(env, listener.getsockname()[1])
+            try:
+                self.outlet = self.job.outlet(listener)
+            except BaseException:
+                listener.close()
+                raise
+            self.outlet.start()
+        return marshal.dumps({"argv": list(self.job.argv), "env": env}, 2)
+
+    def watch_calls(self, listener: int) -> None:
+        """Report each watched call of the command to the job's `watch`."""
+        assert self.job.watch is not None
+        self.watcher = Watcher(listener, self.job.watch, sockets=not refuses_sockets(self.job))
+        self.loop.add_reader(listener, self._serve_watcher)
 
     def _serve_watcher(self) -> None:
         """Let one watched call continue. If it cannot be read, the command is ended."""
@@ -424,57 +439,17 @@ class CommandRun(SandboxRun):
             if self.watcher.serve():
                 return
         except Exception as error:
-            self.blind = unavailable("watch", f"the command's calls cannot be read: {error}")
+            self.failure = unavailable("watch", f"the command's calls cannot be read: {error}")
             self.kill()
-        self._stop_watching()
+        self._close_watcher()
 
-    def _stop_watching(self) -> None:
+    def _close_watcher(self) -> None:
         if self.watcher is not None and self.watcher.listener >= 0:
             self.loop.remove_reader(self.watcher.listener)
             self.watcher.close()
 
-    def may_start(self, sandbox: SandboxHandle) -> bool:
-        """Wait for the proxy's listener, too, if there must be one."""
-        needs_listener = self.job.network == "proxy" and self.level == "full"
-        return sandbox.pidfd >= 0 and (b"listener" in sandbox.fds or not needs_listener)
-
-    def call(self) -> bytes:
-        """Return arguments and environment; the proxy serves the command's network by then."""
-        assert self.sandbox is not None
-        env = dict(self.job.env)
-        if self.job.outlet is not None and b"listener" in self.sandbox.fds:
-            listener = socket.socket(fileno=self.sandbox.fds.pop(b"listener"))
-            port: int = listener.getsockname()[1]
-            try:
-                self.outlet = self.job.outlet(listener)
-            except BaseException:
-                listener.close()
-                raise
-            self.outlet.start()
-            env = proxy_variables(env, port)
-        return marshal.dumps({"argv": list(self.job.argv), "env": env}, 2)
-
-    def unfit(self, noise: str) -> Exception:
-        """Have the interpreter of a script started inside the sandbox from now on."""
-        if self.job.script is None:
-            return super().unfit(noise)
-        self.pool.note_unfit(self.job.script.interpreter)
-        return NeverStarted(noise)
-
-    def status(self) -> int:
-        """Return the wait status; SIGKILL at the timeout if there was no other."""
-        if self.blind is not None:
-            raise self.blind
-        if self.sandbox is None or not self.sandbox.outcome:
-            if self.answered:
-                return 0
-            if self.timed_out:
-                return signal.SIGKILL
-        return super().status()
-
-    def completed(self, duration_ms: float) -> Completed:
-        """Put the answer together, or raise what kept the command from running."""
-        status = self.status()
+    def completed(self, status: int, duration_ms: float) -> Completed:
+        """Put the answer together."""
         out, err, *result = self.readers
         return Completed(
             exit_code=os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
@@ -491,7 +466,7 @@ class CommandRun(SandboxRun):
         )
 
     def enforcement(self, status: int = 0) -> dict[str, Any]:
-        """Return the enforcement report; of a failed command with the limits that it met."""
+        """Return the enforcement report; of a failed command with the limits that it reached."""
         unprotected, exceeded = self.order.plan.unprotected, self.exceeded(status)
         found = report(unprotected, exceeded, self.job.network, self.level)
         if self.order.guards and self.level == "full" and (replaced := self.order.replaced(self.now)):
@@ -499,21 +474,21 @@ class CommandRun(SandboxRun):
         return found
 
     def exceeded(self, status: int) -> tuple[str, ...]:
-        """Return the limits that a failed command met: those of the whole tree, and that of its signal."""
+        """Return the limits that a failed command reached: of the whole tree, or by its signal."""
         good = self.job.good
         failed = status != 0 or (good and not self.readers[-1].kept.startswith(good))
         if self.timed_out or not failed:
             return ()
         ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-        met = {name: ended_by == number for name, number in LIMIT_SIGNALS}
+        reached = {name: ended_by == number for name, number in LIMIT_SIGNALS}
         if self.sandbox is not None and self.sandbox.slot is not None:
             events = self.sandbox.slot.events()
-            met |= {"memory": events["oom_kills"] > 0, "processes": events["pids_max"] > 0}
-        return tuple(name for name, is_met in met.items() if is_met)
+            reached |= {"memory": events["oom_kills"] > 0, "processes": events["pids_max"] > 0}
+        return tuple(name for name, is_reached in reached.items() if is_reached)
 
     def close(self) -> None:
         """Close everything, and end what has not ended."""
-        self._stop_watching()
+        self._close_watcher()
         super().close()
 
 
@@ -528,12 +503,3 @@ def check_memory(slot: Slot | None, memory_bytes: int | None) -> None:
             f"no command can be started in a sandbox with {memory_bytes} bytes of memory",
             hint="Raise limits.memory_bytes.",
         )
-
-
-async def uncancelled(future: asyncio.Future[None]) -> None:
-    """Wait for a future, however often the waiting task is cancelled meanwhile."""
-    while not future.done():
-        try:
-            await asyncio.shield(future)
-        except asyncio.CancelledError:
-            continue
