@@ -14,11 +14,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.golden.crib import Forks, GoldenCrib
+from tests.golden.crib import GoldenCrib, shared_forks
+from tests.golden.faults import faulty
 from tests.golden.shop import files
 from tests.golden.store import golden
 
-pytestmark = pytest.mark.usefixtures("kernel")
+# Each test makes many calls one after the other, also on a machine that is busy.
+pytestmark = [pytest.mark.usefixtures("kernel"), pytest.mark.timeout(300)]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -53,16 +55,9 @@ def port() -> Iterator[int]:
     server.server_close()
 
 
-@pytest.fixture(scope="module")
-def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    made = Forks(tmp_path_factory.mktemp("golden") / "forks")
-    yield made
-    made.close()
-
-
 @pytest.fixture
-def empty(tmp_path: Path, forks: Forks) -> GoldenCrib:
-    return GoldenCrib(tmp_path, forks)
+def empty(tmp_path: Path) -> GoldenCrib:
+    return GoldenCrib(tmp_path, shared_forks())
 
 
 @pytest.fixture
@@ -207,3 +202,15 @@ def test_runs_and_what_the_log_says_of_them(shop: GoldenCrib) -> None:
     cases.append(shop.case("run", "keyed", "--json", SHOP_KEY="s3cr3t-value"))
     golden("runs", cases)
     golden("runs_events", shop.events())
+
+
+def test_lint_of_many_faults(empty: GoldenCrib) -> None:
+    empty.write(dict(faulty()))
+    cases = empty.each("lint --json\nlint --format json\nlint\nlist --json\ntest --json")
+    cases.append(empty.case("lint", ".toolcrib/tools/fine/tool.yml", "--json"))
+    cases.append(empty.case("lint", ".toolcrib/tools/change00/tool.yml", "gone.yml", "--json"))
+    cases += empty.each("run change00 --json\nrun whole0\nshow whole0 --json\nlock --json\nreview --json")
+    github = empty.raw("lint", "--format", "github")[1].splitlines()
+    golden(
+        "lint", [*cases, {"github": [empty.normal.scrub(line.rpartition("::")[0]) for line in github[:9]]}]
+    )

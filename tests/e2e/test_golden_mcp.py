@@ -12,7 +12,8 @@ from tests.golden.crib import GoldenCrib, Session, mcp
 from tests.golden.shop import files
 from tests.golden.store import golden
 
-pytestmark = pytest.mark.usefixtures("kernel")
+# Each test makes many calls one after the other, also on a machine that is busy.
+pytestmark = [pytest.mark.usefixtures("kernel"), pytest.mark.timeout(300)]
 
 TOOLSET = [sys.executable, "-m", "tests.e2e.mcp_stdio_server", "5"]
 BEGIN = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "agent", "version": "0"}}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +23,18 @@ LIMIT_S = 100
 CHANGED = "notifications/tools/list_changed"
 EPOCH = 1_700_000_000
 KEPT = ("PATH", "HOME", "USER", "LOGNAME")
-"""What commands get of this machine's environment."""
+"""Variables of this machine that commands get."""
 
 
 class Forks:
     """Commands by the server of `tests.golden.forks`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *modules: str) -> None:
         self.folder = folder
         folder.mkdir()
         (folder / "stdin").touch()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.golden.forks"],
+            [sys.executable, "-m", "tests.golden.forks", *modules],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -53,6 +57,15 @@ class Forks:
     def close(self) -> None:
         """End the server."""
         self.process.communicate(timeout=LIMIT_S)
+
+
+@cache
+def shared_forks() -> Forks:
+    """Start the server that all tests of this process share; it ends with the process."""
+    made = Forks(Path(tempfile.mkdtemp(prefix="toolcrib-golden-")) / "forks")
+    atexit.register(shutil.rmtree, made.folder.parent, ignore_errors=True)
+    atexit.register(made.close)
+    return made
 
 
 class GoldenCrib:

@@ -1,4 +1,4 @@
-"""What stays of an answer: all but prose, and what is another at each run or on each machine."""
+"""The part of an answer that must stay: all but prose, and but what differs by run or by machine."""
 
 from __future__ import annotations
 
@@ -31,9 +31,11 @@ PROSE = frozenset(
     ]
 )
 """Keys whose texts are words of the product; under a key with a list, each of its texts is one."""
-OWN: set[str] = set()
-"""Texts that the fixture brings itself: they are data, and stay also under a key of `PROSE`."""
-TIMES = frozenset(["duration_ms", "ms"])
+PROSE_BY_NAME = frozenset(["unreviewed", "wrong"])
+"""Keys of mappings from a name to words of the product."""
+OWN = {"removed", "replaced", "cut", "altered"}
+"""Texts that stay under a key of `PROSE`: the reasons of AUDIT_GAP, and the fixture's own."""
+TIMES = frozenset(["created", "duration_ms", "expires", "ms", "seconds"])
 PEOPLE = frozenset(["approver", "by", "decided_by", "owner", "reviewed_by"])
 """Keys whose value is often the person at this machine."""
 PAGES = frozenset(["next", "nextCursor"])
@@ -50,7 +52,7 @@ PATTERNS = [
     (re.compile(r"\btcr_[\w-]{49}"), "<token>"),
 ]
 MODEL_TEXT = re.compile(r"(Tool call failed|Invalid input|Cancelled|Warning): .*", re.DOTALL)
-"""What a model reads begins so, by docs/errors.md; the rest is prose."""
+"""The text for a model begins so, by docs/errors.md; the rest is prose."""
 CODE = re.compile(r"\b(error|warning)\[([\w-]+)\]")
 
 
@@ -102,6 +104,8 @@ class Normal:
             return MACHINE if value.keys() >= ENFORCEMENT else dict.fromkeys(value, MACHINE)
         if key == "serverInfo":
             return value | {"version": "<version>"}
+        if key in PROSE_BY_NAME:
+            return {name: TEXT if isinstance(one, str) else self(one) for name, one in value.items()}
         return {self.scrub(name): self(one, name) for name, one in value.items() if name not in LOWERED}
 
     def _text(self, text: str, key: str) -> Any:

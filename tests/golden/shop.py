@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tests.golden.normal import OWN
+from tests.golden.normal import OWN, PROSE
 
 __all__ = ["PORT", "files", "own", "tool"]
 
 PORT = "@PORT@"
-"""Where the port of the test's HTTP server comes to stand."""
+"""The place where the port of the test's HTTP server comes to stand."""
 TEXT = {"outputs": {"format": "text"}}
 
 
@@ -189,16 +189,16 @@ def crash():
 '''
 
 
-def own(value: Any) -> Iterator[str]:
-    """Give every text in a value."""
-    if isinstance(value, str):
+def own(value: Any, key: str = "") -> Iterator[str]:
+    """Give every text of the fixture that stands where the product's words stand too."""
+    if isinstance(value, str) and key in PROSE:
         yield value
     elif isinstance(value, dict):
-        for one in value.values():
-            yield from own(one)
+        for name, one in value.items():
+            yield from own(one, name)
     elif isinstance(value, list):
         for one in value:
-            yield from own(one)
+            yield from own(one, key)
 
 
 def files(port: int = 9) -> dict[str, str]:

@@ -1,0 +1,180 @@
+"""Golden snapshots of names: commands and options, errors, Python's public names, settings, manifests."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import toolcrib
+from tests.golden.crib import ROOT, GoldenCrib, shared_forks
+from tests.golden.names import public_paths, sheet
+from tests.golden.store import golden, kept, writing
+from toolcrib import errors
+
+# Each test makes many calls one after the other, also on a machine that is busy.
+pytestmark = pytest.mark.timeout(300)
+OPTION = re.compile(r"^  (-\S.*?)(?:  +|$)", re.MULTILINE)
+COMMAND = re.compile(r"^  ([\w-]+)(?:  +\S|$)", re.MULTILINE)
+SETTING = re.compile(r"^\| `([\w.]+)` \|", re.MULTILINE)
+CODE = re.compile(r"^\| `([\w-]+)` \| (error|warning) \|", re.MULTILINE)
+VARIABLE = re.compile(r"^\| ((?:`[A-Z_]+`(?:, )?)+) \|", re.MULTILINE)
+EVENT = re.compile(r"`((?:APPROVAL|AUDIT|MCP_SERVER|SANDBOX|TOOL)_[A-Z]+)`")
+
+
+@pytest.fixture
+def crib(tmp_path: Path) -> GoldenCrib:
+    return GoldenCrib(tmp_path, shared_forks())
+
+
+def helps(crib: GoldenCrib, words: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Give the names in the help of a command and of those below it."""
+    code, out, _ = crib.raw(*words, "--help", COLUMNS="300")
+    assert code == 0, words
+    usage, _, below = out.partition("\nOptions:\n")
+    options, _, commands = below.partition("\nCommands:\n")
+    found = {
+        "usage": next(line for line in usage.splitlines() if line.startswith("Usage: ")),
+        "options": sorted(OPTION.findall(options)),
+        "required": sorted(line.split()[0] for line in options.splitlines() if "[required]" in line),
+    }
+    yield " ".join(words), found
+    for name in COMMAND.findall(commands):
+        yield from helps(crib, [*words, name])
+
+
+def test_commands_and_options(crib: GoldenCrib) -> None:
+    golden("help", dict(helps(crib, [])))
+
+
+def test_errors() -> None:
+    """Every class: code, statuses, and the object that every door gives."""
+    found: dict[str, Any] = {}
+    for name in errors.__all__:
+        kind = getattr(errors, name)
+        if not issubclass(kind, errors.ToolcribError):
+            found[name] = {
+                "bases": [one.__name__ for one in kind.__mro__[1:-1]],
+                "sheet": sheet(f"toolcrib.errors:{name}"),
+            }
+            continue
+        violations = [errors.Violation("$.a", "is wrong")]
+        error = kind("It failed", hint="Mend it", violations=violations, details={"at": 1})
+        assert error.as_dict() == {
+            "code": kind.code,
+            "message": "It failed",
+            "retryable": kind.retryable,
+            "hint": "Mend it",
+            "violations": [{"path": "$.a", "message": "is wrong"}],
+            "details": {"at": 1},
+        }
+        again = errors.ToolcribError.from_dict(error.as_dict())
+        assert (type(again), again.as_dict()) == (kind, error.as_dict())
+        plain = kind().as_dict()
+        found[name] = {
+            "code": kind.code,
+            "exit": kind.exit_code,
+            "status": kind.status,
+            "retryable": kind.retryable,
+            "bases": [one.__name__ for one in kind.__mro__[1:-1]],
+            "plain": plain | {"message": bool(plain["message"])},
+        }
+    golden("errors", {"all": errors.__all__, "classes": found})
+
+
+def test_public_names() -> None:
+    """Every path of the snapshot still leads to the same, whatever the pages use by now."""
+    paths = public_paths() if writing() else kept("names")["paths"]
+    found = {path: sheet(path) for path in sorted(paths)}
+    golden("names", {"all": toolcrib.__all__, "paths": found})
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def test_words_that_pages_promise() -> None:
+    """The tables that other tests hold to the code: settings, rules of lint, variables, events."""
+    golden(
+        "words",
+        {
+            "settings": sorted(set(SETTING.findall(page("project.md")))),
+            "rules": sorted(CODE.findall(page("manifest.md"))),
+            "variables": sorted(set(re.findall(r"[A-Z_]{3,}", " ".join(VARIABLE.findall(page("cli.md")))))),
+            "events": sorted(set(EVENT.findall(page("audit.md")))),
+        },
+    )
+
+
+VALUES: dict[str, list[Any]] = {
+    "approvals.channels": [["cli"], ["page", "elicitation"]],
+    "approvals.ttl_hours": [24, 0.5],
+    "audit.max_bytes": [65536],
+    "inputs.lenient": [True],
+    "limits.calls_per_minute": [60],
+    "limits.concurrency": [4],
+    "limits.created_tools": [50],
+    "limits.timeout_ms": [60000],
+    "mcp.max_listed": [40],
+    "mcp.pinned": [["a"]],
+    "mcp_servers": [
+        {"a": {"command": "a", "args": ["b"], "env": {"A": "b"}, "cwd": "."}},
+        {"a": {"url": "https://example.com/mcp", "headers": {"A": "b"}}},
+    ],
+    "policy.default": ["allow", "ask", "deny"],
+    "policy.rules": [
+        [
+            {"name": "a", "effect": "ask", "tools": ["a*"], "bundles": ["b"], "tags": ["c"], "reason": "d"},
+            {"effect": "deny", "annotations": {"destructive": True}, "callers": ["mcp:*"]},
+            {"effect": "allow", "when": {"required": ["a"]}},
+        ]
+    ],
+    "policy.self_approval": [True],
+    "retry.jitter": [0.1],
+    "retry.max_attempts": [3],
+    "review": ["ask", "off"],
+    "sandbox.minimum": ["full", "landlock", "none"],
+    "secrets.sources": [
+        [{"env": {}}, {"env_file": {"path": ".env"}}, {"folder": {"path": "s"}}],
+        [{"command": {"argv": ["pass", "${NAME}"]}}, {"keyring": {"service": "a"}}],
+    ],
+    "security.allowed_hosts": [["api.example.com", "*.example.org"]],
+    "security.max_permissions": [
+        {"network": False, "fs": {"read": ["."], "write": []}, "secrets": [], "env": []}
+    ],
+    "sources": [[{"dir": ".", "dialect": "vega", "permissions": {"network": False, "fs": {"read": ["."]}}}]],
+}
+"""Values that each setting takes."""
+
+
+def test_settings_that_are_taken(crib: GoldenCrib) -> None:
+    """Every setting with the values it takes, with one it does not, and misspelt."""
+    assert sorted(VALUES) == kept("words")["settings"]
+    most = max(map(len, VALUES.values()))
+    takes = [{key: values[min(at, len(values) - 1)] for key, values in VALUES.items()} for at in range(most)]
+    wrong: dict[str, Any] = {key: {"?": 0} for key in VALUES}
+    misspelt = {f"{key}x": values[0] for key, values in VALUES.items()}
+    golden("settings", [taken(crib, settings) for settings in (*takes, wrong, misspelt)])
+
+
+def taken(crib: GoldenCrib, settings: dict[str, Any]) -> dict[str, Any]:
+    """Tell how settings are taken that are given by their dotted names."""
+    document: dict[str, Any] = {}
+    for key, value in settings.items():
+        block, _, below = key.partition(".")
+        if below:
+            document.setdefault(block, {})[below] = value
+        else:
+            document[block] = value
+    crib.write({".toolcrib/config.yml": json.dumps(document)})
+    found = crib.json("lint")["diagnostics"]
+    told = sorted(f"{one['severity']}[{one['rule']}] {one['where']}" for one in found)
+    return {"settings": document, "found": told}
+
+
+def test_the_manifest_schema(crib: GoldenCrib) -> None:
+    golden("schema", [crib.case("schema", "manifest", "--json"), crib.case("schema", "manifest")])
