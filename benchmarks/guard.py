@@ -102,7 +102,7 @@ async def _agree(project: Project) -> None:
     waits = await project.call("agreed", {"a": 1, "b": 2}, wait="pending")
     if waits.details is None:
         raise RuntimeError("the call did not wait for approval")
-    project.desk.approve(waits.details["approval"], "ann", "arguments")
+    project.approval_service.approve(waits.details["approval"], "ann", "arguments")
 
 
 async def _keyed(project: Project, key: str) -> None:

@@ -54,7 +54,7 @@ def question(project: Project, amount: int = 7, **more: Any) -> Any:
 
 
 def waits(project: Project, amount: int = 7, **more: Any) -> str:
-    found = project.desk.approvals.seek(question(project, amount, **more))
+    found = project.approval_service.approvals.seek(question(project, amount, **more))
     assert isinstance(found, Approval)
     return found.id
 
@@ -105,7 +105,7 @@ def test_a_person_at_a_terminal_sees_what_would_run_and_agrees(
         assert "may touch: read data" in shown
         screen.type("y\n")
         assert screen.end() == 0
-    permit = project.desk.approvals.seek(question(project))
+    permit = project.approval_service.approvals.seek(question(project))
     assert isinstance(permit, Permit)
     assert crib.last().event == "TOOL_APPROVED"
     assert crib.last().fields["note"] == "fine"
@@ -121,7 +121,7 @@ def test_anything_but_yes_decides_nothing(
         screen.read_until("it? [y/N] ")
         screen.type(keys)
         assert screen.end() == 5
-    assert project.desk.approvals.find(waiting).status == "pending"
+    assert project.approval_service.approvals.find(waiting).status == "pending"
     assert crib.audit() == []
 
 
@@ -131,7 +131,7 @@ def test_ctrl_c_decides_nothing(crib: Crib, project: Project, env: dict[str, str
         screen.read_until("[y/N] ")
         screen.type("\x03")
         assert screen.end() == 130
-    assert project.desk.approvals.find(waiting).status == "pending"
+    assert project.approval_service.approvals.find(waiting).status == "pending"
 
 
 @pytest.mark.parametrize("word", ["approve", "deny"])
@@ -141,9 +141,11 @@ def test_without_a_terminal_it_decides_only_with_yes(run: Run, project: Project,
     assert done.code == 5
     assert "no terminal" in done.err
     assert "--yes" in done.err
-    assert project.desk.approvals.find(waiting).status == "pending"
+    assert project.approval_service.approvals.find(waiting).status == "pending"
     assert run(word, waiting, "--yes").code == 0
-    assert project.desk.approvals.find(waiting).status == ("approved" if word == "approve" else "denied")
+    assert project.approval_service.approvals.find(waiting).status == (
+        "approved" if word == "approve" else "denied"
+    )
     again = run(word, waiting, "--yes")
     assert again.code == 7
     assert "was decided by" in again.err
@@ -153,7 +155,7 @@ def test_a_no_reaches_the_caller_with_its_reason(run: Run, project: Project) -> 
     waiting = waits(project)
     assert run("deny", waiting, "--yes", "--reason", "not on a Friday").code == 0
     with pytest.raises(ApprovalDenied, match="not on a Friday"):
-        project.desk.approvals.seek(question(project))
+        project.approval_service.approvals.seek(question(project))
     shown = run("show", waiting).out
     assert "denied" in shown
     assert "not on a Friday" in shown
@@ -164,13 +166,13 @@ def test_arguments_are_changed_by_hand_or_by_file(crib: Crib, run: Run, project:
     done = run("approve", waiting, "--edit", "amount:=3", "--yes")
     assert done.code == 0
     assert 'run with : {"amount": 3, "to": "bob"}' in done.err
-    permit = project.desk.approvals.seek(question(project))
+    permit = project.approval_service.approvals.seek(question(project))
     assert isinstance(permit, Permit)
     assert permit.arguments == b'{"amount":3,"to":"bob"}'
     crib.write("new.json", '{"amount": 4}')
     second = waits(project)
     assert run("approve", second, "--arguments", "@new.json", "--yes").code == 0
-    permit = project.desk.approvals.seek(question(project))
+    permit = project.approval_service.approvals.seek(question(project))
     assert isinstance(permit, Permit)
     assert permit.arguments == b'{"amount":4,"to":"bob"}'
     assert run("show", second, "--json").document["edited"] == {"amount": 4, "to": "bob"}
@@ -197,7 +199,7 @@ def test_what_cannot_be_approved_still_waits(
     done = run("approve", waiting, *words)
     assert done.code == code, done.err
     assert told in done.err
-    assert project.desk.approvals.find(waiting).status == "pending"
+    assert project.approval_service.approvals.find(waiting).status == "pending"
 
 
 def test_there_is_no_session_to_approve_for(run: Run, project: Project) -> None:
@@ -214,14 +216,14 @@ def test_an_approval_that_is_not_there(run: Run, project: Project, word: str) ->
 def test_lasting_grants_are_listed_and_taken_back(crib: Crib, run: Run, project: Project) -> None:
     waiting = waits(project)
     assert "always, whenever this rule asks" in run("approve", waiting, "--scope", "rule", "--yes").err
-    assert isinstance(project.desk.approvals.seek(question(project, 1)), Permit)
+    assert isinstance(project.approval_service.approvals.seek(question(project, 1)), Permit)
     listed = run("grants").out
     assert waiting in listed
     assert "rule" in listed
     assert run("grants", "--json").document["grants"][0]["id"] == waiting
     assert run("revoke", waiting).code == 0
     assert crib.last().event == "APPROVAL_REVOKED"
-    assert isinstance(project.desk.approvals.seek(question(project, 1)), Approval)
+    assert isinstance(project.approval_service.approvals.seek(question(project, 1)), Approval)
 
 
 def test_a_changed_tool_cannot_be_approved(crib: Crib, run: Run, project: Project) -> None:

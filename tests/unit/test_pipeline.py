@@ -443,7 +443,7 @@ async def cleans_up_for_ever() -> None:
 async def test_a_tool_that_waits_on_after_its_time_is_cut_off(
     tool: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolcrib.core.pipeline.CLEAN_UP_S", 0.05)
+    monkeypatch.setattr("toolcrib.core.deadline.CLEAN_UP_S", 0.05)
     async with asyncio.timeout(20):
         result = await run(tool, timeout_ms=10)
 

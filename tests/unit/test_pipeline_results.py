@@ -1,11 +1,11 @@
-"""What comes out of the call path: values as JSON, results and errors, approval, the gate."""
+"""What comes out of the call path: values as JSON, results and errors, approval, controls."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,14 +16,14 @@ from toolcrib import (
     Retry,
     Toolset,
 )
-from toolcrib.core.pipeline import Bound
+from toolcrib.core.controls import Controls, Proceed
 from toolcrib.errors import (
     AuditUnavailable,
     DeniedError,
     ToolcribError,
     ToolFailed,
 )
-from toolcrib.spec import Call, Caller, Outcome, Tool
+from toolcrib.spec import Call, Outcome
 from toolcrib.testing import FakeClock
 
 
@@ -171,7 +171,7 @@ def test_a_call_that_waits_has_no_value_yet() -> None:
     assert (caught.value.code, caught.value.details) == ("approval_required", {"call_id": "c-1"})
 
 
-# -- approval and the gate ---------------------------------------------------------------------
+# -- approval and controls -----------------------------------------------------------------------
 
 
 async def test_a_tool_that_needs_approval_runs_only_with_it() -> None:
@@ -190,54 +190,57 @@ async def test_a_tool_that_needs_approval_runs_only_with_it() -> None:
 
 
 class Recorder:
-    """A gate that writes down all it is asked."""
+    """Controls that note everything they see."""
 
     def __init__(self) -> None:
         self.log: list[Any] = []
         self.bars: ToolcribError | None = None
         self.refuse: ToolcribError | None = None
         self.early: Result | None = None
-        self.waits = False
         self.broken = False
 
-    def visible(self, tool: Tool, caller: str, identity: Caller | None) -> bool:
-        return caller != "mcp:stranger"
+    def controls(self) -> Controls:
+        return Controls(
+            visible=lambda _tool, caller, _identity: caller != "mcp:stranger",
+            authorise=(self.authorise,),
+            approve=(self.approve,),
+            mask=self.mask,
+            record=self.record,
+        )
 
-    def authorise(self, bound: Bound, ctx: Context) -> None:
+    def authorise(self, ctx: Context) -> None:
         if self.bars is not None:
             raise self.bars
 
-    def admit(self, bound: Bound, ctx: Context) -> Mapping[str, str] | None:
-        self.log.append(("admit", bound.name, ctx.arguments))
-        if self.refuse is not None:
-            raise self.refuse
-        return None if self.waits else {"TOKEN": "s3cret"}
+    def approve(self, proceed: Proceed) -> Proceed:
+        async def step(ctx: Context) -> Result:
+            self.log.append(("approve", ctx.bound.name, ctx.arguments))
+            if self.refuse is not None:
+                raise self.refuse
+            await asyncio.sleep(0)
+            ctx.secrets = {"TOKEN": "s3cret"}
+            return self.early or await proceed(ctx)
 
-    async def enter(self, bound: Bound, ctx: Context) -> Result | None:
-        await asyncio.sleep(0)
-        self.log.append(("enter", bound.name))
-        ctx.secrets = {"TOKEN": "s3cret"}
-        return self.early
+        return step
 
-    def record(self, bound: Bound | None, ctx: Context, result: Result) -> None:
+    def record(self, ctx: Context, result: Result) -> None:
         if self.broken:
             raise AuditUnavailable
-        code = result.error.code if result.error else None
-        self.log.append(("record", bound and bound.name, ctx.tool, result.status, code))
+        self.log.append(("record", ctx.tool, result.status, result.error.code if result.error else None))
 
-    def redact(self, value: Any) -> Any:
+    def mask(self, value: Any) -> Any:
         if isinstance(value, str):
             return value.replace("s3cret", "***")
         if isinstance(value, list):
-            return [self.redact(item) for item in value]
+            return [self.mask(item) for item in value]
         if isinstance(value, dict):
-            return {key: self.redact(item) for key, item in value.items()}
+            return {key: self.mask(item) for key, item in value.items()}
         return value
 
 
 def guarded() -> tuple[Toolset, Recorder]:
-    gate = Recorder()
-    tools = Toolset(gate=gate, retry=Retry(max_attempts=1))
+    recorder = Recorder()
+    tools = Toolset(controls=recorder.controls(), retry=Retry(max_attempts=1))
 
     @tools.tool
     async def leak(ctx: Context, fail: bool = False) -> Any:
@@ -245,25 +248,25 @@ def guarded() -> tuple[Toolset, Recorder]:
             raise ToolFailed(f"no {ctx.secrets['TOKEN']}", hint="s3cret", details={"a": ["s3cret"]})
         return Outcome([ctx.secrets["TOKEN"]], ("s3cret",), {"b": "s3cret"})
 
-    return tools, gate
+    return tools, recorder
 
 
-async def test_the_gate_gives_secrets_and_masks_them_everywhere() -> None:
-    tools, gate = guarded()
+async def test_secrets_are_masked_in_values_warnings_details_and_errors() -> None:
+    tools, recorder = guarded()
     good, bad = await tools.call("leak"), await tools.call("leak", {"fail": True})
 
     assert (good.value, good.warnings, good.details) == (["***"], ("***",), {"b": "***"})
     assert "s3cret" not in str(bad.as_dict())
     assert str(error_of(bad)) == "no ***"
-    assert gate.log == [
-        ("admit", "leak", {"fail": False}),
-        ("record", "leak", "leak", "ok", None),
-        ("admit", "leak", {"fail": True}),
-        ("record", "leak", "leak", "error", "tool_failed"),
+    assert recorder.log == [
+        ("approve", "leak", {"fail": False}),
+        ("record", "leak", "ok", None),
+        ("approve", "leak", {"fail": True}),
+        ("record", "leak", "error", "tool_failed"),
     ]
 
 
-async def test_what_is_cut_is_masked_before() -> None:
+async def test_secrets_are_masked_before_texts_are_cut() -> None:
     tools, _ = guarded()
 
     @tools.tool
@@ -286,7 +289,7 @@ async def test_what_is_cut_is_masked_before() -> None:
     assert "does not fit where it holds a secret" in (await tools.call("fits_when_masked")).warnings[0]
 
 
-async def test_progress_tells_no_secret() -> None:
+async def test_secrets_are_masked_in_progress_messages() -> None:
     tools, _ = guarded()
 
     @tools.tool
@@ -299,28 +302,28 @@ async def test_progress_tells_no_secret() -> None:
     assert heard == [(1, 2, "with ***")]
 
 
-async def test_the_gate_sees_every_refusal() -> None:
-    tools, gate = guarded()
+async def test_every_refusal_is_recorded() -> None:
+    tools, recorder = guarded()
     await tools.call("none")
     await tools.call("leak", {"fail": 1})
-    gate.refuse = DeniedError("not you")
+    recorder.refuse = DeniedError("not you")
     result = await tools.call("leak")
 
     assert error_of(result).code == "denied"
-    assert gate.log == [
-        ("record", None, "none", "error", "tool_not_found"),
-        ("record", "leak", "leak", "error", "invalid_input"),
-        ("admit", "leak", {"fail": False}),
-        ("record", "leak", "leak", "error", "denied"),
+    assert recorder.log == [
+        ("record", "none", "error", "tool_not_found"),
+        ("record", "leak", "error", "invalid_input"),
+        ("approve", "leak", {"fail": False}),
+        ("record", "leak", "error", "denied"),
     ]
 
 
 async def test_a_call_that_is_not_allowed_at_all_is_refused_before_its_arguments_are_looked_at() -> None:
-    tools, gate = guarded()
-    gate.bars = DeniedError("not you")
+    tools, recorder = guarded()
+    recorder.bars = DeniedError("not you")
 
     assert error_of(await tools.call("leak", {"fail": 1})).code == "denied"
-    assert gate.log == [("record", "leak", "leak", "error", "denied")]
+    assert recorder.log == [("record", "leak", "error", "denied")]
 
 
 async def test_a_name_that_a_caller_may_not_know_is_not_suggested() -> None:
@@ -331,25 +334,17 @@ async def test_a_name_that_a_caller_may_not_know_is_not_suggested() -> None:
         assert ("leak" in str(error.hint)) is (told is not None)
 
 
-async def test_a_call_may_have_to_wait_for_the_gate() -> None:
-    tools, gate = guarded()
-    gate.waits = True
-
-    assert (await tools.call("leak")).value == ["***"]
-    assert gate.log[1:] == [("enter", "leak"), ("record", "leak", "leak", "ok", None)]
-
-
-async def test_the_gate_may_have_the_answer_already() -> None:
-    tools, gate = guarded()
-    gate.waits, gate.early = True, Result("ok", "s3cret of last time")
+async def test_a_step_may_return_an_earlier_result() -> None:
+    tools, recorder = guarded()
+    recorder.early = Result("ok", "s3cret of last time")
 
     assert (await tools.call("leak")).value == "*** of last time"
-    assert gate.log[1:] == [("enter", "leak"), ("record", "leak", "leak", "ok", None)]
+    assert recorder.log[1:] == [("record", "leak", "ok", None)]
 
 
-async def test_the_gate_hears_of_a_cancelled_call() -> None:
-    gate = Recorder()
-    tools = Toolset(gate=gate)
+async def test_a_cancelled_call_is_recorded() -> None:
+    recorder = Recorder()
+    tools = Toolset(controls=recorder.controls())
     tools.register("sleeper", sleeper)
     call = asyncio.create_task(tools.call("sleeper"))
     await asyncio.sleep(0)
@@ -357,12 +352,12 @@ async def test_the_gate_hears_of_a_cancelled_call() -> None:
     with pytest.raises(asyncio.CancelledError):
         await call
 
-    assert gate.log[-1] == ("record", "sleeper", "sleeper", "error", "cancelled")
+    assert recorder.log[-1] == ("record", "sleeper", "error", "cancelled")
 
 
 async def test_a_call_that_cannot_be_recorded_is_no_success() -> None:
-    tools, gate = guarded()
-    gate.broken = True
+    tools, recorder = guarded()
+    recorder.broken = True
 
     assert error_of(await tools.call("leak")).code == "audit_unavailable"
 

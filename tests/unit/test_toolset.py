@@ -12,8 +12,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from toolcrib import Context, Retry, Toolset
-from toolcrib.core.bound import BoundTool
-from toolcrib.core.pipeline import Bound
+from toolcrib.core.bound import Bound, BoundTool
 from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, ToolNotFound, UsageError
 from toolcrib.spec import Annotations, Call, CallContext, FunctionExec, Outcome, Tool
 from toolcrib.spec.kinds import CommandExec

@@ -1,4 +1,4 @@
-"""Tools made ready to be called: what a tool is, its checks, its executor, each made when first needed."""
+"""Tools made ready to be called: limits, checks and executor, each made when first needed."""
 
 from __future__ import annotations
 
@@ -6,21 +6,72 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
-from toolcrib.errors import DefinitionError
+from toolcrib.errors import DefinitionError, Violation
 from toolcrib.executors.function.executor import function_executor
 from toolcrib.schema import ArgumentCheck, FunctionShape, SchemaCheck
 from toolcrib.spec import Annotations, Approval, Executor, FunctionExec, Limits, Output, Retry, Tool
 
-__all__ = ["DEFAULT_TIMEOUT_MS", "BoundTool", "FunctionTool", "Options", "check_retry"]
+__all__ = ["DEFAULT_TIMEOUT_MS", "Bound", "BoundTool", "FunctionTool", "Options", "check_retry"]
 
 DEFAULT_TIMEOUT_MS = 300_000
-"""Limit of one attempt where nobody says other."""
+"""Limit of one attempt unless something says otherwise."""
 
 
-class BoundTool:
-    """A described tool and the executor that runs it, which is made on first use."""
+class Bound:
+    """A tool made ready to be called."""
 
+    name: str
     lenient = False
+    """True to read arguments that do not match once more, a number in a text as that number."""
+    timeout_ms: int
+    timeout_source: str
+    """Who set the limit of one attempt."""
+    retry: Retry
+    retries_timeouts: bool
+    approval_reason: str | None
+    """Why a person must approve each call; None when nobody must."""
+    output: Output
+
+    def _set_rules(self, approval: Approval, output: Output, retry: Retry | None, default: Retry) -> None:
+        self.output = output
+        self.retry = retry or default
+        self.retries_timeouts = retry is not None
+        self.approval_reason = (approval.reason or "no reason is given") if approval.required else None
+
+    def _limit(self, timeout_ms: int, source: str, *own: int | None) -> None:
+        self.timeout_ms, self.timeout_source = timeout_ms, source
+        for limit in own:
+            if limit is not None and limit < self.timeout_ms:
+                self.timeout_ms, self.timeout_source = limit, "the tool's limit"
+
+    @cached_property
+    def tool(self) -> Tool:
+        """What the tool is."""
+        raise NotImplementedError
+
+    @cached_property
+    def executor(self) -> Executor:
+        """Runs attempts. Making it may raise a ToolcribError."""
+        raise NotImplementedError
+
+    @cached_property
+    def arguments(self) -> ArgumentCheck:
+        """Parses and checks arguments and fills in defaults. The schema is compiled on first use."""
+        return ArgumentCheck(self.tool.input_schema, lenient=self.lenient)
+
+    @cached_property
+    def _output_check(self) -> SchemaCheck:
+        return SchemaCheck(self.output.schema or {})
+
+    def output_violations(self, value: Any) -> list[Violation]:
+        """Return every place where an output does not match the tool's output schema."""
+        if self.output.schema is None or self._output_check.is_valid(value):
+            return []
+        return self._output_check.violations(value)
+
+
+class BoundTool(Bound):
+    """A described tool and the executor that runs it, which is made on first use."""
 
     def __init__(
         self,
@@ -32,54 +83,30 @@ class BoundTool:
         retry: Retry | None = None,
     ) -> None:
         self.name = tool.name
-        self.tool = tool
+        self._tool = tool
         self._make_executor = make_executor
-        self.check_output = _output_check(tool.output)
-        self.retry = tool.retry or retry or Retry()
-        self.retries_timeouts = tool.retry is not None
-        self.approval_reason = _reason(tool.approval)
-        self.timeout_ms, self.timeout_source = timeout_ms, timeout_source
-        for own in (tool.limits.timeout_ms, getattr(tool.config, "timeout_ms", None)):
-            if own is not None and own < self.timeout_ms:
-                self.timeout_ms, self.timeout_source = own, "the tool's limit"
+        self._set_rules(tool.approval, tool.output, tool.retry, retry or Retry())
+        self._limit(
+            timeout_ms, timeout_source, tool.limits.timeout_ms, getattr(tool.config, "timeout_ms", None)
+        )
+
+    @cached_property
+    def tool(self) -> Tool:
+        """What the tool is."""
+        return self._tool
 
     @cached_property
     def executor(self) -> Executor:
-        """Runs attempts; making it may raise a ToolcribError."""
+        """Runs attempts. Making it may raise a ToolcribError."""
         return self._make_executor()
 
-    @cached_property
-    def arguments(self) -> ArgumentCheck:
-        """Checks arguments; the schema is compiled on first use."""
-        return ArgumentCheck(self.tool.input_schema, lenient=self.lenient)
-
     def renew(self) -> None:
-        """Have the executor made anew for the next call; calls that run keep theirs."""
+        """Make a new executor for the next call; running calls keep theirs."""
         self.__dict__.pop("executor", None)
 
 
-def _reason(approval: Approval) -> str | None:
-    return (approval.reason or "no reason is given") if approval.required else None
-
-
-def _output_check(output: Output) -> Callable[[Any], list[Any]] | None:
-    if output.schema is None:
-        return None
-    schema, compiled = output.schema, None
-
-    def check(value: Any) -> list[Any]:
-        nonlocal compiled
-        if compiled is None:
-            compiled = SchemaCheck(schema)
-        return [] if compiled.is_valid(value) else compiled.violations(value)
-
-    return check
-
-
-class FunctionTool:
+class FunctionTool(Bound):
     """A registered callable. Docstring, schema, converters and validator are made when first needed."""
-
-    lenient = False
 
     def __init__(
         self, name: str, shape: FunctionShape, options: Options, retry: Retry, timeout_ms: int
@@ -87,13 +114,8 @@ class FunctionTool:
         self.name = name
         self._shape = shape
         self._options = options
-        self.retry = options.retry or retry
-        self.retries_timeouts = options.retry is not None
-        self.approval_reason = _reason(options.approval)
-        self.check_output = _output_check(options.output)
-        self.timeout_ms, self.timeout_source = timeout_ms, "the toolset's limit"
-        if options.timeout_ms is not None and options.timeout_ms < timeout_ms:
-            self.timeout_ms, self.timeout_source = options.timeout_ms, "the tool's limit"
+        self._set_rules(options.approval, options.output, options.retry, retry)
+        self._limit(timeout_ms, "the toolset's limit", options.timeout_ms)
 
     @cached_property
     def tool(self) -> Tool:
@@ -124,28 +146,9 @@ class FunctionTool:
         adapt = options.adapt or shape.adapter()
         return function_executor(shape.function, options.isolation, adapt, shape.context_parameter)
 
-    @cached_property
-    def arguments(self) -> ArgumentCheck:
-        """Checks arguments; the schema is derived and compiled on first use."""
-        return ArgumentCheck(self.tool.input_schema, lenient=self.lenient)
-
 
 class Options:
-    """What registration may say beyond the function itself."""
-
-    __slots__ = (
-        "adapt",
-        "annotations",
-        "approval",
-        "description",
-        "input_schema",
-        "isolation",
-        "output",
-        "retry",
-        "tags",
-        "timeout_ms",
-        "version",
-    )
+    """The options of a registered function, beyond what the function itself says."""
 
     def __init__(
         self,
@@ -162,31 +165,29 @@ class Options:
         tags: Sequence[str] = (),
         version: int | str = 1,
     ) -> None:
-        self.adapt: Callable[[dict[str, Any]], dict[str, Any]] | None = None
-        self.description = description
-        self.input_schema = input_schema
-        self.output = _JSON
+        if timeout_ms is not None and timeout_ms <= 0:
+            raise DefinitionError(f"timeout_ms must be at least 1, not {timeout_ms}")
         if output_schema is not None:
             SchemaCheck(output_schema)
-            self.output = Output(schema=output_schema, on_violation=on_violation)
+        self.adapt: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+        """Makes keyword arguments of the checked arguments; None to derive that from the signature."""
+        self.description = description
+        self.input_schema = input_schema
+        self.output = _JSON if output_schema is None else Output("json", output_schema, on_violation)
         self.isolation = isolation or ""
-        self.retry = retry
+        self.retry = None if retry is None else check_retry(retry)
         self.timeout_ms = timeout_ms
-        self.approval = _FREE if approval is None else Approval(True, approval)
+        self.approval = _NO_APPROVAL if approval is None else Approval(True, approval)
         self.annotations = annotations or _NO_HINTS
         self.tags = tuple(tags)
         self.version = version
-        if timeout_ms is not None and timeout_ms <= 0:
-            raise DefinitionError(f"timeout_ms must be at least 1, not {timeout_ms}")
-        if retry is not None:
-            check_retry(retry)
 
 
 def check_retry(retry: Retry) -> Retry:
-    """The retry rule itself; `DefinitionError` where it makes no sense."""
+    """Return the retry rule; `DefinitionError` if it makes no sense."""
     if retry.max_attempts < 1 or not 0 <= retry.jitter <= 1:
         raise DefinitionError("a Retry needs max_attempts of at least 1 and a jitter from 0 to 1")
     return retry
 
 
-_JSON, _FREE, _NO_HINTS = Output(), Approval(), Annotations()
+_JSON, _NO_APPROVAL, _NO_HINTS = Output(), Approval(), Annotations()

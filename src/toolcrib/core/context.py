@@ -1,7 +1,7 @@
 """What a running tool may ask: run variables, identity of the call, time left, secrets, progress.
 
-A function gets it by declaring a parameter annotated `Context`, or anywhere below through `get_variable`
-and its sisters, which read the call in force in this task or thread.
+A function gets its context by a parameter annotated `Context`. Code anywhere below it uses `get_variable` and
+the functions beside it, which read the call that runs in this task or thread.
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from toolcrib.errors import TimedOut
-from toolcrib.spec import Call
+from toolcrib.errors import TimedOut, ToolcribError
+from toolcrib.spec import Call, Result
 from toolcrib.spec.identifier import new_id
+
+if TYPE_CHECKING:
+    from toolcrib.core.bound import Bound
+    from toolcrib.guard import Permit, Redactor
 
 __all__ = [
     "Context",
@@ -29,60 +33,59 @@ __all__ = [
     "get_variable",
     "get_variable_or",
     "get_variables",
-    "heard_on_loop",
     "must_get_variable",
+    "on_this_loop",
 ]
 
 T = TypeVar("T")
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_Listener = Callable[[float, float | None, str], None]
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
+@dataclass(eq=False, slots=True)
 class Context(Call):
-    """A call on its way: what its tool may ask. `attempt` and the time left change with each attempt."""
+    """A call on its way. The path fills it in, and the tool reads it."""
 
-    attempt = 1
+    bound: Bound = field(init=False)
+    """The tool that is called; set as soon as its name is resolved."""
+    received: float = field(default=0.0, init=False)
+    """When the call arrived, in `time.perf_counter` seconds."""
+    started: float = field(default=0.0, init=False)
+    """When this attempt began, in `time.perf_counter` seconds; 0 before the tool is let run."""
+    attempt: int = field(default=1, init=False)
     """1 for the first try."""
-    snoozes = 0
+    snoozes: int = field(default=0, init=False)
     """How often the tool asked to be tried later."""
-    started = 0.0
-    """When this attempt began, in `time.perf_counter` seconds."""
-    secrets: Mapping[str, str] = _NOTHING
+    secrets: Mapping[str, str] = field(default_factory=dict, init=False)
     """The declared secrets that are set, by name; nothing else."""
-    redactor: Any = None
-    """What masks all secrets that are known (a `Redactor`), for texts that are cut; the gate's own."""
-    bound: Any = None
-    """The tool made ready to be called (a `Bound`); the call path's own."""
-    outcome: Any = None
-    """What the last attempt gave; the call path's own."""
-    decided: Any = None
-    """What the gate has decided whatever the arguments; the gate's own."""
-    held: Any = None
-    """What the gate holds for this call until it is recorded; the gate's own."""
+    redactor: Redactor | None = field(default=None, init=False)
+    """Masks every known secret in texts that an executor cuts; None outside of a project."""
+    permit: Permit | None = field(default=None, init=False)
+    """The approval that the call runs by."""
+    replayed: bool = field(default=False, init=False)
+    """True if the result is that of an earlier call with the same key."""
 
     @classmethod
     def of(cls, call: Call) -> Context:
-        """The context of a call that a door has made."""
-        # Not by a copy of its `__dict__`: to look at an attribute takes five times as long from then on.
-        context = cls.__new__(cls)
-        context.tool = call.tool
-        context.arguments = call.arguments
-        context.caller = call.caller
-        context.variables = call.variables
-        context.run_id = call.run_id
-        context.session_id = call.session_id
-        context.approved_by = call.approved_by
-        context.call_id = call.call_id
-        context.timeout_ms = call.timeout_ms
-        context.on_progress = call.on_progress
-        context.identity = call.identity
-        context.wait = call.wait
-        context.idempotency_key = call.idempotency_key
-        context.attempt = 1
-        context.snoozes = 0
-        return context
+        """Return the context of a call."""
+        return cls(
+            call.tool,
+            call.arguments,
+            call.caller,
+            call.variables,
+            call.run_id,
+            call.session_id,
+            call.approved_by,
+            call.call_id,
+            call.timeout_ms,
+            call.on_progress,
+            call.identity,
+            call.wait,
+            call.idempotency_key,
+        )
 
     def identify(self) -> str:
-        """UUIDv7 of the call, the same for all its attempts; doubles as the idempotency key."""
+        """Return the UUIDv7 of the call, the same for all its attempts; doubles as the idempotency key."""
         if self.call_id is None:
             self.call_id = new_id()
         return self.call_id
@@ -90,12 +93,12 @@ class Context(Call):
     @property
     def limit_ms(self) -> int:
         """Limit of one attempt in milliseconds: the tool's, or less if the call says so."""
-        limit: int = self.bound.timeout_ms
+        limit = self.bound.timeout_ms
         return limit if self.timeout_ms is None else min(limit, self.timeout_ms)
 
     @property
     def limit_source(self) -> str:
-        """Whose limit that is."""
+        """Who set that limit."""
         own = self.timeout_ms is not None and self.timeout_ms < self.bound.timeout_ms
         return "the call's own limit" if own else self.bound.timeout_source
 
@@ -104,37 +107,44 @@ class Context(Call):
         """Seconds left of this attempt, never negative."""
         return max(0.0, self.limit_ms / 1000 - (time.perf_counter() - self.started))
 
+    def seconds_left(self) -> float:
+        """Return the seconds until this attempt is cancelled; some executors have a grace time."""
+        return self.remaining + getattr(self.bound.executor, "grace_s", 0.0)
+
     def timed_out(self) -> TimedOut:
-        """The error of an attempt that used up its time, naming the limit that binds."""
+        """Return the error of an attempt that used up its time; it names the limit that applies."""
         return TimedOut(
             f"{self.tool} took longer than {self.limit_ms} ms ({self.limit_source})",
             details={"limit_ms": self.limit_ms, "limit": self.limit_source},
         )
 
+    def failed(self, error: ToolcribError) -> Result:
+        """Return the result of this call if it ends now with an error."""
+        took = (time.perf_counter() - self.received) * 1000
+        return Result("error", None, error, (), None, took, self.attempt, self.snoozes, self.call_id)
+
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
-        """Tell the caller how far the tool has come, from any thread; silent when nobody listens."""
+        """Report progress to the caller, from any thread; does nothing when nobody listens."""
         if self.on_progress is not None:
             self.on_progress(done, total, message)
 
 
-def heard_on_loop(
-    listener: Callable[[float, float | None, str], None],
-) -> Callable[[float, float | None, str], None]:
-    """The listener, to be told from any thread, called on the event loop that runs now."""
+def on_this_loop(listener: _Listener) -> _Listener:
+    """Return a listener that any thread may call; the given one is called on the loop that runs now."""
     loop = asyncio.get_running_loop()
     home = threading.get_ident()
 
-    def tell(done: float, total: float | None, message: str) -> None:
+    def report(done: float, total: float | None, message: str) -> None:
         if threading.get_ident() == home:
             listener(done, total, message)
         elif not loop.is_closed():
             loop.call_soon_threadsafe(listener, done, total, message)
 
-    return tell
+    return report
 
 
 current: ContextVar[Context] = ContextVar("toolcrib.current")
-"""The call in force here; unset outside of any call."""
+"""The call that runs here; unset outside of any call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +153,11 @@ class RunContext:
 
     run_id: str | None = None
     session_id: str | None = None
-    variables: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    variables: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
 
 
 def get_run_context() -> RunContext | None:
-    """Run id, session id and variables of the call in force; None outside of any call."""
+    """Return run id, session id and variables of the running call; None outside of any call."""
     context = current.get(None)
     if context is None:
         return None
@@ -155,32 +165,32 @@ def get_run_context() -> RunContext | None:
 
 
 def get_variables() -> dict[str, Any]:
-    """All run variables, as a new dict; empty outside of any call."""
+    """Return all run variables, as a new dict; empty outside of any call."""
     context = current.get(None)
     return {} if context is None else dict(context.variables or {})
 
 
 def get_variable(key: str, of: type[T]) -> T | None:
-    """The run variable `key` if it is set and of this type, else None.
+    """Return the run variable `key` if it is set and of this type, else None.
 
-    As in JSON, True is no int, and an int will do where a float is asked for.
+    As in JSON, True is no int, and an int is accepted as a float.
     """
     value = get_variables().get(key)
     return value if _is(value, of) else None
 
 
 def get_variable_or(key: str, default: T) -> T:
-    """The run variable `key` if it is set and of the default's type, else `default`.
+    """Return the run variable `key` if it is set and of the default's type, else `default`.
 
-    A default of None takes a variable of any type.
+    A default of None accepts a variable of any type.
     """
     value = get_variables().get(key)
-    fits = value is not None if default is None else _is(value, type(default))
-    return value if fits else default  # type: ignore[return-value] # of the default's type
+    matches = value is not None if default is None else _is(value, type(default))
+    return value if matches else default  # type: ignore[return-value] # of the default's type
 
 
 def must_get_variable(key: str, of: type[T]) -> T:
-    """The run variable `key`; LookupError when it is not set, TypeError when it is of another type."""
+    """Return the run variable `key`; LookupError when it is not set, TypeError when it is of another type."""
     variables = get_variables()
     if key not in variables:
         raise LookupError(f"the run variable {key!r} is not set")
@@ -197,12 +207,12 @@ def _is(value: Any, of: type) -> bool:
 
 
 def get_run_id() -> str | None:
-    """Id of the run in force, if any."""
+    """Return the id of the running call's run, if any."""
     context = current.get(None)
     return None if context is None else context.run_id
 
 
 def get_session_id() -> str | None:
-    """Id of the session in force, if any."""
+    """Return the id of the running call's session, if any."""
     context = current.get(None)
     return None if context is None else context.session_id

@@ -10,24 +10,22 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from toolcrib.core.bound import BoundTool
+from toolcrib.core.bound import Bound, BoundTool
 from toolcrib.core.context import Context
-from toolcrib.core.pipeline import Bound
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolcribError, ToolUnavailable
 from toolcrib.executors import Host
-from toolcrib.guard import ANCHOR, Approval, AuditLog, Digests, Grant, Policy, Reviews, ToolDigest, Trust
+from toolcrib.guard import ANCHOR, AuditLog, Digests, Reviews, ToolDigest, Trust
 from toolcrib.manifest import Diagnostic, Loaded, kind_of
 from toolcrib.project.catalog.external import Guests
 from toolcrib.project.catalog.registry import Change, Reading, Shelf
 from toolcrib.project.config.secrets import hidden_paths, open_sources
 from toolcrib.project.config.settings import Config, load_config
-from toolcrib.project.control.approval_service import Desk
-from toolcrib.project.control.checkpoint import Checkpoint
+from toolcrib.project.control.approval_service import ApprovalService
 from toolcrib.project.control.composites import Composites
-from toolcrib.project.control.elicitation import ClientDesk
-from toolcrib.project.control.first_use import FIRST_USE, FirstUse
-from toolcrib.project.control.gate import ProjectGate
+from toolcrib.project.control.elicitation import Elicitation
+from toolcrib.project.control.first_use import FirstUse
+from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.control.store import Store
 from toolcrib.project.lock import Pins
 from toolcrib.project.programs import closed_folders, programs_of, running_from, settled
@@ -37,7 +35,6 @@ from toolcrib.spec import (
     Call,
     Caller,
     Executor,
-    Limits,
     Permissions,
     Result,
     Retry,
@@ -93,18 +90,11 @@ class Project:
         """What people have reviewed, and which tools agents have made."""
         self.pins = Pins(place.root, self.fingerprint)
         """Holds calls to `toolcrib.lock`, where there is one."""
-        self._gate = ProjectGate(
-            self.audit,
-            self.secrets,
-            policy=Policy.of(config.policy),
-            checkpoint=self._checkpoint(config),
-            first_use=self.first_use,
-            pins=self.pins,
-        )
+        self._steps = ProjectSteps(config, self.audit, self.secrets, self._store, self.first_use, self.pins)
         self.toolset = Toolset(
             retry=config.retry,
             timeout_ms=config.timeout_ms,
-            gate=self._gate,
+            controls=self._steps.controls,
             missing=self._missing,
             lenient=config.lenient,
         )
@@ -116,11 +106,11 @@ class Project:
         self._live: HotReload | None = None
         self._search: Search | None = None
         self._shelf = Shelf(place, self.toolset, self._bind)
-        self._composites = Composites(self.bound, self._gate)
+        self._composites = Composites(self.bound, self._steps.access)
         late = self._shelf.load()
-        self._gate.know_names({name for tool in late.tools for name in tool.secrets})
+        self._steps.secrets.know_names({name for tool in late.tools for name in tool.secrets})
         self._guests = Guests(place, config.sources, self._shelf, self._bind)
-        self._gate.know(self._guests.fill(late.rest))
+        self._steps.secrets.know(self._guests.fill(late.rest))
         self.servers = self._servers(named, trusted) if named.specs or named.wrong else None
         """The MCP servers that the project names; None where it names none."""
 
@@ -168,7 +158,7 @@ class Project:
             own = {tool.name for tool in tools} & self._shelf.names
             ranks = self._guests.ranks() | {name: (0, name, 0) for name in own}
             tools.sort(key=lambda tool: ranks.get(tool.name, (3, "", 0)))
-        return [tool for tool in tools if self._gate.visible(tool, caller, identity)]
+        return [tool for tool in tools if self._steps.access.visible(tool, caller, identity)]
 
     def search(
         self,
@@ -192,9 +182,9 @@ class Project:
             self._search = Search(self._shelf, self.toolset, cache_folder(self.place.root))
 
         def sees(name: str) -> bool:
-            return self._gate.visible(self.toolset.get(name), caller, identity)
+            return self._steps.access.visible(self.toolset.get(name), caller, identity)
 
-        hidden = sees if self._gate.hides(identity) else None
+        hidden = sees if self._steps.access.hides(identity) else None
         return self._search.find(query, tags, kinds, limit, page, hidden)
 
     def get(self, name: str) -> Tool:
@@ -276,11 +266,11 @@ class Project:
         new = [reading.tool for reading in readings if reading.tool is not None]
         before = [self._shelf.in_force(reading.name) for reading in readings]
         change = Change()
-        self._gate.know(new)
+        self._steps.secrets.know(new)
         self._guests.leave(places, change)
         self._shelf.take(readings, change)
         guests = self._guests.take(places, change)
-        self._gate.know(guests)
+        self._steps.secrets.know(guests)
         programs = programs_of([*new, *guests], self.place.root)
         if programs != programs_of((tool for tool in before if tool is not None), self.place.root):
             # What no tool may write to: it is found anew, and executors are made that know of it.
@@ -289,23 +279,21 @@ class Project:
         return change
 
     @cached_property
-    def desk(self) -> Desk:
-        """Where a person decides on calls that wait for approval."""
-        return Desk(
+    def approval_service(self) -> ApprovalService:
+        """The calls that wait for approval, for a person to decide on."""
+        return ApprovalService(
             self._store.approvals,
             self.get,
-            self.digest_of,
+            self.first_use,
             self.audit.record,
-            self._gate.redact,
-            config=self.config,
-            agreed=self._agreed,
-            revoked=self._revoked,
+            self._steps.secrets.mask,
+            self.config,
         )
 
     @property
-    def client_desk(self) -> ClientDesk | None:
-        """Asks the users of calling clients, where the settings allow that."""
-        return ClientDesk(self.desk) if "elicitation" in self.config.approval_channels else None
+    def elicitation(self) -> Elicitation | None:
+        """Asks the users of calling clients for approval; None unless the settings allow that."""
+        return Elicitation(self.approval_service) if "elicitation" in self.config.approval_channels else None
 
     def fingerprint(self, tool: Tool) -> ToolDigest:
         """What a tool is now, part by part: its manifest, the files beside it, what it runs."""
@@ -330,36 +318,22 @@ class Project:
         self.audit.record("TOOL_APPROVED", name=tool.name, approver=by, scope="review", digest=digest.digest)
         self.first_use.reviews.accept(tool, digest, by)
 
-    def _agreed(self, approval: Approval, tool: Tool) -> None:
-        """A yes to the rule `first-use` is a review."""
-        digest = self.fingerprint(tool)
-        if approval.rule == FIRST_USE and approval.scope == "rule" and digest.digest == approval.tool_digest:
-            self.first_use.reviews.accept(tool, digest, approval.decided_by or "")
-
-    def _revoked(self, grant: Grant) -> None:
-        if grant.rule == FIRST_USE and grant.scope == "rule":
-            self.first_use.reviews.forget(grant.tool, grant.bundle, grant.tool_digest)
-
     def permissions_of(self, tool: Tool) -> Permissions:
         """What a tool may touch; of a composite one, all that the tools of its steps may."""
         return tool.permissions.union(*(part.permissions for part in self._composites.tools_of(tool)))
-
-    def _checkpoint(self, config: Config) -> Checkpoint:
-        limits = Limits(calls_per_minute=config.calls_per_minute, concurrent_calls=config.concurrency)
-        return Checkpoint(self._store, self.digest_of, limits)
 
     def plan(self, call: Call) -> dict[str, Any]:
         """What a call would do, as JSON: nothing is run, and no secret is in it. Raises as the call would."""
         from toolcrib.project.control.plan import plan_of
 
-        bound, context = self.bound(call.tool), Context.of(call)
-        self._gate.authorise(bound, context)
+        bound = self.bound(call.tool)
+        self._steps.access.admit(bound.tool, call.caller, call.identity)
         call.arguments = bound.arguments.check(call.arguments)
         plan = plan_of(bound.tool, call.arguments)
         self._composites.admit(bound.tool, call)
         plan["permissions"] = self.permissions_of(bound.tool).as_json()
         plan["approval"] = self.asks(call)
-        planned: dict[str, Any] = self._gate.redact(plan)
+        planned: dict[str, Any] = self._steps.secrets.mask(plan)
         return planned
 
     def asks(self, call: Call) -> str | None:
@@ -367,12 +341,12 @@ class Project:
 
         `call.arguments` are checked, and become what would run. Raises as the call itself would.
         """
-        bound = self.toolset.bound(self.get(call.tool).name)
         context = Context.of(call)
-        self._gate.authorise(bound, context)
+        context.bound = bound = self.toolset.bound(self.get(call.tool).name)
+        self._steps.access.authorise(context)
         call.arguments = context.arguments = bound.arguments.check(context.arguments)
-        question = self._gate.question(bound, context)
-        return self._composites.asks(bound.tool, call) if question is None else question.reason
+        questions = self._steps.questions.of(context)
+        return questions[-1].reason if questions else self._composites.asks(bound.tool, call)
 
     # -- binding ---------------------------------------------------------------------------------
 
@@ -392,8 +366,8 @@ class Project:
             secrets=self.secrets,
             allowed_hosts=self.config.allowed_hosts,
             record=self.audit.record,
-            know=self._gate.know,
-            redact=self._gate.redact,
+            know=self._steps.secrets.know,
+            redact=self._steps.secrets.mask,
         )
         self.pins.remote = servers.definitions
         return servers
@@ -412,7 +386,7 @@ class Project:
 
     def adopt(self, tool: Tool, warnings: Sequence[Diagnostic] = ()) -> None:
         """Add a tool that an agent has just made to this open project."""
-        self._gate.know([tool])
+        self._steps.secrets.know([tool])
         self._shelf.adopt(self._bind(tool), warnings)
         # What it runs is closed to the other tools from now on: they get executors that know it.
         self._workspace = None
@@ -481,7 +455,7 @@ class Project:
 
     def redact(self, value: Any) -> Any:
         """The value with every known secret masked."""
-        return self._gate.redact(value)
+        return self._steps.secrets.mask(value)
 
     def lowered(self) -> str:
         """What is weaker than usual here, in a line; empty where nothing is. It is recorded the first time.
@@ -533,5 +507,5 @@ class Project:
                 self._search.close()
             self._store.close()
             self.first_use.reviews.close()
-            self._gate.close()
+            self._steps.secrets.close()
             self.audit.close()

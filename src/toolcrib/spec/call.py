@@ -12,7 +12,7 @@ from toolcrib.spec.caller import Caller
 __all__ = ["Call", "Outcome", "Result"]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Call:
     """One call as a door makes it. `arguments` is a JSON object, or its JSON text not parsed yet."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 from toolcrib.errors import ToolcribError
@@ -73,7 +73,7 @@ class Executor(Protocol):
     attribute `grace_s`: how many seconds after the limit the call path waits before it cancels.
     """
 
-    def run(self, call: Call, ctx: CallContext) -> Awaitable[Outcome | Any]:
+    def run(self, call: Call, ctx: CallContext) -> Coroutine[Any, Any, Outcome | Any]:
         """One attempt. `call.arguments` is the validated object with defaults applied.
 
         Gives an `Outcome`, or the bare value where there is no more to say.

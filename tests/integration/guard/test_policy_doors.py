@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.guard.doorman import Doorman
+from tests.unit.guard.policed import policed
 from toolcrib import Toolset
 from toolcrib.cli.arguments import parse_arguments
 from toolcrib.guard import Condition, Effect, Policy, Rule, Rules
@@ -25,7 +25,7 @@ RAN: list[Arguments] = []
 
 
 def crib(policy: Policy) -> Toolset:
-    tools = Toolset(gate=Doorman(policy))
+    tools = Toolset(controls=policed(policy))
 
     @tools.tool(isolation="inline")
     def scan(path: str = "/etc", count: int = 1, tags: list[str] | None = None, extra: Any = None) -> str:

@@ -264,9 +264,9 @@ def test_approvals_of_steps_hold_the_whole(crib: Crib) -> None:
     async def wait() -> Result:
         async with crib.open() as project:
             running = asyncio.ensure_future(project.call("all", wait="block"))
-            while not (waiting := project.desk.approvals.list("pending")):  # noqa: ASYNC110 - is polled
+            while not (waiting := project.approval_service.approvals.list("pending")):  # noqa: ASYNC110 - is polled
                 await asyncio.sleep(0.01)
-            project.desk.approve(waiting[-1].id, "ann")
+            project.approval_service.approve(waiting[-1].id, "ann")
             return await running
 
     assert asyncio.run(wait()).ok

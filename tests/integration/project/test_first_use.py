@@ -38,7 +38,7 @@ def ask(crib: Crib, tool: str = "sh", caller: str = AGENT, **more: Any) -> Resul
 def approve(crib: Crib, result: Result, scope: Any = "once") -> str:
     assert result.error is not None
     project = crib.open()
-    project.desk.approve(result.error.details["approval"], "ann", scope)
+    project.approval_service.approve(result.error.details["approval"], "ann", scope)
     asyncio.run(project.aclose())
     return str(result.error.details["approval"])
 
@@ -127,7 +127,7 @@ def test_a_yes_to_one_call_is_no_review(crib: Crib) -> None:
 def test_a_review_that_is_taken_back_is_none(crib: Crib) -> None:
     crib.shell(**ENV)
     approval = approve(crib, ask(crib), "rule")
-    crib.open().desk.revoke(approval, "ann")
+    crib.open().approval_service.revoke(approval, "ann")
     failed(ask(crib), "approval_required")
 
 
@@ -150,10 +150,10 @@ async def test_who_waits_is_asked_both_when_the_first_yes_was_for_good(crib: Cri
         seen: list[str] = []
         async with asyncio.timeout(30):
             for scope in ("rule", "once"):
-                while not (waiting := project.desk.list("pending")):  # noqa: ASYNC110 - as a person looks
+                while not (waiting := project.approval_service.list("pending")):  # noqa: ASYNC110 - as a person looks
                     await asyncio.sleep(0.01)
                 seen.append(waiting[0].approval.rule)
-                project.desk.approve(waiting[0].approval.id, "ann", scope)
+                project.approval_service.approve(waiting[0].approval.id, "ann", scope)
             assert (await call).ok
     assert seen == ["first-use", "approval.required"]
 

@@ -43,7 +43,7 @@ def approve(crib: Crib, result: Result, **more: Any) -> None:
     details = result.details if result.error is None else result.error.details
     assert details is not None
     project = crib.open()
-    project.desk.approve(details["approval"], "ann", **more)
+    project.approval_service.approve(details["approval"], "ann", **more)
     asyncio.run(project.aclose())
 
 
@@ -115,7 +115,7 @@ def test_a_no_says_by_whom_and_why(crib: Crib) -> None:
     counting(crib, **ASKS)
     refused = crib.call("count", COUNT)
     assert refused.error is not None
-    crib.open().desk.deny(refused.error.details["approval"], "ann", "not on a Sunday")
+    crib.open().approval_service.deny(refused.error.details["approval"], "ann", "not on a Sunday")
     assert "ann" in failed(crib.call("count", COUNT), "approval_denied")
     assert "not on a Sunday" in failed(crib.call("count", COUNT), "approval_denied")
     assert lines(crib) == 0
@@ -136,11 +136,11 @@ async def test_a_caller_may_wait_until_a_person_decides(crib: Crib) -> None:
     counting(crib, **ASKS)
     async with crib.open() as project:
         call = asyncio.create_task(project.call("count", COUNT, wait="block"))
-        await until(lambda: project.desk.list("pending"))
+        await until(lambda: project.approval_service.list("pending"))
         assert not call.done()
         other = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "toolcrib", "approvals", "approve", "--yes",
-            project.desk.list("pending")[0].approval.id, "--root", str(crib.root),
+            project.approval_service.list("pending")[0].approval.id, "--root", str(crib.root),
         )  # fmt: skip
         assert await other.wait() == 0
         assert (await call).value.strip() == "1"
@@ -150,7 +150,7 @@ async def test_a_waiting_call_can_be_cancelled(crib: Crib) -> None:
     counting(crib, **ASKS)
     async with crib.open() as project:
         call = asyncio.create_task(project.call("count", COUNT, wait="block", idempotency_key="k"))
-        await until(lambda: project.desk.list("pending"))
+        await until(lambda: project.approval_service.list("pending"))
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call

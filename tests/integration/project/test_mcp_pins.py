@@ -115,7 +115,7 @@ async def test_an_approval_for_good_does_not_outlive_a_change(crib: Crib) -> Non
         await there(project)
         waiting = await project.call("raw__find", {"q": "x"}, wait="pending")
         assert waiting.details is not None
-        project.desk.approve(waiting.details["approval"], "tester", scope="rule")
+        project.approval_service.approve(waiting.details["approval"], "tester", scope="rule")
         assert (await project.call("raw__find", {"q": "y"})).unwrap() == "hello"
     offers(crib, tool(description="Find other things."))
     async with crib.open() as project:

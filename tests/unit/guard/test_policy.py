@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.guard.doorman import Doorman
+from tests.unit.guard.policed import policed
 from toolcrib import Toolset
 from toolcrib.errors import InvalidToken, PolicyDenied
 from toolcrib.guard import Condition, Effect, Policy, Rule, Rules
@@ -248,7 +248,7 @@ def test_one_more_deny_or_ask_never_allows_more(
 
 def test_no_alias_of_a_name_dodges_a_deny() -> None:
     ran: list[str] = []
-    tools = Toolset(gate=Doorman(policy(Rule("no", "deny", tools=("delete_é",)))))
+    tools = Toolset(controls=policed(policy(Rule("no", "deny", tools=("delete_é",)))))
 
     @tools.tool("delete_é")
     def delete() -> None:
@@ -301,7 +301,9 @@ def test_no_alias_of_a_name_dodges_a_deny() -> None:
 def test_a_condition_sees_the_arguments_that_run(arguments: Any, code: str | None) -> None:
     seven = Condition({"properties": {"count": {"const": 7}}, "required": ["count"]})
     ran: list[Any] = []
-    tools = Toolset(gate=Doorman(policy(Rule("etc", "deny", when=ETC), Rule("seven", "deny", when=seven))))
+    tools = Toolset(
+        controls=policed(policy(Rule("etc", "deny", when=ETC), Rule("seven", "deny", when=seven)))
+    )
 
     @tools.tool
     def scan(path: str = "/etc", count: int = 1) -> None:
@@ -322,7 +324,7 @@ _JSON = st.recursive(
 @pytest.mark.timeout(60)
 @given(st.one_of(_JSON, st.text(), st.binary(), st.fixed_dictionaries({"path": _JSON})))
 def test_no_arguments_whatever_reach_a_tool_that_its_condition_denies(arguments: Any) -> None:
-    tools = Toolset(gate=Doorman(policy(Rule("only", "allow", when=ETC), default="deny")))
+    tools = Toolset(controls=policed(policy(Rule("only", "allow", when=ETC), default="deny")))
 
     @tools.tool
     def scan(path: Any = None) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -45,7 +45,7 @@ class _Async(_Callable):
 
     __slots__ = ()
 
-    def run(self, call: Call, ctx: CallContext) -> Awaitable[Any]:
+    def run(self, call: Call, ctx: CallContext) -> Coroutine[Any, Any, Any]:
         arguments: Any = call.arguments if self._plain else self._arguments(call, ctx)
         return self._function(**arguments)  # type: ignore[no-any-return]
 

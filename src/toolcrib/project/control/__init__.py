@@ -1,1 +1,1 @@
-"""Steps that a project adds around each call: policy, approval, secrets, audit."""
+"""Steps that a project adds to the path of every call: policy, approval, secrets, rates, audit."""

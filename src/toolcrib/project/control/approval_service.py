@@ -1,4 +1,4 @@
-"""Where a person decides: approvals listed, shown, agreed to and refused, and every decision written down."""
+"""Approvals as a person meets them: list, show, approve, deny and revoke; every decision is written down."""
 
 from __future__ import annotations
 
@@ -10,81 +10,75 @@ from toolcrib.errors import ConflictError, ToolcribError
 from toolcrib.guard import Approval, Approvals, Grant, Scope, Status, canonical, may_decide
 from toolcrib.project.config.policy import check_channel
 from toolcrib.project.config.settings import Config
+from toolcrib.project.control.first_use import FIRST_USE, FirstUse
 from toolcrib.spec import Caller, Tool
 
-__all__ = ["Desk", "Sheet"]
+__all__ = ["ApprovalService", "ApprovalSheet"]
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
-    """One approval as a person is shown it."""
+class ApprovalSheet:
+    """One approval as it is shown to a person."""
 
     approval: Approval
     tool: Tool | None
-    """The tool as it is now; None where there is none of that name any more."""
+    """The tool as it is now; None if there is none of that name any more."""
     document: dict[str, Any]
-    """JSON form with secrets masked. `seal` in it is what `Desk.approve` and `Desk.deny` take."""
+    """JSON form with secrets masked. Its `seal` is what `ApprovalService.approve` and `deny` take."""
 
 
-class Desk:
-    """The approvals of a project as a person meets them, at whatever door.
+class ApprovalService:
+    """The approvals of one project, for every interface.
 
-    `tool_of` gives a tool by name (or raises NotFoundError, ManifestError), `digest_of` its digest as it is
-    now, `audit` writes one event (`AuditLog.record`), `redact` masks secrets in a JSON value. `agreed` is
-    told of each yes and its tool, `revoked` of each decision that is taken back. `config` says by which ways
-    a person may agree here; a no is taken by any.
+    `find` returns a tool by name (or raises NotFoundError, ManifestError), `record` writes one event
+    (`AuditLog.record`), `mask` masks secrets in a JSON value. The settings say through which channels a
+    person may approve; every channel may deny.
     """
 
     def __init__(
         self,
         approvals: Approvals,
-        tool_of: Callable[[str], Tool],
-        digest_of: Callable[[Tool], str],
-        audit: Callable[..., None],
-        redact: Callable[[Any], Any],
-        *,
-        config: Config | None = None,
-        agreed: Callable[[Approval, Tool], None] | None = None,
-        revoked: Callable[[Grant], None] | None = None,
+        find: Callable[[str], Tool],
+        first_use: FirstUse,
+        record: Callable[..., None],
+        mask: Callable[[Any], Any],
+        config: Config,
     ) -> None:
         self.approvals = approvals
-        self._tool_of = tool_of
-        self._digest_of = digest_of
-        self._audit = audit
-        self._redact = redact
-        config = config or Config()
+        self._find = find
+        self._first_use = first_use
+        self._write = record
+        self._mask = mask
         self._self_approval = config.self_approval
         self._channels = config.approval_channels
-        self._agreed = agreed
-        self._revoked = revoked
 
     def list(
         self, status: Status | None = None, limit: int = 100, *, before: str | None = None
-    ) -> Sequence[Sheet]:
-        """Approvals, the newest first; go on with `before` the last one's id."""
+    ) -> Sequence[ApprovalSheet]:
+        """Return approvals, the newest first. For the next page, `before` is the id of the last one."""
         found = self.approvals.list(status, limit, before=before)
         return [self._sheet(approval, None) for approval in found]
 
     def grants(self) -> Sequence[Grant]:
-        """Every yes and no that holds now."""
+        """Return every decision that is in force, approvals and denials."""
         return self.approvals.grants()
 
-    def show(self, id: str, changed: Mapping[str, Any] | None = None) -> Sheet:  # noqa: A002 - the field's name
-        """One approval; with `changed`, as it would run with these arguments instead (`InvalidInput`).
+    def show(self, id: str, changed: Mapping[str, Any] | None = None) -> ApprovalSheet:  # noqa: A002 - the field's name
+        """Return one approval; with `changed`, as it would run with these arguments instead (`InvalidInput`).
 
-        One that waits for a tool that has changed since is void from now on.
+        An approval for a tool that has changed since becomes void.
         """
         approval = self.approvals.find(id)
         tool = self._tool(approval)
         if approval.status in ("pending", "approved"):
             try:
-                same = self._same(approval, tool)
-            except ToolcribError:  # It cannot be told now; to agree to it, it must be.
+                same = self._is_same(approval, tool)
+            except ToolcribError:  # Its digest cannot be computed now; `approve` will insist on it.
                 same = True
             approval = approval if same else self.void(approval.id)
         sheet = self._sheet(approval, tool)
         if changed is not None and tool is not None:
-            sheet.document["edited"] = self._redact(_fitted(tool, changed))
+            sheet.document["edited"] = self._mask(_checked(tool, changed))
         return sheet
 
     def approve(
@@ -99,34 +93,34 @@ class Desk:
         seal: str | None = None,
         decider: Caller | None = None,
         channel: str = "cli",
-    ) -> Sheet:
-        """Agree. `arguments` run instead of those asked for, once they fit the tool's schema.
+    ) -> ApprovalSheet:
+        """Approve a call. `arguments` run instead of those asked for, once they match the tool's schema.
 
-        Raises as `Approvals.approve` does; InvalidInput for arguments that do not fit; ConflictError where
-        the tool has changed since it was asked for, which ends the approval; DeniedError where `decider` may
-        not, or the project does not take a yes by this `channel`.
+        Raises as `Approvals.approve` does; InvalidInput for arguments that do not match; ConflictError if
+        the tool has changed since the call, which ends the approval; DeniedError if `decider` may not decide,
+        or the project does not accept approvals through this `channel`.
         """
         check_channel(channel, self._channels)
         approval = self.approvals.find(id)
         may_decide(approval, decider, person=by, self_approval=self._self_approval)
         tool = self._tool(approval)
-        if approval.status == "pending" and not self._same(approval, tool):
+        if approval.status == "pending" and not self._is_same(approval, tool):
             self.void(approval.id)
             raise ConflictError(
                 f"{approval.tool} has changed since this call asked for approval, so it cannot be approved",
-                hint="The call has to be made again: then it asks about the tool as it is now.",
+                hint="Make the call again: it then asks about the tool as it is now.",
                 details={"approval": approval.id},
             )
-        changed = None if arguments is None or tool is None else canonical(_fitted(tool, arguments))
-        if changed == approval.arguments:
-            changed = None
-        done = self.approvals.approve(id, by, scope, changed, note, until, seal=seal)
+        edited = None if arguments is None or tool is None else canonical(_checked(tool, arguments))
+        if edited == approval.arguments:
+            edited = None
+        done = self.approvals.approve(id, by, scope, edited, note, until, seal=seal)
         try:
-            self._write("TOOL_APPROVED", done, approver=by, channel=channel, scope=scope, note=note)
-            if self._agreed is not None and tool is not None:
-                self._agreed(done, tool)
+            self._record("TOOL_APPROVED", done, approver=by, channel=channel, scope=scope, note=note)
+            if tool is not None:
+                self._review(done, tool)
         except ToolcribError:
-            self.approvals.void(id)  # What cannot be written down is not agreed to.
+            self.approvals.void(id)  # A decision that cannot be written down does not count.
             raise
         return self._sheet(done, tool)
 
@@ -139,64 +133,75 @@ class Desk:
         seal: str | None = None,
         decider: Caller | None = None,
         channel: str = "cli",
-    ) -> Sheet:
-        """Refuse; the caller is told `note`. Raises as `Approvals.deny` does, and DeniedError."""
+    ) -> ApprovalSheet:
+        """Deny a call; its caller gets `note`. Raises as `Approvals.deny` does, and DeniedError."""
         approval = self.approvals.find(id)
         may_decide(approval, decider, person=by, self_approval=self._self_approval)
         done = self.approvals.deny(id, by, note, seal=seal)
-        self._write("TOOL_DENIED", done, approver=by, channel=channel, note=note)
+        self._record("TOOL_DENIED", done, approver=by, channel=channel, note=note)
         return self._sheet(done, None)
 
     def revoke(self, id: str, by: str) -> Grant:  # noqa: A002 - the field's name
-        """Take back a yes or a no that holds."""
+        """Take back a decision that is in force."""
         grant = self.approvals.revoke(id)
-        if self._revoked is not None:
-            self._revoked(grant)
-        answer, scope = grant.answer, grant.scope
-        self._audit("APPROVAL_REVOKED", name=grant.tool, approval=id, approver=by, answer=answer, scope=scope)
+        if grant.rule == FIRST_USE and grant.scope == "rule":
+            self._first_use.reviews.forget(grant.tool, grant.bundle, grant.tool_digest)
+        self._write(
+            "APPROVAL_REVOKED",
+            name=grant.tool,
+            approval=id,
+            approver=by,
+            answer=grant.answer,
+            scope=grant.scope,
+        )
         return grant
 
     def void(self, id: str) -> Approval:  # noqa: A002 - the field's name
-        """End one whose tool has changed, and write that down."""
+        """End the approval of a tool that has changed, and write that down."""
         approval = self.approvals.void(id)
-        self._write("APPROVAL_VOID", approval, reason="the tool has changed")
+        self._record("APPROVAL_VOID", approval, reason="the tool has changed")
         return approval
+
+    def _review(self, approval: Approval, tool: Tool) -> None:
+        """Note a review: to approve the rule `first-use` is one."""
+        if approval.rule == FIRST_USE and approval.scope == "rule":
+            self._first_use.accept(tool, approval.tool_digest, approval.decided_by or "")
 
     def _tool(self, approval: Approval) -> Tool | None:
         try:
-            tool = self._tool_of(approval.tool)
+            tool = self._find(approval.tool)
         except ToolcribError:
             return None
         return tool if tool.bundle == approval.bundle else None
 
-    def _same(self, approval: Approval, tool: Tool | None) -> bool:
-        """Whether the tool is still what the call was about."""
-        return tool is not None and self._digest_of(tool) == approval.tool_digest
+    def _is_same(self, approval: Approval, tool: Tool | None) -> bool:
+        """Return True if the tool is still the one that was to be called."""
+        return tool is not None and self._first_use.digest_of(tool) == approval.tool_digest
 
-    def _sheet(self, approval: Approval, tool: Tool | None) -> Sheet:
+    def _sheet(self, approval: Approval, tool: Tool | None) -> ApprovalSheet:
         document = approval.as_dict()
         for name in ("arguments", "edited", "reason", "note"):
-            document[name] = self._redact(document[name])
-        return Sheet(approval, tool, document)
+            document[name] = self._mask(document[name])
+        return ApprovalSheet(approval, tool, document)
 
-    def _write(self, event: str, approval: Approval, **more: Any) -> None:
-        """One line of the audit log: which approval, whose call, and what runs where that was changed."""
+    def _record(self, event: str, approval: Approval, **more: Any) -> None:
+        """Write one line of the audit log about an approval."""
         fields: dict[str, Any] = {
             "name": approval.tool,
             "approval": approval.id,
             "caller": approval.caller,
             "arguments_sha256": approval.arguments_digest,
-            **{name: self._redact(value) for name, value in more.items() if value != ""},
+            **{name: self._mask(value) for name, value in more.items() if value != ""},
         }
         if event == "TOOL_APPROVED":
             fields["edited"] = approval.edited is not None
             if approval.edited is not None:
-                fields["params"] = self._redact(approval.as_dict()["edited"])
-        self._audit(event, **fields)
+                fields["params"] = self._mask(approval.as_dict()["edited"])
+        self._write(event, **fields)
 
 
-def _fitted(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Changed arguments as they will run: held to the schema, defaults filled in."""
+def _checked(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return changed arguments as they will run: checked by the schema, defaults filled in."""
     from toolcrib.schema import ArgumentCheck
 
     return ArgumentCheck(tool.input_schema).check(arguments)

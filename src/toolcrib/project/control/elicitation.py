@@ -6,65 +6,65 @@ import json
 from typing import Protocol
 
 from toolcrib.errors import ToolcribError
-from toolcrib.project.control.approval_service import Desk
+from toolcrib.project.control.approval_service import ApprovalService
 
-__all__ = ["ClientDesk"]
+__all__ = ["Elicitation"]
 
-_MOST_TEXT = 4_000
+_MAX_TEXT = 4_000
 """Characters of arguments that are shown in a question; a longer one is for the terminal."""
 
 
-class Said(Protocol):
-    """What a person said in a client."""
+class Answer(Protocol):
+    """The answer of a client's user."""
 
     @property
     def yes(self) -> bool:
-        """Whether the call shall run."""
+        """True if the call may run."""
 
     @property
     def reason(self) -> str:
-        """What the caller is told."""
+        """A note for the caller."""
 
 
-class ClientDesk:
-    """Puts the desk's questions to the user of a client, and their answers to the desk.
+class Elicitation:
+    """Asks the user of a client for approval, and passes on the answer.
 
-    The client may answer by itself, so this is only for projects that say so and are trusted. It decides on
-    calls that this client made itself, once, and never on those of a token.
+    The client may answer by itself, so this is only for trusted projects whose settings allow it. The user
+    decides once, on calls that this client made itself, and never on calls made with a token.
     """
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, service: ApprovalService) -> None:
+        self._service = service
 
     def question(self, approval: str) -> str | None:
-        """What to ask; None where the client's user may not be the one to decide."""
+        """Return the question to ask; None if the client's user may not decide on this call."""
         try:
-            sheet = self._desk.show(approval)
+            sheet = self._service.show(approval)
         except ToolcribError:
             return None
-        asked, told = sheet.approval, sheet.document
-        arguments = json.dumps(told["arguments"], ensure_ascii=False)
-        if asked.status != "pending" or asked.token is not None or len(arguments) > _MOST_TEXT:
+        asked, shown = sheet.approval, sheet.document
+        arguments = json.dumps(shown["arguments"], ensure_ascii=False)
+        if asked.status != "pending" or asked.token is not None or len(arguments) > _MAX_TEXT:
             return None
-        lines = [f"{asked.tool} needs approval: {told['reason']}", f"arguments: {arguments}"]
+        lines = [f"{asked.tool} needs approval: {shown['reason']}", f"arguments: {arguments}"]
         lines += [f"may touch: {line}" for line in asked.touches]
-        return "\n".join(_plain(line) for line in lines)
+        return "\n".join(_printable(line) for line in lines)
 
-    def decide(self, approval: str, client: str, answer: Said) -> None:
-        """Note the answer. One that does not count changes nothing: the call is refused as before."""
+    def decide(self, approval: str, client: str, answer: Answer) -> None:
+        """Take the answer. If it does not count, nothing changes: the call is refused as before."""
         try:
-            asked = self._desk.show(approval).approval
+            asked = self._service.show(approval).approval
             if asked.caller != client or asked.token is not None:
                 return
             who = f"user of {client}"
             if answer.yes:
-                self._desk.approve(approval, who, note=answer.reason, channel="elicitation")
+                self._service.approve(approval, who, note=answer.reason, channel="elicitation")
             else:
-                self._desk.deny(approval, who, answer.reason, channel="elicitation")
+                self._service.deny(approval, who, answer.reason, channel="elicitation")
         except ToolcribError:
             return
 
 
-def _plain(line: str) -> str:
-    """One line, without characters that steer what shows it."""
+def _printable(line: str) -> str:
+    """Return one line without characters that control a terminal or a page."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)

@@ -1,4 +1,4 @@
-"""First use: a tool that reaches beyond the project waits until a person has reviewed it as it is."""
+"""First use: a tool that reaches beyond the project needs a review by a person before it runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.guard import Reviews, Standing, ToolDigest, opened
-from toolcrib.project.control.checkpoint import Question
 from toolcrib.project.root import Place
 from toolcrib.spec import Caller, Tool
 from toolcrib.spec.words import may_touch
@@ -16,7 +15,7 @@ from toolcrib.spec.words import may_touch
 __all__ = ["FIRST_USE", "FirstUse", "ReviewSheet"]
 
 FIRST_USE = "first-use"
-"""The name of the rule by which it is asked. A yes to the rule itself is a review."""
+"""The name of the rule that asks for the review. To approve the rule itself is a review."""
 _OWN = ("local", "cli")
 """This machine's own user, in Python and on the command line."""
 _BEYOND = ("network", "secret ", "environment variable ")
@@ -24,26 +23,26 @@ _BEYOND = ("network", "secret ", "environment variable ")
 
 @dataclass(frozen=True, slots=True)
 class ReviewSheet:
-    """One tool as a person who reviews it is shown it."""
+    """One tool as it is shown to the person who reviews it."""
 
     tool: Tool
     digest: ToolDigest
     standing: Standing
     touches: list[str]
-    """What it may touch, in words."""
+    """Everything that it may touch, in words."""
     beyond: list[str]
-    """What of that lies beyond the project."""
+    """The part of that which lies outside of the project."""
     creator: str | None
     """The agent that made it."""
 
     @property
     def changed(self) -> list[str]:
-        """Names of the parts that are other than at the last review: `manifest`, `files/run.sh`, …"""
+        """Names of the parts that have changed since the last review: `manifest`, `files/run.sh`, …"""
         last = self.standing.last
         return [] if last is None else self.digest.changed_since(last.parts)
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON form."""
+        """Return the JSON form."""
         last = self.standing.last
         return {
             "name": self.tool.name,
@@ -61,54 +60,63 @@ class ReviewSheet:
 
 
 class FirstUse:
-    """Who must look at which tool before it runs. `digest_of` gives a tool's digest as it is now.
+    """The tools of one project that a person has to review before they run.
 
-    With `asks` false (`review: off`) nobody must; what an agent made needs approval all the same.
+    `fingerprint` returns a tool's digest as it is now. With `asks` false (`review: off`) tools need no
+    review; a tool that an agent made needs approval all the same.
     """
 
     def __init__(
-        self, reviews: Reviews, digest_of: Callable[[Tool], ToolDigest], place: Place, *, asks: bool
+        self, reviews: Reviews, fingerprint: Callable[[Tool], ToolDigest], place: Place, *, asks: bool
     ) -> None:
         self.reviews = reviews
-        self._digest_of = digest_of
+        self._fingerprint = fingerprint
         self._place = place
         self._asks = asks
 
-    def question(self, tool: Tool, caller: str, identity: Caller | None) -> Question | None:
-        """Why a person must look at this tool before this caller may run it; None when nobody must."""
-        if not self._asks or tool.source is None or (identity is None and caller in _OWN):
-            return None
-        creator = self.creator(tool)
-        beyond = self.beyond(tool)
-        if creator is None and not beyond:
-            return None
-        standing = self.reviews.standing(tool, self._digest_of(tool))
-        if standing.status == "reviewed":
-            return None
-        if standing.last is None:
-            told = "nobody has reviewed this tool"
-        else:
-            told = f"this tool is not what {standing.last.by} reviewed"
-        made = f", which the agent {creator} made" if creator is not None else ""
-        reach = f"; it reaches beyond the project ({'; '.join(beyond)})" if beyond else ""
-        return Question(FIRST_USE, f"{told}{made}{reach}. To look at it: toolcrib review {tool.name}")
+    def digest_of(self, tool: Tool) -> str:
+        """Return a tool's digest as it is now."""
+        return self._fingerprint(tool).digest
 
-    def forced(self, tool: Tool) -> str | None:
-        """Why each call of a tool needs approval though its manifest does not say so: an agent made it.
+    def reasons(self, tool: Tool, caller: str, identity: Caller | None) -> tuple[str | None, str | None]:
+        """Return why this caller may run the tool only after a review, and why each call needs approval.
 
-        A person who has reviewed the manifest as it is has taken it over.
+        Each call of a tool that an agent made needs approval. Both reasons end with the first review of the
+        tool as it is now.
         """
+        if tool.source is None:
+            return None, None
         creator = self.creator(tool)
-        if creator is None or self.reviews.is_reviewed(tool, self._digest_of(tool).digest):
-            return None
-        return f"the agent {creator} made this tool, and nobody has reviewed it as it is"
+        needs_review = self._asks and (identity is not None or caller not in _OWN)
+        beyond = self.beyond(tool) if needs_review else []
+        if creator is None and not beyond:
+            return None, None
+        standing = self.reviews.standing(tool, self._fingerprint(tool))
+        if standing.status == "reviewed":
+            return None, None
+        made = None if creator is None else f"the agent {creator} made this tool, and nobody has reviewed it"
+        if not needs_review:
+            return None, made
+        if standing.last is None:
+            review = "nobody has reviewed this tool"
+        else:
+            review = f"this tool is not what {standing.last.by} reviewed"
+        review += "" if creator is None else f", which the agent {creator} made"
+        review += f"; it reaches beyond the project ({'; '.join(beyond)})" if beyond else ""
+        return f"{review}. To review it: toolcrib review {tool.name}", made
+
+    def accept(self, tool: Tool, digest: str, by: str) -> None:
+        """Note that a person has reviewed a tool, if it still has this digest."""
+        fingerprint = self._fingerprint(tool)
+        if fingerprint.digest == digest:
+            self.reviews.accept(tool, fingerprint, by)
 
     def creator(self, tool: Tool) -> str | None:
-        """The agent that made a tool; None where a person has."""
+        """Return the agent that made a tool; None if a person made it."""
         return None if tool.source is None else self.reviews.creators().get(tool.name)
 
     def beyond(self, tool: Tool) -> list[str]:
-        """What of a tool's reach lies beyond the project, in words."""
+        """Return everything outside of the project that a tool may touch, in words."""
         root = self._place.root
         found = [line for line in may_touch(tool) if line.startswith(_BEYOND)]
         permissions = tool.permissions
@@ -127,8 +135,8 @@ class FirstUse:
         return real == root or real.startswith(f"{root}/")
 
     def sheet(self, tool: Tool) -> ReviewSheet:
-        """A tool as a person is to look at it."""
-        digest = self._digest_of(tool)
+        """Return a tool as it is shown for review."""
+        digest = self._fingerprint(tool)
         return ReviewSheet(
             tool,
             digest,

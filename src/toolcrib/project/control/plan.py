@@ -1,4 +1,4 @@
-"""What a call would do: the `exec` block with its arguments filled in, or the steps of a composite tool."""
+"""The plan of a call: the `exec` block with its arguments filled in, or the steps of a composite tool."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["plan_of"]
 
 
 def plan_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the plan as JSON. Names stand in the place of secrets; nothing but a URL is encoded yet."""
+    """Return the plan as JSON, with the names of secrets in place of their values. Only URLs are encoded."""
     plan: dict[str, Any] = {"tool": tool.name, "kind": tool.kind, "arguments": arguments}
     document = reread(tool)
     if document is None:

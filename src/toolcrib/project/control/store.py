@@ -1,4 +1,4 @@
-"""What a project keeps between calls: waiting approvals, rates, recorded calls. Opened when first needed."""
+"""The databases of a project: approvals, rates, recorded calls. Each is opened when first needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Store"]
 
 
 class Store:
-    """The project's database, and the grants in its user's own folder. Nothing is made before it is used."""
+    """The project's database, and the grants in the user's own folder. Both are created on first use."""
 
     def __init__(self, place: Place, vault: Vault, *, ttl_s: float) -> None:
         self._place = place
@@ -22,18 +22,18 @@ class Store:
 
     @cached_property
     def state(self) -> Database:
-        """The project's database; one that somebody else made is refused."""
+        """The project's database; one that came with a cloned project is refused."""
         return self._opened(Database(self._place.state, PROJECT, origin=self._vault.origin()))
 
     @cached_property
     def approvals(self) -> Approvals:
-        """Calls that wait for a person, and what people have allowed."""
+        """Calls that wait for a person, and the decisions of people."""
         grants = self._opened(Database(self._vault.folder / "grants.db", VAULT_GRANTS))
         return Approvals(self.state, grants, ttl_s=self._ttl_s)
 
     @cached_property
     def rates(self) -> Rates:
-        """How often tools were called. What a power cut takes of it no longer counts."""
+        """The starts of rate-limited calls. Not durable: after a power cut they no longer count."""
         path, origin = self._place.state, self._vault.origin()
         return Rates(self._opened(Database(path, PROJECT, origin=origin, durable=False)))
 

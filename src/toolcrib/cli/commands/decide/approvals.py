@@ -12,7 +12,7 @@ from toolcrib.cli.output import json_option, note, printable, root_option, say, 
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
-    from toolcrib.project.control.approval_service import Desk, Sheet
+    from toolcrib.project.control.approval_service import ApprovalService, ApprovalSheet
 
 __all__ = ["command"]
 
@@ -39,8 +39,8 @@ def command() -> None:
 @click.option("--before", metavar="ID", help="Go on after this one, the last of a page.")
 def list_command(root: str | None, as_json: bool, status: str, limit: int, before: str | None) -> None:
     """List calls that wait for a person, the newest first."""
-    desk = _project(root).desk
-    sheets = desk.list(None if status == "all" else status, limit, before=before)  # type: ignore[arg-type]  # click holds it to the choice
+    service = _project(root).approval_service
+    sheets = service.list(None if status == "all" else status, limit, before=before)  # type: ignore[arg-type]  # click holds it to the choice
     if as_json:
         write_json({"approvals": [sheet.document for sheet in sheets]})
     elif not sheets:
@@ -61,7 +61,7 @@ def list_command(root: str | None, as_json: bool, status: str, limit: int, befor
 @json_option
 def show_command(id: str, root: str | None, as_json: bool) -> None:  # noqa: A002 - the name in the usage
     """Show one call that waits, or waited: what it would do, and who decided what."""
-    sheet = _project(root).desk.show(id)
+    sheet = _project(root).approval_service.show(id)
     if as_json:
         write_json(sheet.document)
     else:
@@ -93,15 +93,15 @@ def approve_command(
     yes: bool,
 ) -> None:
     """Let a call run that waits for a person. It shows what would run and asks."""
-    desk = _project(root).desk
-    changed = _changed(desk, id, edits, arguments)
-    sheet = desk.show(id, changed)
+    service = _project(root).approval_service
+    changed = _changed(service, id, edits, arguments)
+    sheet = service.show(id, changed)
     if sheet.approval.status == "pending":
         _tell(_lines(sheet))
         _require_answer(f"Approve it{_reach(scope)}? [y/N] ", yes=yes)
     from toolcrib.state import user_name
 
-    done = desk.approve(id, user_name(), scope, changed, reason, seal=sheet.approval.seal)
+    done = service.approve(id, user_name(), scope, changed, reason, seal=sheet.approval.seal)
     note(f"approved{_reach(done.approval.scope)}: {_line(done.approval.tool)}")
 
 
@@ -112,14 +112,14 @@ def approve_command(
 @yes_option
 def deny_command(id: str, root: str | None, reason: str, yes: bool) -> None:  # noqa: A002 - the name in the usage
     """Refuse a call that waits for a person."""
-    desk = _project(root).desk
-    sheet = desk.show(id)
+    service = _project(root).approval_service
+    sheet = service.show(id)
     if sheet.approval.status == "pending":
         _tell(_lines(sheet))
         _require_answer("Refuse it? [y/N] ", yes=yes)
     from toolcrib.state import user_name
 
-    done = desk.deny(id, user_name(), reason, seal=sheet.approval.seal)
+    done = service.deny(id, user_name(), reason, seal=sheet.approval.seal)
     note(f"denied: {_line(done.approval.tool)}")
 
 
@@ -128,7 +128,7 @@ def deny_command(id: str, root: str | None, reason: str, yes: bool) -> None:  # 
 @json_option
 def grants_command(root: str | None, as_json: bool) -> None:
     """List every decision that holds now: what may run without asking again, and what may not."""
-    grants = _project(root).desk.grants()
+    grants = _project(root).approval_service.grants()
     if as_json:
         write_json({"grants": [grant.as_dict() for grant in grants]})
     elif not grants:
@@ -157,7 +157,7 @@ def revoke_command(id: str, root: str | None) -> None:  # noqa: A002 - the name 
     """Take back a decision that holds; the next such call asks again."""
     from toolcrib.state import user_name
 
-    grant = _project(root).desk.revoke(id, user_name())
+    grant = _project(root).approval_service.revoke(id, user_name())
     note(f"taken back: {_line(grant.tool)}, {grant.answer}{_reach(grant.scope)}")
 
 
@@ -167,7 +167,9 @@ def _project(root: str | None) -> Project:
     return Project.open(root)
 
 
-def _changed(desk: Desk, id: str, edits: Sequence[str], arguments: str | None) -> dict[str, Any] | None:  # noqa: A002 - the field's name
+def _changed(
+    service: ApprovalService, approval: str, edits: Sequence[str], arguments: str | None
+) -> dict[str, Any] | None:
     """The arguments that run instead, as the options say; None where they stay."""
     from toolcrib.cli.arguments import parse_arguments
     from toolcrib.errors import UsageError
@@ -181,7 +183,7 @@ def _changed(desk: Desk, id: str, edits: Sequence[str], arguments: str | None) -
         raise UsageError("--edit takes KEY=TEXT or KEY:=JSON", hint="For a file write --arguments @file.json")
     if arguments is not None:
         return {**parse_arguments([arguments]), **parse_arguments(edits)}
-    base = decode_object(desk.show(id).approval.arguments)
+    base = decode_object(service.show(approval).approval.arguments)
     return {**base, **parse_arguments(edits)}
 
 
@@ -215,7 +217,7 @@ def _tell(lines: Iterable[str]) -> None:
         note(line)
 
 
-def _row(sheet: Sheet) -> tuple[str, ...]:
+def _row(sheet: ApprovalSheet) -> tuple[str, ...]:
     document = sheet.document
     text = _compact(document["arguments"])
     short = text if len(text) <= 200 else f"{text[:200]}…"
@@ -223,7 +225,7 @@ def _row(sheet: Sheet) -> tuple[str, ...]:
     return (*names, short)
 
 
-def _lines(sheet: Sheet) -> Iterable[str]:
+def _lines(sheet: ApprovalSheet) -> Iterable[str]:
     """An approval in lines of which none can be forged by what it holds."""
     from toolcrib.spec.words import may_touch
 

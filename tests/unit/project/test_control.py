@@ -1,4 +1,4 @@
-"""What a project adds to each call."""
+"""The steps of a project: what they write down of a call, and the secrets that they give and mask."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from toolcrib.errors import (
 )
 from toolcrib.guard import AuditLog, EnvironmentSecrets
 from toolcrib.guard.audit.line import AuditEntry, parse
-from toolcrib.project.control.gate import ProjectGate
+from toolcrib.project.control.audit import CallAudit
+from toolcrib.project.control.secrets import SecretsStep
 from toolcrib.spec import FunctionExec, Permissions, SecretSpec, Tool
 
 
@@ -35,12 +36,14 @@ def last(log: AuditLog) -> AuditEntry:
     return parse(log.path.read_bytes().splitlines()[-1])
 
 
-def bound(*secrets: str, approval: str | None = None) -> BoundTool:
+def record(log: AuditLog, call: Context, result: Result) -> None:
+    CallAudit(log, SecretsStep(EnvironmentSecrets({}))).record(call, result)
+
+
+def bound(*secrets: str) -> BoundTool:
     permissions = Permissions(secrets=tuple(SecretSpec(name) for name in secrets))
     tool = Tool("t", "D.", "function", {"type": "object"}, FunctionExec("m:f"), permissions=permissions)
-    made = BoundTool(tool, lambda: pytest.fail("nothing is run here"))
-    made.approval_reason = approval
-    return made
+    return BoundTool(tool, lambda: pytest.fail("nothing is run here"))
 
 
 def begun(**more: Any) -> Context:
@@ -66,41 +69,40 @@ def test_what_ran_is_told_from_what_was_refused(
     log: AuditLog, error: ToolcribError, ran: bool, event: str
 ) -> None:
     call = begun() if ran else Context("t", {"a": 1})
-    ProjectGate(log).record(bound(), call, Result("error", None, error))
+    record(log, call, Result("error", None, error))
     assert last(log).event == event
     assert last(log).fields["status"] == ("refused" if event == "TOOL_REFUSED" else "error")
     assert last(log).fields["code"] == error.code
 
 
-def test_secrets_are_resolved_and_masked_also_after_they_change(log: AuditLog) -> None:
+async def test_secrets_are_resolved_and_masked_also_after_they_change() -> None:
     values = {"A": "first-value"}
-    gate = ProjectGate(log, EnvironmentSecrets(values))
-    assert gate.redact("first-value") == "first-value"
-    gate.know([bound("A", "GONE").tool])
-    assert gate.redact("first-value") == "***A***"
+    secrets = SecretsStep(EnvironmentSecrets(values))
+
+    async def given(ctx: Context) -> Result:
+        return Result("ok", dict(ctx.secrets))
+
+    async def secrets_of(tool: BoundTool) -> Any:
+        call = Context("t", {})
+        call.bound = tool
+        return (await secrets(given)(call)).value
+
+    assert secrets.mask("first-value") == "first-value"
+    secrets.know([bound("A", "GONE").tool])
+    assert secrets.mask("first-value") == "***A***"
     values["A"] = "second-value"
-    assert gate.admit(bound("A"), begun()) == {"A": "second-value"}
-    assert gate.redact("second-value") == "***A***"
-    assert gate.admit(bound(), begun()) == {}
+    assert await secrets_of(bound("A")) == {"A": "second-value"}
+    assert secrets.mask("first-value second-value") == "***A*** ***A***"
+    assert await secrets_of(bound()) == {}
     with pytest.raises(SecretMissing):
-        gate.admit(bound("GONE"), begun())
-
-
-def test_an_approval_is_written_down_where_one_was_needed(log: AuditLog) -> None:
-    gate = ProjectGate(log)
-    gate.admit(bound(), begun(approved_by="ann"))
-    assert log.path.read_bytes() == b""
-    gate.admit(bound(approval="it is dear"), begun(approved_by="ann", caller="cli"))
-    assert last(log).event == "TOOL_APPROVED"
-    assert last(log).fields == {"name": "t", "approver": "ann", "caller": "cli"}
+        await secrets_of(bound("GONE"))
 
 
 def test_the_sandbox_level_is_told_for_success_and_failure(log: AuditLog) -> None:
-    gate = ProjectGate(log)
     held = {"enforcement": {"level": "namespaces"}}
-    gate.record(bound(), begun(call_id="c-1"), Result("ok", 1, details=held))
+    record(log, begun(call_id="c-1"), Result("ok", 1, details=held))
     assert (last(log).fields["sandbox"], last(log).fields["call"]) == ("namespaces", "c-1")
-    gate.record(bound(), begun(), Result("error", None, ToolFailed("x", details=held)))
+    record(log, begun(), Result("error", None, ToolFailed("x", details=held)))
     assert last(log).fields["sandbox"] == "namespaces"
 
 
@@ -111,7 +113,7 @@ def test_what_was_not_held_is_told_beside_the_level(log: AuditLog) -> None:
         "exceeded": ["cpu"],
         "limits": {"cpu": "rlimit"},
     }
-    ProjectGate(log).record(bound(), begun(), Result("ok", 1, details={"enforcement": held}))
+    record(log, begun(), Result("ok", 1, details={"enforcement": held}))
     fields = last(log).fields
     assert fields["sandbox"] == "landlock"
     assert fields["sandbox_missing"] == ["pid namespace"]
@@ -121,6 +123,6 @@ def test_what_was_not_held_is_told_beside_the_level(log: AuditLog) -> None:
 
 def test_a_refusal_names_the_mechanism_that_is_missing(log: AuditLog) -> None:
     error = SandboxUnavailable("x", details={"mechanism": "pid namespace", "reason": "y"})
-    ProjectGate(log).record(bound(), begun(), Result("error", None, error))
+    record(log, begun(), Result("error", None, error))
     assert last(log).event == "TOOL_REFUSED"
     assert last(log).fields["mechanism"] == "pid namespace"

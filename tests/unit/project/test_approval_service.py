@@ -19,7 +19,7 @@ from toolcrib.errors import (
     ToolcribError,
 )
 from toolcrib.guard import Approval, Permit, canonical, tool_digest
-from toolcrib.project.control.approval_service import Desk
+from toolcrib.project.control.approval_service import ApprovalService
 from toolcrib.spec import Caller
 
 SCHEMA = {"amount": {"type": "integer", "maximum": 10}, "to": {"type": "string", "default": "bob"}}
@@ -54,24 +54,24 @@ def asking(project: Project, amount: Any = 7, **more: Any) -> Any:
 
 
 def waits(project: Project, amount: Any = 7, **more: Any) -> Approval:
-    found = project.desk.approvals.seek(asking(project, amount, **more))
+    found = project.approval_service.approvals.seek(asking(project, amount, **more))
     assert isinstance(found, Approval)
     return found
 
 
 def test_what_is_shown(project: Project) -> None:
     waiting = waits(project)
-    sheet = project.desk.show(waiting.id)
+    sheet = project.approval_service.show(waiting.id)
     assert sheet.tool is project.get("pay")
     assert sheet.document["arguments"] == {"amount": 7, "to": "bob"}
     assert sheet.document["status"] == "pending"
     assert sheet.document["seal"] == waiting.seal
-    assert [one.approval.id for one in project.desk.list("pending")] == [waiting.id]
+    assert [one.approval.id for one in project.approval_service.list("pending")] == [waiting.id]
 
 
 def test_a_yes_is_written_down_and_lets_the_call_run(crib: Crib, project: Project) -> None:
     waiting = waits(project)
-    project.desk.approve(waiting.id, "ada", note="fine", seal=waiting.seal)
+    project.approval_service.approve(waiting.id, "ada", note="fine", seal=waiting.seal)
     line = crib.last()
     assert line.event == "TOOL_APPROVED"
     assert line.fields == {
@@ -85,28 +85,31 @@ def test_a_yes_is_written_down_and_lets_the_call_run(crib: Crib, project: Projec
         "note": "fine",
         "edited": False,
     }
-    assert isinstance(project.desk.approvals.seek(asking(project)), Permit)
+    assert isinstance(project.approval_service.approvals.seek(asking(project)), Permit)
 
 
 def test_a_no_is_written_down(crib: Crib, project: Project) -> None:
     waiting = waits(project)
-    project.desk.deny(waiting.id, "ada", "no\nTOOL_APPROVED name=pay")
+    project.approval_service.deny(waiting.id, "ada", "no\nTOOL_APPROVED name=pay")
     assert crib.last().event == "TOOL_DENIED"
     assert crib.last().fields["note"] == "no\nTOOL_APPROVED name=pay"
     assert len(crib.audit()) == 1
-    project.desk.revoke(waiting.id, "ada")
+    project.approval_service.revoke(waiting.id, "ada")
     assert crib.last().event == "APPROVAL_REVOKED"
 
 
 def test_changed_arguments_are_checked_and_filled_in_again(crib: Crib, project: Project) -> None:
     waiting = waits(project)
     with pytest.raises(InvalidInput, match="amount"):
-        project.desk.approve(waiting.id, "ada", arguments={"amount": 11})
+        project.approval_service.approve(waiting.id, "ada", arguments={"amount": 11})
     with pytest.raises(InvalidInput, match="amount"):
-        project.desk.show(waiting.id, {"amount": "x"})
-    assert project.desk.show(waiting.id, {"amount": 1.0}).document["edited"] == {"amount": 1, "to": "bob"}
-    project.desk.approve(waiting.id, "ada", arguments={"amount": 1.0})
-    permit = project.desk.approvals.seek(asking(project))
+        project.approval_service.show(waiting.id, {"amount": "x"})
+    assert project.approval_service.show(waiting.id, {"amount": 1.0}).document["edited"] == {
+        "amount": 1,
+        "to": "bob",
+    }
+    project.approval_service.approve(waiting.id, "ada", arguments={"amount": 1.0})
+    permit = project.approval_service.approvals.seek(asking(project))
     assert isinstance(permit, Permit)
     assert permit.arguments == b'{"amount":1,"to":"bob"}'
     assert permit.edited
@@ -116,7 +119,7 @@ def test_changed_arguments_are_checked_and_filled_in_again(crib: Crib, project: 
 
 def test_arguments_changed_to_the_same_are_not_changed(project: Project) -> None:
     waiting = waits(project)
-    done = project.desk.approve(waiting.id, "ada", "arguments", {"to": "bob", "amount": 7})
+    done = project.approval_service.approve(waiting.id, "ada", "arguments", {"to": "bob", "amount": 7})
     assert done.approval.edited is None
 
 
@@ -131,7 +134,7 @@ def test_a_tool_that_has_changed_cannot_be_approved(crib: Crib, project: Project
         (folder / "new").write_text("x")
     else:
         (folder / "tool.yml").unlink()
-    fresh = crib.open().desk
+    fresh = crib.open().approval_service
     with pytest.raises(ConflictError, match="has changed since this call asked"):
         fresh.approve(waiting.id, "ada")
     assert crib.last().event == "APPROVAL_VOID"
@@ -140,11 +143,11 @@ def test_a_tool_that_has_changed_cannot_be_approved(crib: Crib, project: Project
 
 def test_looking_at_an_approval_of_a_changed_tool_voids_it(crib: Crib, project: Project) -> None:
     waiting = waits(project)
-    project.desk.approve(waiting.id, "ada")
+    project.approval_service.approve(waiting.id, "ada")
     (crib.home / "tools" / "pay" / "new").write_text("x")
-    assert project.desk.show(waiting.id).approval.status == "void"
+    assert project.approval_service.show(waiting.id).approval.status == "void"
     (crib.home / "tools" / "pay" / "new").unlink()
-    assert isinstance(project.desk.approvals.seek(asking(project)), Approval)
+    assert isinstance(project.approval_service.approvals.seek(asking(project)), Approval)
 
 
 def test_a_project_that_still_holds_the_old_manifest_decides_nothing(crib: Crib, project: Project) -> None:
@@ -152,26 +155,27 @@ def test_a_project_that_still_holds_the_old_manifest_decides_nothing(crib: Crib,
     path = crib.home / "tools" / "pay" / "tool.yml"
     path.write_text(path.read_text().replace("it is dear", "it is cheap"))
     with pytest.raises(ConflictError, match="since it was loaded"):
-        project.desk.approve(waiting.id, "ada")
-    assert project.desk.show(waiting.id).approval.status == "pending"
+        project.approval_service.approve(waiting.id, "ada")
+    assert project.approval_service.show(waiting.id).approval.status == "pending"
 
 
 def test_a_yes_that_cannot_be_written_down_is_none(project: Project) -> None:
     def fails(event: str, **fields: Any) -> None:
         raise AuditUnavailable
 
-    desk = Desk(
-        project.desk.approvals,
+    unwritable = ApprovalService(
+        project.approval_service.approvals,
         project.get,
-        lambda tool: tool_digest(tool, project.root),
+        project.first_use,
         fails,
         lambda value: value,
+        project.config,
     )
     waiting = waits(project)
     with pytest.raises(AuditUnavailable):
-        desk.approve(waiting.id, "ada")
-    assert project.desk.approvals.find(waiting.id).status == "void"
-    assert isinstance(project.desk.approvals.seek(asking(project)), Approval)
+        unwritable.approve(waiting.id, "ada")
+    assert project.approval_service.approvals.find(waiting.id).status == "void"
+    assert isinstance(project.approval_service.approvals.seek(asking(project)), Approval)
 
 
 def test_a_yes_comes_by_a_channel_that_the_project_takes(project: Project) -> None:
@@ -179,11 +183,11 @@ def test_a_yes_comes_by_a_channel_that_the_project_takes(project: Project) -> No
     strict = Project.open(project.root)
     waiting = waits(strict)
     with pytest.raises(DeniedError, match=r"no approval by 'cli'; its approvals\.channels: page"):
-        strict.desk.approve(waiting.id, "ada")
-    assert strict.desk.show(waiting.id).approval.status == "pending"
-    strict.desk.approve(waiting.id, "ada", channel="page")
-    assert strict.desk.show(waiting.id).approval.status == "approved"
-    strict.desk.deny(waits(strict, amount=2).id, "ada")
+        strict.approval_service.approve(waiting.id, "ada")
+    assert strict.approval_service.show(waiting.id).approval.status == "pending"
+    strict.approval_service.approve(waiting.id, "ada", channel="page")
+    assert strict.approval_service.show(waiting.id).approval.status == "approved"
+    strict.approval_service.deny(waits(strict, amount=2).id, "ada")
 
 
 def test_secrets_are_masked_in_what_is_shown_and_written_but_not_in_what_runs(crib: Crib) -> None:
@@ -192,12 +196,12 @@ def test_secrets_are_masked_in_what_is_shown_and_written_but_not_in_what_runs(cr
     arguments = canonical({"amount": 1, "to": secret})
     digest = tool_digest(project.get("pay"), project.root)
     question = ask(arguments=arguments, tool_digest=digest, reason=f"for {secret}")
-    waiting = project.desk.approvals.seek(question)
+    waiting = project.approval_service.approvals.seek(question)
     assert isinstance(waiting, Approval)
-    assert secret not in str(project.desk.show(waiting.id).document)
-    project.desk.approve(waiting.id, "ada", arguments={"amount": 2, "to": secret}, note=secret)
+    assert secret not in str(project.approval_service.show(waiting.id).document)
+    project.approval_service.approve(waiting.id, "ada", arguments={"amount": 2, "to": secret}, note=secret)
     assert secret not in (crib.home / "audit" / "tools.log").read_text()
-    permit = project.desk.approvals.seek(question)
+    permit = project.approval_service.approvals.seek(question)
     assert isinstance(permit, Permit)
     assert secret.encode() in permit.arguments
 
@@ -215,10 +219,10 @@ def test_tokens_decide_only_where_they_may(
 ) -> None:
     waiting = waits(project)
     if error is None:
-        project.desk.approve(waiting.id, "bob", decider=token, channel="page")
+        project.approval_service.approve(waiting.id, "bob", decider=token, channel="page")
         assert crib.last().fields["channel"] == "page"
         return
-    for decide in (project.desk.approve, project.desk.deny):
+    for decide in (project.approval_service.approve, project.approval_service.deny):
         with pytest.raises(error):
             decide(waiting.id, "bob", decider=token)
-    assert project.desk.approvals.find(waiting.id).status == "pending"
+    assert project.approval_service.approvals.find(waiting.id).status == "pending"

@@ -1,0 +1,134 @@
+"""One attempt of a tool: its outcome, or the decision on what happens next.
+
+An attempt never sleeps and never runs the tool again itself. Its decision says what to do, and whoever runs
+the call does it: the pipeline waits in memory; a durable queue can write the decision down and come back.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from time import perf_counter
+
+from toolcrib.core.context import Context
+from toolcrib.core.deadline import DeadlineExceeded, run_with_deadline
+from toolcrib.core.failures import own_exception, to_error
+from toolcrib.errors import (
+    HttpFailed,
+    RetryableError,
+    TimedOut,
+    ToolCancel,
+    ToolcribError,
+    ToolDiscard,
+    ToolFailed,
+    ToolSnooze,
+)
+from toolcrib.spec import Call, Outcome, Retry
+
+__all__ = ["AttemptPolicy", "Cancel", "Discard", "Fail", "RetryAfter", "SnoozeFor", "decide", "run_attempt"]
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAfter:
+    """Run the tool again in so many seconds. The attempt counts."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SnoozeFor:
+    """Run the tool again in so many seconds. The attempt does not count."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The call has failed."""
+
+    error: ToolcribError
+
+
+@dataclass(frozen=True, slots=True)
+class Discard(Fail):
+    """The tool says that its input is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel(Fail):
+    """The tool says that it can never succeed."""
+
+
+Decision = RetryAfter | SnoozeFor | Fail
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptPolicy:
+    """The rules for repeating a failed attempt."""
+
+    retry: Retry
+    """The rule for regular errors."""
+    retries_timeouts: bool = False
+    """True if an attempt that timed out is repeated as well."""
+    call_attempts: int = 2
+    """Attempts that a tool has at least when it says itself that its error is transient."""
+
+
+async def run_attempt(call: Call, ctx: Context, call_attempts: int) -> Outcome | Decision:
+    """Run a tool once, within the limit of one attempt.
+
+    Raises only what comes from outside of the tool: the cancellation of the call, and interrupts.
+    """
+    bound = ctx.bound
+    ctx.started = perf_counter()
+    try:
+        outcome = await run_with_deadline(bound.executor.run(call, ctx), ctx.seconds_left)
+        return outcome if outcome.__class__ is Outcome else Outcome(outcome)
+    except DeadlineExceeded:
+        error: Exception = ctx.timed_out()
+    except BaseException as raised:
+        error = own_exception(raised)
+    policy = AttemptPolicy(bound.retry, bound.retries_timeouts, call_attempts)
+    return decide(error, policy, ctx.attempt, random.random())  # noqa: S311 - not for secrecy
+
+
+def decide(error: Exception, policy: AttemptPolicy, attempt: int, chance: float) -> Decision:
+    """Decide what follows attempt number `attempt` (1, 2, …) that ended with this error.
+
+    `chance` from 0 to 1 places the delay within its jitter.
+    """
+    if isinstance(error, ToolSnooze):
+        return SnoozeFor(error.delay)
+    if isinstance(error, ToolCancel):
+        return Cancel(to_error(error))
+    if isinstance(error, ToolDiscard):
+        return Discard(to_error(error))
+    if attempt >= _allowed(error, policy):
+        return Fail(to_error(error))
+    delay = _backoff(policy.retry, attempt, chance)
+    if isinstance(error, HttpFailed):
+        delay = max(delay, float(error.details.get("retry_after_s") or 0.0))
+    return RetryAfter(delay)
+
+
+def _allowed(error: Exception, policy: AttemptPolicy) -> int:
+    """Return how many attempts a call has in all that ends with this error."""
+    attempts = policy.retry.max_attempts
+    if isinstance(error, RetryableError):
+        return max(attempts, policy.call_attempts)
+    if isinstance(error, HttpFailed):
+        return attempts if error.retryable else 1
+    if isinstance(error, TimedOut):
+        return attempts if policy.retries_timeouts else 1
+    if isinstance(error, ToolcribError) and not isinstance(error, ToolFailed):
+        return 1
+    return attempts
+
+
+def _backoff(retry: Retry, attempt: int, chance: float) -> float:
+    """Return the seconds to wait after an attempt."""
+    if retry.backoff_ms is not None:
+        return retry.backoff_ms / 1000
+    if retry.jitter <= 0:
+        return 0.0
+    return float(attempt**4 * (1 - retry.jitter + 2 * retry.jitter * chance))

@@ -1,0 +1,81 @@
+"""Controls: what is added to the path of every call of a toolset, such as policy, approval and audit."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from toolcrib.core.bound import Bound
+from toolcrib.core.context import Context
+from toolcrib.core.results import Mask
+from toolcrib.errors import ApprovalRequired, UsageError
+from toolcrib.spec import Caller, Result, Tool
+
+__all__ = ["Check", "Controls", "Proceed", "Wrapper", "checked", "needs_approval", "plain_controls"]
+
+Check = Callable[[Context], None]
+"""Refuses a call by raising a ToolcribError."""
+Proceed = Callable[[Context], Awaitable[Result]]
+"""Runs the rest of the path."""
+Wrapper = Callable[[Proceed], Proceed]
+"""Takes the rest of the path and returns it with one concern around it.
+
+It refuses a call by raising a ToolcribError, and replaces the tool by returning a result of its own. Where it
+has nothing to wait for, it should be a plain function that returns what `Proceed` returns.
+"""
+
+
+def _sees_all(_tool: Tool, _caller: str, _identity: Caller | None) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """Everything that is added to the path of a call, in the order of the path."""
+
+    visible: Callable[[Tool, str, Caller | None], bool] = _sees_all
+    """Return True if this caller may know of the tool."""
+    authorise: tuple[Check, ...] = ()
+    """Checked before anybody looks at the arguments."""
+    approve: tuple[Wrapper, ...] = ()
+    """Around everything that follows once the arguments are checked, the outermost first."""
+    mask: Mask | None = None
+    """Masks secrets in every result, refusal and progress message."""
+    record: Callable[[Context, Result], None] | None = None
+    """Write down a call that ran or was refused; raise a ToolcribError when that is not possible."""
+
+
+def checked(check: Check) -> Wrapper:
+    """Return the wrapper that runs this check before the rest of the path."""
+
+    def wrap(proceed: Proceed) -> Proceed:
+        def step(ctx: Context) -> Awaitable[Result]:
+            check(ctx)
+            return proceed(ctx)
+
+        return step
+
+    return wrap
+
+
+def plain_controls() -> Controls:
+    """Return the controls of a toolset outside of a project."""
+    return Controls(approve=(checked(_require_approver),))
+
+
+def _require_approver(ctx: Context) -> None:
+    """Refuse calls that need an approval and name no approver: nobody can be asked here."""
+    reason = ctx.bound.approval_reason
+    if reason is not None and ctx.approved_by is None:
+        raise needs_approval(ctx.bound, reason)
+    if ctx.idempotency_key is not None:
+        raise UsageError("a toolset keeps no results of calls; a project does")
+
+
+def needs_approval(bound: Bound, reason: str) -> ApprovalRequired:
+    """Return the refusal of a call that a person must approve."""
+    return ApprovalRequired(
+        f"{bound.name} needs a person's approval: {reason}",
+        hint=f"A person can run it from a terminal: toolcrib run {bound.name} … --approve",
+        details={"reason": reason},
+    )

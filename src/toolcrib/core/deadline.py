@@ -1,0 +1,126 @@
+"""Run a coroutine with a time limit, at almost no cost where it never waits.
+
+`asyncio.timeout` arms a timer on entry. Most tools never wait for anything, and the timer would be the most
+expensive part of their call. So the coroutine is started first, and the timer is armed only when it first
+waits. That is why this module drives the coroutine by hand; nothing else in the package does.
+
+When the time is up, the coroutine is cancelled, as by `asyncio.timeout`. It then has `CLEAN_UP_S` seconds to
+clean up. A coroutine that keeps waiting after that is closed, so that it cannot hold up its caller forever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from toolcrib.core.failures import failed
+
+__all__ = ["DeadlineExceeded", "run_with_deadline"]
+
+T = TypeVar("T")
+
+CLEAN_UP_S = 2.0
+"""Seconds that a cancelled coroutine has to clean up before it is closed."""
+
+
+class DeadlineExceeded(Exception):
+    """The coroutine has used up its time."""
+
+
+async def run_with_deadline(work: Coroutine[Any, Any, T], seconds: Callable[[], float]) -> T:
+    """Return the result of `work`; raise `DeadlineExceeded` when its time is up.
+
+    `seconds` is called when the work first waits and returns the time that is left then. A GeneratorExit
+    that the work raises itself becomes a `ToolFailed`: for the caller it would mean that the call is dropped.
+    """
+    try:
+        awaited = work.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return] # what the work returned
+    except GeneratorExit as error:
+        raise failed(error) from error
+    return await _continue(work, awaited, seconds())
+
+
+async def _continue(work: Coroutine[Any, Any, T], awaited: Any, seconds: float) -> T:
+    """Finish work that waits for something, within so many seconds."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            result = await _resume(work, awaited, limit)
+    except Exception as error:
+        if limit.expired():
+            raise DeadlineExceeded from error
+        raise
+    if limit.expired():  # The work has caught its cancellation and returned a value all the same.
+        raise DeadlineExceeded
+    return result
+
+
+@types.coroutine
+def _resume(work: Coroutine[Any, Any, T], awaited: Any, limit: asyncio.Timeout) -> Generator[Any, Any, T]:
+    """Drive the work to its end, and close it if it is still there after its time to clean up."""
+    clean_up: _CleanUp | None = None
+    try:
+        while True:
+            try:
+                sent = yield awaited
+            except GeneratorExit:  # The call itself is dropped, and takes the work with it.
+                work.close()
+                raise
+            except BaseException as error:
+                if clean_up is not None and clean_up.is_over():
+                    _close(work)
+                    raise
+                awaited = _advance(work.throw, error)
+                if clean_up is None and limit.expired():
+                    clean_up = _CleanUp()
+            else:
+                awaited = _advance(work.send, sent)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return] # what the work returned
+    finally:
+        if clean_up is not None:
+            clean_up.stop()
+
+
+class _CleanUp:
+    """The time that cancelled work has to clean up. When it is over, the task is cancelled again."""
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._over = False
+        self._timer = asyncio.get_running_loop().call_later(CLEAN_UP_S, self._end)
+
+    def _end(self) -> None:
+        self._over = True
+        self._task.cancel()
+
+    def is_over(self) -> bool:
+        """Return True if the cancellation that just arrived is this one, and take it back."""
+        if self._over:
+            self._task.uncancel()
+        return self._over
+
+    def stop(self) -> None:
+        """Stop the timer."""
+        self._timer.cancel()
+
+
+def _advance(step: Callable[[Any], Any], value: Any) -> Any:
+    """Take one step of the work and return what it waits for next."""
+    try:
+        return step(value)
+    except GeneratorExit as error:
+        raise failed(error) from error
+
+
+def _close(work: Coroutine[Any, Any, Any]) -> None:
+    """Close work that does not stop, whatever it does about that."""
+    with suppress(Exception, asyncio.CancelledError):  # RuntimeError: it waits again, but nobody wakes it.
+        work.close()

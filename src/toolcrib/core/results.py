@@ -1,0 +1,68 @@
+"""Outcomes made into results: values as JSON, outputs checked, secrets masked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from toolcrib.core.bound import Bound
+from toolcrib.core.failures import shorten
+from toolcrib.errors import InvalidOutput, ToolFailed, Violation
+from toolcrib.schema import to_json
+from toolcrib.spec import Result
+
+__all__ = ["Mask", "check_output", "mask_result", "normalise"]
+
+Mask = Callable[[Any], Any]
+"""Returns a JSON value with every secret in it masked."""
+
+_PLAIN = frozenset({bool, type(None)})
+_MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
+
+
+def normalise(value: Any) -> Any:
+    """Return a tool's value as JSON: dataclasses, models, dates, enums, sets and tuples become plain."""
+    kind = value.__class__
+    if (kind is str and value.isascii()) or (kind is int and _MIN_INT <= value <= _MAX_INT) or kind in _PLAIN:
+        return value
+    try:
+        return to_json(value)
+    except TypeError as error:
+        raise ToolFailed(
+            f"the tool returned a {type(value).__name__} that is not JSON: {error}",
+            hint="Return text, numbers, lists, dicts, dataclasses or pydantic models.",
+        ) from None
+
+
+def check_output(bound: Bound, value: Any, mask: Mask | None) -> tuple[str, ...]:
+    """Return warnings about an output that does not match its schema, or raise `InvalidOutput`."""
+    violations = bound.output_violations(value)
+    if not violations:
+        return ()
+    if mask is not None and (shown := mask(value)) is not value:
+        # A violation quotes the beginning of the value, so the value is masked first.
+        violations = bound.output_violations(shown) or [
+            Violation("$", "does not fit where it holds a secret")
+        ]
+    listed = "; ".join(f"{v.path} {v.message}" for v in violations[:10])
+    if bound.tool.output.on_violation == "fail":
+        raise InvalidOutput(f"the output does not fit its schema: {listed}", violations=violations)
+    return (f"the output does not fit its schema: {listed}",)
+
+
+def mask_result(result: Result, mask: Mask) -> None:
+    """Mask secrets in everything that a caller sees. The error is changed in place: it is this call's own."""
+    result.value = mask(result.value)
+    if result.details is not None:
+        result.details = mask(result.details)
+    if result.warnings:
+        result.warnings = tuple(mask(list(result.warnings)))
+    error = result.error
+    if error is None:
+        return
+    error.message = mask(error.message)
+    error.args = (error.message,)
+    error.hint = mask(error.hint)
+    error.details = mask(error.details)
+    error.violations = tuple(v._replace(path=mask(v.path), message=mask(v.message)) for v in error.violations)
+    shorten(error)

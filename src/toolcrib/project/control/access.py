@@ -1,0 +1,54 @@
+"""Access: the tools that a caller may see and call, by its token and by the project's policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from toolcrib.core.context import Context
+from toolcrib.guard import Decision, Policy, Rules
+from toolcrib.spec import Caller, Tool
+
+__all__ = ["Access"]
+
+
+class Access:
+    """Decides by the rules of one project and by the token that a call carries."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._policy = Policy(rules)
+        self._has_rules = bool(rules.rules) or rules.default != "allow"
+
+    def hides(self, identity: Caller | None) -> bool:
+        """Return True if there may be tools that this caller does not see."""
+        return self._has_rules or identity is not None
+
+    def visible(self, tool: Tool, caller: str, identity: Caller | None) -> bool:
+        """Return True if this caller may see the tool."""
+        return not self.hides(identity) or self._policy.visible(tool, caller, identity)
+
+    def admit(self, tool: Tool, caller: str, identity: Caller | None) -> None:
+        """Refuse a call that this caller may never make, whatever the arguments.
+
+        Raises `InvalidToken` and `PolicyDenied`.
+        """
+        if self.hides(identity):
+            self._policy.admit(tool, caller, identity)
+
+    def authorise(self, ctx: Context) -> None:
+        """Do the same for a call on its way."""
+        self.admit(ctx.bound.tool, ctx.caller, ctx.identity)
+
+    def judge(self, ctx: Context) -> Decision | None:
+        """Return the decision on a call whose arguments are checked; None where there are no rules.
+
+        Raises `PolicyDenied`.
+        """
+        if not self._has_rules:
+            return None
+        assert isinstance(ctx.arguments, Mapping)
+        return self._policy.judge(ctx.bound.tool, ctx.caller, ctx.arguments)
+
+    def may_ask(self, tool: Tool, caller: str) -> str | None:
+        """Return why some call of a tool may need approval by the rules; None where no call does."""
+        decision = self._policy.decide(tool, caller, None) if self._has_rules else None
+        return decision.why if decision is not None and decision.effect == "ask" else None

@@ -1,0 +1,111 @@
+"""Approval: a call that needs a person waits for one, is refused, or comes back as pending."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from toolcrib.core.context import Context
+from toolcrib.core.controls import Proceed, needs_approval
+from toolcrib.errors import ApprovalRequired
+from toolcrib.guard import Approval, Ask, AuditLog, Permit, canonical
+from toolcrib.project.control.questions import Question, Questions
+from toolcrib.project.control.store import Store
+from toolcrib.spec import Result, Tool
+from toolcrib.spec.words import may_touch
+from toolcrib.state import user_name
+
+__all__ = ["ApprovalStep"]
+
+_OF_THE_CALL = ("once", "arguments")
+"""Scopes of an approval of this very call, by a person who was shown its arguments."""
+
+
+class ApprovalStep:
+    """Lets a call through once a person has answered every question about it."""
+
+    def __init__(
+        self, questions: Questions, store: Store, digest_of: Callable[[Tool], str], log: AuditLog
+    ) -> None:
+        self._questions = questions
+        self._store = store
+        self._digest_of = digest_of
+        self._log = log
+
+    def __call__(self, proceed: Proceed) -> Proceed:
+        """Put this step before the rest of the path."""
+
+        def step(ctx: Context) -> Awaitable[Result]:
+            questions = self._questions.of(ctx)
+            if not questions:
+                return proceed(ctx)
+            if ctx.approved_by is not None:
+                self._log.record("TOOL_APPROVED", name=ctx.tool, approver=ctx.approved_by, caller=ctx.caller)
+                return proceed(ctx)
+            return self._ask(ctx, questions, proceed)
+
+        return step
+
+    async def _ask(self, ctx: Context, questions: Sequence[Question], proceed: Proceed) -> Result:
+        """Ask until everything is answered; whoever has approved this very call is asked no more."""
+        for question in questions:
+            if ctx.permit is None or ctx.permit.scope not in _OF_THE_CALL:
+                pending = await self._answered(ctx, question)
+                if pending is not None:
+                    return pending
+        if ctx.permit is not None and ctx.permit.edited:
+            self._questions.of(ctx)  # The policy must not deny the arguments that the person put in.
+        return await proceed(ctx)
+
+    async def _answered(self, ctx: Context, question: Question) -> Result | None:
+        """Wait for the approval; return a `pending` result to a caller who does not want to wait."""
+        approvals = self._store.approvals
+        ask = self._asked(ctx, question)
+        while True:
+            answer = approvals.seek(ask)
+            if isinstance(answer, Permit):
+                if answer.edited:
+                    ctx.arguments = ctx.bound.arguments.check(answer.arguments)
+                ctx.permit = answer
+                return None
+            if ctx.wait == "pending":
+                return Result("pending", details=_details(answer), call_id=ctx.identify())
+            if ctx.wait == "raise":
+                raise _refusal(ctx, answer)
+            decided = await approvals.wait(answer.id)
+            if decided.status in ("expired", "void"):
+                raise _refusal(ctx, decided)
+
+    def _asked(self, ctx: Context, question: Question) -> Ask:
+        assert isinstance(ctx.arguments, Mapping)
+        tool, identity = ctx.bound.tool, ctx.identity
+        return Ask(
+            tool=tool.name,
+            bundle=tool.bundle,
+            tool_digest=self._digest_of(tool),
+            arguments=canonical(dict(ctx.arguments)),
+            caller=ctx.caller,
+            owner=user_name() if identity is None else identity.owner,
+            session_id=ctx.session_id,
+            reason=question.reason,
+            rule=question.rule,
+            touches=tuple(may_touch(tool)),
+            call_id=ctx.identify(),
+            token=None if identity is None else identity.name,
+        )
+
+
+def _refusal(ctx: Context, approval: Approval) -> ApprovalRequired:
+    error = needs_approval(ctx.bound, approval.reason)
+    error.details.update(_details(approval))
+    error.hint = f"{error.hint}; or approve this call: toolcrib approvals approve {approval.id}"
+    if approval.status in ("expired", "void"):
+        why = "nobody decided in time" if approval.status == "expired" else "the tool has changed meanwhile"
+        error.message = f"{approval.tool} was not approved: {why}"
+        error.hint = "Make the call again to ask again."
+    return error
+
+
+def _details(approval: Approval) -> dict[str, Any]:
+    expires_at = approval.as_dict()["expires_at"]
+    return {"approval": approval.id, "reason": approval.reason, "expires_at": expires_at}

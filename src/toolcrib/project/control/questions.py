@@ -1,0 +1,47 @@
+"""The reasons why a person must approve a call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toolcrib.core.context import Context
+from toolcrib.project.control.access import Access
+from toolcrib.project.control.first_use import FIRST_USE, FirstUse
+
+__all__ = ["Question", "Questions"]
+
+_OWN = "approval.required"
+"""The name of the rule by which a tool itself needs approval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One reason why a person must approve a call."""
+
+    rule: str
+    """The rule that asks. A person may approve every call that this rule asks about."""
+    reason: str
+
+
+class Questions:
+    """Finds out what a person must be asked before a call."""
+
+    def __init__(self, access: Access, first_use: FirstUse) -> None:
+        self._access = access
+        self._first_use = first_use
+
+    def of(self, ctx: Context) -> list[Question]:
+        """Return what to ask about a call whose arguments are checked, in this order.
+
+        The first use of a tool comes before the call itself. Raises `PolicyDenied`.
+        """
+        decision, own = self._access.judge(ctx), ctx.bound.approval_reason
+        review, made = self._first_use.reasons(ctx.bound.tool, ctx.caller, ctx.identity)
+        questions = [] if review is None else [Question(FIRST_USE, review)]
+        if decision is not None and decision.effect == "ask" and decision.rule is not None:
+            questions.append(Question(decision.rule.name, decision.why))
+        elif decision is not None and decision.effect == "ask" and own is None:
+            questions.append(Question("policy.default", decision.why))
+        elif own is not None or made is not None:
+            questions.append(Question(_OWN, own or made or ""))
+        return questions

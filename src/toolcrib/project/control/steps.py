@@ -1,0 +1,60 @@
+"""The steps that a project adds to the path of every call, put together in their order."""
+
+from __future__ import annotations
+
+from toolcrib.core.context import Context
+from toolcrib.core.controls import Controls, checked
+from toolcrib.guard import AuditLog
+from toolcrib.project.config.settings import Config
+from toolcrib.project.control.access import Access
+from toolcrib.project.control.approval import ApprovalStep
+from toolcrib.project.control.audit import CallAudit
+from toolcrib.project.control.first_use import FirstUse
+from toolcrib.project.control.idempotency import IdempotencyStep
+from toolcrib.project.control.questions import Questions
+from toolcrib.project.control.rates import RateStep
+from toolcrib.project.control.secrets import SecretsStep
+from toolcrib.project.control.store import Store
+from toolcrib.project.lock import Pins
+from toolcrib.spec import Limits, SecretSource
+
+__all__ = ["ProjectSteps"]
+
+
+class ProjectSteps:
+    """The steps of one project. `controls` is what its call path takes."""
+
+    def __init__(
+        self,
+        config: Config,
+        log: AuditLog,
+        source: SecretSource,
+        store: Store,
+        first_use: FirstUse,
+        pins: Pins,
+    ) -> None:
+        limits = Limits(calls_per_minute=config.calls_per_minute, concurrent_calls=config.concurrency)
+        self.access = Access(config.policy)
+        self.questions = Questions(self.access, first_use)
+        self.secrets = SecretsStep(source)
+        audit = CallAudit(log, self.secrets)
+
+        def pinned(ctx: Context) -> None:
+            tool = ctx.bound.tool
+            if tool.source is not None or tool.kind == "mcp":  # The program registers all other tools itself.
+                pins.require(tool)
+
+        self.controls = Controls(
+            visible=self.access.visible,
+            authorise=(self.access.authorise,),
+            approve=(
+                checked(audit.ensure),
+                checked(pinned),
+                IdempotencyStep(store, self.access, self.secrets.mask),
+                ApprovalStep(self.questions, store, first_use.digest_of, log),
+                self.secrets,
+                RateStep(store, limits),
+            ),
+            mask=self.secrets.mask,
+            record=audit.record,
+        )
