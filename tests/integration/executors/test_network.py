@@ -190,8 +190,7 @@ def test_a_refused_host_is_the_error_with_the_line_to_write(crib: Crib) -> None:
     assert result.error is not None
     manifest = crib.home / "tools/fetch/tool.yml"
     assert result.error.hint == (
-        f"if that is meant, write in {manifest}:1: "
-        "permissions.network: {allow: [a.example.com, example.org]}"
+        f"to allow it, write in {manifest}:1: permissions.network: {{allow: [a.example.com, example.org]}}"
     )
     assert result.error.details["exit_code"] == 1
     assert result.error.details["refused"] == [

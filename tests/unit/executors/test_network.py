@@ -47,7 +47,7 @@ def test_the_sandbox_is_told_which_network(network: str, kind: str | None) -> No
 
 
 def test_what_cannot_be_held_is_refused() -> None:
-    with pytest.raises(PermissionDenied, match="cannot be held"):
+    with pytest.raises(PermissionDenied, match="cannot be enforced"):
         CallNetwork(a_tool("host"), allowed_hosts=("example.com",))
     assert CallNetwork(a_tool("false"), allowed_hosts=("example.com",)).job == {}
     with pytest.raises(ManifestError, match=r"permissions\.network of scan"):
@@ -99,7 +99,7 @@ def test_many_refusals_are_told_shortly_and_without_what_moves_the_cursor() -> N
     network = after(CallNetwork(a_tool("true")), *refusals)
     assert len(network.warnings) == 11
     assert network.warnings[0] == "not reached: h0\ufffd[2J\ufffd is not known"
-    assert network.warnings[-1] == "not reached: 20 more of the kind"
+    assert network.warnings[-1] == "not reached: 20 more refusals"
     with pytest.raises(HostNotAllowed) as caught, network.explained():
         raise CommandFailed("it failed")
     assert "\x1b" not in str(caught.value.as_dict())

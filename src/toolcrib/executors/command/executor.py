@@ -73,7 +73,7 @@ class CommandExecutor:
             line = self._shell.line(values)
             arguments = ["-c", line.text]
             env |= line.environment(values, config.allow_dash, env)
-        job = self._workspace.confine_on(
+        job = self._workspace.call_job(
             ground,
             tool,
             {**declared_environment(tool), **env},
@@ -108,7 +108,7 @@ class CommandExecutor:
         """The program, and what all its calls have in common."""
         workspace = self._workspace.noting(paths)
         entrypoint, grant = self._entrypoint(workspace)
-        return entrypoint, workspace.ground(self._tool, self._config.cwd, read=grant, links=())
+        return entrypoint, workspace.tool_job(self._tool, self._config.cwd, read=grant, links=())
 
     def _entrypoint(self, workspace: Workspace) -> tuple[str, tuple[str, ...]]:
         """The program as the sandbox finds it, and the grant it needs to be seen there.

@@ -77,7 +77,7 @@ class PythonExecutor:
         tool = self._tool
         ground = self._grounds.get(None, self._prepare)
         network = self._workspace.network(tool)
-        job = self._workspace.confine_on(
+        job = self._workspace.call_job(
             ground.job,
             tool,
             declared_environment(tool),
@@ -96,7 +96,7 @@ class PythonExecutor:
     def _prepare(self, paths: Paths) -> _Ground:
         tool, config, workspace = self._tool, self._config, self._workspace.noting(paths)
         python, grants = interpreter(workspace, config.venv, tool.name)
-        job = workspace.ground(
+        job = workspace.tool_job(
             tool,
             config.cwd,
             read=(*grants, _CHILD),

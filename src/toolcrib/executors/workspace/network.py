@@ -1,4 +1,4 @@
-"""The network of one call of a confined program: what leads it out, and what it was refused on the way."""
+"""The network of one call of a confined program: the proxy that it uses, and the hosts it was refused."""
 
 from __future__ import annotations
 
@@ -9,14 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.errors import (
-    HostNotAllowed,
-    ManifestError,
-    PermissionDenied,
-    TimedOut,
-    ToolFailed,
-    ToolSignal,
-)
+from toolcrib.errors import HostNotAllowed, ManifestError, PermissionDenied, TimedOut, ToolFailed, ToolSignal
 from toolcrib.spec import Tool
 
 if TYPE_CHECKING:
@@ -32,19 +25,21 @@ _NEEDS_HOST = (
     "it did not use the proxy that leads to its hosts: a program that speaks neither HTTP nor SOCKS5 needs "
     "`permissions.network: host`"
 )
-_TOLD = 10
-"""Refusals told one by one; there may be a hundred."""
+_MOST_REPORTED = 10
+"""Refusals reported one by one; there may be a hundred."""
 
 
 class CallNetwork:
-    """The network permission of a tool at work in one call.
+    """The network permission of a tool in one call.
 
-    `allowed_hosts` is the project's list, if it has one, and binds beside the tool's own. `resolver` turns
-    names into addresses (default: the machine's own). `tell` is told host and port of each destination, and
-    whether it may be reached.
+    Arguments:
+        allowed_hosts: the only hosts that the project allows, whatever the tool's permission; None for any.
+        resolver: turns names into addresses (default: the machine's own).
+        tell: called with host and port of each destination, and whether it is allowed.
 
-    Raises PermissionDenied where the project's list cannot be held, ManifestError for an entry that is no
-    host.
+    Raises:
+        PermissionDenied: the project's list cannot be enforced.
+        ManifestError: an entry is no host.
     """
 
     def __init__(
@@ -59,15 +54,15 @@ class CallNetwork:
         self._refused: list[Refusal] = []
         self._proxy: Proxy | None = None
         self.job: dict[str, Any] = {}
-        """What the sandbox is told of it: fields of `Confinement`."""
+        """Fields of `Confinement`."""
         network = tool.permissions.network
         if network.mode == "none":
             return
         if network.mode == "host":
             if allowed_hosts is not None:
                 raise PermissionDenied(
-                    f"{tool.name} asks for this machine's network, where the project's hosts cannot be held",
-                    hint="Name hosts in permissions.network, or take security.allowed_hosts away.",
+                    f"{tool.name} asks for this machine's network, where the project's hosts cannot be enforced",
+                    hint="Name hosts in permissions.network, or remove security.allowed_hosts.",
                 )
             self.job = {"network": "host"}
             return
@@ -86,66 +81,63 @@ class CallNetwork:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a call that succeeded all the same did without."""
-        return tuple(f"not reached: {text}" for text in self._texts())
+        """The hosts that a call which succeeded did not reach."""
+        return tuple(f"not reached: {text}" for text in self._texts()) if self._refused else ()
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Let a failure of the tool say what it was refused: HostNotAllowed takes the place of ToolFailed."""
+        """Add the refused hosts to a failure of the tool; HostNotAllowed replaces ToolFailed."""
         try:
             yield
         except ToolFailed as error:
-            if not self._refused:
-                unused = self._proxy is not None and not self._proxy.used
-                if unused and error.hint is None and _NO_NETWORK.search(error.message):
-                    error.hint = _NEEDS_HOST
-                raise
-            raise self._error(error) from error
+            if self._refused:
+                raise self._host_not_allowed(error) from error
+            unused = self._proxy is not None and not self._proxy.used
+            if unused and error.hint is None and _NO_NETWORK.search(error.message):
+                error.hint = _NEEDS_HOST
+            raise
         except TimedOut as error:
             if self._refused:
                 error.details["refused"] = self._facts()
-                error.hint = "; ".join([*self._texts(), self._grant()])
+                error.hint = "; ".join([*self._texts(), self._how_to_allow()])
             raise
         except ToolSignal as signal:
             if self._refused:
                 signal.reason += f" ({'; '.join(self._texts())})"
             raise
 
-    def _error(self, failure: ToolFailed) -> HostNotAllowed:
+    def _host_not_allowed(self, failure: ToolFailed) -> HostNotAllowed:
+        facts = self._facts()
+        first = {name: facts[0][name] for name in ("host", "port")}
         return HostNotAllowed(
             f"{'; '.join(self._texts())}: {failure.message}",
-            hint=self._grant(),
-            details={
-                **failure.details,
-                "host": _plain(self._refused[0].host),
-                "port": self._refused[0].port,
-                "refused": self._facts(),
-            },
+            hint=self._how_to_allow(),
+            details={**failure.details, **first, "refused": facts},
         )
 
     def _texts(self) -> list[str]:
-        texts = list(dict.fromkeys(_plain(refusal.reason) for refusal in self._refused))
-        more = len(texts) - _TOLD
-        return texts[:_TOLD] + ([f"{more} more of the kind"] if more > 0 else [])
+        texts = list(dict.fromkeys(_printable(refusal.reason) for refusal in self._refused))
+        more = len(texts) - _MOST_REPORTED
+        return texts[:_MOST_REPORTED] + ([f"{more} more refusals"] if more > 0 else [])
 
     def _facts(self) -> list[dict[str, Any]]:
         return [
-            {"host": _plain(one.host), "port": one.port, "reason": _plain(one.reason)}
+            {"host": _printable(one.host), "port": one.port, "reason": _printable(one.reason)}
             for one in self._refused
         ]
 
-    def _grant(self) -> str:
-        """Where and how the manifest would grant what was refused."""
+    def _how_to_allow(self) -> str:
+        """Return the line of the manifest that would allow the refused hosts."""
         from toolcrib.egress import grant_line
 
         entries = dict.fromkeys(one.entry for one in self._refused if one.entry is not None)
         if not entries:
             return "no permission of the tool can allow that"
         wanted = dict.fromkeys((*self._tool.permissions.network.allow, *entries))
-        return f"if that is meant, write in {self._place()}: {grant_line(wanted)}"
+        return f"to allow it, write in {self._place()}: {grant_line(wanted)}"
 
     def _place(self) -> str:
-        """The manifest and the line in it where the permission stands, or is to stand."""
+        """Return the manifest, and the line in it for the permission."""
         source = self._tool.source
         if source is None:
             return "the tool's manifest"
@@ -158,6 +150,6 @@ class CallNetwork:
         return f"{source.path}:{line}"
 
 
-def _plain(text: str) -> str:
-    """Text that the program had a say in, without characters that are not seen or move the cursor."""
+def _printable(text: str) -> str:
+    """Replace characters that are invisible or move the cursor: the program has chosen part of the text."""
     return "".join(char if char.isprintable() else "\ufffd" for char in text)

@@ -1,4 +1,4 @@
-"""What a manifest tool may touch in its project: grants as real paths, and what no grant opens."""
+"""The files of a project that a manifest tool may use: grants as real paths, and what no grant opens."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from toolcrib.spec import CallContext, Level, Tool
 if TYPE_CHECKING:
     from toolcrib.egress import Resolver
 
-__all__ = ["Closed", "Grants", "Observer", "Workspace", "base_environment", "within"]
+__all__ = ["BASE_ENVIRONMENT", "Closed", "FileGrants", "Observer", "Workspace", "links_on", "within"]
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+BASE_ENVIRONMENT = {"PATH": SYSTEM_PATH, "HOME": "/tmp", "LANG": "C.UTF-8", "TMPDIR": "/tmp"}  # noqa: S108
+"""The environment that every confined tool starts from; `/tmp` is its own."""
 KERNEL = ("/proc", "/sys", "/dev")
-"""Never granted: they show other processes, ours among them."""
+"""Never granted: they show other processes, also ours."""
 HOMES = (".toolcrib", ".glee")
 SECRET_FILES = (".env",)
 STATE = "state.db"
@@ -30,8 +32,8 @@ GIT_SETTINGS = ("config", "config.worktree", "commondir", "hooks", "modules", "w
 
 
 @dataclass(frozen=True, slots=True)
-class Grants:
-    """Real paths: readable, writable, and what stays closed inside them."""
+class FileGrants:
+    """The files that one tool may read and write, as real paths, and what stays closed inside them."""
 
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
@@ -39,51 +41,45 @@ class Grants:
     scratch: tuple[str, ...] = ()
     hide: tuple[str, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
-    """Symbolic links by which the granted paths are written in the manifest, and what they say."""
+    """The symbolic links on the way to the granted paths as written in the manifest, and their targets."""
 
     def cover(self, path: str) -> bool:
-        """Whether a real path lies in a readable or writable grant."""
+        """Return True if a real path is in a readable or writable grant."""
         return any(within(path, grant) for grant in (*self.read, *self.write))
 
 
 def within(path: str, folder: str) -> bool:
-    """Whether a real path is the folder or lies below it."""
+    """Return True if a real path is the folder or lies below it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def _repository(grant: str) -> str:
-    """The folder that has the `.git` which a real path lies in; else the path itself, which may have one."""
-    head, inside, _ = f"{grant}/".partition("/.git/")
-    return head if inside else grant
-
-
 class Closed(NamedTuple):
-    """A folder, as real path, in which a file counts by being there: no tool may make one."""
+    """A folder, as a real path, whose files take effect by being there: no tool may add one."""
 
     folder: str
     why: str
-    """What it is for, in words that follow "may write X, and"."""
+    """The purpose of the files, in words that follow "may write X, and"."""
     deep: bool = True
-    """Whether that goes for the folders in it as well."""
+    """True if the same applies to the folders in it."""
 
 
 class Observer(Protocol):
-    """Who is told what a tool uses."""
+    """Records what a tool uses, for `toolcrib trace`."""
 
     def over(self, workspace: Workspace, tool: Tool, job: Confinement) -> Confinement:
-        """The same job, watched."""
+        """Return the same job, watched."""
 
     def touch(self, workspace: Workspace, tool: Tool, access: Literal["read", "write"], path: str) -> None:
         """Note a file that Toolcrib itself opens for a tool."""
 
     def tell(self, told: Any) -> None:
-        """Take in what a Python tool's own interpreter noticed."""
+        """Note the report of a Python tool's own interpreter."""
 
     def denied(self, path: str, access: Literal["read", "write"]) -> None:
-        """Note a path that the tool's own failure says it was kept from."""
+        """Note a path that was denied, as the tool's own failure reports it."""
 
     def record_host(self, host: str, port: int | None, granted: bool) -> None:
-        """Note a host that the tool asked for, and whether it was let there."""
+        """Note a host that the tool asked for, and whether it was allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,51 +94,60 @@ class Workspace:
     closed: tuple[Closed, ...] = ()
     """Folders of which each file is run or read as a definition, whatever its name."""
     allowed_hosts: tuple[str, ...] | None = None
-    """The hosts that the project's tools may reach at most; None leaves each tool its own permission."""
+    """The only hosts that any tool of the project may reach; None if the project sets no such list."""
     resolver: Resolver | None = None
-    """Turns names into addresses for its tools; None: the machine's own."""
+    """Resolves host names for the tools; None: as this machine does."""
     minimum: Level = "full"
-    """The weakest level of the sandbox that they may be run at."""
+    """The lowest sandbox level that the tools may run at."""
     advice: str = ""
-    """What to tell whoever is refused because of that."""
+    """The hint for a tool that is refused because of that."""
     secret: tuple[str, ...] = ()
-    """Further files and folders that hold secrets, as absolute paths. No tool may see them."""
+    """Further files and folders with secrets, as absolute paths. No tool may see them."""
     private: tuple[str, ...] = ()
-    """The user's own folders, where decisions about projects are kept and what was read of them: no tool may
-    see or make them."""
+    """The user's own folders, with decisions about projects and the cache: no tool may see or create them."""
     own: tuple[str, ...] = ()
-    """What this process itself runs from: no tool may write it."""
+    """The files that this process itself runs from: no tool may write them."""
     watch: Observer | None = None
-    """Who is told what the tools use, if anybody."""
+    """Records what the tools use, if anything does."""
     noted: Paths | None = None
-    """Where looks at paths are noted, if anybody keeps what was worked out from them."""
+    """Notes each look at a path, for whoever keeps what follows from them."""
 
     @property
     def paths(self) -> Paths:
-        """What to look at paths with."""
+        """The looks at paths: noted ones, or else new ones each time."""
         return self.noted or Paths()
 
     def noting(self, paths: Paths) -> Workspace:
-        """The same, its looks noted."""
+        """Return the same workspace with its looks noted in `paths`."""
         return replace(self, noted=paths)
 
     @property
     def scratch(self) -> str:
-        """The one folder in the home folder that tools may be granted for writing."""
+        """The one folder in the home folder that may be granted for writing."""
         return f"{self.home}/scratch"
 
     def resolve(self, path: str) -> str:
-        """The real path of one written in a manifest: relative ones start at the project root."""
+        """Return the real path of one written in a manifest; relative ones start at the project root."""
         return self.paths.real(self._written(path))
 
+    def inside(self, path: str) -> bool:
+        """Return False if a manifest's path is written as in the project, but leads out of it by a link."""
+        lexical = os.path.normpath(self._written(path))
+        return not within(lexical, self.root) or within(self.resolve(path), self.root)
+
     def folder(self, tool: Tool) -> str | None:
-        """The tool's own folder, beside its manifest."""
+        """Return the tool's own folder, beside its manifest."""
         if tool.source is None or tool.source.shared:
             return None
         return self.paths.real(os.path.dirname(os.path.abspath(tool.source.path)))  # noqa: PTH100, PTH120
 
-    def grants(self, tool: Tool) -> Grants:
-        """The tool's permissions as real paths.
+    def _written(self, path: str) -> str:
+        return os.path.join(self.root, path)  # noqa: PTH118 - a Path would take a tenth of a call
+
+    # Files
+
+    def grants(self, tool: Tool) -> FileGrants:
+        """Return the tool's permissions as real paths.
 
         Raises:
             ToolUnavailable: a granted path does not exist.
@@ -152,48 +157,77 @@ class Workspace:
         permissions = tool.permissions
         read = tuple(self._granted(tool, "read", path) for path in permissions.read)
         write = tuple(self._granted(tool, "write", path) for path in permissions.write)
-        self._close_private(write)
+        self._make_private(write)
         own = self.folder(tool)
-        home = tuple(f"{self.home}/{STATE}{suffix}" for suffix in ("", "-wal", "-shm", "-journal"))
-        return Grants(
-            read=read + ((own,) if own is not None else ()),
+        scratch = (self.scratch,) if any(within(self.scratch, grant) for grant in write) else ()
+        if scratch:
+            self._make_scratch()
+        written = (self._written(path) for path in (*permissions.read, *permissions.write))
+        return FileGrants(
+            read=(*read, *([own] if own is not None else [])),
             write=write,
-            protect=self.protected(tool, write),
-            scratch=self._scratch(write),
-            # The audit log as well: whoever can open it can lock it, and all other calls would wait.
+            protect=self._protected(tool, write),
+            scratch=scratch or tuple(grant for grant in write if within(grant, self.scratch)),
             hide=(
                 *(f"{self.root}/{name}" for name in SECRET_FILES),
                 *self.secret,
                 *self.private,
-                *home,
+                *(f"{self.home}/{STATE}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")),
+                # A tool that could open the audit log could lock it, and all other calls would wait.
                 f"{self.home}/audit",
             ),
-            links=links_on(
-                (self._written(path) for path in (*permissions.read, *permissions.write)), self.paths
-            ),
+            links=links_on(written, self.paths),
         )
 
-    def protected(self, tool: Tool, write: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """What stays read-only whatever is granted.
+    def _granted(self, tool: Tool, access: str, written: str) -> str:
+        """Return the real path of one permission, or raise why it cannot be granted."""
+        if os.path.normpath(self._written(written)) == self.scratch:
+            self._make_scratch()
+        path = self.resolve(written)
+        details = {"grant": written, "path": path}
+        where = f"permissions.fs.{access} in the manifest"
+        private = next((folder for folder in self.private if within(path, folder)), None)
+        why = hint = ""
+        if path == "/" or any(within(path, folder) for folder in KERNEL):
+            why, hint = "which no tool may have", f"Name the folders that are needed under {where}."
+        elif private is not None:
+            why = "where decisions about tools are stored"
+            hint = f"No tool may see {private}; remove it from {where}."
+        elif not self.inside(written):
+            why = "a symbolic link out of the project"
+            hint = f"To allow it, write its real path, {path}, under {where}."
+        if why:
+            raise PermissionDenied(
+                f"{tool.name} is granted fs.{access} of {written!r}, {why}", hint=hint, details=details
+            )
+        if not self.paths.leads_to(path):
+            raise ToolUnavailable(
+                f"{tool.name} is granted fs.{access} of {written!r}, which does not exist ({path})",
+                hint=f"Create it, or remove it from {where}.",
+                details=details,
+            )
+        return path
 
-        `.git` as a whole, unless it is granted by name: git runs what its settings and hooks say, and finds
-        them by several ways (`commondir`, submodules, worktrees).
-        """
-        own = self.folder(tool)
-        lock = f"{self.root}/{LOCK}"
-        locked = (lock,) if self.paths.exists(lock) else ()
-        ours = [path for path in self.own if any(within(path, g) or within(g, path) for g in write)]
-        git = self._git_places(tool, write)
-        homes = [f"{self.root}/{name}" for name in HOMES]
-        others = [path for folder in write for name in HOMES if self.paths.exists(path := f"{folder}/{name}")]
-        closed = self._closed_places(tool, write)
-        found = [*homes, *others, *git, self.home, *self.programs, *closed, *ours, *locked]
-        return tuple(dict.fromkeys([*found, own] if own is not None else found))
+    def _protected(self, tool: Tool, write: tuple[str, ...]) -> tuple[str, ...]:
+        """Return what stays read-only whatever is granted."""
+        paths, lock, own = self.paths, f"{self.root}/{LOCK}", self.folder(tool)
+        found = [
+            *(f"{self.root}/{name}" for name in HOMES),
+            *(path for folder in write for name in HOMES if paths.exists(path := f"{folder}/{name}")),
+            *self._git_places(tool, write),
+            self.home,
+            *self.programs,
+            *self._closed_places(tool, write),
+            *(path for path in self.own if any(within(path, g) or within(g, path) for g in write)),
+            *([lock] if paths.exists(lock) else []),
+            *([own] if own is not None else []),
+        ]
+        return tuple(dict.fromkeys(found))
 
     def _closed_places(self, tool: Tool, write: tuple[str, ...]) -> list[str]:
-        """The folders to close to a tool as a whole.
+        """Return the folders that are closed to a tool as a whole.
 
-        A grant of a place in one is refused, as nothing would be left of it; so is one of a folder that holds
+        A grant inside one is refused, as nothing would be left of it; so is a grant of a folder that contains
         the project, which cannot be closed.
         """
         for one in self.closed:
@@ -210,9 +244,15 @@ class Workspace:
         return [one.folder for one in self.closed if not within(self.root, one.folder)]
 
     def _git_places(self, tool: Tool, write: tuple[str, ...]) -> list[str]:
-        """What of git's stays read-only: the project's, and that of any folder that is granted."""
+        """Return what of git's stays read-only: the project's, and that of any granted folder.
+
+        That is all of `.git` unless it is granted by name: git runs what its settings and hooks say, and
+        finds them in several ways (`commondir`, submodules, worktrees).
+        """
         paths, found = self.paths, []
-        for folder in dict.fromkeys((self.root, *map(_repository, write))):
+        # A grant inside a `.git` belongs to the repository around it.
+        repositories = (f"{grant}/".partition("/.git/")[0].rstrip("/") for grant in write)
+        for folder in dict.fromkeys((self.root, *repositories)):
             git = f"{folder}/.git"
             if paths.is_link(git) and any(within(git, grant) for grant in write):
                 raise PermissionDenied(
@@ -226,16 +266,8 @@ class Workspace:
                 found.append(git)
         return found
 
-    def inside(self, path: str) -> bool:
-        """Whether a path of a manifest stays in the project, links followed, if it is written as in it."""
-        lexical = os.path.normpath(self._written(path))
-        return not within(lexical, self.root) or within(self.resolve(path), self.root)
-
-    def _written(self, path: str) -> str:
-        return os.path.join(self.root, path)  # noqa: PTH118 - of Path it would take a tenth of a call
-
-    def _close_private(self, write: tuple[str, ...]) -> None:
-        """See that the user's own folders are there where a tool could make them, or they are not hidden."""
+    def _make_private(self, write: tuple[str, ...]) -> None:
+        """Create the user's own folders where a tool could create them: only what exists can be hidden."""
         for folder in self.private:
             if not any(within(folder, grant) for grant in write):
                 continue
@@ -243,111 +275,79 @@ class Workspace:
                 Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as error:
                 raise PermissionDenied(
-                    f"{folder} could be made by a tool, and decides what tools may do: {error.strerror}",
-                    hint="Make it yourself, or name another one: TOOLCRIB_DATA, TOOLCRIB_CACHE.",
+                    f"a tool could create {folder}, which decides what tools may do: {error.strerror}",
+                    hint="Create it yourself, or choose another one with TOOLCRIB_DATA or TOOLCRIB_CACHE.",
                     details={"path": folder},
                 ) from None
-            self.paths.exists(folder)  # noted: where it goes, this is done again
-
-    def _scratch(self, write: tuple[str, ...]) -> tuple[str, ...]:
-        if any(within(self.scratch, grant) for grant in write):
-            self._make_scratch()
-            return (self.scratch,)
-        return tuple(grant for grant in write if within(grant, self.scratch))
+            self.paths.exists(folder)  # A noted look: if the folder is removed, this is done again.
 
     def _make_scratch(self) -> None:
+        details = {"path": self.scratch}
         try:
             Path(self.scratch).mkdir(exist_ok=True)
         except OSError as error:
-            raise ToolUnavailable(
-                f"the folder {self.scratch} cannot be made: {error.strerror}", details={"path": self.scratch}
-            ) from None
+            message = f"the folder {self.scratch} cannot be created: {error.strerror}"
+            raise ToolUnavailable(message, details=details) from None
         if self.paths.real(self.scratch) != self.scratch:
             raise PermissionDenied(
-                f"{self.scratch} is a symbolic link",
-                hint="Make it a real folder.",
-                details={"path": self.scratch},
+                f"{self.scratch} is a symbolic link", hint="Make it a real folder.", details=details
             )
 
-    def _granted(self, tool: Tool, access: str, written: str) -> str:
-        if os.path.normpath(self._written(written)) == self.scratch:
-            self._make_scratch()
-        path = self.resolve(written)
-        details = {"grant": written, "path": path}
-        where = f"permissions.fs.{access} in the manifest"
-        if path == "/" or any(within(path, folder) for folder in KERNEL):
-            raise PermissionDenied(
-                f"{tool.name} is granted fs.{access} of {written!r}, which no tool may have",
-                hint=f"Name the folders that are needed under {where}.",
-                details=details,
-            )
-        closed = next((folder for folder in self.private if within(path, folder)), None)
-        if closed is not None:
-            raise PermissionDenied(
-                f"{tool.name} is granted fs.{access} of {written!r}, where decisions about tools are kept",
-                hint=f"No tool may see {closed}; take it out of {where}.",
-                details=details,
-            )
-        if not self.inside(written):
-            raise PermissionDenied(
-                f"{tool.name} is granted fs.{access} of {written!r}, a symbolic link out of the project",
-                hint=f"If that is meant, write its real path, {path}, under {where}.",
-                details=details,
-            )
-        if not self.paths.leads_to(path):
-            raise ToolUnavailable(
-                f"{tool.name} is granted fs.{access} of {written!r}, which does not exist ({path})",
-                hint=f"Create it, or take it out of {where}.",
-                details=details,
-            )
-        return path
+    # Calls
 
     def network(self, tool: Tool) -> CallNetwork:
-        """The tool's network permission, for one call.
+        """Return the tool's network permission, for one call.
 
         Raises:
-            PermissionDenied: the project's list of hosts cannot be held with it.
+            PermissionDenied: the project's list of hosts cannot be enforced with it.
             ManifestError: an entry of the list is no host.
         """
-        tell = None if self.watch is None else self.watch.record_host
-        return CallNetwork(tool, allowed_hosts=self.allowed_hosts, resolver=self.resolver, tell=tell)
+        record = None if self.watch is None else self.watch.record_host
+        return CallNetwork(tool, allowed_hosts=self.allowed_hosts, resolver=self.resolver, tell=record)
 
     def confine(
         self, tool: Tool, argv: tuple[str, ...], cwd: str, env: dict[str, str], ctx: CallContext, **more: Any
     ) -> Confinement:
-        """The job for the sandbox. `cwd` is as written; `more` are further fields of `Confinement`.
+        """Return the job for the sandbox. `cwd` is as written; `more` are further fields of `Confinement`.
 
-        What `more` says of `read` and `links` comes on top of the tool's grants; `network` is in `more`.
+        `read` and `links` in `more` are added to the tool's grants; `network` must be in `more`.
         """
-        ground = self.ground(tool, cwd, read=more.pop("read", ()), links=more.pop("links", ()))
-        return self.confine_on(ground, tool, env, ctx, argv=argv, **more)
+        job = self.tool_job(tool, cwd, read=more.pop("read", ()), links=more.pop("links", ()))
+        return self.call_job(job, tool, env, ctx, argv=argv, **more)
 
-    def confine_on(
-        self, ground: Confinement, tool: Tool, env: dict[str, str], ctx: CallContext, **more: Any
+    def call_job(
+        self, job: Confinement, tool: Tool, env: dict[str, str], ctx: CallContext, **more: Any
     ) -> Confinement:
-        """The job of one call; `more` are further fields of `Confinement`."""
-        env = {**base_environment(), **env, **ctx.secrets}
-        job = replace(ground, env=env, timeout_ms=max(1, int(ctx.remaining * 1000)), **more)
+        """Return the job of one call. `job` is the tool's; `more` are further fields of `Confinement`."""
+        env = {**BASE_ENVIRONMENT, **env, **ctx.secrets}
+        job = replace(job, env=env, timeout_ms=max(1, int(ctx.remaining * 1000)), **more)
         return job if self.watch is None else self.watch.over(self, tool, job)
 
-    def ground(
+    def tool_job(
         self, tool: Tool, cwd: str, *, read: tuple[str, ...], links: tuple[tuple[str, str], ...]
     ) -> Confinement:
-        """What all jobs of a tool have in common, but for its network: it follows from manifest and paths.
+        """Return what all jobs of a tool share: it follows from the manifest and from the paths in it.
 
         Arguments:
             cwd: the working folder as written.
-            read, links: on top of the tool's grants.
+            read, links: added to the tool's grants.
         """
         folder = self.resolve(cwd)
         if not self.paths.is_folder(folder):
             raise ToolUnavailable(
                 f"the working folder {cwd!r} of {tool.name} "
                 f"{'is not a folder' if self.paths.leads_to(folder) else 'does not exist'} ({folder})",
-                hint="Create it, or mend `cwd` in the manifest.",
+                hint="Create it, or fix `cwd` in the manifest.",
                 details={"path": folder},
             )
-        grants = self.grants(tool)
+        grants, limits = self.grants(tool), tool.limits
+        stated: dict[str, Any] = {
+            "memory_bytes": limits.memory_bytes,
+            "processes": limits.processes,
+            "cpu_s": None if limits.cpu_ms is None else -(-limits.cpu_ms // 1000),
+            "file_size": limits.file_bytes,
+            "open_files": limits.open_files,
+        }
         return Confinement(
             argv=(),
             cwd=folder,
@@ -360,34 +360,15 @@ class Workspace:
             empty=() if grants.cover(folder) else (folder,),
             minimum=self.minimum,
             advice=self.advice,
-            **bounds(tool),
+            **{name: value for name, value in stated.items() if value is not None},
         )
-
-
-def bounds(tool: Tool) -> dict[str, Any]:
-    """The limits that the tool states, as the sandbox takes them; it refuses what it cannot hold."""
-    limits = tool.limits
-    found = {
-        "memory_bytes": limits.memory_bytes,
-        "processes": limits.processes,
-        "cpu_s": None if limits.cpu_ms is None else -(-limits.cpu_ms // 1000),
-        "file_size": limits.file_bytes,
-        "open_files": limits.open_files,
-    }
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def links_on(
     written: Iterable[str | os.PathLike[str]], paths: Paths | None = None
 ) -> tuple[tuple[str, str], ...]:
-    """Every symbolic link on the way to these absolute paths, with what it says."""
-    paths = paths or Paths()
-    found: dict[str, str] = {}
+    """Return every symbolic link on the way to these absolute paths, with its target."""
+    paths, found = paths or Paths(), dict[str, str]()
     for path in written:
         found |= paths.links(os.fspath(path))
     return tuple(found.items())
-
-
-def base_environment() -> dict[str, str]:
-    """The environment every confined tool starts from; nothing of ours is inherited."""
-    return {"PATH": SYSTEM_PATH, "HOME": "/tmp", "LANG": "C.UTF-8", "TMPDIR": "/tmp"}  # noqa: S108 - its own /tmp
