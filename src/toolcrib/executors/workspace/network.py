@@ -61,7 +61,7 @@ class CallNetwork:
         if network.mode == "host":
             if allowed_hosts is not None:
                 raise PermissionDenied(
-                    f"{tool.name} asks for this machine's network, where the project's hosts cannot be enforced",
+                    f"{tool.name} asks for the machine's network, but the project allows only some hosts",
                     hint="Name hosts in permissions.network, or remove security.allowed_hosts.",
                 )
             self.job = {"network": "host"}
