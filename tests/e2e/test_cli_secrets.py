@@ -59,7 +59,7 @@ def test_check_fails_where_a_tool_could_not_run(keyed: Crib) -> None:
     assert (a["name"], a["state"], a["reason"]) == (
         "A",
         "unreadable",
-        "line 1 has a quote that is not closed",
+        "line 1 has an unclosed quote",
     )
     assert VALUE not in done.out + done.err
 

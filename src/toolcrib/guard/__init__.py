@@ -1,17 +1,16 @@
-"""Decides and records: policy, trust, tokens, approvals, rates, calls made once, secrets, audit."""
+"""Decisions about calls, and their records: policy, trust, approvals, rates, idempotency, secrets, audit."""
 
-from toolcrib.guard.approvals.approval import (
-    SCOPES,
-    STATUSES,
+from toolcrib.guard.approvals.approvals import Approvals
+from toolcrib.guard.approvals.deciders import may_decide
+from toolcrib.guard.approvals.records import (
     Approval,
+    ApprovalStatus,
     Ask,
     Grant,
+    GrantScope,
     Permit,
-    Scope,
-    Status,
     canonical,
 )
-from toolcrib.guard.approvals.approvals import Approvals, may_decide
 from toolcrib.guard.audit.anchor import ANCHOR
 from toolcrib.guard.audit.check import Problem, Verdict, verify
 from toolcrib.guard.audit.line import AuditEntry, Head, encode_fields, parse
@@ -22,18 +21,17 @@ from toolcrib.guard.policy.ceiling import excess, opened
 from toolcrib.guard.policy.condition import Condition
 from toolcrib.guard.policy.policy import Decision, Policy, Step, require_scope
 from toolcrib.guard.policy.rules import EFFECTS, HINTS, Effect, Rule, Rules
-from toolcrib.guard.rates import Lease, Rates
+from toolcrib.guard.rates import RateLease, Rates
+from toolcrib.guard.secrets.command_sources import CommandSecrets, KeyringSecrets
+from toolcrib.guard.secrets.file_sources import EnvFileSecrets, FolderSecrets
 from toolcrib.guard.secrets.logs import MaskingFilter
 from toolcrib.guard.secrets.masking import Redactor
-from toolcrib.guard.secrets.source import EnvironmentSecrets, resolve
 from toolcrib.guard.secrets.sources import (
     ChainedSecrets,
-    CommandSecrets,
-    EnvFileSecrets,
-    FolderSecrets,
-    Found,
-    KeyringSecrets,
+    EnvironmentSecrets,
+    SecretStatus,
     look_up,
+    resolve,
 )
 from toolcrib.guard.secrets.streaming import BytesMasker, StreamMasker
 from toolcrib.guard.trust.digest import Digests, ToolDigest, tool_digest
@@ -47,9 +45,8 @@ __all__ = [
     "EFFECTS",
     "HINTS",
     "MAX_BYTES",
-    "SCOPES",
-    "STATUSES",
     "Approval",
+    "ApprovalStatus",
     "Approvals",
     "Ask",
     "AuditEntry",
@@ -67,16 +64,16 @@ __all__ = [
     "EnvFileSecrets",
     "EnvironmentSecrets",
     "FolderSecrets",
-    "Found",
     "Grant",
+    "GrantScope",
     "Head",
     "KeyringSecrets",
-    "Lease",
     "MaskingFilter",
     "Permit",
     "Pins",
     "Policy",
     "Problem",
+    "RateLease",
     "Rates",
     "RecordedCalls",
     "Redactor",
@@ -84,9 +81,8 @@ __all__ = [
     "Reviews",
     "Rule",
     "Rules",
-    "Scope",
+    "SecretStatus",
     "Standing",
-    "Status",
     "Step",
     "StreamMasker",
     "Token",

@@ -1,4 +1,4 @@
-"""Calls made once: the result of the first call of an idempotency key, for every later one."""
+"""Idempotency keys: every later call with a key gets the result of the first, and never runs again."""
 
 from __future__ import annotations
 
@@ -6,25 +6,39 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import NotRequired, TypedDict, Unpack
 
 from toolcrib.errors import IdempotencyConflict, InvalidError, RateLimited
-from toolcrib.guard.approvals.approval import digest_of
+from toolcrib.guard.approvals.records import digest_of
 from toolcrib.spec.moment import written
 from toolcrib.state import Database, DatabaseWatch, Transaction, is_alive, this_process, uptime
 
-__all__ = ["RecordedCalls"]
+__all__ = ["KeyedCall", "RecordedCalls"]
 
-DAY_S = 86_400.0
+_DAY_S = 86_400.0
 _MAX_KEY = 255
 _SWEEP_S = 60.0
+_ROW = "caller = ? AND name = ?"
+_OWN = f"{_ROW} AND claim = ? AND state = 'running'"
+
+
+class KeyedCall(TypedDict):
+    """The call that a key is used for."""
+
+    tool: str
+    caller: str
+    tool_digest: str
+    arguments: bytes
+    """Canonical JSON of the checked arguments."""
+    repeatable: NotRequired[bool]
+    """True if the tool may run again after its process has died."""
 
 
 class RecordedCalls:
-    """The calls of one project that were made with an idempotency key. Keys are each caller's own.
+    """The calls of one project that were made with an idempotency key. Each caller has its own keys.
 
-    A result is kept for `keep_s` seconds after its call ended, if it is no longer than `max_bytes`; at most
-    `per_caller` keys of one caller. Safe for threads and for other processes.
+    A result is kept for `keep_s` seconds after its call has ended, if it has at most `max_bytes`; at most
+    `per_caller` keys of one caller are kept. Safe for threads and for other processes.
     """
 
     def __init__(
@@ -32,7 +46,7 @@ class RecordedCalls:
         state: Database,
         clock: Callable[[], float] = time.time,
         *,
-        keep_s: float = DAY_S,
+        keep_s: float = _DAY_S,
         max_bytes: int = 1_048_576,
         bytes_in_all: int = 268_435_456,
         per_caller: int = 100_000,
@@ -47,182 +61,132 @@ class RecordedCalls:
         self._swept = float("-inf")
         self._watch: DatabaseWatch[bool] = DatabaseWatch(self._ended, state)
 
-    def begin(
-        self,
-        key: str,
-        *,
-        tool: str,
-        caller: str,
-        tool_digest: str,
-        arguments: bytes,
-        repeatable: bool = False,
-    ) -> bytes | None:
-        """The recorded result of this key, or None: this is the first call, and must `finish` or `abandon`.
+    def begin(self, key: str, **call: Unpack[KeyedCall]) -> bytes | None:
+        """Return the recorded result of this key; None for the first call, which must `finish` or `abandon`.
 
-        Raises `IdempotencyConflict` where the key stands for another call; where the first one still runs
-        (`retryable`, `details.running`); where its process died and the tool is not `repeatable`
-        (`details.outcome` is `unknown`); and where its result was too long to be kept. `RateLimited` where
-        the caller has too many keys.
+        Raises `IdempotencyConflict` if the key was used for another call; if the first call still runs
+        (`retryable`, `details.running`); if its process died and the tool is not `repeatable`
+        (`details.outcome` is `unknown`); and if its result was too long to keep. `RateLimited` if the caller
+        has too many keys.
         """
         _require_key(key)
-        digest = digest_of(arguments)
-        self._sweep_now_and_then()
+        tool, caller = call["tool"], call["caller"]
+        digest = digest_of(call["arguments"])
+        self._sweep_if_due()
         with self._state.write() as tx:
             row = tx.one(
-                "SELECT tool, arguments_digest, state, holder, result, size, begun_at, ended_at, claim"
-                " FROM recorded WHERE caller = ? AND name = ?",
+                "SELECT tool, arguments_digest, state, holder, result, size, begun_at"
+                f" FROM recorded WHERE {_ROW} AND (ended_at IS NULL OR ended_at > ?)",
                 caller,
                 key,
+                self._clock() - self._keep_s,
             )
-            now = self._clock()
-            if row is not None and row[7] is not None and row[7] + self._keep_s <= now:
-                tx.run("DELETE FROM recorded WHERE caller = ? AND name = ?", caller, key)
-                row = None
             if row is None:
-                self._hold_back(tx, caller)
-                self._claim(tx, key, tool, caller, tool_digest, digest, now)
-                return None
-            if (row[0], row[1]) != (tool, digest):
-                raise IdempotencyConflict(
-                    f"the idempotency key {key!r} was used for another call"
-                    + (f", of {row[0]}" if row[0] != tool else f" of {tool}, with other arguments"),
-                    hint="Use a new key for each call; the same key only to repeat the very same one.",
-                    details={"tool": row[0]},
-                )
-            if row[2] == "done":
-                return _result(key, row[4], row[5])
-            if _holds(row[3]):
-                raise _running(key, tool, row[6])
-            if not repeatable:
-                raise _unknown(key, tool, row[6])
-            tx.run("DELETE FROM recorded WHERE caller = ? AND name = ?", caller, key)
-            self._claim(tx, key, tool, caller, tool_digest, digest, now)
+                self._require_room(tx, caller)
+            else:
+                known_tool, known_digest, state, holder, result, size, since = row
+                if (known_tool, known_digest) != (tool, digest):
+                    raise _used_otherwise(key, known_tool, tool)
+                if state == "done" and result is not None:
+                    return bytes(result)
+                if state == "done":
+                    raise _not_kept(key, size)
+                if _is_held(holder):
+                    raise _still_running(key, tool, since)
+                if not call.get("repeatable"):
+                    raise _unknown_outcome(key, tool, since)
+            tx.run(f"DELETE FROM recorded WHERE {_ROW}", caller, key)
+            self._claim(tx, key, call, digest)
             return None
 
     async def wait(
-        self,
-        key: str,
-        *,
-        tool: str,
-        caller: str,
-        tool_digest: str,
-        arguments: bytes,
-        repeatable: bool = False,
-        timeout_s: float | None = None,
+        self, key: str, *, timeout_s: float | None = None, **call: Unpack[KeyedCall]
     ) -> bytes | None:
-        """As `begin`, but holds while the first call runs; when the time is up, its conflict is raised."""
+        """Do what `begin` does, but wait while the first call runs, at most `timeout_s` seconds."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             try:
-                return self.begin(
-                    key,
-                    tool=tool,
-                    caller=caller,
-                    tool_digest=tool_digest,
-                    arguments=arguments,
-                    repeatable=repeatable,
-                )
+                return self.begin(key, **call)
             except IdempotencyConflict as conflict:
                 left = None if deadline is None else deadline - time.monotonic()
                 if "running" not in conflict.details or (left is not None and left <= 0):
                     raise
-            await self._watch.wait(_joined(caller, key), left)
+            await self._watch.wait(json.dumps([call["caller"], key]), left)
 
     def finish(self, key: str, caller: str, result: bytes) -> bool:
-        """Record the result (JSON) of a call that was begun here; False where its key is no longer held."""
-        claim = self._claims.pop((caller, key), None)
+        """Record the result (JSON) of a call that was begun here; False if it no longer has the key."""
+        claim = self._claims.pop((caller, key), "")
         kept = result if len(result) <= self._max_bytes else None
+        done = f"UPDATE recorded SET state = 'done', result = ?, size = ?, ended_at = ? WHERE {_OWN}"
         with self._state.write() as tx:
-            done = tx.run(
-                "UPDATE recorded SET state = 'done', result = ?, size = ?, ended_at = ?"
-                " WHERE caller = ? AND name = ? AND claim = ? AND state = 'running'",
-                kept,
-                len(result),
-                self._clock(),
-                caller,
-                key,
-                claim or "",
-            )
+            count = tx.run(done, kept, len(result), self._clock(), caller, key, claim)
         self._watch.notify()
-        return bool(done)
+        return bool(count)
 
     def abandon(self, key: str, caller: str) -> None:
-        """Let go of a key whose call was never run."""
-        claim = self._claims.pop((caller, key), None)
+        """Release a key whose call never ran."""
+        claim = self._claims.pop((caller, key), "")
         with self._state.write() as tx:
-            tx.run(
-                "DELETE FROM recorded WHERE caller = ? AND name = ? AND claim = ? AND state = 'running'",
-                caller,
-                key,
-                claim or "",
-            )
+            tx.run(f"DELETE FROM recorded WHERE {_OWN}", caller, key, claim)
         self._watch.notify()
 
     def sweep(self) -> None:
-        """Drop what is older than is kept, and the longest-kept results beyond what may be held."""
+        """Delete calls that are too old, and the oldest results beyond the limit in bytes."""
         self._swept = time.monotonic()
+        stored = "FROM recorded WHERE result IS NOT NULL"
         with self._state.write() as tx:
             tx.run("DELETE FROM recorded WHERE ended_at <= ?", self._clock() - self._keep_s)
-            held = (tx.one("SELECT COALESCE(SUM(size), 0) FROM recorded WHERE result IS NOT NULL") or (0,))[0]
-            while held > self._bytes_in_all:
-                rows = tx.all(
-                    "SELECT caller, name, size FROM recorded WHERE result IS NOT NULL"
-                    " ORDER BY ended_at LIMIT 100"
-                )
-                for caller, key, size in rows:
-                    tx.run("UPDATE recorded SET result = NULL WHERE caller = ? AND name = ?", caller, key)
-                    held -= size
-                    if held <= self._bytes_in_all:
-                        break
+            (size,) = tx.one(f"SELECT COALESCE(SUM(size), 0) {stored}") or (0,)
+            while size > self._bytes_in_all:
+                row = tx.one(f"SELECT caller, name, size {stored} ORDER BY ended_at LIMIT 1")
+                assert row is not None
+                tx.run(f"UPDATE recorded SET result = NULL WHERE {_ROW}", *row[:2])
+                size -= row[2]
 
-    def _sweep_now_and_then(self) -> None:
+    def _sweep_if_due(self) -> None:
         if time.monotonic() - self._swept > _SWEEP_S:
             self.sweep()
 
-    def _hold_back(self, tx: Transaction, caller: str) -> None:
+    def _require_room(self, tx: Transaction, caller: str) -> None:
         (count,) = tx.one("SELECT COUNT(*) FROM recorded WHERE caller = ?", caller) or (0,)
         if count >= self._per_caller:
             raise RateLimited(
-                f"{caller} has used {count:,} idempotency keys, as many as are kept",
-                hint=f"They are forgotten {self._keep_s:g} s after their calls; or call without a key.",
+                f"{caller} has used {count:,} idempotency keys, the most allowed",
+                hint=f"A key is deleted {self._keep_s:g} s after its call; or call without a key.",
                 details={"keys": count},
             )
 
-    def _claim(
-        self, tx: Transaction, key: str, tool: str, caller: str, tool_digest: str, digest: str, now: float
-    ) -> None:
+    def _claim(self, tx: Transaction, key: str, call: KeyedCall, arguments_digest: str) -> None:
         claim = uuid.uuid4().hex
-        tx.run(
-            "INSERT INTO recorded (caller, name, tool, tool_digest, arguments_digest, state, claim, holder,"
-            " size, begun_at) VALUES (?, ?, ?, ?, ?, 'running', ?, ?, 0, ?)",
-            caller,
-            key,
-            tool,
-            tool_digest,
-            digest,
-            claim,
-            f"{uptime()} {this_process()}",
-            now,
+        tx.insert(
+            "recorded",
+            {
+                "caller": call["caller"],
+                "name": key,
+                "tool": call["tool"],
+                "tool_digest": call["tool_digest"],
+                "arguments_digest": arguments_digest,
+                "state": "running",
+                "claim": claim,
+                "holder": f"{uptime()} {this_process()}",
+                "size": 0,
+                "begun_at": self._clock(),
+            },
         )
-        self._claims[caller, key] = claim
+        self._claims[call["caller"], key] = claim
 
     def _ended(self, names: Sequence[str]) -> Mapping[str, bool]:
-        """Those whose first call no longer runs: it has ended, was abandoned, or its process is dead."""
+        """Return those whose first call no longer runs: it ended, was abandoned, or its process died."""
         found: dict[str, bool] = {}
         with self._state.read() as tx:
             for name in names:
-                caller, key = json.loads(name)
-                row = tx.one("SELECT state, holder FROM recorded WHERE caller = ? AND name = ?", caller, key)
-                if row is None or row[0] != "running" or not _holds(row[1]):
+                row = tx.one(f"SELECT state, holder FROM recorded WHERE {_ROW}", *json.loads(name))
+                if row is None or row[0] != "running" or not _is_held(row[1]):
                     found[name] = True
         return found
 
 
-def _joined(caller: str, key: str) -> str:
-    return json.dumps([caller, key])
-
-
-def _holds(holder: str) -> bool:
+def _is_held(holder: str) -> bool:
     since, _, process = holder.partition(" ")
     return is_alive(process, float(since))
 
@@ -230,34 +194,41 @@ def _holds(holder: str) -> bool:
 def _require_key(key: str) -> None:
     if not 0 < len(key) <= _MAX_KEY or not key.isprintable():
         raise InvalidError(
-            f"an idempotency key is a text of 1 to {_MAX_KEY} printable characters; got {key[:40]!r}",
-            hint="A random UUID for each call will do.",
+            f"an idempotency key must have 1 to {_MAX_KEY} printable characters; got {key[:40]!r}",
+            hint="Use a random UUID for each call.",
         )
 
 
-def _result(key: str, result: Any, size: int) -> bytes:
-    if result is not None:
-        return bytes(result)
-    raise IdempotencyConflict(
-        f"the call of the key {key!r} was made, but its result of {size:,} bytes was not kept",
-        hint="Look at what it did before you call again, with a new key.",
+def _used_otherwise(key: str, known_tool: str, tool: str) -> IdempotencyConflict:
+    other = f"of {known_tool}" if known_tool != tool else f"of {tool} with other arguments"
+    return IdempotencyConflict(
+        f"the idempotency key {key!r} was used for another call, {other}",
+        hint="Use a new key for each call, and the same key only to repeat exactly the same call.",
+        details={"tool": known_tool},
+    )
+
+
+def _not_kept(key: str, size: int) -> IdempotencyConflict:
+    return IdempotencyConflict(
+        f"the call with the key {key!r} was made, but its result of {size:,} bytes was not kept",
+        hint="Check what it did before you call again with a new key.",
         details={"outcome": "done", "bytes": size},
     )
 
 
-def _running(key: str, tool: str, since: float) -> IdempotencyConflict:
+def _still_running(key: str, tool: str, since: float) -> IdempotencyConflict:
     return IdempotencyConflict(
-        f"the call of {tool} with the key {key!r} still runs, since {written(since)}",
-        hint="Ask again with the same key later: you get its result.",
+        f"the call of {tool} with the key {key!r} has been running since {written(since)}",
+        hint="Call again later with the same key to get its result.",
         details={"running": True, "since": written(since)},
         retryable=True,
     )
 
 
-def _unknown(key: str, tool: str, since: float) -> IdempotencyConflict:
+def _unknown_outcome(key: str, tool: str, since: float) -> IdempotencyConflict:
     return IdempotencyConflict(
-        f"the call of {tool} with the key {key!r}, begun {written(since)}, never ended: its process is gone,"
-        " and nobody knows how much it did",
-        hint="Look at what it did; call again with a new key if it shall be repeated.",
+        f"the process of the call of {tool} with the key {key!r}, begun {written(since)}, has died, so its"
+        " outcome is unknown",
+        hint="Check what it did; to repeat it, call again with a new key.",
         details={"outcome": "unknown", "since": written(since)},
     )

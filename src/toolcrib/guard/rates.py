@@ -1,6 +1,6 @@
-"""How often and how many at a time: calls of one tool, counted over all processes of a project.
+"""Rate limits: how often, and how many at a time, calls of one tool run in all processes of a project.
 
-Times are those of the machine since it started, which no setting of the clock moves.
+Times count from the start of the machine, so setting the clock does not change them.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from types import TracebackType
 from toolcrib.errors import RateLimited, StateUnavailable
 from toolcrib.state import Database, Transaction, boot_id, is_alive, this_process, uptime
 
-__all__ = ["Lease", "Rates"]
+__all__ = ["RateLease", "Rates"]
 
 _WINDOW_S = 60.0
-_BUSY_S = 1.0
-"""When to come again where all places are taken: nobody knows when one gets free."""
+_RETRY_S = 1.0
+"""When to try again if too many calls run: nobody knows when one ends."""
 
 
 class Rates:
-    """The limits of one project's tools. `clock` gives seconds since the machine started.
+    """The rate limits of one project's tools. `clock` returns seconds since the machine started.
 
-    What is counted is void after a restart of the machine anyway, so `state` need not be durable: each
-    limited call writes twice.
+    The counts are void after a restart of the machine, so `state` need not be durable: each limited call
+    writes twice.
     """
 
     def __init__(self, state: Database, clock: Callable[[], float] = uptime) -> None:
@@ -38,26 +38,26 @@ class Rates:
         per_minute: int | None = None,
         min_interval_ms: int | None = None,
         concurrency: int | None = None,
-    ) -> Lease:
-        """Leave to start one call now; release it when the call has ended.
+    ) -> RateLease:
+        """Let one call start now; release the lease when the call has ended.
 
-        In any 60 seconds at most `per_minute` calls start, each `min_interval_ms` after the one before, and
-        at most `concurrency` run at a time. A place held by a process that has died is free. Raises
-        `RateLimited` with `details.retry_after_s`; a call refused so does not count.
+        In any 60 seconds at most `per_minute` calls start, each at least `min_interval_ms` after the one
+        before, and at most `concurrency` run at a time. The lease of a process that has died does not count.
+        Raises `RateLimited` with `details.retry_after_s`; a refused call does not count.
         """
         if per_minute is None and not min_interval_ms and concurrency is None:
-            return Lease(None, "")
+            return RateLease(None, "")
         if self._unreleased:
             self._release()
         with self._state.write() as tx:
             now = self._clock()
             if per_minute is not None or min_interval_ms:
                 self._start(tx, tool, now, per_minute, min_interval_ms or 0)
-            id = "" if concurrency is None else self._take_place(tx, tool, now, concurrency)  # noqa: A001
-        return Lease(self, id)
+            id = "" if concurrency is None else self._lease(tx, tool, now, concurrency)
+        return RateLease(self, id)
 
-    def release(self, id: str) -> None:  # noqa: A002 - the field's name
-        """Free a place. Where that cannot be written now, the next call does it."""
+    def release(self, id: str) -> None:
+        """End a lease. If that cannot be stored now, the next call does it."""
         self._unreleased.append(id)
         try:
             self._release()
@@ -67,63 +67,58 @@ class Rates:
     def _release(self) -> None:
         ended = tuple(self._unreleased)
         with self._state.write() as tx:
-            for id in ended:  # noqa: A001 - the field's name
+            for id in ended:
                 tx.run("DELETE FROM leases WHERE id = ?", id)
         self._unreleased = [other for other in self._unreleased if other not in ended]
 
     @staticmethod
     def _start(tx: Transaction, tool: str, now: float, per_minute: int | None, min_interval_ms: int) -> None:
-        """Count one start, if it may be now."""
-        kept = now - max(_WINDOW_S, min_interval_ms / 1000)
-        tx.run("DELETE FROM starts WHERE tool = ? AND (at <= ? OR boot <> ?)", tool, kept, boot_id())
-        # Only where the clock was set back: what lies ahead of it counts from now on.
-        tx.run("UPDATE starts SET at = ? WHERE tool = ? AND at > ?", now, tool, now)
-        row = tx.one("SELECT MAX(at) FROM starts WHERE tool = ?", tool)
-        if min_interval_ms and row is not None and row[0] is not None:
+        """Count one start, or raise RateLimited."""
+        oldest = now - max(_WINDOW_S, min_interval_ms / 1000)
+        tx.run("DELETE FROM starts WHERE tool = ? AND (at <= ? OR boot <> ?)", tool, oldest, boot_id())
+        latest = "SELECT at FROM starts WHERE tool = ? ORDER BY at DESC LIMIT 1 OFFSET ?"
+        if min_interval_ms and (row := tx.one(latest, tool, 0)) is not None:
             wait = row[0] + min_interval_ms / 1000 - now
             if wait > 0:
                 raise _limited(tool, f"may be called once in {min_interval_ms:,} ms", wait)
         if per_minute is not None:
-            # The call that must have left the window before another one fits into it.
-            oldest = "SELECT at FROM starts WHERE tool = ? ORDER BY at DESC LIMIT 1 OFFSET ?"
-            row = tx.one(oldest, tool, per_minute - 1) if per_minute > 0 else (now,)
+            # The call that must have left the window before another one is allowed.
+            row = tx.one(latest, tool, per_minute - 1) if per_minute > 0 else (now,)
             if row is not None and row[0] + _WINDOW_S > now:
                 raise _limited(tool, f"may be called {per_minute} times a minute", row[0] + _WINDOW_S - now)
-        tx.run("INSERT INTO starts (tool, boot, at) VALUES (?, ?, ?)", tool, boot_id(), now)
+        tx.insert("starts", {"tool": tool, "boot": boot_id(), "at": now})
 
     @staticmethod
-    def _take_place(tx: Transaction, tool: str, now: float, concurrency: int) -> str:
+    def _lease(tx: Transaction, tool: str, now: float, concurrency: int) -> str:
         leases = tx.all("SELECT id, holder, at FROM leases WHERE tool = ?", tool)
-        taken = len(leases)
-        if taken >= concurrency:
-            for id, holder, at in leases:  # noqa: A001 - the field's name
+        running = len(leases)
+        if running >= concurrency:
+            for id, holder, at in leases:
                 if not is_alive(holder, at):
-                    taken -= tx.run("DELETE FROM leases WHERE id = ?", id)
-        if taken >= concurrency:
-            raise _limited(tool, f"runs {taken} times already, as often as it may at a time", _BUSY_S)
+                    running -= tx.run("DELETE FROM leases WHERE id = ?", id)
+        if running >= concurrency:
+            raise _limited(tool, f"already runs {running} times, the most allowed at a time", _RETRY_S)
         new = uuid.uuid4().hex
-        tx.run(
-            "INSERT INTO leases (id, tool, holder, at) VALUES (?, ?, ?, ?)", new, tool, this_process(), now
-        )
+        tx.insert("leases", {"id": new, "tool": tool, "holder": this_process(), "at": now})
         return new
 
 
-class Lease:
-    """A call that was let start. Releasing it again does nothing."""
+class RateLease:
+    """A call that was allowed to start. Releasing it again does nothing."""
 
     __slots__ = ("_id", "_rates")
 
-    def __init__(self, rates: Rates | None, id: str) -> None:  # noqa: A002 - the field's name
+    def __init__(self, rates: Rates | None, id: str) -> None:
         self._rates = rates
         self._id = id
 
     def release(self) -> None:
-        """Say that the call has ended."""
+        """Report that the call has ended."""
         rates, self._rates = self._rates, None
         if rates is not None and self._id:
             rates.release(self._id)
 
-    def __enter__(self) -> Lease:
+    def __enter__(self) -> RateLease:
         return self
 
     def __exit__(

@@ -10,7 +10,7 @@ import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,11 @@ class Transaction:
     def run(self, sql: str, *values: Any) -> int:
         """Run one statement and return the number of rows it changed."""
         return self._connection.execute(sql, values).rowcount
+
+    def insert(self, table: str, values: Mapping[str, Any]) -> None:
+        """Add one row; `table` and the columns are names of our own."""
+        marks = ", ".join("?" * len(values))
+        self.run(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", *values.values())  # noqa: S608
 
     def one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
         """Return the first row, or None if there is none."""

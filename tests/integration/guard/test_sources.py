@@ -22,8 +22,8 @@ from toolcrib.guard import (
     EnvFileSecrets,
     EnvironmentSecrets,
     FolderSecrets,
-    Found,
     KeyringSecrets,
+    SecretStatus,
     look_up,
 )
 from toolcrib.spec import SecretSource
@@ -72,7 +72,7 @@ def source(
 )
 def test_what_is_not_there_is_none(source: SecretSource, name: str) -> None:
     assert source.get(name) is None
-    assert look_up(source, name) == Found("missing")
+    assert look_up(source, name) == SecretStatus("missing")
 
 
 def test_the_value_is_given_and_never_told(source: SecretSource) -> None:
@@ -311,7 +311,7 @@ def test_the_first_that_has_it_gives_it(tmp_path: Path) -> None:
     one, two = EnvironmentSecrets({"A": "1", "B": ""}), EnvironmentSecrets({"A": "2", "B": "2"})
     chain = ChainedSecrets([one, two])
     assert [chain.get(name) for name in "ABC"] == ["1", "2", None]
-    assert look_up(chain, "C") == Found("missing")
+    assert look_up(chain, "C") == SecretStatus("missing")
 
 
 def test_a_source_that_cannot_be_read_is_not_passed_over(tmp_path: Path) -> None:

@@ -90,6 +90,6 @@ def test_an_unreadable_source_stops_the_call_and_no_other_tool(kept: Crib) -> No
     result = call(kept, "keyed", "echo ran >ran")
     assert result.error is not None
     assert result.error.code == "secret_missing"
-    assert "line 1 is no NAME=value" in result.error.message
+    assert "line 1 is not NAME=value" in result.error.message
     assert not (kept.root / "ran").exists()
     assert call(kept, "sh", "echo fine").unwrap() == "fine\n"

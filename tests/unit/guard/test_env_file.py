@@ -41,15 +41,15 @@ def test_each_way_to_write_a_value(text: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("just words s3cret", "line 1 is no NAME=value"),
-        ("# c\n1A=s3cret", "line 2 is no NAME=value"),
+        ("just words s3cret", "line 1 is not NAME=value"),
+        ("# c\n1A=s3cret", "line 2 is not NAME=value"),
         ("A-B=s3cret", "line 1"),
         ("A=1\n\nA=s3cret", "line 3 sets A a second time"),
-        ("B=1\nA='s3cret", "line 2 has a quote that is not closed"),
-        ('A="s3cret\\"', "line 1 has a quote"),
-        ("A='s3cret' more", "line 1 goes on after the closing quote"),
-        (r'A="s3cret\q"', "line 1 has an escape"),
-        ("A=1\nB=s3\0cret", "line 2 holds a NUL"),
+        ("B=1\nA='s3cret", "line 2 has an unclosed quote"),
+        ('A="s3cret\\"', "line 1 has an unclosed quote"),
+        ("A='s3cret' more", "line 1 continues after the closing quote"),
+        (r'A="s3cret\q"', "line 1 has an unknown escape"),
+        ("A=1\nB=s3\0cret", "line 2 contains a NUL"),
     ],
 )
 def test_what_is_unclear_is_refused_without_being_shown(text: str, told: str) -> None:

@@ -100,14 +100,6 @@ def test_a_call_without_a_place_does_not_count_as_one(rates: Rates) -> None:
     rates.acquire("t", concurrency=1, per_minute=2).release()
 
 
-def test_a_clock_set_back_neither_frees_a_limit_nor_blocks_for_long(rates: Rates, clock: Wall) -> None:
-    rates.acquire("t", per_minute=1)
-    clock.now -= 500
-    assert wait(lambda: rates.acquire("t", per_minute=1)) <= 60.001
-    clock.now += 60
-    assert wait(lambda: rates.acquire("t", per_minute=1)) <= 60.001
-
-
 def test_what_an_earlier_boot_left_does_not_count(rates: Rates, tmp_path: Path) -> None:
     rates.acquire("t", per_minute=1, concurrency=1)
     with state(tmp_path).write() as tx:

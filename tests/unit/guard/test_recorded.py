@@ -121,7 +121,7 @@ async def test_who_holds_hears_that_the_process_died(calls: RecordedCalls, tmp_p
     held = asyncio.create_task(calls.wait("k", timeout_s=4, **CALL))
     await asyncio.sleep(0)
     _die(tmp_path)
-    with pytest.raises(IdempotencyConflict, match="its process is gone"):
+    with pytest.raises(IdempotencyConflict, match="outcome is unknown"):
         await held
 
 

@@ -223,7 +223,6 @@ def test_a_very_short_value_is_masked_where_it_is_all_there_is() -> None:
     redactor = Redactor({"PIN": "123", "TOKEN": "hunter22"})
     masked = ["***PIN***", 123, "1234", {"***PIN***": "x"}]
     assert redactor.redact(["123", 123, "1234", {"123": "x"}]) == masked
-    assert redactor.unprotected == ("PIN",)
 
 
 @pytest.mark.parametrize(

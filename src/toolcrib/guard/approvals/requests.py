@@ -1,7 +1,7 @@
-"""What waits for a person: rows of the project's database. No decision is ever believed from here.
+"""Requests that wait for a person: rows of the project's database, where no decision is ever trusted.
 
-Which of them were decided, and how, stands in the user's own folder (`guard.grants`); the `status` column
-only says which rows may still be open.
+Decisions are in the user's own folder (`approvals.grants`). The `status` here only says which rows may be
+open.
 """
 
 from __future__ import annotations
@@ -11,33 +11,29 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from toolcrib.errors import RateLimited
-from toolcrib.guard.approvals.approval import Approval, Ask, Status
+from toolcrib.guard.approvals.records import Approval, ApprovalStatus, Ask
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Database, Transaction
 
-__all__ = ["Requests", "Standing"]
+__all__ = ["RequestStatus", "Requests"]
 
-_ASKERS = 1_000
-"""Whose room is remembered."""
+_SELECT = (
+    "SELECT id, tool, bundle, tool_digest, arguments, caller, owner, token, session_id, rule, reason,"
+    " touches, call_id, asked_at, expires_at, status FROM approvals"
+)
+_OPEN = f"{_SELECT} WHERE question = ? AND status = 'pending' AND expires_at > ?"
+_STATUS = "SELECT id, status, expires_at FROM approvals"
+_VOID = "UPDATE approvals SET status = 'void' WHERE status = 'pending' AND tool = ? AND bundle = ?"
+_USAGE = "SELECT COUNT(*), COALESCE(SUM(size), 0) FROM approvals WHERE status = 'pending'"
+_DONE = "status IN ('denied', 'used', 'expired', 'void')"
 
 
-_CHANGED = "status = 'pending' AND tool = ? AND bundle = ? AND tool_digest"
-_VOID = [f"UPDATE approvals SET status = 'void' WHERE {_CHANGED} {sign} ?" for sign in "<>"]  # noqa: S608 - our own words
-"""Each by an index, which `<>` and OR are not."""
-
-
-class Standing(NamedTuple):
-    """How a row stands, as far as the project's database can tell."""
+class RequestStatus(NamedTuple):
+    """The status of a row, as far as the project's database knows it."""
 
     id: str
-    status: Status
+    status: ApprovalStatus
     expires_at: float
-
-
-_COLUMNS = (
-    "id, tool, bundle, tool_digest, arguments, caller, owner, token, session_id, rule, reason, touches,"
-    " call_id, asked_at, expires_at, status"
-)
 
 
 class Requests:
@@ -48,156 +44,115 @@ class Requests:
         self._per_caller = per_caller
         self._in_all = in_all
         self._bytes_in_all = bytes_in_all
-        self._room: dict[str, tuple[int, int]] = {}
 
     def waiting(self, ask: Ask, now: float, ttl_s: float) -> Approval:
-        """The row of this question, made if need be. `RateLimited` where too many wait already."""
+        """Return the open row for this call, added if there is none. `RateLimited` if too many wait."""
         question = ask.question
         with self._state.read() as tx:
-            row = self._open_row(tx, question, now)
-        if row is not None and row[8] == ask.session_id:
-            return _approval(row)
-        with self._state.write() as tx:
-            row = self._open_row(tx, question, now)
-            if row is not None:  # The same call, by now from another session: that one is answered.
-                tx.run("UPDATE approvals SET session_id = ? WHERE id = ?", ask.session_id, row[0])
-            else:
-                self._make(tx, ask, question, now, ttl_s)
-            row = self._open_row(tx, question, now)
+            row = tx.one(_OPEN, question, now)
+        if row is None or _approval(row).session_id != ask.session_id:
+            with self._state.write() as tx:
+                row = tx.one(_OPEN, question, now)
+                if row is not None:  # The same call from another session: the later one gets the answer.
+                    tx.run("UPDATE approvals SET session_id = ? WHERE id = ?", ask.session_id, row[0])
+                else:
+                    self._add(tx, ask, now, now + ttl_s)
+                row = tx.one(_OPEN, question, now)
         assert row is not None
         return _approval(row)
 
-    @staticmethod
-    def _open_row(tx: Transaction, question: str, now: float) -> tuple[Any, ...] | None:
-        return tx.one(
-            f"SELECT {_COLUMNS} FROM approvals"  # noqa: S608 - our own list of columns
-            " WHERE question = ? AND status = 'pending' AND expires_at > ?",
-            question,
-            now,
-        )
-
-    def _make(self, tx: Transaction, ask: Ask, question: str, now: float, ttl_s: float) -> None:
+    def _add(self, tx: Transaction, ask: Ask, now: float, expires_at: float) -> None:
         tx.run("UPDATE approvals SET status = 'expired' WHERE status = 'pending' AND expires_at <= ?", now)
-        for void in _VOID:
-            tx.run(void, ask.tool, ask.bundle, ask.tool_digest)
+        for sign in "<>":  # Each uses the index, which `<>` and OR do not.
+            tx.run(f"{_VOID} AND tool_digest {sign} ?", ask.tool, ask.bundle, ask.tool_digest)
         size = len(ask.arguments) + len(ask.reason) + sum(map(len, ask.touches))
-        self._hold_back(tx, ask, size)
-        tx.run(
-            "INSERT INTO approvals (id, question, status, tool, bundle, tool_digest, arguments, asker,"
-            " caller, owner, token, session_id, rule, reason, touches, call_id, asked_at, expires_at, size)"
-            " VALUES (?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            new_id(now),
-            question,
-            ask.tool,
-            ask.bundle,
-            ask.tool_digest,
-            ask.arguments,
-            ask.asker,
-            ask.caller,
-            ask.owner,
-            ask.token,
-            ask.session_id,
-            ask.rule,
-            ask.reason,
-            json.dumps(ask.touches),
-            ask.call_id,
-            now,
-            now + ttl_s,
-            size,
+        self._require_room(tx, ask, size)
+        tx.insert(
+            "approvals",
+            {
+                "id": new_id(now),
+                "question": ask.question,
+                "status": "pending",
+                "tool": ask.tool,
+                "bundle": ask.bundle,
+                "tool_digest": ask.tool_digest,
+                "arguments": ask.arguments,
+                "asker": ask.asker,
+                "caller": ask.caller,
+                "owner": ask.owner,
+                "token": ask.token,
+                "session_id": ask.session_id,
+                "rule": ask.rule,
+                "reason": ask.reason,
+                "touches": json.dumps(ask.touches),
+                "call_id": ask.call_id,
+                "asked_at": now,
+                "expires_at": expires_at,
+                "size": size,
+            },
         )
 
-    def _hold_back(self, tx: Transaction, ask: Ask, size: int) -> None:
-        """Refuse one who floods: what waits is bounded in number and in bytes.
-
-        Counting takes as long as there are rows, so an eighth of the room that was found is filled before
-        they are counted again: it takes eight processes at once to go over the bound, and then by a little.
-        """
-        rows_left, bytes_left = self._room.get(ask.asker, (0, 0))
-        if rows_left > 0 and size <= bytes_left:
-            self._room[ask.asker] = (rows_left - 1, bytes_left - size)
-            return
-        open_rows = "SELECT COUNT(*), COALESCE(SUM(size), 0) FROM approvals WHERE status = 'pending'"
-        rows, held = tx.one(open_rows) or (0, 0)
-        theirs, theirs_held = tx.one(f"{open_rows} AND asker = ?", ask.asker) or (0, 0)
-        if theirs >= self._per_caller or theirs_held + size > self._bytes_in_all // 2:
-            who = f"{theirs:,} calls of {ask.caller} ({theirs_held:,} bytes)"
-        elif rows >= self._in_all or held + size > self._bytes_in_all:
-            who = f"{rows:,} calls ({held:,} bytes)"
+    def _require_room(self, tx: Transaction, ask: Ask, size: int) -> None:
+        """Refuse a flood: the requests that wait are limited in number and in bytes."""
+        rows, used = tx.one(_USAGE) or (0, 0)
+        own_rows, own_used = tx.one(f"{_USAGE} AND asker = ?", ask.asker) or (0, 0)
+        if own_rows >= self._per_caller or own_used + size > self._bytes_in_all // 2:
+            who = f"{own_rows:,} calls of {ask.caller} ({own_used:,} bytes)"
+        elif rows >= self._in_all or used + size > self._bytes_in_all:
+            who = f"{rows:,} calls ({used:,} bytes)"
         else:
-            rows_left = min(self._per_caller - theirs, self._in_all - rows) // 8
-            bytes_left = min(self._bytes_in_all // 2 - theirs_held, self._bytes_in_all - held) // 8
-            if len(self._room) > _ASKERS:
-                self._room.clear()
-            self._room[ask.asker] = (rows_left, bytes_left)
             return
         raise RateLimited(
-            f"{who} wait for approval already, as many as may; this one of {ask.tool} was not added",
-            hint="A person has to decide on some of them first: toolcrib approvals list",
-            details={"waiting": rows, "waiting_of_caller": theirs},
+            f"{who} already wait for approval, the most allowed; this call of {ask.tool} was not added",
+            hint="A person must decide on some of them first: toolcrib approvals list",
+            details={"waiting": rows, "waiting_of_caller": own_rows},
         )
 
-    def find(self, id: str) -> Approval | None:  # noqa: A002 - the field's name
-        """One row, as it stands here."""
+    def find(self, id: str) -> Approval | None:
+        """Return one row as it is here."""
         with self._state.read() as tx:
-            row = tx.one(f"SELECT {_COLUMNS} FROM approvals WHERE id = ?", id)  # noqa: S608 - as above
+            row = tx.one(f"{_SELECT} WHERE id = ?", id)
         return None if row is None else _approval(row)
 
-    def standing(self, ids: Sequence[str]) -> list[Standing]:
-        """How these rows stand, at most 500 of them, without what they hold."""
-        marks = ", ".join("?" * len(ids))
-        with self._state.read() as tx:
-            rows = tx.all(f"SELECT id, status, expires_at FROM approvals WHERE id IN ({marks})", *ids)  # noqa: S608 - as above
-        return [Standing(*row) for row in rows]
-
-    def unsettled(self, after: str, count: int) -> list[Standing]:
-        """Rows that may still come to something, in the order of their ids."""
-        with self._state.read() as tx:
-            rows = tx.all(
-                "SELECT id, status, expires_at FROM approvals WHERE status IN ('pending', 'approved')"
-                " AND id > ? ORDER BY id LIMIT ?",
-                after,
-                count,
-            )
-        return [Standing(*row) for row in rows]
-
     def page(self, statuses: Sequence[str] | None, before: str | None, count: int) -> list[Approval]:
-        """Rows, the newest first, from the one that comes after `before`."""
-        where, values = ["id < ?" if before is not None else "1 = 1"], [before] if before is not None else []
+        """Return rows, the newest first, starting after the row `before`."""
+        where, values = ["1 = 1"], list[str]()
+        if before is not None:
+            where.append("id < ?")
+            values.append(before)
         if statuses is not None:
             where.append(f"status IN ({', '.join('?' * len(statuses))})")
             values += statuses
         with self._state.read() as tx:
-            rows = tx.all(
-                f"SELECT {_COLUMNS} FROM approvals WHERE {' AND '.join(where)}"  # noqa: S608 - as above
-                " ORDER BY id DESC LIMIT ?",
-                *values,
-                count,
-            )
+            rows = tx.all(f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?", *values, count)
         return [_approval(row) for row in rows]
 
-    def settle(self, statuses: Sequence[tuple[str, Status]]) -> None:
-        """Write down how open rows stand now; those that are done with stay as they are."""
+    def statuses(self, ids: Sequence[str]) -> list[RequestStatus]:
+        """Return the statuses of at most 500 rows."""
+        with self._state.read() as tx:
+            rows = tx.all(f"{_STATUS} WHERE id IN ({', '.join('?' * len(ids))})", *ids)
+        return [RequestStatus(*row) for row in rows]
+
+    def unsettled(self, after: str, count: int) -> list[RequestStatus]:
+        """Return rows whose status may still change, in the order of their ids."""
+        where = "WHERE status IN ('pending', 'approved') AND id > ? ORDER BY id LIMIT ?"
+        with self._state.read() as tx:
+            rows = tx.all(f"{_STATUS} {where}", after, count)
+        return [RequestStatus(*row) for row in rows]
+
+    def settle(self, statuses: Sequence[tuple[str, ApprovalStatus]]) -> None:
+        """Store new statuses of open rows; a final status stays as it is."""
+        update = "UPDATE approvals SET status = ? WHERE id = ? AND status IN ('pending', 'approved')"
         with self._state.write() as tx:
-            for id, status in statuses:  # noqa: A001 - the field's name
-                tx.run(
-                    "UPDATE approvals SET status = ? WHERE id = ? AND status IN ('pending', 'approved')",
-                    status,
-                    id,
-                )
+            for id, status in statuses:
+                tx.run(update, status, id)
 
     def forget(self, keep: int) -> None:
-        """Take out rows that are done with, the oldest first, until only so many are left."""
+        """Delete the oldest rows with a final status, until `keep` are left."""
         with self._state.write() as tx:
-            last = tx.one(
-                "SELECT id FROM approvals WHERE status IN ('denied', 'used', 'expired', 'void')"
-                " ORDER BY id DESC LIMIT 1 OFFSET ?",
-                keep,
-            )
+            last = tx.one(f"SELECT id FROM approvals WHERE {_DONE} ORDER BY id DESC LIMIT 1 OFFSET ?", keep)
             if last is not None:
-                tx.run(
-                    "DELETE FROM approvals WHERE id <= ? AND status IN ('denied', 'used', 'expired', 'void')",
-                    last[0],
-                )
+                tx.run(f"DELETE FROM approvals WHERE id <= ? AND {_DONE}", last[0])
 
 
 def _approval(row: tuple[Any, ...]) -> Approval:
@@ -207,7 +162,7 @@ def _approval(row: tuple[Any, ...]) -> Approval:
 
 
 def _touches(text: str) -> tuple[str, ...]:
-    """One row that holds nonsense hides no other."""
+    """Read a list of texts; a damaged row must not hide the others."""
     try:
         return tuple(map(str, json.loads(text)))
     except (TypeError, ValueError):

@@ -1,67 +1,79 @@
-"""The forms in which a secret value turns up in texts, as regular expressions taken apart into atoms.
+r"""The encodings in which a secret value is found in texts.
 
-A whole text is searched with the expression of all forms. A stream is searched as well for what could be the
-beginning of a form at its end, and an expression cannot be asked that; its atoms can, one after the other.
+| encoding | examples for the value `a/b"c` |
+|---|---|
+| escapes of JSON, shells, URLs and HTML, also nested | `a\/b\\\"c`, `a%2Fb%22c`, `a/b&quot;c`, `a/b\u0022c` |
+| the same for each longer line of the value | |
+| base64, standard and URL-safe, at any offset, with line breaks | `YS9iIm`, `EvYiJj`, `hL2IiY` |
+| hexadecimal, with line breaks | `612f622263`, `612F622263` |
 
-No expression holds a capturing group. Runs are possessive and bounded (16 backslashes are four levels of
-escaping), so that no text makes a search slow and every form has a greatest length.
+Each encoding of a value is a sequence of atoms: literals, and characters with several spellings. A whole text
+is searched with one regular expression made of the atoms. At the end of a stream, the beginning of a match
+must be found too; a regular expression cannot do that, so there the atoms are matched one by one.
+
+No expression has a capturing group. Repetitions are possessive and bounded (16 backslashes are four levels of
+escaping), so that no text makes a search slow and every encoding has a greatest length.
 """
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
 
-__all__ = ["Form", "clues_of", "forms_of"]
+__all__ = ["Encoding", "clues_of", "encodings_of"]
 
-_START = 4
-"""Atoms that the quick look for a beginning is made of."""
-
+_START_ATOMS = 4
+"""Atoms in the quick check for the beginning of a match."""
 _MIN_LINE = 8
-"""A line of a value of several lines is masked by itself from this length on."""
+"""Characters from which one line of a longer value is masked by itself."""
+_MAX_BREAKS = 8
+_BREAK = rf"[\r\n]{{0,{_MAX_BREAKS}}}+"
+"""Line breaks within base64 or hexadecimal."""
+_LONGEST_ESCAPE = 64
+_BASE64 = {"+": ("(?:[+-]|%2[bB])", "+-%"), "/": (r"(?:\\?[/_]|%2[fF])", "\\/_%")}
+_LETTERS = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f", "\v": "v", "\a": "a", "\0": "0"}
+_ENTITIES = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
 
 
 class Atom(NamedTuple):
-    """One step of a form: a literal, or the ways in which one character may be written."""
+    """One step of an encoding: a literal, or one character with its spellings."""
 
     ways: tuple[str, ...]
-    """Regular expressions; a literal's is the text itself."""
+    """Regular expressions; the text itself for a literal."""
     firsts: str
     """Every character that it can begin with."""
     longest: int
     literal: bool = False
     open: bool = False
-    """Whether it may match more if more comes, though it matches already."""
+    """True if more text may extend a match."""
 
     @property
     def pattern(self) -> str:
-        """All ways in one expression."""
+        """One regular expression for all spellings."""
         return self.ways[0] if len(self.ways) == 1 else f"(?:{'|'.join(self.ways)})"
 
 
-class Form:
-    """One form of one value: its atoms in a row."""
-
-    __slots__ = ("_atoms", "firsts", "longest", "pattern", "start", "start_longest")
+class Encoding:
+    """One value in one encoding."""
 
     def __init__(self, atoms: list[Atom]) -> None:
         self._atoms = atoms
         self.pattern = "".join(atom.pattern for atom in atoms)
         self.longest = sum(atom.longest for atom in atoms)
-        """No match has more characters."""
+        """Characters of the longest match."""
         self.firsts = atoms[0].firsts
         """Every character that a match can begin with."""
-        self.start = "".join(atom.pattern for atom in atoms[:_START])
-        """How a match begins, as an expression: a quick look for where one could."""
-        self.start_longest = sum(atom.longest for atom in atoms[:_START])
+        self.start = "".join(atom.pattern for atom in atoms[:_START_ATOMS])
+        """The beginning of a match, as a regular expression."""
+        self.start_longest = sum(atom.longest for atom in atoms[:_START_ATOMS])
 
     def may_begin(self, text: str, start: int) -> bool:
-        """Whether `text` from `start` to its end could become a match, or a longer one, if more came.
+        """Return True if more text could complete or extend a match that begins at `start`.
 
-        May say yes too often: what is unfinished is not looked at closely.
+        May return True too often, because an unfinished atom is not checked closely.
         """
         if text[start] not in self.firsts:
             return False
@@ -84,96 +96,46 @@ class Form:
         return self._atoms[-1].open and any(text[end:] in ("", "%", "%3") for end in ends)
 
 
-_begun = re.compile(r"[\r\n]*(?:[\\%&][\\%&#;0-9A-Za-z\r\n]*)?\Z").match
-
-
-def _unfinished(atom: Atom, text: str, end: int) -> bool:
-    """Whether the rest of the text could be the beginning of this atom."""
-    left = len(text) - end
-    if left >= atom.longest:
-        return False
-    if atom.literal:
-        return text.endswith(atom.ways[0][:left])
-    return _begun(text, end) is not None
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
-
-
-def forms_of(value: str) -> Iterator[Form]:
-    """Every form that a value is looked for in; the longest text of it first."""
-    yield Form(_escaped(value))
-    for line in sorted(_lines_of(value), key=len, reverse=True):
-        yield Form(_escaped(line))
-    for core, partial in _base64_cores(value):
-        atoms = [_base64_atom(char, first=not n) for n, char in enumerate(core)]
-        tail = f"{_BREAK}[A-Za-z0-9+/_-]?" if partial else ""
-        atoms.append(Atom((tail + "(?:=|%3[dD]){0,2}",), "", _BREAKS + 7, open=True))
-        yield Form(atoms)
-    digits = _bytes(value).hex()
-    yield Form(
-        [
-            Atom((_BREAK * bool(n) + _either_case(digit),), digit + digit.upper(), 1 + _BREAKS * bool(n))
-            for n, digit in enumerate(digits)
-        ]
-    )
+def encodings_of(value: str) -> Iterator[Encoding]:
+    """Yield every encoding that a value is searched in."""
+    for texts, atoms in _ENCODERS:
+        for text in texts(value):
+            yield Encoding(atoms(text))
 
 
 def clues_of(value: str) -> Iterator[str]:
-    """Texts of which one stands in whatever holds the value in any form (line breaks left out)."""
-    yield _longest_word(value)
-    for line in _lines_of(value):
-        yield _longest_word(line)
-    for core, _ in _base64_cores(value):
-        yield _longest_word(core)
+    """Yield texts of which one is part of every match, apart from line breaks: cheap to search first."""
+    for texts, _ in _ENCODERS:
+        for text in texts(value):
+            yield max(re.findall(r"[A-Za-z0-9]+", text), key=len, default="")
+
+
+def _lines_of(value: str) -> list[str]:
+    """Split a value into the lines that are masked by themselves, longest first; `\\n` can mean a line
+    break."""
+    lines = [line.strip() for line in re.split(r"\r?\n|\\n", value)]
+    if len(lines) == 1:
+        return []
+    long = [line for line in lines if len(line) >= _MIN_LINE and not line.startswith("-----")]
+    return sorted(long, key=len, reverse=True)
+
+
+def _base64_of(value: str) -> Iterator[str]:
+    """Yield the base64 characters that depend on the value alone, for each offset within three bytes."""
+    data = _bytes(value)
+    for offset in range(3):
+        text = base64.b64encode(bytes(offset) + data).decode()
+        yield text[-(-8 * offset // 6) : 8 * (offset + len(data)) // 6]
+
+
+def _hex_of(value: str) -> Iterator[str]:
     digits = _bytes(value).hex()
     yield digits
     yield digits.upper()
 
 
-def _lines_of(value: str) -> list[str]:
-    """The lines that are masked by themselves (in the environment, `\\n` often stands for a line break)."""
-    lines = [line.strip() for line in re.split(r"\r?\n|\\n", value)]
-    if len(lines) == 1:
-        return []
-    return [line for line in lines if len(line) >= _MIN_LINE and not line.startswith("-----")]
-
-
-_BREAKS = 8
-_BREAK = rf"[\r\n]{{0,{_BREAKS}}}+"
-"""Line breaks within base64 or hexadecimal."""
-_BASE64 = {"+": ("(?:[+-]|%2[bB])", "+-%"), "/": (r"(?:\\?[/_]|%2[fF])", "\\/_%")}
-_LETTERS = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f", "\v": "v", "\a": "a", "\0": "0"}
-_ENTITIES = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
-_LONGEST_ESCAPE = 64
-
-
-def _longest_word(text: str) -> str:
-    """The longest run of characters that no encoding of texts changes."""
-    return max(re.findall(r"[A-Za-z0-9]+", text), key=len, default="")
-
-
-def _base64_cores(value: str) -> Iterator[tuple[str, bool]]:
-    """The base64 characters that depend on the value alone, for each offset within three bytes.
-
-    The flag says whether one more character depends on it in part.
-    """
-    data = _bytes(value)
-    for offset in range(3):
-        bits = 8 * (offset + len(data))
-        text = base64.b64encode(bytes(offset) + data).decode()
-        yield text[-(-8 * offset // 6) : bits // 6], bits % 6 != 0
-
-
-def _base64_atom(char: str, *, first: bool) -> Atom:
-    way, firsts = _BASE64.get(char, (char, char))
-    return Atom((way,), firsts, 3) if first else Atom((_BREAK + way,), firsts, 3 + _BREAKS)
-
-
 def _escaped(value: str) -> list[Atom]:
-    """The value with each special character as itself or in any of its escapes."""
+    """Spell each special character as itself or as any of its escapes."""
     atoms: list[Atom] = []
     slashes = 1
     for run in re.findall(r"[A-Za-z0-9]+|\\+|.", value, re.DOTALL):
@@ -181,7 +143,7 @@ def _escaped(value: str) -> list[Atom]:
             count = len(run)
             ways = (rf"\\{{{count},{16 * count}}}+", rf"(?:%5[cC]){{{count}}}")
             atoms.append(Atom(ways, "\\%", 16 * count))
-            slashes = 0  # Those of the next character's escape were taken with these.
+            slashes = 0  # These include the backslashes of the next character's escape.
             continue
         if run.isascii() and run.isalnum():
             atoms.append(Atom((run,), run[0], len(run), literal=True))
@@ -214,12 +176,53 @@ def _escapes_of(char: str, slashes: int) -> Atom:
     return Atom(tuple(ways), char + "\\%&+\r", _LONGEST_ESCAPE)
 
 
+def _base64_atoms(text: str) -> list[Atom]:
+    """Allow line breaks, the URL-safe alphabet, a last character shared with other data, and padding."""
+    atoms = [
+        Atom((_BREAK * bool(n) + way,), firsts, 3 + _MAX_BREAKS)
+        for n, (way, firsts) in enumerate(_BASE64.get(char, (char, char)) for char in text)
+    ]
+    end = f"{_BREAK}[A-Za-z0-9+/_-]?(?:=|%3[dD]){{0,2}}"
+    return [*atoms, Atom((end,), "", _MAX_BREAKS + 7, open=True)]
+
+
+def _hex_atoms(text: str) -> list[Atom]:
+    return [Atom((_BREAK * bool(n) + char,), char, 1 + _MAX_BREAKS) for n, char in enumerate(text)]
+
+
+_ENCODERS: tuple[tuple[Callable[[str], list[str] | Iterator[str]], Callable[[str], list[Atom]]], ...] = (
+    (lambda value: [value], _escaped),
+    (_lines_of, _escaped),
+    (_base64_of, _base64_atoms),
+    (_hex_of, _hex_atoms),
+)
+"""For each encoding: the texts that it makes of a value, and the atoms of such a text."""
+
+
+def _unfinished(atom: Atom, text: str, end: int) -> bool:
+    """Return True if the rest of the text could be the beginning of this atom."""
+    left = len(text) - end
+    if left >= atom.longest:
+        return False
+    if atom.literal:
+        return text.endswith(atom.ways[0][:left])
+    return _begun(text, end) is not None
+
+
+_begun = re.compile(r"[\r\n]*(?:[\\%&][\\%&#;0-9A-Za-z\r\n]*)?\Z").match
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
 def _either_case(digits: str) -> str:
     return "".join(f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in digits)
 
 
 def _bytes(text: str) -> bytes:
-    """As UTF-8; bytes of the environment that are none stay what they are."""
+    """Encode as UTF-8; bytes of the environment that are not UTF-8 stay as they are."""
     try:
         return text.encode(errors="surrogateescape")
     except UnicodeEncodeError:

@@ -1,11 +1,11 @@
-"""Reads a `.env` file, strictly: what one reader takes for a value and another does not is refused.
+"""Read a `.env` file strictly: lines that other readers understand differently are refused.
 
-    # A comment. Blank lines are nothing.
+    # A comment. Blank lines are ignored.
     export TOKEN=plain words up to a comment  # this one
-    SINGLE='exactly ${this} \\n, more lines if need be'
+    SINGLE='exactly ${this} \\n, and more lines'
     DOUBLE="escapes: \\n \\r \\t \\" \\\\ \\$"
 
-Nothing is put in for `${NAME}` or `$NAME`, whatever the quotes.
+`${NAME}` and `$NAME` are never expanded, whatever the quotes.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "$": "$"}
 
 
 def parse_env_file(text: str) -> dict[str, str]:
-    """The variables of a `.env` file. ValueError names the line, and never what stands in it."""
+    """Return the variables of a `.env` file. ValueError names the line, never its content."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     if "\0" in text:
-        raise ValueError(f"line {text.count(chr(10), 0, text.index(chr(0))) + 1} holds a NUL character")
+        raise ValueError(f"line {text.count(chr(10), 0, text.index(chr(0))) + 1} contains a NUL character")
     found: dict[str, str] = {}
     position = 0
     while position < len(text):
@@ -39,7 +39,7 @@ def parse_env_file(text: str) -> dict[str, str]:
             continue
         begin = _assignment(text, position)
         if begin is None:
-            raise ValueError(f"line {line} is no NAME=value")
+            raise ValueError(f"line {line} is not NAME=value")
         name = begin[1]
         if name in found:
             raise ValueError(f"line {line} sets {name} a second time")
@@ -55,13 +55,13 @@ def _value(text: str, position: int, line: int) -> tuple[str, int]:
         return plain[1], plain.end()
     match = (_single if quote == "'" else _double)(text, position)
     if match is None:
-        raise ValueError(f"line {line} has a quote that is not closed")
+        raise ValueError(f"line {line} has an unclosed quote")
     end = _rest(text, match.end())
     if end is None:
-        raise ValueError(f"line {line} goes on after the closing quote")
+        raise ValueError(f"line {line} continues after the closing quote")
     if quote == "'":
         return match[1], end.end()
     unknown = next((e[1] for e in _escape.finditer(match[1]) if e[1] not in _ESCAPES), None)
     if unknown is not None:
-        raise ValueError(f"line {line} has an escape that means nothing; a backslash itself is \\\\")
+        raise ValueError(f"line {line} has an unknown escape; write a backslash as \\\\")
     return _escape.sub(lambda e: _ESCAPES[e[1]], match[1]), end.end()

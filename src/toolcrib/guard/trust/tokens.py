@@ -106,7 +106,7 @@ class Tokens:
                     raise ConflictError(
                         f"there are {MOST} tokens already", hint="Revoke some: toolcrib token list"
                     )
-                transaction.run(f"INSERT INTO token ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", *row)  # noqa: S608
+                transaction.run(f"INSERT INTO token ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", *row)
         except sqlite3.IntegrityError:
             raise ConflictError(
                 f"there is a token named {name!r} already", hint=f"Revoke it: toolcrib token revoke {name}"
@@ -118,7 +118,7 @@ class Tokens:
         if not self._there:
             return []
         with self._database.read() as transaction:
-            rows = transaction.all(f"SELECT {_COLUMNS} FROM token ORDER BY created, name")  # noqa: S608
+            rows = transaction.all(f"SELECT {_COLUMNS} FROM token ORDER BY created, name")
         return [_token(row) for row in rows]
 
     def get(self, name: str) -> Token:
@@ -154,7 +154,7 @@ class Tokens:
         row = None
         if self._there:
             with self._database.read() as transaction:
-                row = transaction.one(f"SELECT {_COLUMNS} FROM token WHERE digest = ?", digest)  # noqa: S608
+                row = transaction.one(f"SELECT {_COLUMNS} FROM token WHERE digest = ?", digest)
         if row is None or not hmac.compare_digest(row[0], digest):
             raise InvalidToken(
                 "the token is not known here, or was revoked",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.errors import ConflictError, ToolcribError
-from toolcrib.guard import Approval, Approvals, Grant, Scope, Status, canonical, may_decide
+from toolcrib.guard import Approval, Approvals, ApprovalStatus, Grant, GrantScope, canonical, may_decide
 from toolcrib.project.config.policy import check_channel
 from toolcrib.project.config.settings import Config
 from toolcrib.project.control.first_use import FIRST_USE, FirstUse
@@ -53,7 +53,7 @@ class ApprovalService:
         self._channels = config.approval_channels
 
     def list(
-        self, status: Status | None = None, limit: int = 100, *, before: str | None = None
+        self, status: ApprovalStatus | None = None, limit: int = 100, *, before: str | None = None
     ) -> Sequence[ApprovalSheet]:
         """Return approvals, the newest first. For the next page, `before` is the id of the last one."""
         found = self.approvals.list(status, limit, before=before)
@@ -85,7 +85,7 @@ class ApprovalService:
         self,
         id: str,  # noqa: A002 - the field's name
         by: str,
-        scope: Scope = "once",
+        scope: GrantScope = "once",
         arguments: Mapping[str, Any] | None = None,
         note: str = "",
         until: float | None = None,

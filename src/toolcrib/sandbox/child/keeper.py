@@ -1,32 +1,29 @@
-"""The keeper: keeps the process tree of a command together that has no pid namespace. It sits above it and
-waits.
+"""Keeps a tree of processes together that has no pid namespace: one process above it, which only waits.
 
 All that its command starts and leaves behind becomes its child (a subreaper, prctl(2)), so it can end the
-whole tree. It does so at the command's end, when the server asks for it (SIGUSR1), and when the launcher
-dies, which the kernel reports by the same signal. Where the keeper itself is killed, the launcher inherits
-the tree and ends it. A keeper that was stopped learns of the launcher's death when it is continued (SIGHUP,
-SIGCONT): the kernel does that to a stopped process group that has nobody left above it (setpgid(2)).
+whole tree, and does at the command's end, when the server says so (SIGUSR1), and when the launcher dies,
+which the kernel tells it by the same signal. Where the keeper itself is killed, the launcher inherits the
+tree and ends it. One that was stopped hears of the launcher's death by being let go on (SIGHUP, SIGCONT):
+the kernel does so for a process group that is stopped and has nobody left above it (setpgid(2)).
 """
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # see `privileges`
+import _signal  # type: ignore[import-not-found]  # see `confined`
 import os
 import stat
 
-from toolcrib.sandbox.child.command import offer
-from toolcrib.sandbox.child.privileges import join_cgroup, leave_keyring, reset_process, set_limits
-from toolcrib.sandbox.kernel.libc import (
+from toolcrib.sandbox.child.confined import SIGKILL, SIGTERM, leave_keyring, limit, offer, settle
+from toolcrib.sandbox.kernel.calls import (
     PR_SET_PDEATHSIG,
-    SIGKILL,
-    SIGTERM,
-    SetupFailure,
+    Failure,
     close_other,
+    guarded,
     prctl,
     readable,
+    report,
     write_if_allowed,
 )
-from toolcrib.sandbox.kernel.messages import report, run_child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +70,7 @@ def run_keeper(
         leave_keyring()
     pid = os.fork()
     if pid == 0:
-        run_child(control, lambda: begin(control, proc, groups, body))
+        guarded(control, lambda: begin(control, proc, groups, body))
     _signal.signal(SIGTERM, lambda *_: os.kill(pid, SIGTERM))
     close_other((control,))
     while True:
@@ -84,17 +81,21 @@ def run_keeper(
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant that loses its own."""
+    """From now on what descends from this process and loses its parent becomes its child."""
     prctl("subreaper", PR_SET_CHILD_SUBREAPER, 1)
 
 
 def begin(control: int, proc: int, groups: list[int], body: Callable[[], None]) -> None:
-    """Take the first steps of every kept process.
+    """What every process kept does first.
 
-    Only it joins the cgroup: the keeper must outlive what is killed there, to remove the folder.
+    Only it joins the cgroup: the keeper must outlive what is killed there, to take the folder away.
     """
-    join_cgroup(groups)
-    # With a session of its own, no process group in it has foreign members, so each can be killed as a whole.
+    try:
+        for group in groups:
+            os.write(group, b"0")
+    except OSError as error:
+        raise Failure("cgroup", error.errno or 0) from None
+    # A session of its own: no group in it is anybody else's, so that a group can be killed as a whole.
     os.setsid()
     prctl("parent death signal", PR_SET_PDEATHSIG, SIGKILL)
     write_if_allowed(proc, "self/oom_score_adj", "1000")
@@ -103,21 +104,27 @@ def begin(control: int, proc: int, groups: list[int], body: Callable[[], None]) 
 
 
 def run_kept(job: dict[str, Any], control: int, confine: Callable[[dict[str, Any], int], Stamps]) -> None:
-    """Confine this process as far as the level does, wait for the call, become the command."""
-    home = job["home"]
-
-    def use_home(env: dict[str, str]) -> dict[str, str]:
-        places = ("/tmp", "/dev/shm")  # noqa: S108 - private in a full sandbox, replaced by a folder here
-        return {name: home if text in places else text for name, text in env.items()} | {"TMPDIR": home}
-
-    reset_process(job["cwd"])
+    """Confine this process as far as the level does, wait for the word, become the command."""
+    settle(job)
     found = confine(job, control)
-    set_limits(job["limits"])  # Only now: the grants were open descriptors until here.
-    offer(job, control, found, use_home)
+    limit(job)  # Not before: a descriptor was held for each grant.
+    offer(job, control, found, moved(job["home"]))
+
+
+def moved(home: str) -> Callable[[dict[str, str]], dict[str, str]]:
+    """What sends the places that are private in a full sandbox to the call's own folder."""
+    places = ("/tmp", "/dev/shm")  # noqa: S108 - named to be replaced
+
+    def change(env: dict[str, str]) -> dict[str, str]:
+        found = {name: home if text in places else text for name, text in env.items()}
+        found["TMPDIR"] = home
+        return found
+
+    return change
 
 
 def finish(job: dict[str, Any], control: int, status: int) -> None:
-    """Kill everything that is left, remove the private folder, and only then report the end."""
+    """End all that is left, take away what was private, and only then tell."""
     for number in (END, SIGTERM, _signal.SIGHUP):
         _signal.signal(number, _signal.SIG_IGN)
     end_children()
@@ -127,8 +134,11 @@ def finish(job: dict[str, Any], control: int, status: int) -> None:
 
 
 def end_children(spare: Container[int] = ()) -> None:
-    """Kill every child but those in `spare`, and what becomes a child by that, until there is none."""
-    while doomed := [pid for pid in children() if pid not in spare]:
+    """Kill every child but these, and what becomes a child by that, until there is none."""
+    while True:
+        doomed = [pid for pid in children() if pid not in spare]
+        if not doomed:
+            return
         for pid in doomed:
             kill(pid)
         for pid in doomed:
@@ -139,7 +149,7 @@ def end_children(spare: Container[int] = ()) -> None:
 
 
 def kill(pid: int) -> None:
-    """Kill a child, and in the same moment its whole process group where that is not ours.
+    """Kill a child, and in the same moment all of its process group where that is none of ours.
 
     A child that nobody has waited for keeps its number, so no other process is meant by it.
     """
@@ -153,7 +163,7 @@ def kill(pid: int) -> None:
 
 
 def children() -> list[int]:
-    """Return the children of this process."""
+    """The children of this process."""
     me = os.getpid()
     try:
         with open(f"/proc/self/task/{me}/children", encoding="ascii") as file:
@@ -163,7 +173,7 @@ def children() -> list[int]:
 
 
 def parent(pid: int) -> int:
-    """Return the parent of a process; 0 for one that is gone."""
+    """The parent of a process; 0 for one that has gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[1])
@@ -171,32 +181,31 @@ def parent(pid: int) -> int:
         return 0
 
 
-# The folder that replaces a private /tmp.
+# The folder that stands in for a private /tmp.
 
 
 def private_folder() -> str:
-    """Return a name for an empty folder that only this user can enter; the keeper makes and removes it."""
-    base = "/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else "/var/tmp"  # noqa: S108 - the name is random
+    """A name for an empty folder that only this user can enter; the keeper makes it, and takes it away."""
+    base = "/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else "/var/tmp"  # noqa: S108 - only for its parent
     return f"{os.path.realpath(base)}/{HOME_PREFIX}{os.urandom(8).hex()}"
 
 
 def make_folder(path: str) -> None:
-    """Make the private folder; an existing one is refused."""
+    """Make it; nobody else can have made it before."""
     if path:
         try:
             os.mkdir(path, 0o700)
         except OSError as error:
-            raise SetupFailure("private folder", error.errno or 0, path) from None
+            raise Failure("private folder", error.errno or 0, path) from None
 
 
 def remove_folder(path: str) -> None:
-    """Remove a folder, whatever a tool, dead by now, has made of its content.
+    """Remove a folder whatever a tool, dead by now, has made of what is in it.
 
-    Subfolders are moved up one by one: a tree may be deeper than a recursion can go, or than a path can be
-    long.
+    Folders inside are moved up one by one, so that depth costs nothing.
     """
     try:
-        top = open_folder(path)
+        top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return
     try:
@@ -206,22 +215,22 @@ def remove_folder(path: str) -> None:
             for name in names:
                 count = flatten(top, name, count)
         os.rmdir(path)
-    except OSError:  # It stays; there is nobody to report it to.
+    except OSError:  # What cannot be removed stays; there is nobody to tell.
         pass
     finally:
         os.close(top)
 
 
 def flatten(top: int, name: str, count: int) -> int:
-    """Remove one entry of the folder; its subfolders move up, named by a number that counts on."""
-    if not is_folder(top, name):
+    """Remove one entry of the folder; what is in a folder moves up, under names that count on."""
+    if not stat.S_ISDIR(os.stat(name, dir_fd=top, follow_symlinks=False).st_mode):
         os.unlink(name, dir_fd=top)
         return count
     os.chmod(name, 0o700, dir_fd=top)
-    inner = open_folder(name, top)
+    inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
     try:
         for entry in os.listdir(inner):
-            if is_folder(inner, entry):
+            if stat.S_ISDIR(os.stat(entry, dir_fd=inner, follow_symlinks=False).st_mode):
                 os.chmod(entry, 0o700, dir_fd=inner)
                 count += 1
                 os.rename(entry, f".moved-{os.getpid()}-{count}", src_dir_fd=inner, dst_dir_fd=top)
@@ -231,13 +240,3 @@ def flatten(top: int, name: str, count: int) -> int:
         os.close(inner)
     os.rmdir(name, dir_fd=top)
     return count
-
-
-def is_folder(folder: int, name: str) -> bool:
-    """Return True if an entry is a folder itself, not a link to one."""
-    return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
-
-
-def open_folder(path: str, base: int | None = None) -> int:
-    """Open a folder itself, not a link to one."""
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=base)

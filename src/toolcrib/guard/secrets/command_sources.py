@@ -1,0 +1,172 @@
+"""Secrets from other programs: a helper command, or the keyring of the operating system."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Lock
+
+from toolcrib.guard.secrets.file_sources import is_secret_name
+from toolcrib.guard.secrets.sources import (
+    MAX_VALUE,
+    LabelledSource,
+    UnreadableError,
+    require_length,
+    value_of,
+)
+
+__all__ = ["CommandSecrets", "KeyringSecrets"]
+
+
+class _CachedSource(LabelledSource):
+    """A source whose answers are kept for `keep` seconds; one thread asks at a time."""
+
+    def __init__(self, label: str, keep: float, clock: Callable[[], float]) -> None:
+        super().__init__(label)
+        self._keep = keep
+        self._clock = clock
+        self._mutex = Lock()
+        self._known: dict[str, tuple[float, str | None]] = {}
+
+    def ask(self, name: str) -> str | None:
+        """Return the value now; UnreadableError."""
+        raise NotImplementedError
+
+    def find(self, name: str) -> str | None:
+        """Return the value, at most `keep` seconds old."""
+        with self._mutex:
+            until, value = self._known.get(name, (float("-inf"), None))
+            if self._clock() >= until:
+                self._known.pop(name, None)
+                value = self.ask(name)
+                self._known[name] = (self._clock() + self._keep, value)
+            return value
+
+
+class CommandSecrets(_CachedSource):
+    """A helper command, run without a shell in `cwd`, with the secret's name as its last argument.
+
+    It prints the value. Exit code 0 without output means that it has no such secret; another exit code, or
+    more than `timeout` seconds, is an error. Its standard error is discarded, because it could contain the
+    value. Answers are kept for `keep` seconds.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        timeout: float = 10.0,
+        *,
+        keep: float = 60.0,
+        cwd: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(f"command {argv[0]}", keep, clock)
+        self._argv = tuple(argv)
+        self._timeout = timeout
+        self._cwd = cwd
+
+    def ask(self, name: str) -> str | None:
+        """Run the command."""
+        if is_secret_name(name) is None:
+            return None
+        status, output = _run([*self._argv, name], self._timeout, self._cwd)
+        if status != 0:
+            end = f"it ended with status {status}" if status > 0 else f"it was ended by signal {-status}"
+            raise UnreadableError(end, f"Run it yourself to see why: {' '.join(self._argv)} {name}")
+        return value_of(output)
+
+
+class KeyringSecrets(_CachedSource):
+    """The keyring of the operating system, through the `keyring` library or the command `secret-tool`.
+
+    An entry's user name is the secret's name, its service is `service`. Both ways find the same entries of
+    the Secret Service. Answers are kept for `keep` seconds.
+    """
+
+    def __init__(
+        self, service: str, *, keep: float = 60.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(f"keyring {service}", keep, clock)
+        self.service = service
+
+    def ask(self, name: str) -> str | None:
+        """Return the entry's password."""
+        try:
+            import keyring
+            import keyring.errors
+        except ImportError:
+            return self._ask_secret_tool(name)
+        try:
+            return keyring.get_password(self.service, name) or None
+        except keyring.errors.NoKeyringError:
+            reason, hint = "there is no keyring that the keyring library can use", "See `keyring diagnose`."
+        except Exception as error:  # A backend may raise anything, and the text could contain anything.
+            reason = f"the keyring failed with {type(error).__name__}"
+            hint = "Unlock the keyring, and see `keyring diagnose`."
+        raise UnreadableError(reason, hint)
+
+    def _ask_secret_tool(self, name: str) -> str | None:
+        tool = shutil.which("secret-tool")
+        if tool is None:
+            raise UnreadableError(
+                "neither the keyring library nor the command secret-tool is installed",
+                "Install one: pip install 'toolcrib[keyring]', or your system's libsecret-tools.",
+            )
+        status, output = _run([tool, "lookup", "service", self.service, "username", name], 10.0, None)
+        if status not in (0, 1):  # It ends with 1 if it finds nothing.
+            raise UnreadableError(f"secret-tool ended with status {status}", "Unlock the keyring.")
+        return value_of(output)
+
+
+def _run(argv: list[str], timeout: float, cwd: Path | None) -> tuple[int, bytes]:
+    """Run a command and return its exit status and output. UnreadableError if it exceeds a limit."""
+    null = subprocess.DEVNULL
+    try:
+        process = subprocess.Popen(
+            argv, stdin=null, stdout=subprocess.PIPE, stderr=null, cwd=cwd, start_new_session=True
+        )
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it cannot be started"
+        raise UnreadableError(reason, f"Check that the program {argv[0]} exists.") from None
+    assert process.stdout is not None
+    deadline = time.monotonic() + timeout
+    try:
+        output = _read(process.stdout.fileno(), process.pid, deadline)
+    except TimeoutError:
+        hint = "It must not ask anybody; raise timeout_ms if it is slow."
+        raise UnreadableError(f"it took longer than {timeout:g} s", hint) from None
+    finally:
+        # The process is not reaped yet, so the group is still its own, with all that it has started.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.stdout.close()
+        status = process.wait()
+    require_length(output)
+    return status, output
+
+
+def _read(fd: int, pid: int, deadline: float) -> bytes:
+    """Read a command's output until it ends, at most one byte too many."""
+    output = b""
+    while len(output) <= MAX_VALUE:
+        _wait_readable(fd, deadline)
+        data = os.read(fd, MAX_VALUE + 1 - len(output))
+        if not data:
+            ended = os.pidfd_open(pid)
+            try:
+                _wait_readable(ended, deadline)
+            finally:
+                os.close(ended)
+            break
+        output += data
+    return output
+
+
+def _wait_readable(fd: int, deadline: float) -> None:
+    if not select.select([fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        raise TimeoutError

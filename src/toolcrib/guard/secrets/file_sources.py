@@ -1,0 +1,100 @@
+"""Secrets in files: a `.env` file, or a mounted folder with one file a secret."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from toolcrib.guard.secrets.env_file import parse_env_file
+from toolcrib.guard.secrets.sources import MAX_VALUE, LabelledSource, UnreadableError, value_of
+from toolcrib.sandbox.files.beneath import open_beneath
+
+__all__ = ["EnvFileSecrets", "FolderSecrets", "is_secret_name"]
+
+_MAX_FILE = 1024 * 1024
+"""Bytes of a `.env` file."""
+
+is_secret_name = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*").fullmatch
+"""Match names that are safe as a file name and as an argument."""
+
+
+class EnvFileSecrets(LabelledSource):
+    """A `.env` file as `parse_env_file` reads it, read again when it has changed. A missing file is empty."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"env_file {path}")
+        self.path = path
+        self._seen: tuple[int, ...] | None = None
+        self._values: dict[str, str] = {}
+
+    def find(self, name: str) -> str | None:
+        """Return the variable's value."""
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            found = os.fstat(fd)
+            seen = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+            if seen != self._seen:
+                self._values = _parse(_read_file(fd, _MAX_FILE))
+                self._seen = seen
+        finally:
+            os.close(fd)
+        return self._values.get(name) or None
+
+
+class FolderSecrets(LabelledSource):
+    """A mounted folder with one file for each secret, whose last newline is dropped.
+
+    Links inside the folder are followed, as Kubernetes creates them (`TOKEN -> ..data/TOKEN`), none out of
+    it.
+    """
+
+    access_hint = "Mount the folder with readable files, or remove it from secrets.sources."
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"folder {path}")
+        self.path = path
+
+    def find(self, name: str) -> str | None:
+        """Return the content of the file of that name."""
+        if is_secret_name(name) is None:
+            return None
+        folder = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fd = open_beneath(folder, name, os.O_RDONLY | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return None
+        finally:
+            os.close(folder)
+        try:
+            data = _read_file(fd, MAX_VALUE)
+        finally:
+            os.close(fd)
+        if data is None:
+            raise UnreadableError("it is not a file", "One file contains one secret.")
+        return value_of(data)
+
+
+def _parse(data: bytes | None) -> dict[str, str]:
+    if data is None or len(data) > _MAX_FILE:
+        raise UnreadableError(f"it is not a file of at most {_MAX_FILE:,} bytes", "Name a `.env` file.")
+    try:
+        return parse_env_file(data.decode())
+    except UnicodeDecodeError:
+        raise UnreadableError("it is not UTF-8", "Save it as UTF-8.") from None
+    except ValueError as error:
+        raise UnreadableError(str(error), "Correct the line; quotes around the value may help.") from None
+
+
+def _read_file(fd: int, most: int) -> bytes | None:
+    """Return a file's content, at most one byte too many; None if it is not a regular file."""
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        return None
+    data = b""
+    while len(data) <= most and (more := os.read(fd, most + 1 - len(data))):
+        data += more
+    return data
