@@ -20,10 +20,9 @@ import click
 
 from toolcrib import errors
 from toolcrib.cli.group import COMMANDS, toolcrib
-from toolcrib.manifest import openapi, tool_schema
-from toolcrib.manifest.dialects import flexigpt, mcp_servers, skill, sympozium, toolbox
+from toolcrib.manifest import DIALECTS, openapi, tool_schema
+from toolcrib.manifest.dialects import mcp_servers
 from toolcrib.manifest.dialects.fields import Fields
-from toolcrib.manifest.dialects.vega import form as vega_form
 from toolcrib.project import Config
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -261,11 +260,7 @@ NATIVE: dict[str, tuple[str, ...]] = {
 }
 """The tables of a manifest's fields, by name."""
 FORMATS: dict[str, Fields] = {
-    "vega": vega_form.FIELDS,
-    "flexigpt": flexigpt.FIELDS,
-    "toolbox": toolbox.FIELDS,
-    "sympozium": sympozium.FIELDS,
-    "skill": skill.FIELDS,
+    **{dialect.name: table for dialect in DIALECTS.builtin if (table := dialect.fields())},
     "mcp_servers": mcp_servers.FIELDS,
     "openapi": openapi.FIELDS,
 }

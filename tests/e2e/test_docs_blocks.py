@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.conftest import need
-from toolcrib.manifest import check_tool, load, parse_tool, read_dialect, read_team, read_vega
+from toolcrib.manifest import check_tool, load, parse_tool, read_dialect, read_team
 from toolcrib.project import load_config
 from toolcrib.project.config.settings import KEYS
 from toolcrib.sandbox import level
@@ -97,7 +97,7 @@ def test_json_is_json(block: Block) -> None:
 @pytest.mark.parametrize("block", of("yaml"), ids=str)
 def test_manifests_and_settings_are_good(block: Block, tmp_path: Path) -> None:
     if (block.file or "").startswith("tools/definitions/"):
-        (tool,) = read_vega(str(block), block.text.encode())
+        (tool,) = read_dialect(str(block), block.text.encode(), "vega").tools
         assert [finding.render() for finding in check_tool(tool)] == []
         return
     document = load(block.text.encode(), str(block))

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.errors import ToolcribError, ToolUnavailable, UsageError
 from toolcrib.executors.host import Host
 from toolcrib.guard import EnvironmentSecrets, Redactor, resolve
-from toolcrib.manifest import FOLDERS, check_tool, failure, kind_of, load_directory
+from toolcrib.manifest import (
+    DEFAULT_DIALECT,
+    check_tool,
+    failure,
+    folder_dialects,
+    kind_of,
+    load_directory,
+)
 from toolcrib.spec import (
     BuiltinExec,
     Call,
@@ -38,7 +45,7 @@ def open_directory(
     folder: str | os.PathLike[str],
     catalog: Catalog,
     *,
-    dialect: str = "vega",
+    dialect: str = DEFAULT_DIALECT,
     root: str | os.PathLike[str] | None = None,
     read: Sequence[str] = (".",),
     write: Sequence[str] = (),
@@ -46,12 +53,12 @@ def open_directory(
 ) -> list[Made]:
     """Every tool of a folder and what makes its executor.
 
-    `dialect` is its format: vega, flexigpt, toolbox, sympozium or skill. `root` (default: the working folder)
+    `dialect` is its format, one of `folder_dialects`. `root` (default: the working folder)
     is where relative paths begin; `read`, `write` and `network`, as in a manifest, are what programs and
     files may touch. ManifestError with every mistake there is; UsageError for a format that is not known.
     """
-    if dialect not in FOLDERS:
-        raise UsageError(f"there is no format {dialect!r} of folders", hint=f"Known: {', '.join(FOLDERS)}.")
+    if dialect not in (known := folder_dialects(dialect)):
+        raise UsageError(f"there is no format {dialect!r} of folders", hint=f"Known: {', '.join(known)}.")
     granted = Permissions(Network.parse(network), tuple(read), tuple(write))
     loaded = load_directory(Path(folder).absolute(), granted, dialect)
     found = [*loaded.diagnostics, *(finding for tool in loaded.tools for finding in check_tool(tool))]

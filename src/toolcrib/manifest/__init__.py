@@ -1,16 +1,18 @@
 """Manifests: read from disk, held to the format, explained where they break it."""
 
+from toolcrib.manifest.dialects.dialect import Dialect
 from toolcrib.manifest.dialects.registry import (
+    DEFAULT_DIALECT,
     DIALECTS,
-    FILES,
     entries,
+    folder_dialects,
     load_folder,
     load_tools,
+    own_files,
     read_dialect,
     reread,
 )
-from toolcrib.manifest.dialects.vega.reader import read_vega
-from toolcrib.manifest.directory import FOLDERS, load_directory, load_file
+from toolcrib.manifest.directory import load_directory, load_file
 from toolcrib.manifest.kinds import KINDS, Kind, Misfit, block_of, kind_of
 from toolcrib.manifest.lint.runner import check_tool, lint_file, lint_tool, lint_tree
 from toolcrib.manifest.native.cache import CheckResult, LazyTools, ManifestCache, Mark, mark_of, new_mark_of
@@ -30,16 +32,16 @@ from toolcrib.manifest.yaml.rules import RULES, Rule
 from toolcrib.manifest.yaml.source import MAX_BYTES, Document, dump, load, read
 
 __all__ = [
+    "DEFAULT_DIALECT",
     "DIALECTS",
-    "FILES",
     "FILE_NAME",
-    "FOLDERS",
     "KINDS",
     "MAX_BYTES",
     "OTHER_NAME",
     "RULES",
     "CheckResult",
     "Diagnostic",
+    "Dialect",
     "Document",
     "Kind",
     "LazyTools",
@@ -57,6 +59,7 @@ __all__ = [
     "dump",
     "entries",
     "failure",
+    "folder_dialects",
     "folders",
     "kind_of",
     "lint_file",
@@ -70,12 +73,12 @@ __all__ = [
     "make",
     "mark_of",
     "new_mark_of",
+    "own_files",
     "parse_tool",
     "read",
     "read_dialect",
     "read_folder",
     "read_team",
-    "read_vega",
     "report",
     "reread",
     "tool_schema",

@@ -7,27 +7,22 @@ other. An unchanged tool in its own format is written byte for byte as it was re
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from toolcrib.errors import ManifestError, UsageError
-from toolcrib.manifest.dialects import flexigpt, sympozium, toolbox
-from toolcrib.manifest.dialects.registry import DIALECTS, entries
-from toolcrib.manifest.dialects.spelling import respelled
-from toolcrib.manifest.dialects.vega.writer import as_vega, native_terms, write_vega
+from toolcrib.manifest.dialects.dialect import Dialect
+from toolcrib.manifest.dialects.registry import DIALECTS, dialect_named, entries
 from toolcrib.manifest.effect import differences, is_about_calls, parts_of
-from toolcrib.manifest.http.requests import with_auth_written
 from toolcrib.manifest.lint.runner import check_tool
-from toolcrib.manifest.native.reader import FILE_NAME
 from toolcrib.manifest.native.writer import manifest_of
 from toolcrib.manifest.yaml.diagnostics import Diagnostic
-from toolcrib.manifest.yaml.source import dump
-from toolcrib.spec import ABSENT, CommandExec, FunctionExec, HttpExec, SqlExec, Tool
+from toolcrib.spec import ABSENT, Tool
 from toolcrib.spec.naming import json_path, nearest
 from toolcrib.template import untied
 
-__all__ = ["TARGETS", "Loss", "Target", "Written", "convert", "losses", "read_all"]
+__all__ = ["Loss", "Written", "as_native", "convert", "in_terms", "losses", "read_all", "targets"]
 
 _MEANING: dict[str, str] = {
     "version": "the format keeps no such version",
@@ -95,62 +90,17 @@ class Written:
     losses: tuple[Loss, ...]
 
 
+def targets() -> list[str]:
+    """Return the names of the formats that tools are written in."""
+    return [name for name in DIALECTS.names() if DIALECTS[name].write is not None]
+
+
 def as_native(tool: Tool) -> Tool:
-    """Return the tool in the terms of a native manifest, whose placeholders are spelled `${name}`."""
-    return native_terms(tool) if tool.source is not None and tool.source.dialect == "vega" else tool
+    """Return the tool in the terms of a native manifest, whose placeholders are spelled `${name}`.
 
-
-def as_plain(tool: Tool) -> Tool:
-    """As `as_native`, in what every format has: a secret is `${NAME}`, `auth` stands in the request."""
-    tool = as_native(tool)
-    if isinstance(tool.config, HttpExec):
-        tool = with_auth_written(tool, tool.config)
-    return respelled(tool)
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A format that tools are written in."""
-
-    file_name: str
-    """Where a tool stands in a folder of several: `{name}` is its name."""
-    write: Callable[[Tool], bytes]
-    """The file of a tool in the format's own terms."""
-    termed: Callable[[Tool], Tool] = as_native
-    """A tool in the format's own terms. ManifestError where the format has none for it."""
-
-
-def _native(tool: Tool) -> bytes:
-    return dump(manifest_of(tool)).encode()
-
-
-def _flexigpt(tool: Tool) -> bytes:
-    if not isinstance(tool.config, FunctionExec | HttpExec):
-        told = f"{tool.name} is of kind {tool.kind}; FlexiGPT has http and go (a registered function) only"
-        raise ManifestError(told)
-    return (json.dumps(flexigpt.record_of(tool), indent=2, ensure_ascii=False) + "\n").encode()
-
-
-def _sympozium(tool: Tool) -> bytes:
-    if not isinstance(tool.config, CommandExec):
-        raise ManifestError(f"{tool.name} is of kind {tool.kind}; the tools of a sidecar are commands only")
-    return dump(sympozium.pack_of(tool, tool.config)).encode()
-
-
-def _toolbox(tool: Tool) -> bytes:
-    if not isinstance(tool.config, SqlExec):
-        raise ManifestError(f"{tool.name} is of kind {tool.kind}; for MCP Toolbox only sql is written")
-    return dump(toolbox.file_of(tool, tool.config)).encode()
-
-
-TARGETS: dict[str, Target] = {
-    "native": Target(f"{{name}}/{FILE_NAME}", _native),
-    "flexigpt": Target("{name}/tool.json", _flexigpt, as_plain),
-    "vega": Target("{name}.yaml", write_vega, as_vega),
-    "sympozium": Target("{name}.skillpack.yaml", _sympozium, as_plain),
-    "toolbox": Target("{name}.tools.yaml", _toolbox, as_plain),
-}
-"""Every format that is written, by its name."""
+    Raises ManifestError for what no manifest can say.
+    """
+    return tool if tool.source is None else dialect_named(tool.source.dialect).native_terms(tool)
 
 
 def convert(tool: Tool, to: str) -> Written:
@@ -159,15 +109,13 @@ def convert(tool: Tool, to: str) -> Written:
     Raises UsageError for an unknown format, ManifestError where the tool cannot be said in it, or not such
     that a call does the same.
     """
-    if to not in TARGETS:
-        close = nearest(to, TARGETS)
-        hint = f"Did you mean {close}?" if close else f"Known: {', '.join(TARGETS)}."
-        told = f"the format {to} is read only" if to in DIALECTS else f"no format {to!r} is written"
-        raise UsageError(told, hint=hint if to not in DIALECTS else f"Written are {', '.join(TARGETS)}.")
-    target = TARGETS[to]
-    if tool.source is not None and tool.source.dialect == to and _unchanged(tool):
+    target = _target(to)
+    same = tool.source is not None and tool.source.dialect == to
+    if same and _unchanged(tool):
+        assert tool.source is not None
         return Written(tool, tool.source.raw, ())
-    termed = target.termed(tool)
+    termed = in_terms(tool, target)
+    assert target.write is not None
     text = target.write(termed)
     path = target.file_name.format(name=tool.name)
     entry = next(iter(entries(path, text, to)), None)
@@ -182,14 +130,32 @@ def convert(tool: Tool, to: str) -> Written:
             hint="Change that in the tool first.",
             details={"losses": [loss.as_dict() for loss in altering]},
         )
-    # A file of Vega holds one tool, but what lies beside it is shared.
-    if tool.source is not None and tool.source.shared and tool.source.dialect == to != "vega":
-        found += (Loss("$.source", tool.source.path, ABSENT, "what else stands in that file is not written"),)
+    if same and target.several and tool.source is not None:
+        found += (Loss("$.source", tool.source.path, ABSENT, "the rest of that file is not written"),)
     before = {finding.rule for finding in check_tool(tool) if finding.is_error}
     after = [finding for finding in check_tool(entry.tool) if finding.is_error]
     if new := [finding for finding in after if finding.rule not in before]:
         raise _unsayable(tool, to, new)
     return Written(tool, text, found)
+
+
+def in_terms(tool: Tool, target: Dialect) -> Tool:
+    """Return the tool in the terms of a format. Raises ManifestError for what the format cannot say."""
+    same = tool.source is not None and tool.source.dialect == target.name
+    return target.terms(tool if same else as_native(tool))
+
+
+def _target(name: str) -> Dialect:
+    dialect = DIALECTS.get(name)
+    if dialect is not None and dialect.write is not None:
+        return dialect
+    known = ", ".join(targets())
+    if dialect is not None:
+        raise UsageError(f"the format {name} is read only", hint=f"Written are {known}.")
+    close = nearest(name, targets())
+    raise UsageError(
+        f"no format {name!r} is written", hint=f"Did you mean {close}?" if close else f"Known: {known}."
+    )
 
 
 def _unsayable(tool: Tool, to: str, found: Sequence[Diagnostic]) -> ManifestError:

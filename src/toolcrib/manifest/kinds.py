@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from toolcrib.manifest.plugins import Registry
 from toolcrib.manifest.yaml.diagnostics import Diagnostic
 from toolcrib.manifest.yaml.source import Document
-from toolcrib.spec import ExecConfig, Executor, Tool
+from toolcrib.spec import ExecConfig, Executor, Permissions, Tool
 
 if TYPE_CHECKING:
     from toolcrib.template import Namespaces, Values
@@ -129,6 +129,8 @@ class Kind:
     """Yield the tools that a call of this configuration leads to: pairs of step id and tool name."""
     repeatable: Callable[[Any], bool] = lambda _: False
     """Return True if repeating a call does no harm, whatever the annotations say."""
+    granted: Callable[[Tool, Permissions], Permissions] = lambda tool, _: tool.permissions
+    """Return the permissions of a tool whose format has none, from a folder that was granted these."""
     confined: bool = False
     """It runs in a process of the sandbox, which has the network that the permission grants."""
     takes_auth: bool = False

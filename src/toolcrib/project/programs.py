@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolcrib.guard.trust.digest_parts import module_files, script_files
-from toolcrib.manifest import FOLDERS
+from toolcrib.manifest import DEFAULT_DIALECT, DIALECTS
 from toolcrib.project.config.secrets import helper_folders, helper_programs
 from toolcrib.project.config.settings import Config
 from toolcrib.project.config.sources import place_of
@@ -45,7 +45,7 @@ def closed_folders(config: Config, root: Path) -> tuple[Closed, ...]:
     ]
     for source in (one for one in config.sources if not one.is_file):
         path = place_of(source, root)
-        deep = not _holds(path, root) or FOLDERS[source.dialect or "vega"].below is not None
+        deep = not _holds(path, root) or DIALECTS[source.dialect or DEFAULT_DIALECT].own_file is not None
         found.append(Closed(os.path.realpath(path), f"sources takes tools from {source.path!r}", deep))
     return tuple(found)
 

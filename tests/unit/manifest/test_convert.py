@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from toolcrib.errors import ManifestError, UsageError
-from toolcrib.manifest import entries, load, parse_tool, read_dialect
-from toolcrib.manifest.convert import TARGETS, as_native, convert, losses, read_all
-from toolcrib.manifest.dialects.flexigpt import record_of
+from toolcrib.manifest import DIALECTS, entries, load, parse_tool, read_dialect
+from toolcrib.manifest.convert import as_native, convert, in_terms, losses, read_all, targets
+from toolcrib.manifest.dialects.flexigpt.writer import record_of
 from toolcrib.manifest.effect import differences
 from toolcrib.manifest.native.writer import manifest_of
 from toolcrib.manifest.yaml.source import dump
@@ -51,8 +51,9 @@ def bare(tool: Tool) -> Tool:
 
 def through(tool: Tool, to: str) -> Tool:
     """There and back, by a text that is really written."""
-    target = TARGETS[to]
-    text = target.write(target.termed(tool))
+    target = DIALECTS[to]
+    assert target.write is not None
+    text = target.write(in_terms(tool, target))
     found = entries(target.file_name.format(name=tool.name), text, to)[0]
     assert found.tool is not None, found.found
     return found.tool
@@ -85,7 +86,7 @@ def test_every_example_goes_to_the_native_format_and_back_without_loss(path: Pat
 def test_what_is_unchanged_is_written_byte_for_byte(path: Path) -> None:
     for tool in read_all(str(path), path.read_bytes()):
         assert tool.source is not None
-        if tool.source.dialect in TARGETS and not tool.source.shared:
+        if tool.source.dialect in targets() and not tool.source.shared:
             assert convert(tool, tool.source.dialect).text == path.read_bytes()
             changed = replace(tool, description=tool.description + " Changed.")
             written = convert(changed, tool.source.dialect)
@@ -319,7 +320,7 @@ def test_a_statement_goes_to_toolbox_with_its_parameters() -> None:
         assert bare(through(native, "toolbox")) == bare(native)
         # Of a file with other tools and sources only this one is written, and that is told.
         (loss,) = convert(replace(tools[name], description="Other."), "toolbox").losses
-        assert (loss.path, loss.means) == ("$.source", "what else stands in that file is not written")
+        assert (loss.path, loss.means) == ("$.source", "the rest of that file is not written")
     search = replace(tools["search-users"], source=None)
     properties = {
         "a": {"type": "array", "items": {"type": "number", "minimum": 1}, "description": "A"},

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest import Diagnostic, check_tool, diagnostics_of, read_vega
+from toolcrib.manifest import DIALECTS, Diagnostic, check_tool, diagnostics_of, failure, read_dialect
 from toolcrib.spec import BuiltinExec, CommandExec, FileExec, HttpExec, Network, Permissions, Tool
 from toolcrib.template import Namespaces, Values, parse, parse_query, render_query, render_value
 
@@ -93,9 +93,11 @@ def definition(*names: str, implementation: str, kinds: dict[str, str] | None = 
     return f"name: t\ndescription: A tool\nparams:\n{params}implementation:\n{implementation}"
 
 
-def tool(text: str, **more: Any) -> Tool:
-    (found,) = read_vega("tools/t.yaml", text.encode(), **more)
-    return found
+def tool(text: str) -> Tool:
+    loaded = read_dialect("tools/t.yaml", text.encode(), "vega")
+    if loaded.diagnostics:
+        raise failure(loaded.diagnostics)
+    return loaded.tools[0]
 
 
 def faults(text: str) -> list[Diagnostic]:
@@ -167,11 +169,11 @@ def test_the_printed_file_implementations(mode: str, number: int) -> None:
                 f'  type: file_write\n  path: "{{{{path}}}}"\n  content: "{{{{content}}}}"\n  mode: {mode}\n'
                 "  mkdir: true                      # Create parent directories\n"
             ),
-        ),
-        granted=Permissions(read=(".",), write=("out",)),
+        )
     )
     assert written.config == FileExec("write", "{{path}}", "{{content}}", mode=number, mkdir=True)
-    assert written.permissions.write == ("out",)
+    granted = Permissions(read=(".",), write=("out",))
+    assert DIALECTS["vega"].granted(written, granted) == granted
     reading = (
         '  type: file_read\n  path: "{{path}}"\n  encoding: utf-8                  # utf-8, base64, binary\n'
     )

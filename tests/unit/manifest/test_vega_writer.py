@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.unit.manifest.test_convert import JSON, MANIFESTS, NAME, SAID, bare, few, through
 from toolcrib.errors import ManifestError
-from toolcrib.manifest import entries, load, parse_tool, read_vega
-from toolcrib.manifest.convert import TARGETS, convert
+from toolcrib.manifest import DIALECTS, entries, load, parse_tool, read_dialect
+from toolcrib.manifest.convert import convert, in_terms
 from toolcrib.manifest.effect import differences
 from toolcrib.manifest.yaml.source import flow
 from toolcrib.spec import CommandExec, HttpExec, Tool
@@ -98,10 +98,14 @@ implementation:
     return text.replace("\n", end)
 
 
+def definitions_in(text: bytes) -> tuple[Tool, ...]:
+    return read_dialect("t.yaml", text, "vega").tools
+
+
 @few
 @given(definitions())
 def test_any_definition_reads_back_as_the_same_tool(text: str) -> None:
-    (tool,) = read_vega("t.yaml", text.encode())
+    (tool,) = definitions_in(text.encode())
     assert convert(tool, "vega").text == text.encode()
     assert bare(through(tool, "vega")) == bare(tool)
 
@@ -116,8 +120,8 @@ def test_any_tool_is_refused_or_its_losses_are_told_and_it_runs_alike(manifest: 
         return
     back = entries("t.yaml", written.text, "vega")[0].tool
     assert back is not None
-    assert differences(TARGETS["vega"].termed(tool), back) == ()
-    given = TARGETS["vega"].termed(tool)
+    assert differences(in_terms(tool, DIALECTS["vega"]), back) == ()
+    given = in_terms(tool, DIALECTS["vega"])
     for name in (
         "version",
         "tags",
@@ -139,7 +143,7 @@ def test_any_tool_is_refused_or_its_losses_are_told_and_it_runs_alike(manifest: 
 @given(st.dictionaries(SAID, JSON, min_size=1, max_size=3).filter(lambda body: "{{" not in json.dumps(body)))
 def test_any_body_without_conditions_reads_back(body: dict[str, Any]) -> None:
     manifest = native("http", {"method": "POST", "url": "https://a.example/", "body": body})
-    config = read_vega("t.yaml", convert(manifest, "vega").text)[0].config
+    config = definitions_in(convert(manifest, "vega").text)[0].config
     assert isinstance(config, HttpExec)
     assert json.dumps(config.body) == json.dumps(body)
 
@@ -299,7 +303,7 @@ def test_every_argument_is_one_word_of_the_line(args: list[str], line: str) -> N
     secrets = {"KEY": {"type": "string", "required": True}}
     tool = native("command", {"entrypoint": "ls", "args": args}, outputs={"format": "text"},
                   permissions={**READ, "secrets": secrets})  # fmt: skip
-    config = read_vega("t.yaml", convert(tool, "vega").text)[0].config
+    config = definitions_in(convert(tool, "vega").text)[0].config
     assert isinstance(config, CommandExec)
     assert config.shell == line
 
@@ -307,7 +311,7 @@ def test_every_argument_is_one_word_of_the_line(args: list[str], line: str) -> N
 def test_a_line_without_values_is_the_same_in_both() -> None:
     block = {"entrypoint": "/bin/sh", "args": ["-c", "ls | wc -l # $${x}\n"], "stdout": {"format": "text"}}
     tool = native("command", block, outputs={"format": "text"}, permissions=READ)
-    back = read_vega("t.yaml", convert(tool, "vega").text)[0]
+    back = definitions_in(convert(tool, "vega").text)[0]
     assert isinstance(back.config, CommandExec)
     assert back.config.shell == "ls | wc -l # $${x}\n"
     again = convert(back, "native")
@@ -326,7 +330,7 @@ implementation:
   command: "grep {{if x}}-e '{{x}}'{{else}}''{{end}} -- *.py | sort"
   allow_dash: [x]
 """
-    (tool,) = read_vega("t.yaml", text.encode())
+    (tool,) = definitions_in(text.encode())
     written = convert(replace(tool, description="Another: one"), "vega")
     assert written.losses == ()
-    assert bare(read_vega("t.yaml", written.text)[0]) == replace(bare(tool), description="Another: one")
+    assert bare(definitions_in(written.text)[0]) == replace(bare(tool), description="Another: one")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from toolcrib.executors.host import Host
 from toolcrib.manifest.kinds import Effect, Kind, Misfit, block_of, duration
 from toolcrib.manifest.yaml.diagnostics import Diagnostic
 from toolcrib.manifest.yaml.source import Document
-from toolcrib.spec import CommandExec, Executor, Tool
+from toolcrib.spec import CommandExec, Executor, Permissions, Tool
 
 if TYPE_CHECKING:
     from toolcrib.template import Namespaces
@@ -71,6 +72,10 @@ def _lint(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     return chain.from_iterable(check(tool, document) for check in checks)
 
 
+def _granted(tool: Tool, granted: Permissions) -> Permissions:
+    return replace(granted, secrets=tool.permissions.secrets)
+
+
 def _executor(tool: Tool, host: Host) -> Executor:
     from toolcrib.executors.command.executor import CommandExecutor
 
@@ -89,6 +94,7 @@ KIND = Kind(
     fixed=("entrypoint", "cwd"),
     lint=_lint,
     effect=_effect,
+    granted=_granted,
     confined=True,
     for_agents=True,
     untraceable=None,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from toolcrib.executors.host import Host
 from toolcrib.manifest.kinds import Kind, block_of, duration
-from toolcrib.spec import Executor, SqlExec, Tool
+from toolcrib.spec import Executor, Permissions, SqlExec, Tool
 
 __all__ = ["KIND"]
 
@@ -30,6 +31,10 @@ def _write(config: SqlExec) -> dict[str, Any]:
     return {key: block[key] for key in _ORDER if key in block}
 
 
+def _granted(tool: Tool, granted: Permissions) -> Permissions:
+    return replace(tool.permissions, write=granted.write)
+
+
 def _executor(tool: Tool, host: Host) -> Executor:
     from toolcrib.executors.sql.executor import SqlExecutor
 
@@ -45,6 +50,7 @@ KIND = Kind(
     write=_write,
     templated=("parameters", "connection"),
     fixed=("statement", "database"),
+    granted=_granted,
     confined=True,
     untraceable=(
         "runs a query of its manifest: it needs the file or the host of its database",

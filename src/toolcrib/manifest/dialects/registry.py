@@ -1,130 +1,111 @@
-"""The formats that tools are written in: by which one is read is said, or found out by what a file holds."""
+"""The formats that tools are written in, by name, and the tools of files, folders and trees in them.
+
+To add a format, write a folder with a `Dialect` and add a line to the table below, or name the record in the
+entry point group `toolcrib.dialects` of an installed package.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from toolcrib.errors import ManifestError, UsageError
-from toolcrib.manifest.dialects import flexigpt, skill, sympozium, toolbox, toolbox_documents
-from toolcrib.manifest.dialects.base import Draft, Entry, Translated, finish
-from toolcrib.manifest.dialects.vega import conditions
-from toolcrib.manifest.dialects.vega import reader as vega
+from toolcrib.manifest.dialects.base import Entry
+from toolcrib.manifest.dialects.dialect import Dialect, load_any
 from toolcrib.manifest.native import reader as native
-from toolcrib.manifest.native.reader import Loaded, parse_tool
+from toolcrib.manifest.native.reader import Loaded
+from toolcrib.manifest.plugins import Registry
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, make
-from toolcrib.manifest.yaml.json_source import load_json
-from toolcrib.manifest.yaml.source import Document, load, read
+from toolcrib.manifest.yaml.source import Document, read
 from toolcrib.spec import Tool
 from toolcrib.spec.naming import nearest
 
 __all__ = [
+    "DEFAULT_DIALECT",
     "DIALECTS",
-    "FILES",
-    "Dialect",
+    "dialect_named",
     "entries",
+    "folder_dialects",
     "load_folder",
     "load_others",
     "load_tools",
     "other_files",
+    "own_files",
     "read_dialect",
     "reread",
 ]
 
-
-class Dialect(NamedTuple):
-    """One format."""
-
-    name: str
-    meaning: str
-    load: Callable[[bytes, str], Document]
-    entries: Callable[[Document], list[Entry]]
-    detect: Callable[[Any], bool]
-
-
-def _translated(
-    drafts: Callable[[Document], list[Draft]], *, shared: bool = False
-) -> Callable[[Document], list[Entry]]:
-    """Entries of a format whose tools become native manifests; `shared`: a file may hold several of them, and
-    what lies beside it belongs to none.
-    """
-    return lambda document: [finish(draft, shared=shared) for draft in drafts(document)]
+_FOLDER = "toolcrib.manifest.dialects"
+DIALECTS: Registry[Dialect] = Registry(
+    "toolcrib.dialects",
+    Dialect,
+    {
+        "native": f"{_FOLDER}.native:DIALECT",
+        "vega": f"{_FOLDER}.vega.dialect:DIALECT",
+        "flexigpt": f"{_FOLDER}.flexigpt.dialect:DIALECT",
+        "sympozium": f"{_FOLDER}.sympozium.dialect:DIALECT",
+        "skill": f"{_FOLDER}.skill.dialect:DIALECT",
+        "toolbox": f"{_FOLDER}.toolbox.dialect:DIALECT",
+    },
+)
+"""Every format by its name."""
+DEFAULT_DIALECT = "vega"
+"""The format of a folder of tools that names none."""
 
 
-def _native(document: Document) -> list[Entry]:
-    folder = Path(document.path).parent.name if Path(document.path).name == native.FILE_NAME else None
-    data = document.data if isinstance(document.data, dict) else {}
-    whole = Translated(document, data, {(): ()})
-    try:
-        return [Entry(parse_tool(document, folder), whole)]
-    except ManifestError as error:
-        return [Entry(None, whole, diagnostics_of(error))]
+def dialect_named(name: str) -> Dialect:
+    """Return the format of that name. Raises UsageError with the nearest one."""
+    dialect = DIALECTS.get(name)
+    if dialect is None:
+        close = nearest(name, DIALECTS.names())
+        hint = f"Did you mean {close}?" if close else f"Known: {', '.join(DIALECTS.names())}."
+        raise UsageError(f"there is no format {name!r}", hint=hint)
+    return dialect
 
 
-def _no(_: Any) -> bool:
-    return False
+def folder_dialects(asked: object = None) -> tuple[str, ...]:
+    """Return the formats that folders of tools may be in; one of an installed package if `asked` names it."""
+    names = [dialect.name for dialect in DIALECTS.builtin if dialect.endings]
+    if isinstance(asked, str) and not DIALECTS.is_builtin(asked):
+        dialect = DIALECTS.get(asked)
+        names += [asked] if dialect is not None and dialect.endings else []
+    return tuple(names)
 
 
-def _load_any(raw: bytes, path: str) -> Document:
-    """JSON where the file says so by its name or its first sign, YAML otherwise."""
-    begins = raw[:200].lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-    return (
-        load_json(raw, path)
-        if path.endswith((".json", ".jsonc")) or begins in (b"{", b"[")
-        else load(raw, path)
-    )
-
-
-def _load_toolbox(raw: bytes, path: str) -> Document:
-    apart = toolbox_documents.detect(raw)
-    return toolbox_documents.load_documents(raw, path) if apart else _load_any(raw, path)
-
-
-DIALECTS: dict[str, Dialect] = {
-    one.name: one
-    for one in (
-        Dialect("native", "Toolcrib's and Glee's tool.yml", load, _native,
-                lambda data: isinstance(data, dict) and "kind" in data and "exec" in data),
-        Dialect("vega", "Vega's definitions, one tool a file", vega.load_vega,
-                lambda document: [vega.entry_of(document)], _no),
-        Dialect("flexigpt", "FlexiGPT's tool.json", load_json, _translated(flexigpt.drafts), flexigpt.detect),
-        Dialect("sympozium", "Sympozium's SkillPack, its sidecar's tools", _load_any,
-                _translated(sympozium.drafts, shared=True), sympozium.detect),
-        Dialect("skill", "a folder of Agent Skills, SKILL.md", skill.load_skill,
-                _translated(skill.drafts), _no),
-        Dialect("toolbox", "tools.yaml of MCP Toolbox", _load_toolbox,
-                _translated(toolbox.drafts, shared=True),
-                toolbox.detect),
-    )
-}  # fmt: skip
-"""Every format that is read, by its name."""
-
-FILES = {"tool.json": "flexigpt", "SKILL.md": "skill"}
-"""Files of other formats that make a folder of its own a tool's folder."""
+@cache
+def own_files() -> dict[str, str]:
+    """Return the names of files that make the folder around them a tool's own, each with its format."""
+    return {dialect.own_file: dialect.name for dialect in DIALECTS.builtin if dialect.own_file is not None}
 
 
 def detect(raw: bytes, path: str) -> tuple[Dialect, Document]:
-    """The format of a file and its data. Raises ManifestError where it is none that is known."""
-    if Path(path).name == skill.SKILL_FILE or (raw[:4] in (b"---\n", b"---\r") and path.endswith(".md")):
-        return DIALECTS["skill"], skill.load_skill(raw, path)
-    if toolbox_documents.detect(raw):
-        return DIALECTS["toolbox"], toolbox_documents.load_documents(raw, path)
-    if vega.detect(raw):
-        return DIALECTS["vega"], vega.load_vega(raw, path)
+    """Find out the format of a file, and read it. Raises ManifestError if no format fits."""
+    for dialect in DIALECTS.builtin:
+        if dialect.claims(raw, path):
+            return dialect, dialect.load(raw, path)
     try:
-        document = _load_any(raw, path)
+        document = load_any(raw, path)
     except ManifestError:
-        if conditions.has_control_line(raw):  # which no YAML has, but Vega's
-            return DIALECTS["vega"], vega.load_vega(raw, path)
+        for dialect in DIALECTS.builtin:
+            if dialect.claims_unreadable(raw):
+                return dialect, dialect.load(raw, path)
         raise
-    for dialect in DIALECTS.values():
+    for dialect in DIALECTS.builtin:
         if dialect.detect(document.data):
             return dialect, document
-    told, hint = _another(document.data)
-    raise ManifestError(told, hint=hint, details={"diagnostics": [
-        make(path, (1, 1), "dialect", told, hint=hint).as_dict()]})  # fmt: skip
+    for dialect in DIALECTS.installed:
+        if dialect.claims(raw, path) or dialect.detect(document.data):
+            return dialect, dialect.load(raw, path)
+    message, hint = _hint(document.data)
+    raise ManifestError(
+        message,
+        hint=hint,
+        details={"diagnostics": [make(path, (1, 1), "dialect", message, hint=hint).as_dict()]},
+    )
 
 
 _OTHERS: tuple[tuple[tuple[str, ...], str, str], ...] = (
@@ -135,38 +116,46 @@ _OTHERS: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("members", "agents"), "this is a team, which says who may use which tools",
      "run `toolcrib list --team FILE --member NAME`"),
 )  # fmt: skip
-"""Files that hold no tools but something near to it: by one of their keys, what to say and what to do."""
+"""Files without tools that are easily taken for one with tools: their keys, what they are, what to do."""
 
 
-def _another(data: Any) -> tuple[str, str]:
-    for keys, told, hint in _OTHERS:
+def _hint(data: Any) -> tuple[str, str]:
+    for keys, message, hint in _OTHERS:
         if isinstance(data, dict) and any(key in data for key in keys):
-            return told, hint
-    return "the file is in no format that is known", f"say which: {', '.join(DIALECTS)}"
+            return message, hint
+    return "the file is in no known format", f"name its format: {', '.join(DIALECTS.names())}"
 
 
 def entries(path: str, raw: bytes, dialect: str | None = None) -> list[Entry]:
-    """Every tool of a file, usable or not. Raises ManifestError where the file cannot be read as a whole."""
+    """Return every tool of a file, usable or not. Raises ManifestError if the file cannot be read at all."""
     if dialect is None:
         found, document = detect(raw, path)
     else:
-        found = _named(dialect)
+        found = dialect_named(dialect)
         document = found.load(raw, path)
-    return found.entries(document)
+    return [_spelled(entry, found) for entry in found.entries(document)]
+
+
+def _spelled(entry: Entry, dialect: Dialect) -> Entry:
+    tool = entry.tool
+    if tool is None or tool.source is None or tool.source.spelling is dialect.spelling:
+        return entry
+    source = replace(tool.source, spelling=dialect.spelling)
+    return replace(entry, tool=replace(tool, source=source))
 
 
 def read_dialect(path: str, raw: bytes | None = None, dialect: str | None = None) -> Loaded:
-    """The tools of a file that can be used, and what was found. Never raises for what the file holds."""
+    """Return the usable tools of a file, and the findings. Never raises for what the file holds."""
     try:
         made = entries(path, read(path) if raw is None else raw, dialect)
     except (FileNotFoundError, NotADirectoryError) as error:
-        return Loaded((), (make(path, (1, 1), "unreadable", f"the file cannot be read: {error.strerror}"),))
+        message = f"the file cannot be read: {error.strerror}"
+        return Loaded((), (make(path, (1, 1), "unreadable", message),))
     except ManifestError as error:
         return Loaded((), diagnostics_of(error))
-    tools: list[Tool] = []
+    tools: dict[str, Tool] = {}
     found: list[Diagnostic] = []
     broken: dict[str, tuple[Diagnostic, ...]] = {}
-    seen: set[str] = set()
     for entry in made:
         found += entry.found
         tool = entry.tool
@@ -174,27 +163,25 @@ def read_dialect(path: str, raw: bytes | None = None, dialect: str | None = None
             name = entry.document.data.get("name") if isinstance(entry.document.data, dict) else None
             if isinstance(name, str):
                 broken[name] = entry.found
-            continue
-        if tool.name in seen:
-            told = f"a tool called {tool.name} stands in the file before"
-            found.append(entry.document.diagnostic("name", told, ("name",)))
+        elif tool.name in tools:
+            message = f"a tool named {tool.name} is in this file already"
+            found.append(entry.document.diagnostic("name", message, ("name",)))
         elif not entry.enabled:
-            told = f"{tool.name} is switched off by its file"
-            found.append(entry.document.diagnostic("disabled", told, hint="set isEnabled to true to use it"))
+            message = f"{tool.name} is switched off by its file"
+            hint = "set isEnabled to true to use it"
+            found.append(entry.document.diagnostic("disabled", message, hint=hint))
         else:
-            seen.add(tool.name)
-            tools.append(tool)
-    return Loaded(tuple(tools), tuple(found), broken)
+            tools[tool.name] = tool
+    return Loaded(tuple(tools.values()), tuple(found), broken)
 
 
 def reread(tool: Tool) -> Document | None:
-    """The document of a tool again, with the places of its file; None when it is not in it any more."""
+    """Return the document of a tool again, with its positions; None if its file no longer holds the tool."""
     if tool.source is None:
         return None
-    if tool.source.dialect == "native":
-        return load(tool.source.raw, tool.source.path)
-    if tool.source.dialect == "vega":
-        return vega.document_of(tool)
+    dialect = dialect_named(tool.source.dialect)
+    if dialect.reread is not None:
+        return dialect.reread(tool)
     made = entries(tool.source.path, tool.source.raw, tool.source.dialect)
     return next(
         (entry.document for entry in made if entry.tool is not None and entry.tool.name == tool.name), None
@@ -202,24 +189,19 @@ def reread(tool: Tool) -> Document | None:
 
 
 def load_tools(tools_dir: Path) -> Loaded:
-    """As `native.load_tools`, and what `load_others` gives."""
+    """Return the tools of native manifests, and those of folders in other formats, sorted by name."""
     loaded = native.load_tools(tools_dir)
     known = {tool.name for tool in loaded.tools}
     base = os.fspath(tools_dir)
     others = load_others(base, [name for name in native.folders(base, []) if name not in known])
     found = [*loaded.diagnostics, *others.diagnostics]
-    tools = list(loaded.tools)
-    for tool in others.tools:
-        if tool.name in known:
-            path = "" if tool.source is None else tool.source.path
-            found.append(make(path, (1, 1), "name", f"a tool called {tool.name} is in another folder"))
-        else:
-            tools.append(tool)
+    found += [_taken(tool) for tool in others.tools if tool.name in known]
+    tools = [*loaded.tools, *(tool for tool in others.tools if tool.name not in known)]
     return Loaded(tuple(sorted(tools, key=lambda tool: tool.name)), tuple(found))
 
 
 def load_others(base: str, names: Iterable[str]) -> Loaded:
-    """The tools of those folders in `base` that hold a file of `FILES` instead of a manifest."""
+    """Return the tools of those folders in `base` that hold a file of `own_files` instead of a manifest."""
     tools: dict[str, Tool] = {}
     found: list[Diagnostic] = []
     for name in names:
@@ -228,35 +210,26 @@ def load_others(base: str, names: Iterable[str]) -> Loaded:
             continue
         found += other.diagnostics
         for tool in other.tools:
-            if tool.name in tools:
-                path = "" if tool.source is None else tool.source.path
-                found.append(make(path, (1, 1), "name", f"a tool called {tool.name} is in another folder"))
-            else:
-                tools[tool.name] = tool
+            if tools.setdefault(tool.name, tool) is not tool:
+                found.append(_taken(tool))
     return Loaded(tuple(tools.values()), tuple(found))
 
 
+def _taken(tool: Tool) -> Diagnostic:
+    path = "" if tool.source is None else tool.source.path
+    return make(path, (1, 1), "name", f"a tool named {tool.name} is in another folder")
+
+
 def load_folder(folder: str) -> Loaded | None:
-    """The tools of a folder that holds a file of `FILES` instead of a manifest; None for any other."""
+    """Return the tools of a folder with a file of `own_files` instead of a manifest; None for any other."""
     for path, dialect in other_files(folder):
         return read_dialect(path, dialect=dialect)
     return None
 
 
 def other_files(folder: str) -> list[tuple[str, str]]:
-    """The file of another format that makes a folder a tool's, with its format; none beside a manifest."""
+    """Return the file of `own_files` in a folder and its format; none beside a manifest."""
     if any(os.path.lexists(f"{folder}/{name}") for name in (native.FILE_NAME, native.OTHER_NAME)):
         return []
-    return [
-        (f"{folder}/{name}", dialect)
-        for name, dialect in FILES.items()
-        if os.path.lexists(f"{folder}/{name}")
-    ][:1]
-
-
-def _named(name: str) -> Dialect:
-    if name not in DIALECTS:
-        close = nearest(name, DIALECTS)
-        hint = f"Did you mean {close}?" if close else f"Known: {', '.join(DIALECTS)}."
-        raise UsageError(f"there is no format {name!r}", hint=hint)
-    return DIALECTS[name]
+    paths = ((f"{folder}/{name}", dialect) for name, dialect in own_files().items())
+    return [(path, dialect) for path, dialect in paths if os.path.lexists(path)][:1]

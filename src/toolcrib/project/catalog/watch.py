@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from toolcrib.manifest import FILE_NAME, FILES, FOLDERS, OTHER_NAME
+from toolcrib.manifest import DEFAULT_DIALECT, DIALECTS, FILE_NAME, OTHER_NAME, own_files
 from toolcrib.project.catalog.inotify import FOLDER, MADE, OVERFLOW, SELF, Inotify, News
 from toolcrib.project.config.sources import ToolSource, place_of
 from toolcrib.project.root import Place
@@ -28,7 +28,7 @@ _POLL_SHARE = 10
 """Polling takes at most one part in so many of a processor."""
 _SLICE = 200
 """After so many folders other work on the event loop gets its turn."""
-_FILES = (FILE_NAME, OTHER_NAME, *FILES)
+_FILES = (FILE_NAME, OTHER_NAME, *own_files())
 _GIVEN_UP = (
     "changes cannot be watched ({}); all files are checked again and again instead. To watch them, raise "
     "fs.inotify.max_user_watches and max_user_instances (sysctl)."
@@ -247,7 +247,7 @@ def _inside(source: ToolSource, path: str) -> Iterable[tuple[str, str | None]]:
             yield os.path.split(real)
         return
     yield path, None
-    if FOLDERS[source.dialect or "vega"].below is not None:
+    if DIALECTS[source.dialect or DEFAULT_DIALECT].own_file is not None:
         yield from ((f"{path}/{name}", None) for name in _listed(path))
 
 
@@ -256,7 +256,7 @@ def _files(source: ToolSource, path: str) -> list[str]:
     if source.is_file:
         return [path]
     names = [f"{path}/{name}" for name in _listed(path)]
-    below = FOLDERS[source.dialect or "vega"].below
+    below = DIALECTS[source.dialect or DEFAULT_DIALECT].own_file
     return names if below is None else [*names, *(f"{name}/{below}" for name in names)]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
-from toolcrib.manifest import FOLDERS, Loaded, load_directory, load_file, make
+from toolcrib.manifest import DEFAULT_DIALECT, Loaded, folder_dialects, load_directory, load_file, make
 from toolcrib.project.config.reader import KeyPath, Reader, choice, permissions
 from toolcrib.spec import Permissions
 
@@ -28,7 +28,7 @@ class ToolSource:
 
     path: str
     """As written; relative paths begin at the project root."""
-    dialect: str | None = "vega"
+    dialect: str | None = DEFAULT_DIALECT
     """None for a file whose format is detected."""
     is_file: bool = False
     granted: Permissions = field(default_factory=lambda: Permissions(read=(".",)))
@@ -50,11 +50,11 @@ def read_source(reader: Reader, entry: Any, at: KeyPath) -> ToolSource:
     written = reader.line(block[key], (*at, key), 4096)
     if is_file and PurePath(written).name in (".mcp.json", "mcp.json"):
         raise reader.misfit((*at, key), "names MCP servers", _ELSEWHERE["mcp"])
-    dialect = block.get("dialect", None if is_file else "vega")
+    dialect = block.get("dialect", None if is_file else DEFAULT_DIALECT)
     if "dialect" in block:
         if isinstance(dialect, str) and dialect in _ELSEWHERE:
             raise reader.misfit((*at, "dialect"), f"cannot be `{dialect}`", _ELSEWHERE[dialect])
-        choice(tuple(FOLDERS))(reader, dialect, (*at, "dialect"))
+        choice(folder_dialects(dialect))(reader, dialect, (*at, "dialect"))
     granted = _permissions(reader, block.get("permissions"), (*at, "permissions"))
     return ToolSource(written, dialect, is_file, granted)
 

@@ -36,8 +36,8 @@ def command(
     format, or a call of it would do something else.
     """
     from toolcrib.errors import NotFoundError, UsageError
-    from toolcrib.manifest import read
-    from toolcrib.manifest.convert import TARGETS, convert, read_all
+    from toolcrib.manifest import DIALECTS, read
+    from toolcrib.manifest.convert import convert, read_all
 
     try:
         raw = read(file)
@@ -54,7 +54,7 @@ def command(
         )
     paths: list[Path | None] = [None] * len(written)
     if output is not None:
-        paths = list(_put(written, Path(output), TARGETS[target].file_name))
+        paths = list(_put(written, Path(output), DIALECTS[target].file_name))
     if as_json:
         write_json({"to": target, "tools": [_row(*pair) for pair in zip(written, paths, strict=True)]})
         return 0

@@ -38,9 +38,8 @@ from toolcrib.spec import (
     Tool,
 )
 
-__all__ = ["DIALECT", "VegaDocument", "detect", "document_of", "entry_of", "load_vega", "read_vega"]
+__all__ = ["VegaDocument", "entry_of", "load_vega"]
 
-DIALECT = "vega"
 _GRANTED = Permissions(read=(".",))
 _KINDS = {
     "http": "http",
@@ -51,8 +50,6 @@ _KINDS = {
 }
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _HEAD = re.compile(r"[^.\[\]]+")
-_DEFINES = re.compile(rb"^implementation[ \t]*:", re.MULTILINE)
-_NATIVE = re.compile(rb"^(?:exec|kind)[ \t]*:", re.MULTILINE)
 _URL_HOST = re.compile(r"(https?)://([^/?#]*)", re.IGNORECASE)
 
 
@@ -107,43 +104,19 @@ class VegaDocument(Document):
         return written
 
 
-def read_vega(path: str, raw: bytes, granted: Permissions = _GRANTED) -> list[Tool]:
-    """The tool of one Vega file. `granted` is what its programs and files may touch: folders and network.
-
-    Raises ManifestError with every place where the file has not the form of a definition.
-    """
-    return [_read(load_vega(raw, path), granted)]
-
-
-def detect(raw: bytes) -> bool:
-    """Whether a file is a definition, by its text: control lines may keep it from being YAML."""
-    return _DEFINES.search(raw) is not None and _NATIVE.search(raw) is None
-
-
 def entry_of(document: Document) -> Entry:
-    """The one tool of a file, in a project that grants it nothing of its own."""
+    """Return the one tool of a file, which is granted the project's folder for reading."""
     assert isinstance(document, VegaDocument)
-    try:
-        tool = _read(document, _GRANTED)
-    except ManifestError as error:
-        return Entry(None, document, diagnostics_of(error))
-    return Entry(tool, document_of(tool))
-
-
-def _read(document: VegaDocument, granted: Permissions) -> Tool:
-    found = list(form_faults(document))
+    found = sorted(form_faults(document), key=lambda finding: (finding.line, finding.column))
     if found:
-        raise failure(sorted(found, key=lambda finding: (finding.line, finding.column)))
+        return Entry(None, document, tuple(found))
     digest = hashlib.sha256(document.raw).hexdigest()
-    return _tool(
-        document, Source(DIALECT, document.path, document.raw, digest, True, Spelling.DOUBLE_BRACE), granted
-    )
+    tool = _tool(document, Source("vega", document.path, document.raw, digest, shared=True))
+    return Entry(tool, _as_manifest(document, tool))
 
 
-def document_of(tool: Tool) -> VegaDocument:
-    """The file of a tool, as the checks of native manifests take it."""
-    assert tool.source is not None
-    document = load_vega(tool.source.raw, tool.source.path)
+def _as_manifest(document: VegaDocument, tool: Tool) -> VegaDocument:
+    """Give the document the data that the checks of native manifests look at."""
     params = [str(param["name"]) for param in params_of(document.data)]
     implementation = document.data["implementation"]
     block = {key: value for key, value in implementation.items() if key not in ("type", "timeout", "retry")}
@@ -201,7 +174,7 @@ def _bad_tests(document: VegaDocument, unfolded: Unfolded, data: dict[str, Any])
             yield document.diagnostic("placeholder", problem.message, hint=problem.hint, at=at)
 
 
-def _tool(document: VegaDocument, source: Source, granted: Permissions) -> Tool:
+def _tool(document: VegaDocument, source: Source) -> Tool:
     data = document.data
     implementation = data["implementation"]
     kind = implementation["type"]
@@ -216,7 +189,7 @@ def _tool(document: VegaDocument, source: Source, granted: Permissions) -> Tool:
         input_schema=schema,
         config=config,
         output=Output("json" if kind in ("http", "builtin", "file_write") else "text"),
-        permissions=_permissions(config, secrets, granted),
+        permissions=_permissions(config, secrets),
         retry=_retry(implementation.get("retry")),
         limits=Limits(timeout_ms=timeout if kind in ("file_read", "file_write", "builtin") else None),
         source=source,
@@ -250,14 +223,11 @@ def _config(kind: str, block: dict[str, Any], timeout: int | None) -> ExecConfig
     )
 
 
-def _permissions(config: ExecConfig, secrets: tuple[SecretSpec, ...], granted: Permissions) -> Permissions:
+def _permissions(config: ExecConfig, secrets: tuple[SecretSpec, ...]) -> Permissions:
     if isinstance(config, HttpExec):
         return Permissions(_own_host(config.url), secrets=secrets)
-    if isinstance(config, CommandExec):
-        return replace(granted, secrets=secrets)
-    if isinstance(config, FileExec):
-        read, write = granted.read, granted.write
-        return Permissions(read=read, write=write if config.action == "write" else (), secrets=secrets)
+    if isinstance(config, CommandExec | FileExec):
+        return replace(_GRANTED, secrets=secrets)
     return Permissions(secrets=secrets)
 
 

@@ -15,9 +15,8 @@ from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failu
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document, decode, load
 
-__all__ = ["detect", "load_documents"]
+__all__ = ["load_documents"]
 
-_KIND = re.compile(rb"^kind[ \t]*:[ \t]*(?:source|tool|toolset)s?[ \t]*(?:#.*)?\r?$", re.MULTILINE)
 _END = re.compile(r"---[ \t]*(?:#.*)?\r?$")
 _MOST = 1_000
 
@@ -83,11 +82,6 @@ class _Documents(Document):
         if path[0] == "toolsets":
             return part, ("tools", *path[2:])
         return part, ("type" if path[2:3] == ("kind",) else path[2], *path[3:]) if path[2:] else ("name",)
-
-
-def detect(raw: bytes) -> bool:
-    """Whether a file holds such documents."""
-    return _KIND.search(raw) is not None
 
 
 def load_documents(raw: bytes, path: str) -> Document:

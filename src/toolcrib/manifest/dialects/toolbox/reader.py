@@ -8,19 +8,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from toolcrib.errors import ManifestError
 from toolcrib.manifest.dialects.base import Draft, host_of, secrets_in
 from toolcrib.manifest.dialects.durations import milliseconds
 from toolcrib.manifest.dialects.fields import Field, Fields
 from toolcrib.manifest.yaml.diagnostics import quoted
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
-from toolcrib.spec import SqlExec, Tool
 from toolcrib.spec.naming import nearest
 
-__all__ = ["FIELDS", "detect", "drafts", "file_of"]
+__all__ = ["FIELDS", "TYPES", "WORDS", "drafts"]
 
-_TYPES: dict[str, dict[str, Any]] = {
+TYPES: dict[str, dict[str, Any]] = {
     "string": {"type": "string"},
     "integer": {"type": "integer"},
     "float": {"type": "number"},
@@ -129,20 +127,10 @@ _TAG = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _HINTS = {"readOnlyHint": "read_only", "destructiveHint": "destructive", "idempotentHint": "idempotent",
           "openWorldHint": "open_world"}  # fmt: skip
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*):([^{}]*)\}")
-_WORDS = {"description": "description", "default": "default", "minValue": "minimum", "maxValue": "maximum"}
+WORDS = {"description": "description", "default": "default", "minValue": "minimum", "maxValue": "maximum"}
 """Keys of a parameter that a schema has too, and what it calls them."""
 _ACTION = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
 _FIELD = re.compile(r"(json\s+)?\.([A-Za-z_][A-Za-z0-9_]*)")
-
-
-def detect(data: Any) -> bool:
-    """Whether data is such a file."""
-    if not isinstance(data, dict):
-        return False
-    tools = data.get("tools")
-    if not isinstance(tools, dict) or not isinstance(data.get("sources", {}), dict):
-        return False
-    return all(isinstance(tool, dict) and "kind" in tool for tool in tools.values())
 
 
 def drafts(document: Document) -> list[Draft]:
@@ -378,7 +366,7 @@ def _inputs(draft: Draft, groups: dict[str, Any]) -> list[str]:
 def _rule(draft: Draft, entry: dict[str, Any], origin: KeyPath) -> dict[str, Any]:
     """The schema of one parameter."""
     rule = _type(draft, entry, origin)
-    rule |= {word: entry[key] for key, word in _WORDS.items() if key in entry}
+    rule |= {word: entry[key] for key, word in WORDS.items() if key in entry}
     if entry.get("allowedValues"):
         rule["anyOf"] = [_value(value) for value in _several(entry["allowedValues"])]
     if entry.get("excludedValues"):
@@ -391,8 +379,8 @@ def _rule(draft: Draft, entry: dict[str, Any], origin: KeyPath) -> dict[str, Any
 
 def _type(draft: Draft, entry: dict[str, Any], origin: KeyPath) -> dict[str, Any]:
     kind = entry.get("type")
-    if isinstance(kind, str) and kind in _TYPES:
-        return dict(_TYPES[kind])
+    if isinstance(kind, str) and kind in TYPES:
+        return dict(TYPES[kind])
     if kind == "array":
         items = entry.get("items")
         if isinstance(items, dict):
@@ -400,9 +388,9 @@ def _type(draft: Draft, entry: dict[str, Any], origin: KeyPath) -> dict[str, Any
         draft.fault("an array needs `items`", origin)
         return {"type": "array"}
     if kind == "map":
-        value = _TYPES.get(str(entry.get("valueType")))
+        value = TYPES.get(str(entry.get("valueType")))
         return {"type": "object", **({"additionalProperties": value} if value is not None else {})}
-    draft.fault(f"`type` must be one of {', '.join((*_TYPES, 'array', 'map'))}", (*origin, "type"))
+    draft.fault(f"`type` must be one of {', '.join((*TYPES, 'array', 'map'))}", (*origin, "type"))
     return {}
 
 
@@ -415,61 +403,3 @@ def _value(value: Any) -> dict[str, Any]:
     if isinstance(value, str) and re.fullmatch(r"[\w -]*", value) is None:
         return {"pattern": f"^(?:{value})$"}
     return {"const": value}
-
-
-# -- writing ------------------------------------------------------------------------------------------
-
-
-def file_of(tool: Tool, config: SqlExec) -> dict[str, Any]:
-    """A file with this one statement and its source.
-
-    Raises ManifestError where the statement's values are not the arguments, each once and in their order.
-    """
-    properties: dict[str, Any] = tool.input_schema.get("properties", {})
-    if list(config.parameters) != [f"${{{name}}}" for name in properties]:
-        raise ManifestError(
-            f"{tool.name} cannot be written as toolbox: the values of its statement are not its arguments in "
-            "their order",
-            hint="Let `parameters` name every property of inputs.schema once, in the same order.",
-        )
-    source = {"kind": config.engine, "database": config.database, **config.connection}
-    required = tool.input_schema.get("required", ())
-    entry = {
-        "kind": f"{config.engine}-sql",
-        "source": config.engine,
-        "description": tool.description,
-        "statement": config.statement,
-        "parameters": [
-            {"name": name, **_parameter(tool, name, rule, needed=name in required)}
-            for name, rule in properties.items()
-        ],
-    }
-    toolsets = {"toolsets": {tag: [tool.name] for tag in tool.tags}} if tool.tags else {}
-    return {
-        **toolsets,
-        "sources": {config.engine: {key: value for key, value in source.items() if value is not None}},
-        "tools": {tool.name: {**entry, **tool.extensions.get("toolbox", {})}},
-    }
-
-
-def _parameter(tool: Tool, name: str, rule: Any, *, needed: bool) -> dict[str, Any]:
-    words = {str(schema["type"]): word for word, schema in _TYPES.items()}
-    words |= {"array": "array", "object": "map"}
-    kind = rule.get("type") if isinstance(rule, dict) else None
-    if not isinstance(kind, str) or kind not in words:
-        raise ManifestError(
-            f"{tool.name} cannot be written as toolbox: `{name}` has not one type, and MCP Toolbox needs one",
-            hint=f"Give it one of {', '.join(words)} in inputs.schema.",
-        )
-    entry: dict[str, Any] = {"type": words[kind]}
-    for key, word in _WORDS.items():
-        if word in rule:
-            entry[key] = rule[word]
-    if needed is ("default" in rule):
-        entry["required"] = needed
-    if kind == "array":
-        entry["items"] = {"name": "item", **_parameter(tool, f"{name}[]", rule.get("items"), needed=True)}
-    value = rule.get("additionalProperties")
-    if kind == "object" and isinstance(value, dict) and value.get("type") in words:
-        entry["valueType"] = words[value["type"]]
-    return entry

@@ -13,12 +13,11 @@ from typing import Any
 from toolcrib.manifest.dialects.base import Draft, arguments_of, secrets_in
 from toolcrib.manifest.dialects.durations import milliseconds
 from toolcrib.manifest.dialects.fields import Field, Fields, known
-from toolcrib.manifest.dialects.skill import Skill
+from toolcrib.manifest.dialects.skill.reader import Skill
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
-from toolcrib.spec import CommandExec, Tool
 
-__all__ = ["FIELDS", "detect", "drafts", "pack_of", "skills_of"]
+__all__ = ["FIELDS", "drafts", "skills_of"]
 
 FIELDS: Fields = {
     "": {
@@ -79,15 +78,6 @@ _FORM: dict[str, Any] = {
 }  # fmt: skip
 _SPELLING = re.compile(r"\{\{\s*\.?([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 _SHELL = re.compile(r"[|&;<>()`*?\[\]~#!\n]|\$(?!\{)")
-
-
-def detect(data: Any) -> bool:
-    """Whether data is a SkillPack, or its sidecar alone."""
-    if not isinstance(data, dict):
-        return False
-    if data.get("kind") == "SkillPack":
-        return True
-    return isinstance(data.get("sidecar"), dict) and "tools" in data["sidecar"]
 
 
 def drafts(document: Document) -> list[Draft]:
@@ -184,32 +174,3 @@ def _timeout(value: Any) -> int | None:
     if found is None:
         return None
     return 30_000 if found < 1000 else min(found, 120_000)
-
-
-# -- writing ------------------------------------------------------------------------------------------
-
-
-def pack_of(tool: Tool, config: CommandExec) -> dict[str, Any]:
-    """A SkillPack whose sidecar has this one command; which image holds the program is not known."""
-    from toolcrib.template import literal_text
-
-    entry: dict[str, Any] = {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.input_schema,
-        "command": [config.entrypoint, *config.args],
-    }
-    if config.cwd != ".":
-        entry["workdir"] = config.cwd
-    if config.timeout_ms:
-        seconds, rest = divmod(config.timeout_ms, 1000)
-        entry["timeout"] = f"{config.timeout_ms}ms" if rest else seconds
-    if config.env:
-        entry["env"] = {name: literal_text(value) for name, value in config.env.items()}
-    entry |= tool.extensions.get("sympozium", {})
-    return {
-        "apiVersion": "sympozium.ai/v1alpha1",
-        "kind": "SkillPack",
-        "metadata": {"name": tool.name},
-        "spec": {"sidecar": {"tools": [entry]}},
-    }

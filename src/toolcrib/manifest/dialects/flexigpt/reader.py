@@ -11,9 +11,8 @@ from toolcrib.manifest.dialects.base import Draft, arguments_of, host_of, secret
 from toolcrib.manifest.dialects.fields import Field, Fields, known
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
-from toolcrib.spec import FunctionExec, HttpExec, Spelling, Tool
 
-__all__ = ["FIELDS", "detect", "drafts", "record_of"]
+__all__ = ["FIELDS", "drafts"]
 
 _UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
 FIELDS: Fields = {
@@ -87,11 +86,6 @@ _FORM: dict[str, Any] = {
 _CONTEXT = ("version", "slug", "name", "run_id", "session_id")
 _BARE = re.compile(r'"(?:[^"\\]|\\.)*"|(\$\{[^{}"]*\})')
 _LONGEST = 64
-
-
-def detect(data: Any) -> bool:
-    """Whether data is such a record."""
-    return isinstance(data, dict) and "impl" in data and ("argSchema" in data or "slug" in data)
 
 
 def drafts(document: Document) -> list[Draft]:
@@ -234,75 +228,3 @@ def _body(draft: Draft, impl: dict[str, Any]) -> None:
     draft.put(at, value, origin)
     if not isinstance(value, dict | list):
         draft.put((*at[:-1], "body_format"), "json")
-
-
-# -- writing ------------------------------------------------------------------------------------------
-
-
-def record_of(tool: Tool) -> dict[str, Any]:
-    """The record of a tool. What FlexiGPT has no word for is left out; reading it back shows what."""
-    kept = dict(tool.extensions.get("flexigpt", {}))
-    rest = kept.pop("impl", {})
-    record: dict[str, Any] = {key: kept.pop(key) for key in ("schemaVersion", "bundleID") if key in kept}
-    record |= {"slug": tool.name, "version": str(tool.version), "description": tool.description}
-    config = tool.config
-    if isinstance(config, FunctionExec):
-        record |= {"type": "go", "impl": {"goFunc": config.reference, **rest}}
-    elif isinstance(config, HttpExec):
-        record |= {"type": "http", "impl": {**_impl(tool, config), **rest}}
-    record["argSchema"] = tool.input_schema
-    if tool.output.schema is not None:
-        record["outputSchema"] = tool.output.schema
-    if tool.tags:
-        record["tags"] = list(tool.tags)
-    if tool.source is None or tool.source.dialect != "flexigpt":
-        record["isEnabled"] = True  # said, so that no default of another program decides it
-    return {**record, **kept}
-
-
-def _impl(tool: Tool, config: HttpExec) -> dict[str, Any]:
-    from toolcrib.template import literal_text
-
-    impl: dict[str, Any] = {"method": config.method, "urlTemplate": _url(tool, config)}
-    if config.headers:
-        impl["headers"] = {name: literal_text(value) for name, value in config.headers.items()}
-    if config.body is not None:
-        impl["bodyTemplate"] = config.body if isinstance(config.body, str) else _written(tool, config.body)
-    if config.success_codes:
-        impl["successCodes"] = list(config.success_codes)
-    if config.timeout_ms:
-        impl["timeoutMs"] = config.timeout_ms
-    if tool.output.format == "text":
-        impl["responseEncoding"] = "text"
-    expression = config.jsonpath or (f"re:{config.regex}" if config.regex else _jsonpath(config.json_path))
-    if expression:
-        impl["extractExpr"] = expression
-    if config.error_mode != "fail":
-        impl["errorMode"] = config.error_mode
-    return impl
-
-
-def _url(tool: Tool, config: HttpExec) -> str:
-    """The URL with the query in it, encoded as it is sent."""
-    from toolcrib.template import Namespaces, TextTemplate, parse_query, spell
-
-    entries = [
-        f"{name}={spell(value.parts, Spelling.DOLLAR_BRACE)}"
-        for name, value in parse_query(config.query, Namespaces.of(tool))
-        if isinstance(value, TextTemplate)
-    ]
-    return config.url + ("&" if "?" in config.url else "?") * bool(entries) + "&".join(entries)
-
-
-def _written(tool: Tool, body: Any) -> str:
-    """A body as text; what the input schema has as another type than text stands without quotes."""
-    named = tool.input_schema.get("properties", {})
-    text = json.dumps(body, ensure_ascii=False)
-    for name, rule in named.items():
-        if isinstance(rule, dict) and rule.get("type", "string") != "string":
-            text = text.replace(f'"${{{name}}}"', f"${{{name}}}")
-    return text
-
-
-def _jsonpath(dotted: str | None) -> str | None:
-    return None if dotted is None else "$." + dotted

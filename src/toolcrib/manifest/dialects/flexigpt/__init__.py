@@ -1,0 +1,1 @@
+"""FlexiGPT: tool.json."""

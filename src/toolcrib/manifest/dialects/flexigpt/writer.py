@@ -1,0 +1,83 @@
+"""Tools as records of FlexiGPT."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from toolcrib.errors import ManifestError
+from toolcrib.spec import FunctionExec, HttpExec, Spelling, Tool
+
+__all__ = ["record_of"]
+
+
+def record_of(tool: Tool) -> dict[str, Any]:
+    """The record of a tool. What FlexiGPT has no word for is left out; reading it back shows what."""
+    kept = dict(tool.extensions.get("flexigpt", {}))
+    rest = kept.pop("impl", {})
+    record: dict[str, Any] = {key: kept.pop(key) for key in ("schemaVersion", "bundleID") if key in kept}
+    record |= {"slug": tool.name, "version": str(tool.version), "description": tool.description}
+    config = tool.config
+    if isinstance(config, FunctionExec):
+        record |= {"type": "go", "impl": {"goFunc": config.reference, **rest}}
+    elif isinstance(config, HttpExec):
+        record |= {"type": "http", "impl": {**_impl(tool, config), **rest}}
+    else:
+        message = f"{tool.name} is of kind {tool.kind}; FlexiGPT has http and go (a registered function) only"
+        raise ManifestError(message)
+    record["argSchema"] = tool.input_schema
+    if tool.output.schema is not None:
+        record["outputSchema"] = tool.output.schema
+    if tool.tags:
+        record["tags"] = list(tool.tags)
+    if tool.source is None or tool.source.dialect != "flexigpt":
+        record["isEnabled"] = True  # said, so that no default of another program decides it
+    return {**record, **kept}
+
+
+def _impl(tool: Tool, config: HttpExec) -> dict[str, Any]:
+    from toolcrib.template import literal_text
+
+    impl: dict[str, Any] = {"method": config.method, "urlTemplate": _url(tool, config)}
+    if config.headers:
+        impl["headers"] = {name: literal_text(value) for name, value in config.headers.items()}
+    if config.body is not None:
+        impl["bodyTemplate"] = config.body if isinstance(config.body, str) else _written(tool, config.body)
+    if config.success_codes:
+        impl["successCodes"] = list(config.success_codes)
+    if config.timeout_ms:
+        impl["timeoutMs"] = config.timeout_ms
+    if tool.output.format == "text":
+        impl["responseEncoding"] = "text"
+    expression = config.jsonpath or (f"re:{config.regex}" if config.regex else _jsonpath(config.json_path))
+    if expression:
+        impl["extractExpr"] = expression
+    if config.error_mode != "fail":
+        impl["errorMode"] = config.error_mode
+    return impl
+
+
+def _url(tool: Tool, config: HttpExec) -> str:
+    """The URL with the query in it, encoded as it is sent."""
+    from toolcrib.template import Namespaces, TextTemplate, parse_query, spell
+
+    entries = [
+        f"{name}={spell(value.parts, Spelling.DOLLAR_BRACE)}"
+        for name, value in parse_query(config.query, Namespaces.of(tool))
+        if isinstance(value, TextTemplate)
+    ]
+    return config.url + ("&" if "?" in config.url else "?") * bool(entries) + "&".join(entries)
+
+
+def _written(tool: Tool, body: Any) -> str:
+    """A body as text; what the input schema has as another type than text stands without quotes."""
+    named = tool.input_schema.get("properties", {})
+    text = json.dumps(body, ensure_ascii=False)
+    for name, rule in named.items():
+        if isinstance(rule, dict) and rule.get("type", "string") != "string":
+            text = text.replace(f'"${{{name}}}"', f"${{{name}}}")
+    return text
+
+
+def _jsonpath(dotted: str | None) -> str | None:
+    return None if dotted is None else "$." + dotted

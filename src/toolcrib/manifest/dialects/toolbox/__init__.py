@@ -1,0 +1,1 @@
+"""MCP Toolbox for Databases: tools.yaml."""

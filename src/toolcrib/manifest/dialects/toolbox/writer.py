@@ -1,0 +1,69 @@
+"""SQL tools as files of MCP Toolbox."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolcrib.errors import ManifestError
+from toolcrib.manifest.dialects.toolbox.reader import TYPES, WORDS
+from toolcrib.spec import SqlExec, Tool
+
+__all__ = ["file_of"]
+
+
+def file_of(tool: Tool) -> dict[str, Any]:
+    """A file with this one statement and its source.
+
+    Raises ManifestError where the statement's values are not the arguments, each once and in their order.
+    """
+    config = tool.config
+    if not isinstance(config, SqlExec):
+        raise ManifestError(f"{tool.name} is of kind {tool.kind}; for MCP Toolbox only sql is written")
+    properties: dict[str, Any] = tool.input_schema.get("properties", {})
+    if list(config.parameters) != [f"${{{name}}}" for name in properties]:
+        raise ManifestError(
+            f"{tool.name} cannot be written as toolbox: the values of its statement are not its arguments in "
+            "their order",
+            hint="Let `parameters` name every property of inputs.schema once, in the same order.",
+        )
+    source = {"kind": config.engine, "database": config.database, **config.connection}
+    required = tool.input_schema.get("required", ())
+    entry = {
+        "kind": f"{config.engine}-sql",
+        "source": config.engine,
+        "description": tool.description,
+        "statement": config.statement,
+        "parameters": [
+            {"name": name, **_parameter(tool, name, rule, needed=name in required)}
+            for name, rule in properties.items()
+        ],
+    }
+    toolsets = {"toolsets": {tag: [tool.name] for tag in tool.tags}} if tool.tags else {}
+    return {
+        **toolsets,
+        "sources": {config.engine: {key: value for key, value in source.items() if value is not None}},
+        "tools": {tool.name: {**entry, **tool.extensions.get("toolbox", {})}},
+    }
+
+
+def _parameter(tool: Tool, name: str, rule: Any, *, needed: bool) -> dict[str, Any]:
+    words = {str(schema["type"]): word for word, schema in TYPES.items()}
+    words |= {"array": "array", "object": "map"}
+    kind = rule.get("type") if isinstance(rule, dict) else None
+    if not isinstance(kind, str) or kind not in words:
+        raise ManifestError(
+            f"{tool.name} cannot be written as toolbox: `{name}` has not one type, and MCP Toolbox needs one",
+            hint=f"Give it one of {', '.join(words)} in inputs.schema.",
+        )
+    entry: dict[str, Any] = {"type": words[kind]}
+    for key, word in WORDS.items():
+        if word in rule:
+            entry[key] = rule[word]
+    if needed is ("default" in rule):
+        entry["required"] = needed
+    if kind == "array":
+        entry["items"] = {"name": "item", **_parameter(tool, f"{name}[]", rule.get("items"), needed=True)}
+    value = rule.get("additionalProperties")
+    if kind == "object" and isinstance(value, dict) and value.get("type") in words:
+        entry["valueType"] = words[value["type"]]
+    return entry
