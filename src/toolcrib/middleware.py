@@ -13,9 +13,9 @@ from toolcrib.spec import Call, CallContext, Outcome
 __all__ = ["Handler", "Middleware", "logging_middleware", "timeout_middleware"]
 
 Handler = Callable[[Call, CallContext], Awaitable[Outcome]]
-"""Runs a call whose arguments are checked; raises when it fails."""
+"""Runs a call whose arguments are checked; raises if it fails."""
 Middleware = Callable[[Handler], Handler]
-"""Takes the next handler, gives the handler around it."""
+"""Takes the next handler and returns the handler around it."""
 
 
 def logging_middleware(logger: logging.Logger | None = None, level: int = logging.INFO) -> Middleware:

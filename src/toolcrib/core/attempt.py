@@ -59,7 +59,7 @@ class Cancel(Fail):
     """The tool says that it can never succeed."""
 
 
-Decision = RetryAfter | SnoozeFor | Fail
+AttemptDecision = RetryAfter | SnoozeFor | Fail
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class AttemptPolicy:
     """Attempts that a tool has at least when it says itself that its error is transient."""
 
 
-async def run_attempt(call: Call, ctx: Context, call_attempts: int) -> Outcome | Decision:
+async def run_attempt(call: Call, ctx: Context, call_attempts: int) -> Outcome | AttemptDecision:
     """Run a tool once, within the limit of one attempt.
 
     Raises only what comes from outside of the tool: the cancellation of the call, and interrupts.
@@ -92,7 +92,7 @@ async def run_attempt(call: Call, ctx: Context, call_attempts: int) -> Outcome |
     return decide(error, policy, ctx.attempt, random.random())  # noqa: S311 - not for secrecy
 
 
-def decide(error: Exception, policy: AttemptPolicy, attempt: int, chance: float) -> Decision:
+def decide(error: Exception, policy: AttemptPolicy, attempt: int, chance: float) -> AttemptDecision:
     """Decide what follows attempt number `attempt` (1, 2, …) that ended with this error.
 
     `chance` from 0 to 1 places the delay within its jitter.

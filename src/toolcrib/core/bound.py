@@ -24,10 +24,12 @@ class Bound:
     lenient = False
     """True to read arguments that do not match once more, a number in a text as that number."""
     timeout_ms: int
+    """Limit of one attempt."""
     timeout_source: str
-    """Who set the limit of one attempt."""
+    """The origin of that limit, in words."""
     retry: Retry
     retries_timeouts: bool
+    """True if an attempt that timed out is repeated as well."""
     approval_reason: str | None
     """Why a person must approve each call; None when nobody must."""
     output: Output
@@ -46,7 +48,7 @@ class Bound:
 
     @cached_property
     def tool(self) -> Tool:
-        """What the tool is."""
+        """The description of the tool."""
         raise NotImplementedError
 
     @cached_property
@@ -92,7 +94,7 @@ class BoundTool(Bound):
 
     @cached_property
     def tool(self) -> Tool:
-        """What the tool is."""
+        """The description of the tool."""
         return self._tool
 
     @cached_property
@@ -119,7 +121,7 @@ class FunctionTool(Bound):
 
     @cached_property
     def tool(self) -> Tool:
-        """What the tool is."""
+        """The description of the tool."""
         options, function = self._options, self._shape.function
         return Tool(
             name=self.name,

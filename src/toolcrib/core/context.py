@@ -1,4 +1,4 @@
-"""What a running tool may ask: run variables, identity of the call, time left, secrets, progress.
+"""The context of a running call: run variables, ids, time left, secrets, progress.
 
 A function gets its context by a parameter annotated `Context`. Code anywhere below it uses `get_variable` and
 the functions beside it, which read the call that runs in this task or thread.
@@ -49,13 +49,13 @@ class Context(Call):
     bound: Bound = field(init=False)
     """The tool that is called; set as soon as its name is resolved."""
     received: float = field(default=0.0, init=False)
-    """When the call arrived, in `time.perf_counter` seconds."""
+    """Time of arrival, in `time.perf_counter` seconds."""
     started: float = field(default=0.0, init=False)
-    """When this attempt began, in `time.perf_counter` seconds; 0 before the tool is let run."""
+    """Beginning of this attempt, in `time.perf_counter` seconds; 0 before the call is approved."""
     attempt: int = field(default=1, init=False)
     """1 for the first try."""
     snoozes: int = field(default=0, init=False)
-    """How often the tool asked to be tried later."""
+    """Number of times that the tool asked to be tried later."""
     secrets: Mapping[str, str] = field(default_factory=dict, init=False)
     """The declared secrets that are set, by name; nothing else."""
     redactor: Redactor | None = field(default=None, init=False)
@@ -98,7 +98,7 @@ class Context(Call):
 
     @property
     def limit_source(self) -> str:
-        """Who set that limit."""
+        """The origin of that limit, in words."""
         own = self.timeout_ms is not None and self.timeout_ms < self.bound.timeout_ms
         return "the call's own limit" if own else self.bound.timeout_source
 

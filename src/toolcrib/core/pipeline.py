@@ -55,7 +55,7 @@ class Pipeline:
         self._call_attempts = call_attempts
         self._missing = missing
         self.middleware: tuple[Middleware, ...] = ()
-        """What wraps every call, the outermost first."""
+        """Wrappers around every call, the outermost first."""
         self._handler: Handler = self._attempts
         self._approved: Proceed = self._run
         for wrap in reversed(self._controls.approve):

@@ -1,9 +1,8 @@
-"""Toolset: the registry a Python user holds. Functions, objects and manifest tools become callable."""
+"""Toolset: the registry of a Python program. Functions, objects and manifest tools become callable."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 import unicodedata
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -13,20 +12,14 @@ from typing import Any, TypeVar, overload
 from toolcrib.core.bound import DEFAULT_TIMEOUT_MS, Bound, BoundTool, FunctionTool, Options, check_retry
 from toolcrib.core.context import Context
 from toolcrib.core.controls import Controls
+from toolcrib.core.lifespan import ToolLifespan
 from toolcrib.core.pipeline import Pipeline
-from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, ToolUnavailable, UsageError
+from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, UsageError
 from toolcrib.executors.function.executor import isolation_of
 from toolcrib.middleware import Middleware
 from toolcrib.schema import ArgumentCheck, inspect_function
 from toolcrib.schema.fitting import fitting
-from toolcrib.spec import (
-    CallContext,
-    Caller,
-    Clock,
-    Result,
-    Retry,
-    Tool,
-)
+from toolcrib.spec import CallContext, Caller, Clock, Result, Retry, Tool
 
 __all__ = ["Toolset"]
 
@@ -56,8 +49,8 @@ class Toolset:
         self._timeout_ms = timeout_ms
         self._lenient = lenient
         self._bound: dict[str, Bound] = {}
-        self._lifespans: list[_Lifespan] = []
-        self._opened: list[_Lifespan] = []
+        self._lifespans: list[ToolLifespan] = []
+        self._opened: list[ToolLifespan] = []
         self._revision = 0
         self._listeners: list[Callable[[], None]] = []
         self.pipeline = Pipeline(
@@ -92,12 +85,13 @@ class Toolset:
         return decorate
 
     def register(self, name: Any, target: Any = None, /, **options: Any) -> None:
-        """Make a tool of a function or of an object with `name`, `description`, `input_schema`, `execute`.
+        """Make a tool from a function or an object.
 
-        `register(function)`, `register("name", function, …)` or `register(object)`. Options: `description`,
+        `register(function)`, `register("name", function, …)` or `register(object)`. An object has `name`,
+        `description`, `input_schema` and `execute`. Options: `description`,
         `input_schema` (instead of the derived one), `output_schema`, `isolation` (`thread`, `inline`,
         `async`, `process`), `retry` (a `Retry`), `timeout_ms` (one attempt), `approval` (the reason why a
-        person must agree to each call), `on_violation` (`warn` or `fail`: what an output is that does not fit
+        person must approve each call), `on_violation` (`warn` or `fail`, for an output that does not match
         `output_schema`), `annotations`, `tags`, `version`. Raises `DefinitionError` when the function cannot
         be described, `ConflictError` when the name is taken.
 
@@ -109,7 +103,7 @@ class Toolset:
         if hasattr(target, "execute") and hasattr(target, "input_schema"):
             if isinstance(target, type):
                 raise DefinitionError(f"{target.__name__} is a class; register an instance of it")
-            self._register_object(_said(target.name) if name is None else name, target, options)
+            self._register_object(_value(target.name) if name is None else name, target, options)
         elif callable(target):
             given = getattr(target, "__name__", None) if name is None else name
             self._register_function(given, target, Options(**options))
@@ -119,16 +113,16 @@ class Toolset:
             )
 
     def _register_function(self, name: Any, function: Callable[..., Any], options: Options) -> None:
-        self._claim(name)
+        self._check_name(name)
         shape = inspect_function(function, _CONTEXTS, typed=options.input_schema is None)
         if options.input_schema is not None:
             options.input_schema = fitting(name, shape, options.input_schema)
         options.isolation = isolation_of(name, shape, options.isolation)
-        self._add(name, FunctionTool(name, shape, options, self._retry, self._timeout_ms))
+        self.add(FunctionTool(name, shape, options, self._retry, self._timeout_ms))
 
     def _register_object(self, name: Any, target: Any, given: dict[str, Any]) -> None:
-        self._claim(name)
-        schema, description = _said(target.input_schema), _said(target.description)
+        self._check_name(name)
+        schema, description = _value(target.input_schema), _value(target.description)
         options = Options(**{"description": description, "input_schema": schema, **given})
         ArgumentCheck(options.input_schema or {})
         shape = inspect_function(target.execute, _CONTEXTS, typed=False)
@@ -141,27 +135,28 @@ class Toolset:
             raise DefinitionError(f"{name}: an object keeps its state here, not in a process of its own")
         lifespan = None
         if hasattr(target, "open") or hasattr(target, "__aenter__"):
-            lifespan = _Lifespan(name, target)
+            lifespan = ToolLifespan(name, target)
             self._lifespans.append(lifespan)
-        options.adapt = _as_one(shape.parameters[0].name, lifespan)
-        self._add(name, FunctionTool(name, shape, options, self._retry, self._timeout_ms))
+        options.adapt = _as_one_argument(shape.parameters[0].name, lifespan)
+        self.add(FunctionTool(name, shape, options, self._retry, self._timeout_ms))
 
     def add(self, bound: Bound) -> None:
         """Add a tool that is bound already; `ConflictError` when its name is taken."""
-        self._claim(bound.name)
-        self._add(bound.name, bound)
+        self.add_all([bound])
 
     def add_all(self, bound: Sequence[Bound]) -> None:
-        """As `add` of each, but none is added where a name is taken, and listeners hear of it once."""
+        """Add all of these tools, or none if a name is taken; listeners are called once."""
         for one in bound:
-            self._claim(one.name)
+            self._check_name(one.name)
+        for one in bound:
             one.lenient = self._lenient
-        self._bound.update((one.name, one) for one in bound)
+            self._bound[one.name] = one
         self._changed()
 
     def load_directory(self, folder: str | os.PathLike[str], **options: Any) -> list[str]:
-        """Add the tools of a folder, Vega's unless `dialect` says other; options and errors as of
-        `open_directory`. Their names.
+        """Add the tools of a folder and return their names. `dialect` is Vega's by default.
+
+        Options and errors are those of `open_directory`.
         """
         from toolcrib.executors.directory import open_directory
 
@@ -171,18 +166,18 @@ class Toolset:
         return [one.name for one in bound]
 
     def remove(self, name: str) -> None:
-        """Take a tool out; calls that run go on."""
+        """Remove a tool; its running calls continue."""
         del self._bound[name]
         self._changed()
 
     def replace(self, bound: Bound) -> None:
-        """Put a tool in the place of the one of its name; calls that run go on with the old one."""
+        """Replace the tool of the same name; running calls continue with the old one."""
         if bound.name not in self._bound:
             raise self.pipeline.unknown(bound.name)
         self._bound[bound.name] = bound
         self._changed()
 
-    def _claim(self, name: Any) -> None:
+    def _check_name(self, name: Any) -> None:
         if not isinstance(name, str) or not _is_name(name):
             raise DefinitionError(
                 f"{name!r} cannot be the name of a tool",
@@ -192,11 +187,6 @@ class Toolset:
             raise ConflictError(
                 f"there is a tool named {name!r} already", hint="Register it under another name."
             )
-
-    def _add(self, name: str, bound: Bound) -> None:
-        bound.lenient = self._lenient
-        self._bound[name] = bound
-        self._changed()
 
     def _changed(self) -> None:
         self._revision += 1
@@ -209,26 +199,26 @@ class Toolset:
 
     @property
     def middleware(self) -> tuple[Middleware, ...]:
-        """What wraps every call, the outermost first."""
+        """Wrappers around every call, the outermost first."""
         return self.pipeline.middleware
 
     # -- listing -------------------------------------------------------------------------------
 
     @property
     def revision(self) -> int:
-        """Changes whenever a tool is added, replaced or taken out."""
+        """Changes whenever a tool is added, replaced or removed."""
         return self._revision
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have `listener` called after each change of the list; gives what ends it.
+        """Call `listener` after each change of the list; return a function that ends this.
 
-        It is called in the thread that changes the list, and must neither wait nor raise.
+        The listener is called in the thread that changes the list, and must neither wait nor raise.
         """
         self._listeners.append(listener)
         return partial(_discard, self._listeners, listener)
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is a tool of this name."""
+        """Return True if there is a tool of this name."""
         return name in self._bound
 
     @property
@@ -237,23 +227,25 @@ class Toolset:
         return list(self._bound)
 
     def tools(self, caller: str = "local", identity: Caller | None = None) -> list[Tool]:  # noqa: ARG002
-        """Every tool that the caller's token covers, described, in the order they were added."""
-        covered = [b for b in self._bound.values() if identity is None or identity.covers(b.name)]
-        return [bound.tool for bound in covered]
+        """Return every tool that the caller's token covers, in the order they were added."""
+        return [b.tool for b in self._bound.values() if identity is None or identity.covers(b.name)]
 
     def get(self, name: str) -> Tool:
-        """One tool; `ToolNotFound` names the nearest."""
+        """Return one tool; `ToolNotFound` names the nearest."""
         return self.bound(name).tool
 
     def schema(self) -> list[dict[str, Any]]:
-        """The tools as models see them: `name`, `description`, `input_schema`."""
+        """Return the tools as models see them: `name`, `description`, `input_schema`."""
         return [
             {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
             for tool in self.tools()
         ]
 
     def filter(self, *names: str, tags: Iterable[str] = ()) -> Toolset:
-        """A toolset of only these names, or of tools with any of these tags; an unknown name is an error."""
+        """Return a toolset of only these names, or of tools with any of these tags.
+
+        An unknown name is a `ToolNotFound`.
+        """
         wanted = set(tags)
         chosen = {name: self.bound(name) for name in names}
         chosen |= {name: bound for name, bound in self._bound.items() if wanted & set(bound.tool.tags)}
@@ -266,7 +258,7 @@ class Toolset:
         return view
 
     def bound(self, name: str) -> Bound:
-        """One tool made ready to be called; `ToolNotFound` names the nearest."""
+        """Return one tool made ready to be called; `ToolNotFound` names the nearest."""
         bound = self._bound.get(name)
         if bound is None:
             raise self.pipeline.unknown(name)
@@ -286,10 +278,10 @@ class Toolset:
         approved_by: str | None = None,
         on_progress: Callable[[float, float | None, str], None] | None = None,
     ) -> Coroutine[Any, Any, Result]:
-        """Call a tool and get its `Result`; a failing tool never raises.
+        """Call a tool and return its `Result`; a failing tool never raises.
 
-        `arguments` is a mapping or its JSON text. `variables` reach the tool unseen by any model.
-        `timeout_ms` limits one attempt, `approved_by` names the person who agreed to this one call.
+        `arguments` is a mapping or its JSON text. `variables` reach the tool but no model. `timeout_ms`
+        limits one attempt, `approved_by` names the person who approved this one call.
         """
         # By position: with keywords, making a context would take twice as long.
         given = {} if arguments is None else arguments
@@ -301,13 +293,13 @@ class Toolset:
     async def execute(
         self, name: str, arguments: Mapping[str, Any] | bytes | str | None = None, **options: Any
     ) -> Any:
-        """Call a tool and get its value; a `ToolcribError` is raised when it does not give one."""
+        """Call a tool and return its value; raise a `ToolcribError` if it has none."""
         return (await self.call(name, arguments, **options)).unwrap()
 
     def call_sync(
         self, name: str, arguments: Mapping[str, Any] | bytes | str | None = None, **options: Any
     ) -> Result:
-        """`call` for code without an event loop; tools that hold resources are opened just for it."""
+        """Do the same as `call`, for code without an event loop; resources are opened for this one call."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -334,7 +326,7 @@ class Toolset:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close what was opened, last first. Every tool is closed even if some fail: an `ExceptionGroup`."""
+        """Close all tools, last opened first, even if some fail: then an `ExceptionGroup` is raised."""
         failures: list[Exception] = []
         while self._opened:
             try:
@@ -345,58 +337,22 @@ class Toolset:
             raise ExceptionGroup("tools failed to close", failures)
 
 
-class _Lifespan:
-    """A tool that holds resources: opened for the first toolset that needs it, closed after the last."""
-
-    def __init__(self, name: str, target: Any) -> None:
-        self.name = name
-        self._target = target
-        self._users = 0
-
-    async def open(self) -> None:
-        """Open it, unless it is."""
-        if self._users == 0:
-            target = self._target
-            await _settled(target.open() if hasattr(target, "open") else target.__aenter__())
-        self._users += 1
-
-    async def close(self) -> None:
-        """Close it, unless others still need it."""
-        self._users -= 1
-        if self._users == 0:
-            target = self._target
-            if hasattr(target, "open"):
-                await _settled(target.close() if hasattr(target, "close") else None)
-            else:
-                await target.__aexit__(None, None, None)
-
-    def check(self) -> None:
-        """Refuse a call of a tool that is not open."""
-        if self._users == 0:
-            raise ToolUnavailable(
-                f"{self.name} is not open", hint="Call it inside `async with` of its toolset or project."
-            )
-
-
 def _discard(listeners: list[Callable[[], None]], listener: Callable[[], None]) -> None:
     if listener in listeners:
         listeners.remove(listener)
 
 
-async def _settled(value: Any) -> None:
-    if inspect.isawaitable(value):
-        await value
+def _value(attribute: Any) -> Any:
+    """Return the value of an attribute that may be a method, as in the Go interface."""
+    return attribute() if callable(attribute) else attribute
 
 
-def _said(value: Any) -> Any:
-    """An attribute that may be a method, as in the Go interface."""
-    return value() if callable(value) else value
-
-
-def _as_one(parameter: str, lifespan: _Lifespan | None) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def _as_one_argument(
+    parameter: str, lifespan: ToolLifespan | None
+) -> Callable[[dict[str, Any]], dict[str, Any]]:
     def adapt(arguments: dict[str, Any]) -> dict[str, Any]:
         if lifespan is not None:
-            lifespan.check()
+            lifespan.require_open()
         return {parameter: arguments}
 
     return adapt

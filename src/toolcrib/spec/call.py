@@ -1,4 +1,4 @@
-"""One call and what came of it: Call goes in, an executor's Outcome comes back, a Result goes out."""
+"""A call and its result: Call goes in, an executor returns an Outcome, a Result goes out."""
 
 from __future__ import annotations
 
@@ -14,54 +14,54 @@ __all__ = ["Call", "Outcome", "Result"]
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """One call as a door makes it. `arguments` is a JSON object, or its JSON text not parsed yet."""
+    """One call as an interface makes it. `arguments` is a JSON object, or its JSON text not parsed yet."""
 
     tool: str
     arguments: Mapping[str, Any] | bytes | str
     caller: str = "local"
-    """Who calls: `local`, `cli`, `mcp:<client name>`, …"""
+    """Name of the caller: `local`, `cli`, `mcp:<client name>`, …"""
     variables: dict[str, Any] | None = None
     run_id: str | None = None
     session_id: str | None = None
     approved_by: str | None = None
-    """The person who agreed to this one call, if any."""
+    """The person who approved this one call, if any."""
     call_id: str | None = None
     timeout_ms: int | None = None
-    """Limit of one attempt as the caller asks for it; the smallest of all limits binds."""
+    """Limit of one attempt as the caller asks for it; the smallest of all limits applies."""
     on_progress: Callable[[float, float | None, str], None] | None = None
-    """Told (done, total, message) as the tool reports progress; called on the event loop."""
+    """Called on the event loop with (done, total, message) when the tool reports progress."""
     identity: Caller | None = None
-    """What the caller's token allows; None for this machine's own user, who may do everything."""
+    """The caller's token and its rights; None for this machine's own user, who may do everything."""
     wait: Literal["raise", "block", "pending"] = "raise"
-    """What to do when a person must decide first: fail, wait for it, or give a `pending` result."""
+    """If a person must decide first: fail, wait for the decision, or return a `pending` result."""
     idempotency_key: str | None = None
-    """Calls with the same key run once; the others get the recorded result of the first."""
+    """Calls with the same key run once; later ones get the recorded result of the first."""
 
 
-# Call, Outcome and Result are made once per call on the hot path, so they are not frozen: a frozen dataclass
-# sets each field through object.__setattr__, which triples the cost of making one.
+# Call, Outcome and Result are made once per call, so they are not frozen: a frozen dataclass sets each field
+# through object.__setattr__, which triples the cost of making one.
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What one attempt of an executor gave."""
+    """The outcome of one attempt that succeeded."""
 
     value: Any = None
     warnings: tuple[str, ...] = ()
     details: dict[str, Any] | None = None
-    """Facts for `Result.details`: HTTP status, exit code, what was cut, the enforcement report."""
+    """Facts for `Result.details`: HTTP status, exit code, cuts, the enforcement report."""
 
 
 @dataclass(slots=True)
 class Result:
-    """What a caller gets, at every door."""
+    """The result of a call, the same at every interface."""
 
     status: Literal["ok", "error", "pending"]
     value: Any = None
     error: ToolcribError | None = None
     warnings: tuple[str, ...] = ()
     details: dict[str, Any] | None = None
-    """Facts of the last attempt: HTTP status, exit code, what was cut, the enforcement report."""
+    """Facts of the last attempt: HTTP status, exit code, cuts, the enforcement report."""
     duration_ms: float = 0.0
     attempts: int = 1
     snoozes: int = 0
@@ -69,11 +69,11 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """True when the tool ran and gave a value."""
+        """True if the tool ran and returned a value."""
         return self.status == "ok"
 
     def unwrap(self) -> Any:
-        """The value, or the error raised; `ApprovalRequired` where the call waits for a person."""
+        """Return the value, or raise the error; `ApprovalRequired` if the call waits for a person."""
         if self.error is not None:
             raise self.error
         if self.status == "pending":
@@ -82,7 +82,7 @@ class Result:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """How the call went, as JSON; what is empty is left out."""
+        """Facts about the call as JSON, without empty ones."""
         out: dict[str, Any] = {"duration_ms": round(self.duration_ms, 3), "attempts": self.attempts}
         if self.snoozes:
             out["snoozes"] = self.snoozes
@@ -93,7 +93,7 @@ class Result:
         return out
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON form for every door: `status`, `value` or `error`, `warnings`, `meta`."""
+        """Return the JSON form: `status`, `value` or `error`, `warnings`, `meta`."""
         out: dict[str, Any] = {"status": self.status}
         if self.error is not None:
             out["error"] = self.error.as_dict()
@@ -106,7 +106,7 @@ class Result:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Result:
-        """The result that `as_dict` has told."""
+        """Return the result that `as_dict` has written."""
         meta, error = data.get("meta", {}), data.get("error")
         return cls(
             data["status"],

@@ -1,4 +1,4 @@
-"""Who makes a call, and what they may do at all. Pure data."""
+"""The caller of a tool, and its rights. Pure data."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ __all__ = ["SCOPES", "Caller", "Scope"]
 
 Scope = Literal["read", "invoke", "approve", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
-"""`read`: list and show. `invoke`: call. `approve`: decide on calls that wait. `admin`: all, and settings."""
+"""`read`: list and show. `invoke`: call. `approve`: decide on waiting calls. `admin`: all, and settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A caller that showed a token."""
+    """A caller that has shown a token."""
 
     name: str
     """Unique among the project's tokens."""
     scopes: frozenset[Scope]
     tools: tuple[str, ...] | None = None
-    """Names it may see and call, `*` and `?` standing for other text; None for all."""
+    """Names it may see and call, with `*` and `?` as wildcards; None for all."""
     owner: str = ""
-    """The person it acts for: who may not approve its calls, unless the project says so."""
+    """The person it acts for. They may not approve its calls, unless the project allows that."""
 
     def may(self, scope: Scope) -> bool:
-        """Whether it has this right; `admin` has all, and who may call may also read."""
-        held = self.scopes
-        return scope in held or "admin" in held or (scope == "read" and "invoke" in held)
+        """Return True if it has this right. `admin` has all rights, and `invoke` includes `read`."""
+        own = self.scopes
+        return scope in own or "admin" in own or (scope == "read" and "invoke" in own)
 
     def covers(self, tool: str) -> bool:
-        """Whether this tool is among those it may see and call."""
+        """Return True if this tool is among those it may see and call."""
         return self.tools is None or any(fits(pattern, tool) for pattern in self.tools)

@@ -1,4 +1,4 @@
-"""The seams: what the call path needs from its neighbours, and what it gives to a running tool."""
+"""The protocols between the packages."""
 
 from __future__ import annotations
 
@@ -10,11 +10,18 @@ from toolcrib.spec.call import Call, Outcome, Result
 from toolcrib.spec.caller import Caller
 from toolcrib.spec.tool import Tool
 
-__all__ = ["CallContext", "Catalog", "Clock", "Executor", "Invoke", "SecretSource"]
+__all__ = ["CallContext", "Catalog", "Clock", "Executor", "Invoke", "Masker", "SecretSource"]
+
+
+class Masker(Protocol):
+    """Masks secrets."""
+
+    def redact(self, value: Any) -> Any:
+        """Return a JSON value with every secret in it masked."""
 
 
 class CallContext(Protocol):
-    """What an attempt may ask of the call it belongs to."""
+    """The call that an attempt belongs to, as its executor sees it."""
 
     @property
     def tool(self) -> str:
@@ -22,7 +29,7 @@ class CallContext(Protocol):
 
     @property
     def caller(self) -> str:
-        """Who called: `local`, `cli`, `mcp:<client>`."""
+        """Name of the caller: `local`, `cli`, `mcp:<client>`."""
 
     @property
     def attempt(self) -> int:
@@ -49,49 +56,49 @@ class CallContext(Protocol):
         """The declared secrets that resolved, by name; nothing else."""
 
     @property
-    def redactor(self) -> Any:
-        """What masks all secrets that are known (a `Redactor`); None: none is known beside `secrets`."""
+    def redactor(self) -> Masker | None:
+        """Masks every known secret; None if only `secrets` are known."""
 
     @property
     def remaining(self) -> float:
         """Seconds left of this attempt (never negative)."""
 
     def timed_out(self) -> ToolcribError:
-        """The error of an attempt that used up its time, naming the limit that binds."""
+        """Return the error of an attempt that used up its time; it names the limit that applies."""
 
     def identify(self) -> str:
-        """UUIDv7 of the call, the same for all its attempts; doubles as the idempotency key."""
+        """Return the UUIDv7 of the call, the same for all its attempts; doubles as the idempotency key."""
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
-        """Tell the caller how far the tool has come."""
+        """Report progress to the caller."""
 
 
 class Executor(Protocol):
     """Runs one attempt of one tool. Raises ToolcribError or a ToolSignal; anything else is a tool failure.
 
-    One that ends its own work when the time is up (a confined process gets a signal first) says so by an
-    attribute `grace_s`: how many seconds after the limit the call path waits before it cancels.
+    An executor that ends its own work when the time is up (a confined process gets a signal first) has an
+    attribute `grace_s`: the seconds after the limit that the call path waits before it cancels the attempt.
     """
 
     def run(self, call: Call, ctx: CallContext) -> Coroutine[Any, Any, Outcome | Any]:
-        """One attempt. `call.arguments` is the validated object with defaults applied.
+        """Run one attempt. `call.arguments` is the validated object with defaults applied.
 
-        Gives an `Outcome`, or the bare value where there is no more to say.
+        Returns an `Outcome`, or just the value.
         """
 
 
 class SecretSource(Protocol):
-    """Where secret values come from."""
+    """A source of secret values."""
 
     def get(self, name: str) -> str | None:
-        """The value, or None when it is not set."""
+        """Return the value, or None if it is not set."""
 
 
 class Clock(Protocol):
-    """Time as the call path sees it."""
+    """The clock of the call path; a test double can replace it."""
 
     def now(self) -> float:
-        """Monotonic seconds."""
+        """Return monotonic seconds."""
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
@@ -101,17 +108,17 @@ Invoke = Callable[[Call], Awaitable[Result]]
 
 
 class Catalog(Protocol):
-    """What a door needs to serve tools: a toolset or a whole project."""
+    """The tools that an interface serves: a toolset or a whole project."""
 
     @property
     def revision(self) -> int:
         """Changes whenever the list of tools changes."""
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have `listener` called after each change of the list, in whatever thread; gives what ends it."""
+        """Call `listener` after each change of the list, in any thread; return a function that ends this."""
 
     def tools(self, caller: str = "local", identity: Caller | None = None) -> Sequence[Tool]:
-        """The tools that this caller may see, in a stable order."""
+        """Return the tools that this caller may see, in a stable order."""
 
     async def invoke(self, call: Call) -> Result:
-        """The one call path. Never raises for a failing tool; cancellation passes through."""
+        """Run a call. Never raises for a failing tool; cancellation passes through."""

@@ -1,4 +1,4 @@
-"""How a result reads: the text a model, or a person at a terminal, is shown. Pure."""
+"""Results as text, for a model or a person at a terminal. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolcrib.spec.call import Result
 __all__ = ["TEXT_LIMIT", "cut_text", "error_text", "pending_error", "text_view", "value_text"]
 
 TEXT_LIMIT = 50_000
-"""Bytes of UTF-8 that `text_view` shows unless told otherwise."""
+"""Bytes of UTF-8 that `text_view` shows by default."""
 
 _LEADS = {
     "cancelled": "Cancelled",
@@ -19,16 +19,16 @@ _LEADS = {
     "tool_cancelled": "Cancelled",
     "tool_not_found": "Invalid input",
 }
-"""What an error's text begins with, by code; every other code is a failed call."""
+"""First words of an error's text, by code; every other code is a failed call."""
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 
 def text_view(result: Result, limit: int = TEXT_LIMIT) -> str:
-    """The text of a result: its value, or `Tool call failed: …`, `Invalid input: …`, `Cancelled: …`.
+    """Return the text of a result: its value, or `Tool call failed: …`, `Invalid input: …`, `Cancelled: …`.
 
     Text longer than `limit` bytes of UTF-8 is cut there, and the last line says how much is missing and how
-    to read on. Warnings are not part of it: each door shows them in its own place.
+    to read on. Warnings are not part of it: each interface shows them in its own place.
     """
     if result.status == "ok":
         text = value_text(result.value)
@@ -38,7 +38,7 @@ def text_view(result: Result, limit: int = TEXT_LIMIT) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A value as text: a string as it is, anything else as compact JSON."""
+    """Return a value as text: a string as it is, anything else as compact JSON."""
     kind = type(value)
     if kind is str:
         return value  # type: ignore[no-any-return] # narrowed by `kind`, which is cheaper than isinstance
@@ -51,7 +51,7 @@ def value_text(value: Any) -> str:
 
 
 def error_text(error: ToolcribError) -> str:
-    """An error as text: its kind and message, one line a violation, then the hint."""
+    """Return an error as text: its kind and message, one line a violation, then the hint."""
     lines = [f"{_LEADS.get(error.code, 'Tool call failed')}: {error.message}"]
     lines += [f"- {path}: {message}" for path, message in error.violations if message not in error.message]
     if error.hint and error.hint not in error.message:
@@ -60,14 +60,14 @@ def error_text(error: ToolcribError) -> str:
 
 
 def pending_error(result: Result) -> ToolcribError:
-    """The error that stands for a call which waits for a person."""
+    """Return the error that stands for a call that waits for a person."""
     if result.error is not None:
         return result.error
     return ApprovalRequired(details={"call_id": result.call_id} if result.call_id else None)
 
 
 def cut_text(text: str, limit: int = TEXT_LIMIT) -> str:
-    """`text` within `limit` bytes of UTF-8, cut between characters, ending with what is missing."""
+    """Return the text cut to `limit` bytes of UTF-8, between characters, with a note on the rest."""
     data = text.encode("utf-8", "replace")
     if len(data) <= limit:
         return text

@@ -1,4 +1,4 @@
-"""Access: the tools that a caller may see and call, by its token and by the project's policy."""
+"""Access control: the tools that a caller may see and call, by its token and by the project's policy."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from toolcrib.core.context import Context
 from toolcrib.guard import Decision, Policy, Rules
 from toolcrib.spec import Caller, Tool
 
-__all__ = ["Access"]
+__all__ = ["AccessControl"]
 
 
-class Access:
+class AccessControl:
     """Decides by the rules of one project and by the token that a call carries."""
 
     def __init__(self, rules: Rules) -> None:

@@ -9,7 +9,7 @@ from toolcrib.core.context import Context
 from toolcrib.core.controls import Proceed, needs_approval
 from toolcrib.errors import ApprovalRequired
 from toolcrib.guard import Approval, Ask, AuditLog, Permit, canonical
-from toolcrib.project.control.questions import Question, Questions
+from toolcrib.project.control.questions import ApprovalQuestions, Question
 from toolcrib.project.control.store import Store
 from toolcrib.spec import Result, Tool
 from toolcrib.spec.words import may_touch
@@ -25,7 +25,7 @@ class ApprovalStep:
     """Lets a call through once a person has answered every question about it."""
 
     def __init__(
-        self, questions: Questions, store: Store, digest_of: Callable[[Tool], str], log: AuditLog
+        self, questions: ApprovalQuestions, store: Store, digest_of: Callable[[Tool], str], log: AuditLog
     ) -> None:
         self._questions = questions
         self._store = store

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from toolcrib.core.bound import Bound
 from toolcrib.errors import NotFoundError, ToolUnavailable
 from toolcrib.manifest import kind_of
-from toolcrib.project.control.access import Access
+from toolcrib.project.control.access import AccessControl
 from toolcrib.spec import Call, Tool
 
 __all__ = ["Composites"]
@@ -16,7 +16,7 @@ __all__ = ["Composites"]
 class Composites:
     """Finds the tools behind composite tools. `find` returns a bound tool, or raises."""
 
-    def __init__(self, find: Callable[[str], Bound], access: Access) -> None:
+    def __init__(self, find: Callable[[str], Bound], access: AccessControl) -> None:
         self._find = find
         self._access = access
 

@@ -14,7 +14,7 @@ _MAX_TEXT = 4_000
 """Characters of arguments that are shown in a question; a longer one is for the terminal."""
 
 
-class Answer(Protocol):
+class ClientAnswer(Protocol):
     """The answer of a client's user."""
 
     @property
@@ -50,7 +50,7 @@ class Elicitation:
         lines += [f"may touch: {line}" for line in asked.touches]
         return "\n".join(_printable(line) for line in lines)
 
-    def decide(self, approval: str, client: str, answer: Answer) -> None:
+    def decide(self, approval: str, client: str, answer: ClientAnswer) -> None:
         """Take the answer. If it does not count, nothing changes: the call is refused as before."""
         try:
             asked = self._service.show(approval).approval

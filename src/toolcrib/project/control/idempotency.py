@@ -12,7 +12,7 @@ from toolcrib.core.controls import Proceed
 from toolcrib.core.results import Mask, mask_result
 from toolcrib.errors import Cancelled
 from toolcrib.guard import canonical
-from toolcrib.project.control.access import Access
+from toolcrib.project.control.access import AccessControl
 from toolcrib.project.control.audit import was_refused
 from toolcrib.project.control.store import Store
 from toolcrib.spec import Result
@@ -23,7 +23,7 @@ __all__ = ["IdempotencyStep"]
 class IdempotencyStep:
     """Keeps the masked result of the first call with a key. A call that did not run leaves the key free."""
 
-    def __init__(self, store: Store, access: Access, mask: Mask) -> None:
+    def __init__(self, store: Store, access: AccessControl, mask: Mask) -> None:
         self._store = store
         self._access = access
         self._mask = mask

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toolcrib.core.context import Context
-from toolcrib.project.control.access import Access
+from toolcrib.project.control.access import AccessControl
 from toolcrib.project.control.first_use import FIRST_USE, FirstUse
 
-__all__ = ["Question", "Questions"]
+__all__ = ["ApprovalQuestions", "Question"]
 
 _OWN = "approval.required"
 """The name of the rule by which a tool itself needs approval."""
@@ -23,10 +23,10 @@ class Question:
     reason: str
 
 
-class Questions:
+class ApprovalQuestions:
     """Finds out what a person must be asked before a call."""
 
-    def __init__(self, access: Access, first_use: FirstUse) -> None:
+    def __init__(self, access: AccessControl, first_use: FirstUse) -> None:
         self._access = access
         self._first_use = first_use
 

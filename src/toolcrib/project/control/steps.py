@@ -6,12 +6,12 @@ from toolcrib.core.context import Context
 from toolcrib.core.controls import Controls, checked
 from toolcrib.guard import AuditLog
 from toolcrib.project.config.settings import Config
-from toolcrib.project.control.access import Access
+from toolcrib.project.control.access import AccessControl
 from toolcrib.project.control.approval import ApprovalStep
 from toolcrib.project.control.audit import CallAudit
 from toolcrib.project.control.first_use import FirstUse
 from toolcrib.project.control.idempotency import IdempotencyStep
-from toolcrib.project.control.questions import Questions
+from toolcrib.project.control.questions import ApprovalQuestions
 from toolcrib.project.control.rates import RateStep
 from toolcrib.project.control.secrets import SecretsStep
 from toolcrib.project.control.store import Store
@@ -34,8 +34,8 @@ class ProjectSteps:
         pins: Pins,
     ) -> None:
         limits = Limits(calls_per_minute=config.calls_per_minute, concurrent_calls=config.concurrency)
-        self.access = Access(config.policy)
-        self.questions = Questions(self.access, first_use)
+        self.access = AccessControl(config.policy)
+        self.questions = ApprovalQuestions(self.access, first_use)
         self.secrets = SecretsStep(source)
         audit = CallAudit(log, self.secrets)
 

@@ -1,0 +1,115 @@
+"""One attempt: its outcome, or the decision on what happens next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from toolcrib import Context, Retry, RetryableError, ToolCancel, ToolDiscard, Toolset, ToolSnooze
+from toolcrib.core.attempt import (
+    AttemptDecision,
+    AttemptPolicy,
+    Cancel,
+    Discard,
+    Fail,
+    RetryAfter,
+    SnoozeFor,
+    decide,
+    run_attempt,
+)
+from toolcrib.errors import DeniedError, HttpFailed, TimedOut, ToolFailed
+from toolcrib.spec import Outcome
+
+ONE, THREE = Retry(), Retry(max_attempts=3)
+JITTER = Retry(max_attempts=6, jitter=0.5)
+FIXED = Retry(max_attempts=3, jitter=0.5, backoff_ms=1500)
+BUSY = HttpFailed("503", retryable=True, details={"retry_after_s": 7})
+
+
+@pytest.mark.parametrize(
+    ("error", "policy", "attempt", "expected"),
+    [
+        (OSError("no"), AttemptPolicy(ONE), 1, "tool_failed"),
+        (OSError("no"), AttemptPolicy(THREE), 1, RetryAfter(0)),
+        (OSError("no"), AttemptPolicy(THREE), 2, RetryAfter(0)),
+        (OSError("no"), AttemptPolicy(THREE), 3, "tool_failed"),
+        (ToolFailed("no"), AttemptPolicy(THREE), 2, RetryAfter(0)),
+        (OSError("no"), AttemptPolicy(JITTER), 1, RetryAfter(0.5)),
+        (OSError("no"), AttemptPolicy(JITTER), 3, RetryAfter(40.5)),
+        (OSError("no"), AttemptPolicy(FIXED), 2, RetryAfter(1.5)),
+        (RetryableError("busy"), AttemptPolicy(ONE), 1, RetryAfter(0)),
+        (RetryableError("busy"), AttemptPolicy(ONE), 2, "tool_failed"),
+        (RetryableError("busy"), AttemptPolicy(ONE, call_attempts=5), 4, RetryAfter(0)),
+        (RetryableError("busy"), AttemptPolicy(THREE), 2, RetryAfter(0)),
+        (BUSY, AttemptPolicy(THREE), 1, RetryAfter(7)),
+        (BUSY, AttemptPolicy(Retry(2, backoff_ms=9000)), 1, RetryAfter(9)),
+        (BUSY, AttemptPolicy(ONE), 1, "http_failed"),
+        (HttpFailed("400"), AttemptPolicy(THREE), 1, "http_failed"),
+        (TimedOut(), AttemptPolicy(THREE), 1, "timed_out"),
+        (TimedOut(), AttemptPolicy(THREE, retries_timeouts=True), 1, RetryAfter(0)),
+        (DeniedError("not yours"), AttemptPolicy(THREE), 1, "denied"),
+        (ToolSnooze(30), AttemptPolicy(ONE), 1, SnoozeFor(30)),
+        (ToolSnooze(30), AttemptPolicy(THREE), 9, SnoozeFor(30)),
+    ],
+    ids=str,
+)
+def test_the_decision_follows_from_error_policy_and_attempt(
+    error: Exception, policy: AttemptPolicy, attempt: int, expected: AttemptDecision | str
+) -> None:
+    decision = decide(error, policy, attempt, 0.0)
+    if isinstance(expected, str):
+        assert isinstance(decision, Fail)
+        assert decision.error.code == expected
+    else:
+        assert decision == expected
+
+
+def test_the_tools_own_word_ends_the_call() -> None:
+    cancelled = decide(ToolCancel("no login"), AttemptPolicy(THREE), 1, 0.0)
+    discarded = decide(ToolDiscard("no user id"), AttemptPolicy(THREE), 1, 0.0)
+
+    assert isinstance(cancelled, Cancel)
+    assert isinstance(discarded, Discard)
+    assert (cancelled.error.code, discarded.error.code) == ("tool_cancelled", "invalid_input")
+
+
+def test_chance_spreads_the_delay_over_its_jitter() -> None:
+    delays = [decide(OSError(), AttemptPolicy(JITTER), 2, chance) for chance in (0.0, 0.5, 1.0)]
+
+    assert delays == [RetryAfter(8), RetryAfter(16), RetryAfter(24)]
+
+
+def attempt_of(function: Callable[..., Any], **options: Any) -> Context:
+    tools = Toolset()
+    tools.register("tool", function, **options)
+    ctx = Context("tool", {})
+    ctx.bound = tools.bound("tool")
+    return ctx
+
+
+async def test_an_attempt_runs_once_and_never_sleeps() -> None:
+    tried: list[int] = []
+
+    async def snoozing() -> None:
+        tried.append(1)
+        raise ToolSnooze(1_000_000)
+
+    ctx = attempt_of(snoozing)
+    assert await run_attempt(ctx, ctx, 2) == SnoozeFor(1_000_000)
+    assert (tried, ctx.attempt, ctx.snoozes) == ([1], 1, 0)
+
+
+async def test_an_attempt_has_an_outcome_or_times_out() -> None:
+    async def tool(seconds: float = 0) -> str:
+        await asyncio.sleep(seconds)
+        return "done"
+
+    ctx = attempt_of(tool, timeout_ms=20)
+    assert await run_attempt(ctx, ctx, 2) == Outcome("done")
+    ctx.arguments = {"seconds": 60}
+    decision = await run_attempt(ctx, ctx, 2)
+    assert isinstance(decision, Fail)
+    assert decision.error.code == "timed_out"
