@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from toolcrib.sandbox.kernel import cgroup, hierarchy
-from toolcrib.sandbox.kernel.hierarchy import Parent
 
 V1 = """\
 31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
@@ -25,78 +24,42 @@ MIXED = """\
 """
 
 
-@pytest.mark.parametrize(
-    ("mountinfo", "member", "expected"),
-    [
-        (
-            V1,
-            V1_MEMBER,
-            [
-                Parent(1, "/sys/fs/cgroup/memory/b/c", ("memory",)),
-                Parent(1, "/sys/fs/cgroup/pids/a", ("pids",)),
-            ],
-        ),
-        (V2, "0::/user.slice/s\n", [Parent(2, "/sys/fs/cgroup/user.slice/s", ("memory", "pids"))]),
-        (V2, "0::/\n", [Parent(2, "/sys/fs/cgroup", ("memory", "pids"))]),
+def test_the_group_of_each_hierarchy_is_found() -> None:
+    root = "/sys/fs/cgroup"
+    cases = [
+        (V1, V1_MEMBER, [(1, f"{root}/memory/b/c", ("memory",)), (1, f"{root}/pids/a", ("pids",))]),
+        (V2, "0::/user.slice/s\n", [(2, f"{root}/user.slice/s", ("memory", "pids"))]),
+        (V2, "0::/\n", [(2, root, ("memory", "pids"))]),
         (
             MIXED,
             "3:pids,freezer:/p\n0::/m\n",
-            [
-                Parent(1, "/sys/fs/cgroup/pids,freezer/p", ("pids",)),
-                Parent(2, "/sys/fs/cgroup/unified/m", ("memory",)),
-            ],
+            [(1, f"{root}/pids,freezer/p", ("pids",)), (2, f"{root}/unified/m", ("memory",))],
         ),
         ("", "0::/\n", []),
-    ],
-    ids=["v1", "v2", "v2 root", "one of each", "none"],
-)
-def test_places(mountinfo: str, member: str, expected: list[Parent]) -> None:
-    assert list(hierarchy.candidates(mountinfo, member)) == expected
+    ]
+    for mountinfo, member, expected in cases:
+        assert hierarchy.candidates(mountinfo, member) == expected
 
 
-@pytest.mark.parametrize(
-    ("root", "path", "folder"),
-    [
-        ("/", "/a/b", "/sys/cg/a/b"),
-        ("/docker/1", "/docker/1", "/sys/cg"),
-        ("/docker/1", "/docker/1/a", "/sys/cg/a"),
+def test_a_container_may_see_only_its_own_part() -> None:
+    cases = [
+        ("/", "/a/b", "/sys/c g/a/b"),
+        ("/docker/1", "/docker/1", "/sys/c g"),
+        ("/docker/1", "/docker/1/a", "/sys/c g/a"),
         ("/docker/1", "/docker/12", None),
         ("/docker/1", "/", None),
-    ],
-)
-def test_a_container_may_see_only_its_own_part(root: str, path: str, folder: str | None) -> None:
-    assert hierarchy.folder_of(hierarchy.Mounted(1, "/sys/cg", root, frozenset()), path) == folder
+    ]
+    for root, path, folder in cases:
+        mountinfo = f"30 23 0:26 {root} /sys/c\\040g rw - cgroup2 none rw\n"
+        found = hierarchy.candidates(mountinfo, f"0::{path}\n")
+        assert [group.folder for group in found] == ([] if folder is None else [folder])
 
 
-def test_mount_points_with_blanks() -> None:
-    line = "30 23 0:26 / /mnt/c\\040g rw - cgroup2 none rw\n"
-    assert [mounted.point for mounted in hierarchy.hierarchies(line)] == ["/mnt/c g"]
-
-
-MIB = 1 << 20
-
-
-@pytest.mark.parametrize(
-    ("limit", "before", "files"),
-    [
-        (MIB, None, ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]),
-        (MIB, 2 * MIB, ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]),
-        (2 * MIB, MIB, ["memory.memsw.limit_in_bytes", "memory.limit_in_bytes"]),
-        (None, MIB, ["memory.memsw.limit_in_bytes", "memory.limit_in_bytes"]),
-    ],
-)
-def test_memory_alone_is_never_above_memory_with_swap(
-    limit: int | None, before: int | None, files: list[str]
-) -> None:
-    writes = cgroup.memory_limit(1, limit, before, swap=True)
-    assert [file for file, _ in writes] == files
-    assert {text for _, text in writes} == {"-1" if limit is None else str(limit)}
-
-
-def test_memory_limit_without_swap_and_on_v2() -> None:
-    assert cgroup.memory_limit(1, MIB, None, swap=False) == [("memory.limit_in_bytes", str(MIB))]
-    assert cgroup.memory_limit(2, MIB, None, swap=False) == [("memory.max", str(MIB))]
-    assert cgroup.memory_limit(2, None, MIB, swap=True) == [("memory.max", "max")]
+def test_memory_alone_is_never_limited_above_memory_with_swap() -> None:
+    alone, both = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
+    assert cgroup.memory_writes(1, 99, swap=True) == [(both, "-1"), (alone, "99"), (both, "99")]
+    assert cgroup.memory_writes(1, 99, swap=False) == [(alone, "99")]
+    assert cgroup.memory_writes(2, 99, swap=False) == [("memory.max", "99")]
 
 
 def test_counters() -> None:
@@ -105,57 +68,32 @@ def test_counters() -> None:
     assert cgroup.counter(text, "absent") == 0
 
 
-def test_our_own_name_says_that_we_live() -> None:
-    name = hierarchy.name_of_ours()
-    assert hierarchy.OURS.fullmatch(name)
-    for variant in (name, f"{name}.1", f"{name}-home"):
-        assert hierarchy.OURS.fullmatch(variant)
-        assert hierarchy.alive(variant)
-
-
-def test_who_is_dead_and_who_only_may_be() -> None:
-    namespace, pid, start = hierarchy.identity()
-    assert not hierarchy.alive(f"toolcrib-{namespace}-{pid}-{start + 1}")  # the number was given again
-    assert not hierarchy.alive(f"toolcrib-{namespace}-4194999-{start}")
-    assert hierarchy.alive(f"toolcrib-{namespace + 1}-{pid}-{start + 1}")  # another namespace's numbers
-    for foreign in ("docker", "toolcrib", "toolcrib-1-2", f"toolcrib-{namespace}-4194999-{start}-x"):
-        assert hierarchy.alive(foreign)
-
-
-def test_only_dead_servers_groups_are_swept(tmp_path: Path) -> None:
-    namespace, pid, start = hierarchy.identity()
-    dead = f"toolcrib-{namespace}-4194999-1"
-    for name in (
-        dead,
-        f"{dead}.2",
-        f"{dead}-home",
-        f"toolcrib-{namespace}-{pid}-{start}",
-        "toolcrib",
-        "docker",
-    ):
+def test_only_groups_of_dead_servers_are_removed(tmp_path: Path) -> None:
+    parent = hierarchy.ParentGroup(1, str(tmp_path), hierarchy.CONTROLLERS)
+    living, lock = hierarchy.make_own_group(parent)
+    dead, dead_lock = hierarchy.make_own_group(parent)
+    os.close(dead_lock)
+    for name in ("toolcrib", "toolcrib-home", "docker"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "cgroup.procs").touch()
     for folder in tmp_path.iterdir():
-        (folder / "cgroup.procs").unlink()
-    # Without the kernel's files a group looks gone; what is not ours is not even looked at.
-    hierarchy.sweep(str(tmp_path))
-    left = {folder.name for folder in tmp_path.iterdir()}
-    assert left >= {f"toolcrib-{namespace}-{pid}-{start}", "toolcrib", "docker"}
+        (folder / "cgroup.procs").touch()
+    (Path(dead.folder) / "cgroup.procs").unlink()
+    # Without the kernel's files a group looks gone to us.
+    newest, newest_lock = hierarchy.make_own_group(parent)
+    assert Path(living.folder).exists()
+    assert Path(newest.folder).exists()
+    assert (tmp_path / "docker/cgroup.procs").exists()
+    for one in (lock, newest_lock):
+        os.close(one)
 
 
-def test_processes_of_ours() -> None:
-    assert hierarchy.is_ours(os.getpid())
-    assert not hierarchy.is_ours(os.getppid())
-    assert not hierarchy.is_ours(0)
+def test_descendants() -> None:
+    assert hierarchy.is_descendant(os.getpid())
+    assert not hierarchy.is_descendant(os.getppid())
+    assert not hierarchy.is_descendant(0)
 
 
 def test_files_are_never_made(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         hierarchy.write("1", str(tmp_path), "memory.max")
     assert not list(tmp_path.iterdir())
-
-
-def test_a_place_that_cannot_be_used_is_a_reason(tmp_path: Path) -> None:
-    pool, reason = cgroup.open_pool(str(tmp_path))
-    assert pool is None
-    assert reason.startswith(f"no writable cgroup: {tmp_path}: No such file")

@@ -1,9 +1,8 @@
-"""Files for tools that run inside this process: named root folders that no path leads out of.
+"""Files for tools that run inside this process: root folders that no path leads out of.
 
-Every open goes beneath a descriptor of its root (`beneath`). What may be done is then decided by where
-the opened file really is, not by how it was spelled, so that a link inside a root goes round no rule.
-Hard links made before a root was opened are seen as the files they are; only those to hidden files are
-recognised.
+Every open goes beneath a descriptor of its root (`beneath`). The rules then apply to the place where the
+opened file really is, not to its spelling, so that a link inside a root cannot bypass them. A hard link made
+before a root was opened is an ordinary file; only those to hidden files are recognised.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal, NamedTuple, Self
@@ -44,7 +45,7 @@ class Content(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What stands at a path; a symbolic link in a listing is shown as one."""
+    """One file, folder or other thing; a symbolic link in a listing is shown as one."""
 
     name: str
     kind: Kind
@@ -71,7 +72,7 @@ class Root:
 class Opened:
     """A root with its descriptor and its real place.
 
-    Of a root that is a file the descriptor is that of the folder it lies in, and `file` its name there.
+    If the root is a file, the descriptor is that of its folder, and `file` its name there.
     """
 
     root: Root
@@ -86,7 +87,7 @@ class Opened:
         self.protected = tuple(self._places(self.root.protected))
 
     def _places(self, names: tuple[str, ...]) -> list[str]:
-        """Each path as written, and where it really leads."""
+        """Return each path as written, and its real path."""
         paths = [os.path.normpath(os.path.join(self.real, name)) for name in names]
         return paths + [real for path in paths if (real := os.path.realpath(path)) != path]
 
@@ -94,8 +95,11 @@ class Opened:
 class Roots:
     """Read and write inside some folders: relative paths in the first, absolute ones in any.
 
-    Where roots lie inside each other, the innermost decides whether a file may be written; `hidden` and
-    `protected` hold from whichever root they were given.
+    Where roots lie inside each other, the innermost decides if a file may be written; `hidden` and
+    `protected` apply from whichever root they were given.
+
+    Raises:
+        NotFoundError: a root cannot be opened.
     """
 
     def __init__(self, *roots: Root) -> None:
@@ -111,10 +115,11 @@ class Roots:
                     f"a granted path cannot be opened: {root.path}: {error.strerror}",
                     details={"path": root.path},
                 ) from None
-        self._hides = any(opened.hidden for opened in self._opened)
+        self._hidden = [place for opened in self._opened for place in opened.hidden]
+        self._protected = [place for opened in self._opened for place in opened.protected]
 
     def close(self) -> None:
-        """Give the descriptors back; the object cannot be used afterwards."""
+        """Close the descriptors; the object cannot be used afterwards."""
         while self._opened:
             os.close(self._opened.pop().fd)
 
@@ -136,9 +141,7 @@ class Roots:
         """
         if offset < 0 or limit < 0:
             raise UsageError("offset and limit must not be negative")
-        root, relative = self._locate(path)
-        fd = open_or_explain(root, relative, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY, path)
-        try:
+        with self._open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) as fd:
             info = regular(fd, path)
             self._check_read(fd, info, path)
             chunks = []
@@ -149,42 +152,29 @@ class Roots:
                     break
                 chunks.append(chunk)
                 position += len(chunk)
-        except OSError as error:
-            raise explain(error, path) from None
-        finally:
-            os.close(fd)
-        return Content(b"".join(chunks), max(info.st_size, position if position > offset else 0))
+        # A file may have grown while it was read.
+        return Content(b"".join(chunks), max(info.st_size, position if chunks else 0))
 
     def stat(self, path: str) -> Entry:
-        """Describe what a path leads to; errors as of `read`."""
-        root, relative = self._locate(path)
-        fd = open_or_explain(root, relative, os.O_PATH, path)
-        try:
+        """Describe the thing that a path leads to; errors as of `read`."""
+        with self._open(path, os.O_PATH) as fd:
             info = os.fstat(fd)
             self._check_read(fd, info, path)
-        finally:
-            os.close(fd)
         return entry(os.path.basename(path.rstrip("/")) or ".", info)
 
     def list(self, path: str = ".") -> list[Entry]:
-        """What a folder holds, by name, without what is hidden; errors as of `read`."""
-        root, relative = self._locate(path)
-        fd = open_or_explain(root, relative, os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK, path)
+        """Return the entries of a folder by name, without hidden ones; errors as of `read`."""
         found = []
-        try:
+        with self._open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK) as fd:
             here = self._check_read(fd, os.fstat(fd), path)
             with os.scandir(fd) as entries:
                 for item in entries:
-                    if here and self._hidden(os.path.join(here, item.name)):
+                    if here and inside_any(os.path.join(here, item.name), self._hidden):
                         continue
                     try:
                         found.append(entry(item.name, item.stat(follow_symlinks=False)))
                     except FileNotFoundError:  # Removed meanwhile.
                         continue
-        except OSError as error:
-            raise explain(error, path) from None
-        finally:
-            os.close(fd)
         return sorted(found, key=lambda item: item.name)
 
     def write(
@@ -197,10 +187,10 @@ class Roots:
         append: bool = False,
         exclusive: bool = False,
     ) -> int:
-        """Write a file whole, so that others see the old or the new content; the count of bytes comes back.
+        """Write a file whole, so that others see the old or the new content; return the number of bytes.
 
-        `mode` is for a new file; one that is there keeps its own. `mkdir` makes missing folders, `append`
-        adds to a file that must exist, `exclusive` makes one that must not.
+        `mode` is for a new file; an existing one keeps its own. `mkdir` makes missing folders, `append` adds
+        to a file that must exist, `exclusive` makes one that must not.
 
         Raises:
             PermissionDenied: as of `read`, or the place is read-only or protected.
@@ -209,22 +199,29 @@ class Roots:
             InvalidInput: the path is a folder or cannot be a path.
         """
         root, relative = self._locate(path)
-        try:
+        with explained(path):
             folder, name = self._place(root, relative, path, mkdir)
-        except OSError as error:
-            raise explain(error, path) from None
-        try:
-            self._check_write(os.path.join(real_path(folder), name), path)
-            if append:
-                return add(folder, name, data, path)
-            return replace(folder, name, data, mode & 0o777, exclusive, path)
-        except OSError as error:
-            raise explain(error, path) from None
-        finally:
-            os.close(folder)
+            try:
+                self._check_write(os.path.join(real_path_of(folder), name), path)
+                if append:
+                    return add(folder, name, data, path)
+                return replace(folder, name, data, mode & 0o777, exclusive, path)
+            finally:
+                os.close(folder)
+
+    @contextmanager
+    def _open(self, path: str, flags: int) -> Iterator[int]:
+        """Open a path beneath its root, and translate the errors of what is done with it."""
+        root, relative = self._locate(path)
+        with explained(path):
+            fd = open_beneath(root.fd, relative, flags, links=not root.file)
+            try:
+                yield fd
+            finally:
+                os.close(fd)
 
     def _locate(self, path: str) -> tuple[Opened, str]:
-        """The root a path is meant in, and the path from there."""
+        """Return the root that a path is meant in, and the path from there."""
         if not self._opened:
             raise UsageError("these roots are closed")
         check_path(path)
@@ -232,19 +229,20 @@ class Roots:
             if self._opened[0].file:
                 raise escapes(path)
             return self._opened[0], path
-        best: tuple[int, Opened, str] | None = None
-        for opened in self._opened:
-            for prefix in (opened.root.path.rstrip("/"), opened.real.rstrip("/")):
-                if path != prefix and (opened.file or not path.startswith(prefix + "/")):
-                    continue
-                if best is None or len(prefix) > best[0]:
-                    best = (len(prefix), opened, opened.file or path[len(prefix) :].lstrip("/") or ".")
-        if best is None:
+        found = [
+            (len(prefix), opened, opened.file or path[len(prefix) :].lstrip("/") or ".")
+            for opened in self._opened
+            for prefix in (opened.root.path.rstrip("/"), opened.real.rstrip("/"))
+            if path == prefix or (not opened.file and path.startswith(prefix + "/"))
+        ]
+        if not found:
             raise escapes(path)
-        return best[1], best[2]
+        _, root, relative = max(found, key=lambda match: match[0])
+        return root, relative
 
     def _place(self, root: Opened, relative: str, path: str, mkdir: bool) -> tuple[int, str]:
-        """The folder a file is to be written in, open, and its name there; links are resolved."""
+        """Return the folder that a file is written in, open, and the file's name there; links are
+        resolved."""
         if relative.rstrip("/") != relative or os.path.basename(relative) in ("", ".", ".."):
             raise InvalidInput(f"not a path of a file: {path}", details={"path": path})
         try:
@@ -252,21 +250,17 @@ class Roots:
         except FileNotFoundError:
             return self._new_place(root, relative, path, mkdir)
         try:
-            kind = os.fstat(fd).st_mode
-            if stat.S_ISDIR(kind):
-                raise InvalidInput(f"is a folder: {path}", details={"path": path})
-            if not stat.S_ISREG(kind):
-                raise not_regular(path)
-            real = real_path(fd)
+            regular(fd, path)
+            inner = below(real_path_of(fd), real_path_of(root.fd))
         finally:
             os.close(fd)
-        inner = below(real, real_path(root.fd))
         if inner is None:
             raise escapes(path)
         folder, name = os.path.split(inner)
         return open_beneath(root.fd, folder, FOLDER, links=False), name
 
     def _new_place(self, root: Opened, relative: str, path: str, mkdir: bool) -> tuple[int, str]:
+        """Return the same for a file that does not exist."""
         parent, name = os.path.split(relative)
         try:
             folder = open_beneath(root.fd, parent, FOLDER)
@@ -286,75 +280,60 @@ class Roots:
     def _make_folders(self, root: Opened, parent: str, path: str) -> int:
         """Make the missing folders one by one, each in a folder that is open beneath the root."""
         folder = open_beneath(root.fd, ".", FOLDER)
-        done: list[str] = []
-        for part in parent.split("/"):
-            if part in ("", "."):
-                continue
-            done.append(part)
-            try:
-                inner = open_beneath(root.fd, "/".join(done), FOLDER)
-            except FileNotFoundError:
-                if part == "..":
-                    os.close(folder)
-                    raise
+        done = ""
+        try:
+            for part in parent.split("/"):
+                done = os.path.join(done, part)
                 try:
-                    self._check_write(os.path.join(real_path(folder), part), path)
-                    try:
+                    inner = open_beneath(root.fd, done, FOLDER)
+                except FileNotFoundError:
+                    if part == "..":
+                        raise
+                    self._check_write(os.path.join(real_path_of(folder), part), path)
+                    with suppress(FileExistsError):
                         os.mkdir(part, 0o755, dir_fd=folder)
-                    except FileExistsError:
-                        pass
                     inner = open_beneath(folder, part, FOLDER, links=False)
-                except BaseException:
-                    os.close(folder)
-                    raise
+                os.close(folder)
+                folder = inner
+        except BaseException:
             os.close(folder)
-            folder = inner
+            raise
         return folder
 
     def _check_read(self, fd: int, info: os.stat_result, path: str) -> str:
-        """Refuse what is hidden; gives the real path where rules made it necessary to ask for it."""
-        if not self._hides:
+        """Refuse what is hidden; return the real path, empty where nothing is hidden."""
+        if not self._hidden:
             return ""
-        real = real_path(fd)
-        if self._hidden(real) or self._same_as_hidden(info):
+        real = real_path_of(fd)
+        if inside_any(real, self._hidden) or self._same_as_hidden(info):
             raise PermissionDenied(f"never readable by tools: {path}", details={"path": path})
         return real
 
     def _check_write(self, real: str, path: str) -> None:
         """Refuse a real path that is hidden, protected or in a read-only root."""
-        inner = max(
-            (o for o in self._opened if below(real, o.real) is not None),
-            key=lambda o: len(o.real),
-            default=None,
-        )
-        if inner is None:
+        holding = [opened for opened in self._opened if below(real, opened.real) is not None]
+        if not holding:
             raise escapes(path)
-        if inner.root.read_only:
+        if max(holding, key=lambda opened: len(opened.real)).root.read_only:
             raise PermissionDenied(f"this folder is read-only: {path}", details={"path": path})
-        for opened in self._opened:
-            if any(below(real, place) is not None for place in (*opened.protected, *opened.hidden)):
-                raise PermissionDenied(f"never writable by tools: {path}", details={"path": path})
-
-    def _hidden(self, real: str) -> bool:
-        return any(below(real, place) is not None for o in self._opened for place in o.hidden)
+        if inside_any(real, self._protected) or inside_any(real, self._hidden):
+            raise PermissionDenied(f"never writable by tools: {path}", details={"path": path})
 
     def _same_as_hidden(self, info: os.stat_result) -> bool:
-        """Whether this is a hidden file under another name: a hard link, or renamed just now."""
-        for place in (place for opened in self._opened for place in opened.hidden):
-            try:
+        """Return True for a hidden file under another name: a hard link, or renamed just now."""
+        for place in self._hidden:
+            with suppress(OSError):
                 other = os.stat(place)
-            except OSError:
-                continue
-            if (other.st_dev, other.st_ino) == (info.st_dev, info.st_ino):
-                return True
+                if (other.st_dev, other.st_ino) == (info.st_dev, info.st_ino):
+                    return True
         return False
 
 
 def open_root(root: Root) -> Opened:
-    """Open a root for reference; one that is a file by way of its real folder."""
+    """Open a root with O_PATH; if it is a file, open its real folder."""
     fd = os.open(root.path, os.O_PATH | os.O_CLOEXEC)
     try:
-        kind, real = os.fstat(fd).st_mode, real_path(fd)
+        kind, real = os.fstat(fd).st_mode, real_path_of(fd)
         if stat.S_ISDIR(kind):
             return Opened(root, os.dup(fd), real)
         if not stat.S_ISREG(kind):
@@ -366,7 +345,7 @@ def open_root(root: Root) -> Opened:
 
 
 def check_path(path: str) -> None:
-    """Refuse what C would read as another path, or not at all."""
+    """Refuse text that C would read as another path, or not at all."""
     if not path or "\0" in path:
         raise InvalidInput("a path is empty" if not path else "a path holds a NUL byte")
     try:
@@ -376,15 +355,20 @@ def check_path(path: str) -> None:
 
 
 def below(path: str, folder: str) -> str | None:
-    """The path from a folder on, or None when it lies elsewhere."""
+    """Return the path from a folder on; None if it lies elsewhere."""
     if path == folder:
         return ""
     prefix = folder.rstrip("/") + "/"
     return path[len(prefix) :] if path.startswith(prefix) else None
 
 
-def real_path(fd: int) -> str:
-    """Where an open file is now, without any link."""
+def inside_any(path: str, folders: Iterable[str]) -> bool:
+    """Return True if a path is one of the folders or below one."""
+    return any(below(path, folder) is not None for folder in folders)
+
+
+def real_path_of(fd: int) -> str:
+    """Return the present path of an open file, without any link."""
     try:
         return os.readlink(f"/proc/self/fd/{fd}")
     except OSError as error:
@@ -393,15 +377,17 @@ def real_path(fd: int) -> str:
         ) from None
 
 
-def open_or_explain(root: Opened, relative: str, flags: int, path: str) -> int:
+@contextmanager
+def explained(path: str) -> Iterator[None]:
+    """Translate errors of the operating system to those of this package."""
     try:
-        return open_beneath(root.fd, relative, flags, links=not root.file)
+        yield
     except OSError as error:
         raise explain(error, path) from None
 
 
 def regular(fd: int, path: str) -> os.stat_result:
-    """The file's data, if it is one that can be read to an end."""
+    """Return the metadata of a regular file; refuse anything else."""
     info = os.fstat(fd)
     if stat.S_ISDIR(info.st_mode):
         raise InvalidInput(f"is a folder: {path}", details={"path": path})
@@ -411,13 +397,15 @@ def regular(fd: int, path: str) -> os.stat_result:
 
 
 def entry(name: str, info: os.stat_result) -> Entry:
+    """Return the description of a file."""
     kinds: dict[int, Kind] = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
     kind = kinds.get(stat.S_IFMT(info.st_mode), "other")
     return Entry(name, kind, info.st_size, info.st_mtime, stat.S_IMODE(info.st_mode))
 
 
 def add(folder: int, name: str, data: bytes, path: str) -> int:
-    """Append to an existing file in place; one with a second name may be somebody else's."""
+    """Append to an existing file in place; one with a second name is refused, because that may lie
+    outside."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     fd = os.open(name, flags, dir_fd=folder)
     try:
@@ -459,6 +447,7 @@ def replace(folder: int, name: str, data: bytes, mode: int, exclusive: bool, pat
 
 
 def keep_mode(fd: int, folder: int, name: str) -> None:
+    """Give a new file the mode of the one it replaces."""
     try:
         before = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -468,23 +457,26 @@ def keep_mode(fd: int, folder: int, name: str) -> None:
 
 
 def write_all(fd: int, data: bytes) -> None:
+    """Write all bytes."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
 
 
 def escapes(path: str) -> PermissionDenied:
+    """Return the error of a path that leads out of the roots."""
     return PermissionDenied(
         f"{ESCAPES}: {path}", hint="give a path inside the allowed folders", details={"path": path}
     )
 
 
 def not_regular(path: str) -> PermissionDenied:
+    """Return the error of a device, pipe or socket."""
     return PermissionDenied(f"not a regular file: {path}", details={"path": path})
 
 
 def explain(error: OSError, path: str) -> ToolcribError:
-    """The error a user meets for one of the operating system's."""
+    """Return the error of this package for one of the operating system."""
     code = error.errno
     details = {"path": path, "errno": errno.errorcode.get(code or 0, str(code))}
     if code in (errno.EXDEV, errno.ELOOP):

@@ -8,7 +8,7 @@ from typing import Any
 
 from toolcrib.sandbox.host.failures import unavailable
 from toolcrib.sandbox.job import NetworkAccess
-from toolcrib.sandbox.kernel.cgroup import Pool, Slot, open_pool
+from toolcrib.sandbox.kernel.cgroup import CgroupPool, CgroupSlot, open_pool
 from toolcrib.spec import Level
 
 __all__ = ["MEMORY_BYTES", "PROCESSES", "check_limits", "group_for", "groups", "report"]
@@ -35,12 +35,12 @@ SEEN_AT_LANDLOCK = (
 
 
 @cache
-def groups() -> tuple[Pool | None, str]:
+def groups() -> tuple[CgroupPool | None, str]:
     """Return the control groups for calls and their description; or None and why there are none."""
     return open_pool()
 
 
-def group_for(memory_bytes: int | None, processes: int | None) -> Slot | None:
+def group_for(memory_bytes: int | None, processes: int | None) -> CgroupSlot | None:
     """Return a control group with these limits, or the usual ones; None if there are no control groups.
 
     Raises:

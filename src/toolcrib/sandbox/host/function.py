@@ -80,7 +80,7 @@ class FunctionRun(SandboxRun):
             if self.answered:
                 return FunctionAnswer(bytes(self.readers[0].kept), None)
             slot = None if self.sandbox is None else self.sandbox.slot
-            return FunctionAnswer(b"", status, slot is not None and slot.events()["oom_kills"] > 0)
+            return FunctionAnswer(b"", status, slot is not None and slot.events().oom_kills > 0)
         finally:
             self.close()
 

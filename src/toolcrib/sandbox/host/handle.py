@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
-from toolcrib.sandbox.kernel.cgroup import Slot
+from toolcrib.sandbox.kernel.cgroup import CgroupSlot
 
 __all__ = ["FUNCTIONS", "LauncherHandle", "SandboxHandle", "Stamps", "in_memory"]
 
@@ -47,7 +47,7 @@ class SandboxHandle:
     """One sandbox: first ordered, then confined and waiting, then running."""
 
     def __init__(
-        self, launcher: LauncherHandle, control: socket.socket, slot: Slot | None, *, has_keeper: bool
+        self, launcher: LauncherHandle, control: socket.socket, slot: CgroupSlot | None, *, has_keeper: bool
     ) -> None:
         self.launcher = launcher
         self.control = control
@@ -156,7 +156,7 @@ class LauncherHandle:
     `release` is called with the control group of each sandbox that was closed.
     """
 
-    def __init__(self, name: str, release: Callable[[Slot], None]) -> None:
+    def __init__(self, name: str, release: Callable[[CgroupSlot], None]) -> None:
         self.kind = FUNCTIONS if name == FUNCTIONS else "python" if name else "commands"
         self.interpreter = name if self.kind == "python" else sys.executable
         self.release = release
@@ -202,7 +202,7 @@ class LauncherHandle:
         finally:
             self._other.close()
 
-    def make(self, job: Mapping[str, Any], slot: Slot | None) -> SandboxHandle:
+    def make(self, job: Mapping[str, Any], slot: CgroupSlot | None) -> SandboxHandle:
         """Order a sandbox in a control group.
 
         Raises:

@@ -21,7 +21,7 @@ from typing import Any
 from toolcrib.sandbox.host.enforcement import group_for, groups
 from toolcrib.sandbox.host.handle import LauncherHandle, SandboxHandle, Stamps
 from toolcrib.sandbox.job import Warmth
-from toolcrib.sandbox.kernel.cgroup import Slot
+from toolcrib.sandbox.kernel.cgroup import CgroupSlot
 
 __all__ = ["SandboxOrder", "WarmPool", "shared"]
 
@@ -203,7 +203,7 @@ class WarmPool:
                 raise
         return sandbox
 
-    def _release(self, slot: Slot) -> None:
+    def _release(self, slot: CgroupSlot) -> None:
         pool, _ = groups()
         if pool is not None:
             # It waits until the killed processes are gone, so the thread does it.

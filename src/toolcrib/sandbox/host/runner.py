@@ -31,7 +31,7 @@ from toolcrib.sandbox.host.order import order, refuses_sockets
 from toolcrib.sandbox.host.pool import SandboxOrder, shared
 from toolcrib.sandbox.host.streams import PipeReader
 from toolcrib.sandbox.job import Completed, Confinement, Outlet
-from toolcrib.sandbox.kernel.cgroup import Slot
+from toolcrib.sandbox.kernel.cgroup import CgroupSlot
 from toolcrib.sandbox.kernel.network import proxy_variables
 from toolcrib.sandbox.tracing.watch import Watcher
 from toolcrib.spec import Level
@@ -483,7 +483,7 @@ class CommandRun(SandboxRun):
         reached = {name: ended_by == number for name, number in LIMIT_SIGNALS}
         if self.sandbox is not None and self.sandbox.slot is not None:
             events = self.sandbox.slot.events()
-            reached |= {"memory": events["oom_kills"] > 0, "processes": events["pids_max"] > 0}
+            reached |= {"memory": events.oom_kills > 0, "processes": events.pids_max > 0}
         return tuple(name for name, is_reached in reached.items() if is_reached)
 
     def close(self) -> None:
@@ -492,13 +492,12 @@ class CommandRun(SandboxRun):
         super().close()
 
 
-def check_memory(slot: Slot | None, memory_bytes: int | None) -> None:
+def check_memory(slot: CgroupSlot | None, memory_bytes: int | None) -> None:
     """Raise ToolUnavailable if a sandbox was killed at the start because its own limit is too small."""
     if slot is None or memory_bytes is None:
         return
     events = slot.events()
-    peak = events["memory_peak"]
-    if events["oom_kills"] and (peak is None or 2 * peak >= memory_bytes):
+    if events.oom_kills and events.memory_max:
         raise ToolUnavailable(
             f"no command can be started in a sandbox with {memory_bytes} bytes of memory",
             hint="Raise limits.memory_bytes.",

@@ -1,57 +1,53 @@
-"""Where groups of processes can be made: the kernel's hierarchies, and our place in them.
+"""Where control groups can be made: the kernel's hierarchies, and the place of this server in them.
 
-A place is the group we are in ourselves, so that whatever bounds us bounds our tools. What we make there
-is named after us:
+Groups are made below the one that the server is in, so that what bounds the server bounds its tools:
 
-    <group of the server>/toolcrib-NAMESPACE-PID-START/slot-N
+    <group of the server>/toolcrib-server-RANDOM/slot-N
 
-so a server removes what dead ones of its pid namespace left behind, and never touches a group that it did
-not make. On v2 a group with processes cannot hand controllers on, so where the group we are in is
-delegated to us and holds nothing but us, we move into a group below it first (`…-home`).
+The server keeps its own group locked (flock(2)). One that nobody has locked was left behind by a dead server,
+and the next one removes it. On v2 a group that has processes cannot pass controllers on, so where the
+server's group is delegated to it and holds nothing else, the server first moves into a group below it
+(`toolcrib-home`).
 
-Rules: https://docs.kernel.org/admin-guide/cgroup-v2.html, https://systemd.io/CGROUP_DELEGATION.
+Our own code, because the libraries for control groups (libcgroup, the one of systemd) must be installed and
+want to manage a whole machine. Rules: https://docs.kernel.org/admin-guide/cgroup-v2.html,
+https://systemd.io/CGROUP_DELEGATION.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import signal
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 __all__ = [
     "CONTROLLERS",
-    "Parent",
-    "Unusable",
+    "NoCgroups",
+    "ParentGroup",
     "candidates",
-    "kill",
+    "kill_members",
+    "make_own_group",
     "members",
     "read",
     "remove_tree",
-    "settle",
     "write",
 ]
 
 CONTROLLERS = ("memory", "pids")
-PREFIX = "toolcrib"
-OURS = re.compile(rf"{PREFIX}-(\d+)-(\d+)-(\d+)(?:-home|\.\d+)?")
+PREFIX = "toolcrib-server-"
+HOME = "toolcrib-home"
 KILL_SECONDS = 0.5
-"""How long to wait for what is killed."""
+"""Time for the killed to disappear."""
+MOUNT = re.compile(r"\d+ \d+ \S+ (?P<root>\S+) (?P<point>\S+) .*- (?P<kind>cgroup2?) \S+ (?P<options>\S+)")
+"""A mount of control groups in /proc/self/mountinfo (proc(5))."""
 
 
-class Mounted(NamedTuple):
-    """A hierarchy: where it is mounted, which of its groups is seen there, and what it controls."""
-
-    version: int
-    point: str
-    root: str
-    options: frozenset[str]
-
-
-class Parent(NamedTuple):
+class ParentGroup(NamedTuple):
     """A group in which groups may be made, for these controllers."""
 
     version: int
@@ -59,21 +55,18 @@ class Parent(NamedTuple):
     controllers: tuple[str, ...]
 
 
-class Unusable(Exception):
+class NoCgroups(Exception):
     """No groups can be made here."""
 
 
-# Where we are.
-
-
 def read(*path: str) -> str:
-    """The text of a file of the kernel."""
+    """Return the text of a file of the kernel."""
     with open(os.path.join(*path), encoding="utf-8", errors="surrogateescape") as file:
         return file.read()
 
 
 def write(text: str, *path: str) -> None:
-    """Write to a file of the kernel, in one go as it wants it; never make one."""
+    """Write to a file of the kernel, in one go as it demands; never make one."""
     fd = os.open(os.path.join(*path), os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(fd, text.encode())
@@ -81,96 +74,153 @@ def write(text: str, *path: str) -> None:
         os.close(fd)
 
 
-def hierarchies(mountinfo: str) -> list[Mounted]:
-    """The mounts of cgroups, from the text of `/proc/self/mountinfo`."""
-    found = []
-    for line in mountinfo.splitlines():
-        before, _, after = line.partition(" - ")
-        kind, _, options = after.split(" ", 2)
-        version = {"cgroup": 1, "cgroup2": 2}.get(kind)
-        if version is not None:
-            root, point = (unescaped(field) for field in before.split(" ")[3:5])
-            found.append(Mounted(version, point, root, frozenset(options.split(","))))
-    return found
+# Finding the group of the server.
 
 
-def unescaped(path: str) -> str:
-    """A path as mountinfo writes it, with blanks and the like back in it."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
+def candidates(mountinfo: str, cgroup: str) -> list[ParentGroup]:
+    """Return the groups that a process is in, one for each hierarchy that matters.
 
+    A controller that is in a v1 hierarchy is in no other.
 
-def memberships(text: str) -> dict[str, str]:
-    """Controller to our group, from the text of `/proc/self/cgroup`; the empty name is v2."""
-    found = {}
-    for line in text.splitlines():
+    Arguments:
+        mountinfo: the text of its `/proc/PID/mountinfo`.
+        cgroup: the text of its `/proc/PID/cgroup`.
+    """
+    member: dict[str, str] = {}
+    for line in cgroup.splitlines():
         _, controllers, path = line.split(":", 2)
-        found.update(dict.fromkeys(controllers.split(","), path))
+        member.update(dict.fromkeys(controllers.split(","), path))
+    wanted: tuple[str, ...] = CONTROLLERS
+    found = []
+    mounts = [match for line in mountinfo.splitlines() if (match := MOUNT.fullmatch(line))]
+    for mount in sorted(mounts, key=lambda match: match["kind"]):  # v1 first
+        old = mount["kind"] == "cgroup"
+        has = tuple(name for name in wanted if name in mount["options"].split(",")) if old else wanted
+        folder = folder_of(mount, member.get(has[0] if old else "", "/")) if has else None
+        if folder is not None:
+            found.append(ParentGroup(1 if old else 2, folder, has))
+            wanted = tuple(name for name in wanted if name not in has)
     return found
 
 
-def folder_of(mounted: Mounted, path: str) -> str | None:
-    """Where a group is seen, if it is below what is mounted."""
-    if mounted.root == "/":
-        return os.path.normpath(f"{mounted.point}/{path}")
-    if path == mounted.root or path.startswith(mounted.root + "/"):
-        return os.path.normpath(f"{mounted.point}/{path[len(mounted.root) :]}")
-    return None
+def folder_of(mount: re.Match[str], group: str) -> str | None:
+    """Return the folder of a group; None if it is not below the group that is mounted, as in some
+    containers."""
+    root, point = (
+        re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), mount[name])
+        for name in ("root", "point")
+    )
+    root = root.rstrip("/")
+    if group != root and not group.startswith(f"{root}/"):
+        return None
+    return os.path.normpath(f"{point}/{group[len(root) :]}")
 
 
-def candidates(mountinfo: str, cgroup: str) -> Iterator[Parent]:
-    """The groups we are in, one for each hierarchy that matters."""
-    member = memberships(cgroup)
-    wanted = list(CONTROLLERS)
-    for mounted in hierarchies(mountinfo):
-        has = [name for name in wanted if mounted.version == 1 and name in mounted.options]
-        folder = folder_of(mounted, member.get(has[0], "/")) if has else None
-        if folder is not None:
-            wanted = [name for name in wanted if name not in has]
-            yield Parent(1, folder, tuple(has))
-    for mounted in hierarchies(mountinfo):
-        folder = folder_of(mounted, member.get("", "/")) if mounted.version == 2 and wanted else None
-        if folder is not None:
-            yield Parent(2, folder, tuple(wanted))
-            return
+# Making groups.
 
 
-def identity(pid: int | str = "self") -> tuple[int, int, int]:
-    """What tells a process from all others of this machine: pid namespace, number, start time."""
-    text = read(f"/proc/{pid}/stat")
-    number, rest = text.split(" ", 1)[0], text.rpartition(")")[2].split()
-    return os.stat("/proc/self/ns/pid").st_ino, int(number), int(rest[19])
+def make_own_group(parent: ParentGroup) -> tuple[ParentGroup, int]:
+    """Make and lock the group that holds our slots; return it with the descriptor that locks it.
 
-
-def alive(name: str) -> bool:
-    """Whether the server that a group is named after may still run; unsure means yes."""
-    match = OURS.fullmatch(name)
-    if match is None:
-        return True
-    namespace, pid, start = (int(number) for number in match.groups())
-    if namespace != identity()[0]:
-        return True
+    Raises:
+        NoCgroups: v2 does not let us.
+        OSError: the kernel refuses.
+    """
+    if parent.version == 2:
+        parent = divided(parent)
+    for name in os.listdir(parent.folder):
+        if name.startswith(PREFIX):
+            remove_if_abandoned(os.path.join(parent.folder, name))
+    while True:
+        folder = os.path.join(parent.folder, PREFIX + os.urandom(8).hex())
+        os.mkdir(folder, 0o700)
+        lock = lock_group(folder)
+        if lock >= 0:
+            break
     try:
-        return identity(pid)[2] == start
-    except FileNotFoundError:
-        return False
+        if parent.version == 2:
+            pass_on(folder, parent.controllers)
+    except BaseException:
+        remove_tree(folder)
+        os.close(lock)
+        raise
+    return parent._replace(folder=folder), lock
+
+
+def lock_group(folder: str) -> int:
+    """Lock a group; return -1 if a server has it locked or has just removed it, or another user owns it."""
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, PermissionError):
+        return -1
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.stat(folder)
     except OSError:
-        return True
+        os.close(fd)
+        return -1
+    return fd
 
 
-def is_ours(pid: int) -> bool:
-    """Whether a process is this one or comes from it."""
-    while pid > 1:
-        if pid == os.getpid():
-            return True
+def remove_if_abandoned(folder: str) -> None:
+    """Remove the group of a server that has died."""
+    lock = lock_group(folder)
+    if lock >= 0:
+        remove_tree(folder)
+        os.close(lock)
+
+
+def divided(parent: ParentGroup) -> ParentGroup:
+    """Make a v2 group pass its controllers on, or one above it that belongs to our user.
+
+    Raises:
+        NoCgroups: none can.
+    """
+    folder = own = os.path.dirname(parent.folder) if parent.folder.endswith(f"/{HOME}") else parent.folder
+    reason = ""
+    while True:
         try:
-            pid = int(read(f"/proc/{pid}/stat").rpartition(")")[2].split()[1])
-        except (OSError, ValueError):
-            return False
-    return pid == os.getpid()
+            divide(folder, parent.controllers, own=folder == own)
+            return parent._replace(folder=folder)
+        except (OSError, NoCgroups) as error:
+            reason = reason or f"{folder}: {error.strerror if isinstance(error, OSError) else error}"
+        folder = os.path.dirname(folder)
+        # The groups above one of root's belong to the machine's manager, even if we can write there.
+        inner = os.path.exists(f"{folder}/cgroup.type")
+        if not inner or os.geteuid() == 0 or os.stat(folder).st_uid != os.geteuid():
+            raise NoCgroups(reason)
 
 
-def delegated(folder: str) -> bool:
-    """Whether a v2 group is ours to divide: whoever manages the machine's groups says so."""
+def divide(folder: str, controllers: Iterable[str], *, own: bool) -> None:
+    """Make one v2 group pass controllers on; move out of it first where we are alone in it."""
+    absent = set(controllers) - set(read(folder, "cgroup.controllers").split())
+    if absent:
+        raise NoCgroups(f"no {' and '.join(sorted(absent))} controller there")
+    if not os.access(f"{folder}/cgroup.procs", os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    is_root = not os.path.exists(f"{folder}/cgroup.type")  # which may have processes of its own
+    inside = [] if is_root else members(folder)
+    if inside and not set(controllers) <= set(read(folder, "cgroup.subtree_control").split()):
+        if not own or not is_delegated(folder):
+            raise NoCgroups("not delegated to us (systemd: Delegate=yes)")
+        if not all(is_descendant(pid) for pid in inside):
+            raise NoCgroups("other programs run in it")
+        home = os.path.join(folder, HOME)
+        os.makedirs(home, exist_ok=True)
+        for pid in inside:
+            write(str(pid), home, "cgroup.procs")
+    pass_on(folder, controllers)
+
+
+def pass_on(folder: str, controllers: Iterable[str]) -> None:
+    """Enable controllers for the groups below a v2 group."""
+    missing = set(controllers) - set(read(folder, "cgroup.subtree_control").split())
+    if missing:
+        write(" ".join(f"+{name}" for name in sorted(missing)), folder, "cgroup.subtree_control")
+
+
+def is_delegated(folder: str) -> bool:
+    """Return True if a v2 group is ours to divide: the manager of the machine's groups marks it."""
     for name in ("user.delegate", "trusted.delegate"):
         try:
             if os.getxattr(folder, name) == b"1":
@@ -181,83 +231,33 @@ def delegated(folder: str) -> bool:
     return owner == os.geteuid() != 0 or not os.path.isdir("/run/systemd/system")
 
 
-# Making groups.
+def is_descendant(pid: int) -> bool:
+    """Return True if a process is this one or descends from it."""
+    while pid not in (0, 1, os.getpid()):
+        try:
+            pid = int(read(f"/proc/{pid}/stat").rpartition(")")[2].split()[1])
+        except (OSError, ValueError):
+            return False
+    return pid == os.getpid()
 
 
-def enable(folder: str, controllers: Iterable[str]) -> None:
-    """Have a v2 group hand controllers on to those below it."""
-    missing = set(controllers) - set(read(folder, "cgroup.subtree_control").split())
-    if missing:
-        write(" ".join(f"+{name}" for name in sorted(missing)), folder, "cgroup.subtree_control")
+# Ending groups.
 
 
 def members(folder: str) -> list[int]:
-    """The processes of a group; 0 stands for one that we cannot see."""
+    """Return the processes of a group; 0 stands for one that we cannot see."""
     return [int(line) for line in read(folder, "cgroup.procs").split()]
 
 
-def ready(parent: Parent) -> Parent:
-    """Make a v2 group, or one above it that belongs to us, hand on what is needed.
-
-    Raises:
-        Unusable: none does.
-    """
-    reasons = []
-    if os.path.basename(parent.folder) == f"{name_of_ours()}-home":  # A pool before this one moved us.
-        parent = parent._replace(folder=os.path.dirname(parent.folder))
-    folder = parent.folder
-    while True:
-        try:
-            prepare(folder, parent.controllers, own=folder == parent.folder)
-            return parent._replace(folder=folder)
-        except (OSError, Unusable) as error:
-            reasons.append(f"{folder}: {error.strerror if isinstance(error, OSError) else error}")
-        folder = os.path.dirname(folder)
-        # What lies above a group of root's is divided by the machine's manager, even if we can write there.
-        inner = os.path.exists(f"{folder}/cgroup.type")
-        if not inner or os.geteuid() == 0 or os.stat(folder).st_uid != os.geteuid():
-            raise Unusable(reasons[0])
-
-
-def prepare(folder: str, controllers: Sequence[str], *, own: bool) -> None:
-    """Make one v2 group hand on the controllers, moving ourselves out of the way where we may."""
-    absent = set(controllers) - set(read(folder, "cgroup.controllers").split())
-    if absent:
-        raise Unusable(f"no {' and '.join(sorted(absent))} controller there")
-    if not os.access(f"{folder}/cgroup.procs", os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    is_root = not os.path.exists(f"{folder}/cgroup.type")
-    inside = members(folder)
-    if inside and not is_root and not set(controllers) <= set(read(folder, "cgroup.subtree_control").split()):
-        if not own or not delegated(folder):
-            raise Unusable("not delegated to us (systemd: Delegate=yes)")
-        if not all(is_ours(pid) for pid in inside):
-            raise Unusable("other programs run in it")
-        home = f"{folder}/{name_of_ours()}-home"
-        os.makedirs(home, exist_ok=True)
-        for pid in inside:
-            write(str(pid), home, "cgroup.procs")
-    enable(folder, controllers)
-
-
-def name_of_ours() -> str:
-    """The name of the group all our slots are in."""
-    return "-".join((PREFIX, *(str(number) for number in identity())))
-
-
-def sweep(folder: str) -> None:
-    """Remove what dead servers left in a group."""
-    for name in os.listdir(folder):
-        if OURS.fullmatch(name) and not alive(name):
-            remove_tree(os.path.join(folder, name))
-
-
 def remove_tree(folder: str) -> bool:
-    """Kill everything in a group of ours and in those below it, and remove them; whether all are gone."""
+    """Kill everything in a group of ours and in those below it, and remove them; return True if all are
+    gone."""
     try:
         inner = [entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
         gone = [remove_tree(path) for path in inner]
-        kill(folder)
+        deadline = time.monotonic() + KILL_SECONDS
+        while kill_members(folder) and time.monotonic() < deadline:
+            time.sleep(0.001)
         os.rmdir(folder)
         return all(gone)
     except FileNotFoundError:
@@ -266,56 +266,25 @@ def remove_tree(folder: str) -> bool:
         return False
 
 
-def kill(folder: str) -> bool:
-    """Kill all processes of a group; whether none is left."""
-    deadline = time.monotonic() + KILL_SECONDS
-    while members(folder):
-        try:
-            write("1", folder, "cgroup.kill")
-        except OSError:  # v1, or before Linux 5.14
-            kill_each(folder)
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.001)
-    return True
+def kill_members(folder: str) -> int:
+    """Kill the processes of a group one by one; return how many there were.
 
-
-def kill_each(folder: str) -> None:
-    """Kill the processes of a group one by one; what forks meanwhile is met in the next round."""
-    if os.path.exists(f"{folder}/pids.max"):
+    No new ones can start where the group limits processes. Elsewhere the next call finds them.
+    """
+    pids = members(folder)
+    if pids and os.path.exists(f"{folder}/pids.max"):
         write("0", folder, "pids.max")
-    for pid in members(folder):
-        if pid == 0:
-            continue
+    for pid in pids:
         try:
             fd = os.pidfd_open(pid)
         except OSError:
             continue
         try:
-            # Looked up again with the descriptor in hand: a number may have gone to another process.
+            # Looked up again with the descriptor open: the number may belong to another process by now.
             if pid in members(folder):
                 signal.pidfd_send_signal(fd, signal.SIGKILL)
         except ProcessLookupError:
             continue
         finally:
             os.close(fd)
-
-
-def settle(place: Parent, made: list[str]) -> Parent:
-    """Make the group that our slots will be in, after removing what dead servers left."""
-    if place.version == 2:
-        place = ready(place)
-    sweep(place.folder)
-    folder = os.path.join(place.folder, name_of_ours())
-    serial = 0
-    while True:
-        ours = folder if serial == 0 else f"{folder}.{serial}"
-        try:
-            os.mkdir(ours)
-            break
-        except FileExistsError:  # a second pool of this process
-            serial += 1
-    made.append(ours)
-    if place.version == 2:
-        enable(ours, place.controllers)
-    return place._replace(folder=ours)
+    return len(pids)
