@@ -12,6 +12,7 @@ from typing import Any, TypeVar, overload
 from toolcrib.core.bound import DEFAULT_TIMEOUT_MS, Bound, BoundTool, FunctionTool, Options, check_retry
 from toolcrib.core.context import Context
 from toolcrib.core.controls import Controls
+from toolcrib.core.events import CallFeed
 from toolcrib.core.lifespan import ToolLifespan
 from toolcrib.core.pipeline import Pipeline
 from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, UsageError
@@ -19,7 +20,7 @@ from toolcrib.executors.function.executor import isolation_of
 from toolcrib.middleware import Middleware
 from toolcrib.schema import ArgumentCheck, inspect_function
 from toolcrib.schema.fitting import fitting
-from toolcrib.spec import CallContext, Caller, Clock, Result, Retry, Tool
+from toolcrib.spec import CallContext, Caller, CallEvents, Clock, Result, Retry, Tool
 
 __all__ = ["Toolset"]
 
@@ -62,6 +63,7 @@ class Toolset:
         )
         self.invoke = self.pipeline.invoke
         """The one call path: a `Call` in, a `Result` out."""
+        self._feed = CallFeed(self.pipeline.invoke, self._feed_changed)
 
     # -- defining ------------------------------------------------------------------------------
 
@@ -252,6 +254,7 @@ class Toolset:
         view = Toolset(retry=self._retry, timeout_ms=self._timeout_ms)
         view.pipeline = self.pipeline.over(view._bound)
         view.invoke = view.pipeline.invoke
+        view._feed = CallFeed(view.invoke, view._feed_changed)
         for bound in chosen.values():
             view.add(bound)
         view._lifespans = [lifespan for lifespan in self._lifespans if lifespan.name in chosen]
@@ -289,6 +292,26 @@ class Toolset:
             name, given, "local", variables, run_id, session_id, approved_by, None, timeout_ms, on_progress
         )
         return self.invoke(ctx)
+
+    def subscribe(
+        self,
+        caller: str = "local",  # noqa: ARG002 - a toolset has no rules about callers
+        identity: Caller | None = None,
+        *,
+        size: int = 1_000,
+    ) -> CallEvents:
+        """Return the events of running calls, of tools that the caller's token covers. Close it in the end.
+
+        At most `size` of them wait to be read; beyond that the oldest are dropped and counted in `lost`.
+        """
+        return self.subscribe_where(lambda name: identity is None or identity.covers(name), size)
+
+    def subscribe_where(self, visible: Callable[[str], bool], size: int = 1_000) -> CallEvents:
+        """Return the events of running calls of these tools, by name."""
+        return self._feed.subscribe(lambda event: event.tool in self._bound and visible(event.tool), size)
+
+    def _feed_changed(self) -> None:
+        self.invoke = self._feed.invoke if self._feed.active else self.pipeline.invoke
 
     async def execute(
         self, name: str, arguments: Mapping[str, Any] | bytes | str | None = None, **options: Any

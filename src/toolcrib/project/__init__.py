@@ -4,7 +4,7 @@ from toolcrib.project.catalog.registry import Change
 from toolcrib.project.config.settings import Config, load_config
 from toolcrib.project.creation import create_tool
 from toolcrib.project.lint import lint_sources
-from toolcrib.project.mcp_catalog import Served
+from toolcrib.project.mcp_catalog import McpCatalog
 from toolcrib.project.project import Project
 from toolcrib.project.root import HOMES, Place, find
 
@@ -12,9 +12,9 @@ __all__ = [
     "HOMES",
     "Change",
     "Config",
+    "McpCatalog",
     "Place",
     "Project",
-    "Served",
     "create_tool",
     "find",
     "lint_sources",

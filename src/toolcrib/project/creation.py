@@ -1,7 +1,7 @@
-"""Tools made by agents: checked, held to the project's ceiling, written whole or not at all.
+"""Tools made by agents: checked, limited by the project's ceiling, and written whole or not at all.
 
-What is written never counts by itself: who made a tool is kept in the user's own folder before its manifest
-is there, each of its calls needs approval, and a person reviews it before its first one.
+The maker of a tool is recorded in the user's own folder before its manifest is written. A person must
+review the tool before its first call and approve each of its calls.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ RESERVED = (
     "tools_list",
     "tools_search",
 )
-"""Names that MCP clients know the meta-tools by."""
+"""Names of meta-tools."""
 _MAX_BYTES = 131_072
 _WAIT_S = 10.0
 _name = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z").match
 _DEVICES = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])\Z", re.IGNORECASE).match
 _REFUSED = frozenset({"hidden-characters", "instruction-text"})
-"""Warnings for people; what an agent writes for other agents to read may not have them."""
+"""Warnings for people that are errors in the texts that an agent writes for other agents."""
 _STAGE = ".new-"
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A tool that may be made, not written yet."""
+    """A tool that was checked and not written yet."""
 
     tool: Tool
     creator: str
@@ -66,7 +66,7 @@ class Draft:
 
 
 def create_tool(project: Project, name: str, definition: Mapping[str, Any], creator: str) -> Tool:
-    """Make a tool from a definition as it would stand in `tool.yml`, and add it to the open project.
+    """Make a tool from a definition as in `tool.yml`, and add it to the open project.
 
     `definition` may leave out `name`; `approval.required` becomes true whatever it says. `creator` is who
     makes it. Raises InvalidInput (name, size, kind), ManifestError (each finding of the lint),
@@ -81,7 +81,7 @@ def create_tool(project: Project, name: str, definition: Mapping[str, Any], crea
 def draft(project: Project, name: str, definition: Mapping[str, Any], creator: str) -> Draft:
     """Check a definition, and write nothing. Raises as `create_tool` does."""
     _check_name(name)
-    _check_room(project, _names(project.place.tools))  # before the work; `publish` looks again, alone
+    _check_room(project, _names(project.place.tools))  # `publish` checks again under its lock
     creator = shown(creator).replace("\n", " ").strip()[:100] or "unknown"
     manifest = _manifest(name, definition, creator)
     path = str(project.place.tools / name / FILE_NAME)
@@ -103,7 +103,7 @@ def draft(project: Project, name: str, definition: Mapping[str, Any], creator: s
 
 
 def publish(project: Project, made: Draft) -> Draft:
-    """Write who made the tool, then its manifest. Raises as `create_tool` does."""
+    """Record the maker of the tool, then write its manifest. Raises as `create_tool` does."""
     tool, reviews = made.tool, project.first_use.reviews
     assert tool.source is not None
     project.audit.ensure()
@@ -141,7 +141,7 @@ def _check_name(name: Any) -> None:
 
 
 def _manifest(name: str, definition: Any, creator: str) -> dict[str, Any]:
-    """The definition as plain JSON, with its name in it, and approval forced."""
+    """Return the definition as plain JSON, with its name, and with approval required."""
     import orjson
 
     if not isinstance(definition, Mapping):
@@ -151,7 +151,7 @@ def _manifest(name: str, definition: Any, creator: str) -> dict[str, Any]:
     except (TypeError, RecursionError) as error:
         raise _unfit("$", f"is not JSON: {error}") from None
     if len(raw) > _MAX_BYTES:
-        raise _unfit("$", f"has {len(raw):,} bytes, more than the {_MAX_BYTES:,} that are taken")
+        raise _unfit("$", f"has {len(raw):,} bytes, more than the limit of {_MAX_BYTES:,}")
     data: dict[str, Any] = orjson.loads(raw)
     if data.get("name", name) != name:
         raise _unfit("$.name", f"is {shown(repr(data['name'])[:80])}, but the tool is to be named {name!r}")
@@ -173,7 +173,7 @@ def _unfit(path: str, message: str) -> InvalidInput:
 
 def _ceiling_hint(project: Project) -> str:
     if any(weak.name == "security.max_permissions" for weak in project.waiting):
-        return "The project's ceiling does not count before a person has run `toolcrib trust`."
+        return "The project's ceiling has no effect until a person has run `toolcrib trust`."
     if project.config.max_permissions is None:
         return "The project sets no security.max_permissions, so a tool made by an agent may ask for nothing."
     return "Ask for less, or have a person raise security.max_permissions in the project's settings."
@@ -197,7 +197,7 @@ def _alone(project: Project) -> Iterator[None]:
                 if error.errno not in (errno.EAGAIN, errno.EACCES) or time.monotonic() > deadline:
                     raise StateUnavailable(
                         "another process has been making a tool for too long",
-                        hint="Look for one that is stopped.",
+                        hint="Look for a stopped process of Toolcrib.",
                         retryable=True,
                     ) from None
                 time.sleep(0.01)
@@ -208,7 +208,7 @@ def _alone(project: Project) -> Iterator[None]:
 
 @contextmanager
 def _folder(project: Project) -> Iterator[int]:
-    """The project's folder of tools, opened; one that is a link could lead anywhere."""
+    """Open the project's folder of tools. A link is refused, because it could lead anywhere."""
     path = project.place.tools
     try:
         path.mkdir(exist_ok=True)
@@ -226,7 +226,7 @@ def _folder(project: Project) -> Iterator[int]:
 
 
 def _check_free(project: Project, folder: int, name: str) -> None:
-    """Refuse a name that is taken, or that another is too like: in another case, or other code points."""
+    """Refuse a name that is taken, or too similar to one: in another case, or in other code points."""
     there = os.listdir(folder)
     taken = {_folded(one): one for one in (*RESERVED, *project.toolset.names, *there)}
     held = taken.get(_folded(name))
@@ -234,8 +234,8 @@ def _check_free(project: Project, folder: int, name: str) -> None:
         told = shown(held)
         raise ConflictError(
             f"there is a tool named {told} already"
-            + ("" if held == name else f", and {name} is too like it"),
-            hint="Give another name. What is there can only be changed by a person.",
+            + ("" if held == name else f", and {name} is too similar to it"),
+            hint="Choose another name. Only a person can change an existing tool.",
             details={"taken": told},
         )
     _check_room(project, there)
@@ -246,7 +246,7 @@ def _check_room(project: Project, there: Iterable[str]) -> None:
     made = len(project.first_use.reviews.creators().keys() & set(there))
     if made >= most:
         raise RateLimited(
-            f"agents have made {made} tools here, and no more are taken",
+            f"agents have made {made} tools here, which is the limit",
             hint="A person can remove some, or raise limits.created_tools.",
             details={"limit": most},
         )
@@ -255,7 +255,7 @@ def _check_room(project: Project, there: Iterable[str]) -> None:
 def _names(folder: Path) -> list[str]:
     try:
         return [path.name for path in folder.iterdir()]
-    except OSError:  # `publish` tells what is wrong with it.
+    except OSError:  # `publish` reports the error.
         return []
 
 
@@ -264,7 +264,7 @@ def _folded(name: str) -> str:
 
 
 def _put(folder: int, name: str, text: bytes) -> None:
-    """Move a complete folder to its place. What a process that died left behind is cleared away."""
+    """Move a complete folder to its place, and remove what a dead process has left behind."""
     for left in os.listdir(folder):
         if left.startswith(_STAGE):
             shutil.rmtree(left, ignore_errors=True, dir_fd=folder)

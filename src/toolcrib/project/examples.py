@@ -1,6 +1,6 @@
-"""The examples of manifests as tests: each is called, and what comes out is held against what it says.
+"""The examples of manifests as tests: each is called, and its result is compared with the expected one.
 
-Calls go the one path, so they are checked, confined and recorded like any other.
+Calls take the one path, so they are checked, confined and recorded like any other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\.\.\.', re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One example and how it went."""
+    """One example and its outcome."""
 
     tool: str
     number: int
@@ -43,9 +43,9 @@ class Tried:
 async def try_examples(
     project: Project, names: Sequence[str] = (), *, live: bool = False
 ) -> AsyncIterator[Tried]:
-    """Try every example of these tools, or of all. `live`: also of tools that reach the network.
+    """Try every example of these tools, or of all; with `live` also of tools that reach the network.
 
-    `ToolNotFound` where a name is none; a manifest that does not load is told as its error.
+    Raises ToolNotFound, and ManifestError for a manifest that does not load.
     """
     tools = [project.get(name) for name in names] if names else list(project.tools())
     for tool in tools:
@@ -62,14 +62,14 @@ def _skipped(project: Project, tool: Tool, example: Example, *, live: bool) -> s
     if not live and tool.permissions.network.mode != "none":
         return "it reaches the network; --live runs it"
     try:
-        reason = project.asks(Call(tool.name, dict(example.params), caller="cli"))
+        reason = project.preview.asks(Call(tool.name, dict(example.params), caller="cli"))
     except ToolcribError as error:
         return None if error.code == "invalid_input" else f"it cannot be called: {error.message}"
-    return None if reason is None else f"a person must agree to it: {reason}"
+    return None if reason is None else f"it needs approval: {reason}"
 
 
 async def _tried(project: Project, tool: Tool, example: Example) -> str:
-    """Empty when the example holds; else what was expected and what came."""
+    """Return an empty text if the result is as expected, else what was expected and what came."""
     result = await project.invoke(Call(tool.name, dict(example.params), caller="cli"))
     if result.error is not None:
         return f"{result.error.code}: {result.error.message}"
@@ -80,10 +80,10 @@ async def _tried(project: Project, tool: Tool, example: Example) -> str:
 
 
 def matches(value: Any, expected: str) -> bool:
-    """Whether a value is what an example says. `...` stands for any text, any value, any further items.
+    """Return True if a value is the expected one. `...` stands for any text, any value, any further items.
 
-    JSON is compared as JSON, so that spaces and the order of keys do not count; anything else as text, but
-    for line ends and white space at the end.
+    JSON is compared as JSON, without regard to spaces and the order of keys. Anything else is compared as
+    text, without regard to line ends and white space at the end.
     """
     with suppress(ValueError):
         wanted = json.loads(_TOKEN.sub(_placed, expected))
@@ -113,7 +113,8 @@ def _fits(value: Any, wanted: Any) -> bool:
 
 
 def _text_fits(text: str, wanted: str) -> bool:
-    """Whether a text is the wanted one, each `...` any text; without regular expressions, so never slow."""
+    """Return True if a text is the wanted one, with any text for each `...`. Linear: no regular
+    expressions."""
     first, *rest = wanted.split(_WILDCARD)
     if not rest:
         return text == wanted

@@ -1,4 +1,4 @@
-"""Lint of what a project has besides its own folder of tools."""
+"""Lint of a project's sources and of its `.mcp.json`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ __all__ = ["lint_sources"]
 
 
 def lint_sources(config: Config, place: Place) -> list[Diagnostic]:
-    """All findings about the tools of `sources`, as far as the settings count already, and `.mcp.json`."""
+    """Return all findings about `.mcp.json` and the tools of those `sources` that need no trust or have
+    it."""
     counts, _ = config.effective(Trust(Vault(place.root)))
     shared = str(place.root / FILE)
     wrong = config.servers.wrong.items()

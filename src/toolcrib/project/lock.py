@@ -1,7 +1,7 @@
-"""`toolcrib.lock`: what each tool was when somebody pinned it. A tool that drifts from it does not run.
+"""`toolcrib.lock`: the digests of pinned tools. A tool that differs from its pin does not run.
 
-The file lies at the project's root and is meant to be committed. Paths in it start at the root, so it holds
-wherever the project lies; programs and files outside of the project are pinned by their real path.
+The file is at the project's root and is meant to be committed. Paths in it start at the root, so the
+project can be anywhere; programs and files outside of the project are pinned by their real path.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """What one tool is made of, each part by its digest."""
+    """The parts of one tool, each with its digest."""
 
     parts: Mapping[str, str]
 
@@ -42,14 +42,14 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """One tool that is not as it was pinned."""
+    """One tool that differs from its pin."""
 
     tool: str
     changed: tuple[str, ...]
-    """Names of the parts that are other, came or are gone; or what is wrong as a whole."""
+    """Names of the parts that were changed, added or removed; or the reason for the whole tool."""
 
     def __str__(self) -> str:
-        return f"{self.tool}: {_told(self.changed)}"
+        return f"{self.tool}: {_listed(self.changed)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,10 @@ class Lock:
 
     tools: Mapping[str, Pin] = field(default_factory=dict)
     bundles: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By bundle: names of its tools, and the digest of each one's definition as its server told it."""
+    """Bundle to the names of its tools, each with the digest of the definition from its server."""
 
     def drift(self, tools: Mapping[str, Pin], bundles: Mapping[str, Mapping[str, str]]) -> list[Drift]:
-        """Every difference between what is pinned and what is there now, by name."""
+        """Return every difference between the pins and the tools as they are now, by name."""
         found = []
         for name in sorted({*self.tools, *tools}):
             then, now = self.tools.get(name), tools.get(name)
@@ -77,7 +77,7 @@ class Lock:
 
 
 def pin_of(digest: ToolDigest, root: Path) -> Pin:
-    """The pin of a tool's digest: the same parts, their paths written from the project's root."""
+    """Return the pin of a tool's digest: the same parts, with paths from the project's root."""
     start = f"{root}/"
 
     def short(text: str) -> str:
@@ -91,7 +91,7 @@ def pin_of(digest: ToolDigest, root: Path) -> Pin:
 
 
 def read_lock(path: Path) -> Lock | None:
-    """The lock; None where there is none. Raises ConfigError for a file that is not one."""
+    """Read the lock; None if there is none. Raises ConfigError for any other file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -120,7 +120,7 @@ def read_lock(path: Path) -> Lock | None:
 
 
 def write_lock(path: Path, lock: Lock) -> None:
-    """Write the lock, sorted, whole or not at all. A link in its place is replaced."""
+    """Write the lock, sorted and atomically. A link in its place is replaced."""
     data: dict[str, Any] = {
         "version": _VERSION,
         "tools": {name: {"digest": pin.digest, "parts": dict(pin.parts)} for name, pin in lock.tools.items()},
@@ -141,7 +141,7 @@ def write_lock(path: Path, lock: Lock) -> None:
 
 
 class Pins:
-    """Holds the calls of one project to its lock. `digest_of` gives a tool's digest as it is now."""
+    """Compares the tools of one project with its lock. `digest_of` returns a tool's digest as it is now."""
 
     def __init__(self, root: Path, digest_of: Callable[[Tool], ToolDigest]) -> None:
         self.path = root / FILE
@@ -149,10 +149,10 @@ class Pins:
         self._digest_of = digest_of
         self._read: tuple[tuple[int, ...], Lock] | None = None
         self.remote: Callable[[], Mapping[str, Mapping[str, str]]] = dict
-        """By bundle, the digest of each tool's definition as a remote server told it; for who brings such."""
+        """Returns by bundle the digest of each tool's definition from a remote server."""
 
     def require(self, tool: Tool) -> None:
-        """Raise LockDrift where there is a lock and the tool is not as it is pinned there.
+        """Raise LockDrift if there is a lock and the tool differs from its pin.
 
         Tools without a manifest, which a program has registered itself, are not pinned.
         """
@@ -169,22 +169,22 @@ class Pins:
             changed = _changed(pinned.parts, self.pin(tool).parts)
         if changed:
             raise LockDrift(
-                f"{tool.name} is not what {FILE} pins: {_told(changed)}",
-                hint="See what changed: toolcrib lock --check. If it is meant, pin it anew: toolcrib lock",
+                f"{tool.name} is not what {FILE} pins: {_listed(changed)}",
+                hint="See what changed: toolcrib lock --check. To accept it, pin it again: toolcrib lock",
                 details={"changed": list(changed)},
             )
 
     def now(self, tools: Iterable[Tool]) -> Lock:
-        """What the lock would say of these tools now. Tools without a manifest are not pinned."""
+        """Return the lock of these tools as they are now. Tools without a manifest are not pinned."""
         pins = {tool.name: self.pin(tool) for tool in tools if tool.source is not None}
         return Lock(pins, self.remote())
 
     def pin(self, tool: Tool) -> Pin:
-        """The pin of a tool as it is now."""
+        """Return the pin of a tool as it is now."""
         return pin_of(self._digest_of(tool), self._root)
 
     def _lock(self) -> Lock | None:
-        """The lock as it is now; read again only when the file has changed."""
+        """Return the lock as it is now; it is read again only if the file has changed."""
         try:
             found = os.lstat(self.path)
         except FileNotFoundError:
@@ -202,7 +202,7 @@ class Pins:
 
 
 def _of(name: str, then: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
-    """Whether one tool of a remote server is as it was."""
+    """Return the changed parts of one tool of a remote server."""
     return () if then.get(name) == now.get(name) is not None else ("definition",)
 
 
@@ -210,7 +210,7 @@ def _changed(then: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]
     return tuple(sorted(name for name in {*then, *now} if then.get(name) != now.get(name)))
 
 
-def _told(changed: tuple[str, ...]) -> str:
+def _listed(changed: tuple[str, ...]) -> str:
     more = len(changed) - _SHOWN
     return ", ".join(changed[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
@@ -224,6 +224,6 @@ def _texts(data: Any) -> dict[str, str]:
 def _unusable(path: Path, why: str | None) -> ConfigError:
     return ConfigError(
         f"{path} cannot be used: {why}",
-        hint="Take it back from version control, or write it anew: toolcrib lock",
+        hint="Restore it from version control, or write it again: toolcrib lock",
         details={"path": str(path)},
     )

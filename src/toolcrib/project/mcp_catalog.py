@@ -1,7 +1,7 @@
-"""What MCP clients are served of a project: its tools, and the meta-tools to list, find, call and make them.
+"""A project as MCP clients see it: its tools, and the meta-tools to list, find, call and make tools.
 
 The meta-tools are ordinary tools on the one path. `tool_call` makes a second call by that path for the same
-caller, so that policy, approval, limits and audit hold for the inner tool as if it were called outright.
+caller, so policy, approval, limits and audit apply to the inner tool as in a direct call.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.project.creation import Draft, draft, publish
 from toolcrib.project.project import Project
 from toolcrib.project.search.index import words_of
-from toolcrib.spec import Annotations, Call, Caller, Outcome, Result, Retry, Tool
+from toolcrib.spec import Annotations, Call, Caller, CallEvents, Outcome, Result, Retry, Tool
 
-__all__ = ["Served"]
+__all__ = ["McpCatalog"]
 
 _MOST = 500
 _ONCE = Retry(max_attempts=1)
@@ -100,11 +100,11 @@ _GLEE_CALL = {
 }
 
 
-class Served:
-    """A project as MCP clients see it (a `Catalog`). Names that the project's own tools have stay theirs.
+class McpCatalog:
+    """A project as MCP clients see it. A meta-tool never takes the name of a tool of the project.
 
-    With more tools than `mcp.max_listed` only the meta-tools and those of `mcp.pinned` are listed; the others
-    are found by `tools_search` and called by `tool_call`, or by their names.
+    With more tools than `mcp.max_listed` only the meta-tools and those of `mcp.pinned` are listed. The
+    others are found by `tools_search` and called by `tool_call`, or by their names.
     """
 
     def __init__(self, project: Project) -> None:
@@ -117,11 +117,11 @@ class Served:
         return self._project.revision
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have `listener` called after each change of the list; gives what ends it."""
+        """Have `listener` called after each change of the list. Return what ends that."""
         return self._project.on_change(listener)
 
     def tools(self, caller: str = "local", identity: Caller | None = None) -> Sequence[Tool]:
-        """The tools that this caller is listed."""
+        """Return the tools in the list of this caller."""
         found = self._project.tools(caller, identity)
         settings = self._project.config
         if len(found) - len(self._meta) <= settings.max_listed:
@@ -129,9 +129,19 @@ class Served:
         shown = self._meta | set(settings.pinned)
         return [tool for tool in found if tool.name in shown]
 
+    def get(self, name: str) -> Tool:
+        """Return one tool, listed or not."""
+        return self._project.get(name)
+
     def invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
-        """The one call path."""
+        """Make a call, by the one path."""
         return self._project.invoke(call)
+
+    def subscribe(
+        self, caller: str = "local", identity: Caller | None = None, *, size: int = 1_000
+    ) -> CallEvents:
+        """Return the events of running calls of tools that this caller may see."""
+        return self._project.subscribe(caller, identity, size=size)
 
     # -- the meta-tools ----------------------------------------------------------------------------
 
@@ -212,7 +222,7 @@ class Served:
         return [{**_brief(tool), "input_schema": tool.input_schema} for tool in tools]
 
     def _own(self, ctx: Context) -> list[Tool]:
-        """The project's tools that this caller may see."""
+        """Return the project's tools that this caller may see."""
         tools = self._project.tools(ctx.caller, ctx.identity)
         return [tool for tool in tools if tool.name not in self._meta]
 

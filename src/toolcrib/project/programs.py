@@ -1,4 +1,4 @@
-"""What is run here: by the project's tools, and by this process itself. No tool may write any of it."""
+"""The programs that are run here, by the project's tools and by this process. No tool may write them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["closed_folders", "programs_of", "running_from", "settled"]
 
 
 def settled(config: Config, place: Place) -> list[str]:
-    """Definitions and helper commands of a project, by its settings: each as written and as real path."""
+    """Return definitions and helper commands that the settings name, each as written and as real path."""
     sources = [
         path for source in config.sources if not _holds(path := place_of(source, place.root), place.root)
     ]
@@ -32,7 +32,7 @@ def settled(config: Config, place: Place) -> list[str]:
 
 
 def closed_folders(config: Config, root: Path) -> tuple[Closed, ...]:
-    """Folders where whatever is put is run by a helper command, or becomes a tool."""
+    """Return folders in which a new file is run by a helper command, or becomes a tool."""
     from toolcrib.executors.workspace.workspace import Closed
 
     found = [
@@ -51,12 +51,12 @@ def closed_folders(config: Config, root: Path) -> tuple[Closed, ...]:
 
 
 def _holds(path: Path, root: Path) -> bool:
-    """Whether the project lies in a folder, or is it."""
+    """Return True if the project is this folder or inside of it."""
     return root.is_relative_to(os.path.realpath(path))
 
 
 def _places(written: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """These absolute paths as written, since links on the way to them count, and where they really are."""
+    """Return these absolute paths as written, because a link on the way matters, and as real paths."""
     from toolcrib.sandbox.files.paths import Paths
 
     paths = Paths()
@@ -64,9 +64,9 @@ def _places(written: Iterable[str | os.PathLike[str]]) -> list[str]:
 
 
 def programs_of(tools: Iterable[Tool], root: Path) -> list[str]:
-    """Entrypoints, scripts, modules and virtual environments of these tools, and manifests elsewhere.
+    """Return entrypoints, scripts, modules and virtual environments of these tools, and linked manifests.
 
-    Each as it is written and where it really is: another link on the way to it would have something else run.
+    Each as written and as real path: with another link on the way something else would be run.
     """
     from toolcrib.sandbox.files.paths import Paths
 
@@ -85,7 +85,7 @@ def programs_of(tools: Iterable[Tool], root: Path) -> list[str]:
 
 
 def _written(tool: Tool, root: Path, names: dict[Path, frozenset[str]]) -> Iterator[str]:
-    """What a tool runs, as its manifest says it; and the manifest, where it is reached by a link."""
+    """Yield the programs of a tool as its manifest names them, and the manifest if a link leads to it."""
     config, own = tool.config, None
     if tool.source is not None:
         own = Path(tool.source.path).parent
@@ -108,7 +108,7 @@ def _written(tool: Tool, root: Path, names: dict[Path, frozenset[str]]) -> Itera
 
 
 def _modules_in(folder: Path) -> frozenset[str]:
-    """First names of what could be imported from a folder: one look for all tools that have it."""
+    """Return the first names of modules in a folder."""
     try:
         return frozenset(name.partition(".")[0] for name in os.listdir(folder))  # noqa: PTH208 - names alone
     except OSError:
@@ -117,10 +117,10 @@ def _modules_in(folder: Path) -> frozenset[str]:
 
 @lru_cache(maxsize=4)
 def running_from(root: str) -> tuple[str, ...]:
-    """What this process runs: its environment, its interpreter, its packages and its code.
+    """Return the files that this process runs: environment, interpreter, packages and code.
 
-    As real paths, and the symbolic links on the way to them. Folders that hold the project at `root` are left
-    out, or its tools could write nothing; of a virtual environment its parts stay.
+    As real paths, with the symbolic links on the way to them. Folders around the project at `root` are
+    left out, or its tools could write nothing; the parts of a virtual environment stay.
     """
     from toolcrib.executors.python.executor import runs_in
     from toolcrib.executors.workspace.workspace import within

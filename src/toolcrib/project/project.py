@@ -1,25 +1,21 @@
-"""One project put together: settings, manifests, executors, secrets, audit, one call path."""
+"""An open project: settings, manifests, executors, secrets and audit behind one call path."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from toolcrib.core.bound import Bound, BoundTool
-from toolcrib.core.context import Context
+from toolcrib.core.bound import Bound
 from toolcrib.core.toolset import Toolset
-from toolcrib.errors import ToolcribError, ToolUnavailable
-from toolcrib.executors import Host
-from toolcrib.guard import ANCHOR, AuditLog, Digests, Reviews, ToolDigest, Trust
-from toolcrib.manifest import Diagnostic, Loaded, kind_of
-from toolcrib.project.catalog.external import Guests
-from toolcrib.project.catalog.registry import Change, Reading, Shelf
-from toolcrib.project.config.secrets import hidden_paths, open_sources
+from toolcrib.errors import ToolcribError
+from toolcrib.guard import Reviews, ToolDigest, Trust
+from toolcrib.manifest import Diagnostic
+from toolcrib.project.binding import Binder
+from toolcrib.project.catalog.external import ExternalTools
+from toolcrib.project.catalog.registry import Change, ToolRegistry
 from toolcrib.project.config.settings import Config, load_config
 from toolcrib.project.control.approval_service import ApprovalService
 from toolcrib.project.control.composites import Composites
@@ -27,28 +23,18 @@ from toolcrib.project.control.elicitation import Elicitation
 from toolcrib.project.control.first_use import FirstUse
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.control.store import Store
+from toolcrib.project.fingerprints import Fingerprints
 from toolcrib.project.lock import Pins
-from toolcrib.project.programs import closed_folders, programs_of, running_from, settled
+from toolcrib.project.preview import Preview
 from toolcrib.project.root import Place, find
-from toolcrib.project.sandbox_level import minimum_of
-from toolcrib.spec import (
-    Call,
-    Caller,
-    Executor,
-    Permissions,
-    Result,
-    Retry,
-    SecretSource,
-    Tool,
-)
-from toolcrib.state import Vault, cache_folder, cache_home
+from toolcrib.project.setup import Setup
+from toolcrib.project.workspaces import Workspaces
+from toolcrib.spec import Call, Caller, CallEvents, Result, SecretSource, Tool
+from toolcrib.state import Vault, cache_folder
 
 if TYPE_CHECKING:
-    from toolcrib.egress import Egress
-    from toolcrib.executors import Workspace
     from toolcrib.executors.trace.observation import Observation
     from toolcrib.project.catalog.reload import HotReload
-    from toolcrib.project.config.mcp import NamedServers
     from toolcrib.project.search.search import Search
     from toolcrib.project.servers import Servers
 
@@ -71,54 +57,60 @@ class Project:
         trusted: bool = False,
         vault: Vault | None = None,
     ) -> None:
-        self.place = place
-        self.minimum = minimum_of(config, trusted)
-        """The weakest level of the sandbox that counts here."""
-        self.waiting = [] if trusted else config.weakening()
-        """The settings that count only once a person has trusted the project."""
-        self._hidden = hidden_paths(config.secret_sources, place.root)
-        named = config.servers
-        self.config = config = config if trusted else config.narrowed()
-        self.vault = vault = vault or Vault(place.root)
-        """What the user keeps about this project, outside of it."""
-        self._lowered: str | None = None
-        self._digests: Digests | None = None
-        self.audit = AuditLog(place.audit, lambda: vault.folder / ANCHOR, max_bytes=config.audit_max_bytes)
-        self.secrets = secrets or open_sources(config.secret_sources, place.root)
-        self._store = Store(place, vault, ttl_s=config.approval_ttl_hours * 3600)
-        self.first_use = FirstUse(Reviews(vault), self.fingerprint, place, asks=config.review == "ask")
-        """What people have reviewed, and which tools agents have made."""
+        self._setup = setup = Setup.of(place, config, secrets, trusted, vault)
+        self.place, self.sandbox_level, self.waiting = place, setup.sandbox_level, setup.waiting
+        self.config = config = setup.config
+        self.vault, self.audit, self.secrets = setup.vault, setup.audit, setup.secrets
+        self._store = Store(place, self.vault, ttl_s=config.approval_ttl_hours * 3600)
+        fingerprints = Fingerprints(place.root, lambda tool: self._composites.tools_of(tool))  # noqa: PLW0108 - made below
+        self.fingerprint = fingerprints.of
+        self.first_use = FirstUse(Reviews(self.vault), self.fingerprint, place, asks=config.review == "ask")
+        """The reviews of tools, and which tools agents have made."""
         self.pins = Pins(place.root, self.fingerprint)
-        """Holds calls to `toolcrib.lock`, where there is one."""
+        """Compares tools with `toolcrib.lock`, if there is one."""
         self._steps = ProjectSteps(config, self.audit, self.secrets, self._store, self.first_use, self.pins)
         self.toolset = Toolset(
             retry=config.retry,
             timeout_ms=config.timeout_ms,
             controls=self._steps.controls,
-            missing=self._missing,
+            missing=self._why_missing,
             lenient=config.lenient,
         )
-        """Holds every tool; functions registered here get the project's guard and audit too."""
+        """Every tool. Functions registered here get the project's guard and audit too."""
         self.functions = Toolset()
-        """What manifests of kind `function` refer to, by reference or its last part; not tools themselves."""
-        self._egress: Egress | None = None
-        self._workspace: Workspace | None = None
-        self._live: HotReload | None = None
-        self._search: Search | None = None
-        self._shelf = Shelf(place, self.toolset, self._bind)
+        """The functions that manifests of kind `function` name; they are no tools themselves."""
         self._composites = Composites(self.bound, self._steps.access)
-        late = self._shelf.load()
-        self._steps.secrets.know_names({name for tool in late.tools for name in tool.secrets})
-        self._guests = Guests(place, config.sources, self._shelf, self._bind)
-        self._steps.secrets.know(self._guests.fill(late.rest))
-        self.servers = self._servers(named, trusted) if named.specs or named.wrong else None
-        """The MCP servers that the project names; None where it names none."""
+        self._workspaces = Workspaces(setup, self.toolset)
+        binder = Binder(setup, self.toolset, self.functions, self._workspaces, self._composites, self.invoke)
+        self._registry = ToolRegistry(place, self.toolset, binder.bind)
+        self._external = ExternalTools(config.sources, self._registry)
+        self.preview = Preview(self._registry, self._steps, self._composites)
+        """Plans of calls, and whether they need approval."""
+        self._hot_reload: HotReload | None = None
+        self.servers: Servers | None = None
+        """The MCP servers that the project names; None if it names none."""
+        self._load()
+
+    def _load(self) -> None:
+        loaded = self._registry.load()
+        self._steps.secrets.know_names({name for tool in loaded.tools for name in tool.secrets})
+        self._steps.secrets.know(self._external.load(loaded.rest))
+        named = self._setup.named_servers
+        if named.specs or named.wrong:
+            from toolcrib.project.servers import Servers
+
+            self.servers = Servers(self._setup, self.toolset, self._workspaces, self._steps.secrets)
+            self.pins.remote = self.servers.definitions
+            self._workspaces.server_programs = self.servers.programs
 
     @classmethod
     def open(
         cls, root: str | os.PathLike[str] | None = None, *, secrets: SecretSource | None = None
     ) -> Project:
-        """The project at `root` or found upward from here; `ProjectNotFound`, `ConfigError`."""
+        """Open the project at `root`, or the nearest one upward from the working folder.
+
+        Raises ProjectNotFound and ConfigError.
+        """
         place = find(root)
         config, vault = load_config(place.config, place.root), Vault(place.root)
         trusted = not config.weakening() or Trust(vault).is_trusted(config.digest)
@@ -129,17 +121,22 @@ class Project:
         """The project's root folder."""
         return self.place.root
 
-    # -- the catalog that doors serve ------------------------------------------------------------
+    @property
+    def lowered(self) -> str:
+        """A line about what is weaker than usual here; empty if nothing is. The first time takes 0.5 s."""
+        return self._workspaces.lowered
+
+    # -- listing and finding ---------------------------------------------------------------------
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
-        """What is wrong with manifests, errors and warnings, as far as it is known yet."""
-        return self._shelf.diagnostics
+        """Errors and warnings of manifests, as far as they are known yet."""
+        return self._registry.diagnostics
 
     @property
     def errors(self) -> list[Diagnostic]:
-        """The errors among the `diagnostics`: finding out where ten thousand warnings stand takes long."""
-        return self._shelf.all_errors
+        """The errors among the `diagnostics`, which are found much faster than warnings."""
+        return self._registry.all_errors
 
     @property
     def revision(self) -> int:
@@ -147,18 +144,22 @@ class Project:
         return self.toolset.revision
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have `listener` called after each change of the list; gives what ends it."""
+        """Have `listener` called after each change of the list, and return a function that ends it."""
         return self.toolset.on_change(listener)
 
     def tools(self, caller: str = "local", identity: Caller | None = None) -> Sequence[Tool]:
-        """Every usable tool that this caller may see: by names of manifests, then as registered."""
-        self._shelf.check_all()
+        """Return every usable tool that this caller may see: by names of manifests, then as registered."""
+        self._registry.check_all()
         tools = self.toolset.tools()
-        if self._live is not None:  # A tool that came later stands where it would after a new start.
-            own = {tool.name for tool in tools} & self._shelf.names
-            ranks = self._guests.ranks() | {name: (0, name, 0) for name in own}
-            tools.sort(key=lambda tool: ranks.get(tool.name, (3, "", 0)))
+        if self._hot_reload is not None:  # A tool that came later has the position of a new start.
+            self._external.sort(tools)
         return [tool for tool in tools if self._steps.access.visible(tool, caller, identity)]
+
+    @cached_property
+    def _search(self) -> Search:
+        from toolcrib.project.search.search import Search
+
+        return Search(self._registry, self.toolset, cache_folder(self.place.root))
 
     def search(
         self,
@@ -171,50 +172,47 @@ class Project:
         caller: str = "local",
         identity: Caller | None = None,
     ) -> dict[str, Any]:
-        """Tools that fit some words, the best first: `hits`, `total`, `facets`, `next`.
+        """Return the tools that match some words, the best first: `hits`, `total`, `facets`, `next`.
 
         Only tools that this caller may see. `limit` is at most 256; `page` is the `next` of the page before.
         Raises UsageError for a query without a word, and for a page of another search.
         """
-        if self._search is None:
-            from toolcrib.project.search.search import Search
+        visible = self._visible_to(caller, identity) if self._steps.access.hides(identity) else None
+        return self._search.find(query, tags, kinds, limit, page, visible)
 
-            self._search = Search(self._shelf, self.toolset, cache_folder(self.place.root))
-
-        def sees(name: str) -> bool:
-            return self._steps.access.visible(self.toolset.get(name), caller, identity)
-
-        hidden = sees if self._steps.access.hides(identity) else None
-        return self._search.find(query, tags, kinds, limit, page, hidden)
+    def _visible_to(self, caller: str, identity: Caller | None) -> Callable[[str], bool]:
+        return lambda name: self._steps.access.visible(self.toolset.get(name), caller, identity)
 
     def get(self, name: str) -> Tool:
-        """One tool; `ToolNotFound` names the nearest, `ManifestError` says why it does not load."""
-        self._shelf.check(name)
-        return self.toolset.get(name)
+        """Return one tool. Raises ToolNotFound, or ManifestError if its manifest does not load."""
+        return self.bound(name).tool
 
     def bound(self, name: str) -> Bound:
-        """One tool made ready to be called; errors as of `get`."""
-        self._shelf.check(name)
-        return self.toolset.bound(name)
+        """Return one tool ready to be called. Raises as `get` does."""
+        return self._registry.bound(name)
+
+    def _why_missing(self, name: str) -> ToolcribError | None:
+        """Return the error of a manifest or of an MCP server because of which there is no such tool."""
+        error = None if self.servers is None else self.servers.why_missing(name)
+        return error or self._registry.error_of(name)
+
+    # -- calling ---------------------------------------------------------------------------------
 
     def invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
-        """The one call path."""
-        self._shelf.check(call.tool)
-        if self.servers is not None and self._is_unknown(call.tool):
-            return self._invoke_unknown(call)
+        """Make a call, by the one path that every call takes."""
+        self._registry.check(call.tool)
+        if self.servers is not None and self.servers.may_bring(call.tool):
+            return self._invoke_when_ready(call, self.servers)
         return self.toolset.invoke(call)
 
-    def _is_unknown(self, name: str) -> bool:
-        """Whether it would be a tool of an MCP server that has never told its tools."""
-        mounted = None if self.servers is None else self.servers.owner(name)
-        return mounted is not None and not mounted.known and name not in self.toolset.names
+    def subscribe(
+        self, caller: str = "local", identity: Caller | None = None, *, size: int = 1_000
+    ) -> CallEvents:
+        """Return the events of running calls, of tools that this caller may see. Close it in the end."""
+        return self.toolset.subscribe_where(self._visible_to(caller, identity), size)
 
-    async def _invoke_unknown(self, call: Call) -> Result:
-        assert self.servers is not None
-        mounted = self.servers.owner(call.tool)
-        assert mounted is not None
-        limit_s = (call.timeout_ms or self.config.timeout_ms) / 1000
-        await self.servers.ready(limit_s, [mounted.spec.name])
+    async def _invoke_when_ready(self, call: Call, servers: Servers) -> Result:
+        await servers.ready_for(call.tool, (call.timeout_ms or self.config.timeout_ms) / 1000)
         return await self.toolset.invoke(call)
 
     def call(
@@ -226,57 +224,18 @@ class Project:
         idempotency_key: str | None = None,
         **options: Any,
     ) -> Coroutine[Any, Any, Result]:
-        """Call a tool and get its `Result`; further options as of `Toolset.call`.
+        """Call a tool and return its `Result`; further options as of `Toolset.call`.
 
-        `wait` says what to do when a person must agree first: fail, wait until one has, or come back with a
-        `pending` result. Calls with the same `idempotency_key` run once; the others get its result.
+        `wait` is what to do if a call needs approval: fail, wait for it, or return a `pending` result. Of
+        calls with the same `idempotency_key` one runs, and the others get its result.
         """
-        self._shelf.check(name)
-        if wait == "raise" and idempotency_key is None and not self._is_unknown(name):
-            return self.toolset.call(name, arguments, **options)
-        return self.invoke(
-            Call(
-                name,
-                {} if arguments is None else arguments,
-                wait=wait,
-                idempotency_key=idempotency_key,
-                **options,
-            )
-        )
+        if wait == "raise" and idempotency_key is None and name in self.toolset:
+            self._registry.check(name)
+            return self.toolset.call(name, arguments, **options)  # faster than by a `Call`
+        options |= {"wait": wait, "idempotency_key": idempotency_key}
+        return self.invoke(Call(name, {} if arguments is None else arguments, **options))
 
-    def _missing(self, name: str) -> ToolcribError | None:
-        """Why a tool is missing: its manifest is wrong, or its server not there."""
-        error = None if self.servers is None else self.servers.unknown(name)
-        return error or self._shelf.explain(name)
-
-    async def watch(self, tell: Callable[[Change], None] | None = None) -> None:
-        """From now on, until the project is closed, take up what changes in its tools and sources.
-
-        Comes back when it has begun. Calls that run end on the tool they began with; a manifest with errors
-        leaves the tool as it was. `tell` is called with each change, on this event loop.
-        """
-        if self._live is None:
-            from toolcrib.project.catalog.reload import HotReload
-
-            self._live = HotReload(self._shelf, self._guests, self._take, tell)
-            await self._live.start()
-
-    def _take(self, readings: Sequence[Reading], places: Mapping[str, Loaded]) -> Change:
-        """Put in force what is on disk now."""
-        new = [reading.tool for reading in readings if reading.tool is not None]
-        before = [self._shelf.in_force(reading.name) for reading in readings]
-        change = Change()
-        self._steps.secrets.know(new)
-        self._guests.leave(places, change)
-        self._shelf.take(readings, change)
-        guests = self._guests.take(places, change)
-        self._steps.secrets.know(guests)
-        programs = programs_of([*new, *guests], self.place.root)
-        if programs != programs_of((tool for tool in before if tool is not None), self.place.root):
-            # What no tool may write to: it is found anew, and executors are made that know of it.
-            self._workspace = None
-            self._shelf.renew()
-        return change
+    # -- approvals and reviews -------------------------------------------------------------------
 
     @cached_property
     def approval_service(self) -> ApprovalService:
@@ -295,193 +254,45 @@ class Project:
         """Asks the users of calling clients for approval; None unless the settings allow that."""
         return Elicitation(self.approval_service) if "elicitation" in self.config.approval_channels else None
 
-    def fingerprint(self, tool: Tool) -> ToolDigest:
-        """What a tool is now, part by part: its manifest, the files beside it, what it runs."""
-        if self._digests is None:
-            self._digests = Digests(self.place.root)
-        own = self._digests.of(tool)
-        steps = {
-            f"step/{part.name}": self._digests.of(part).digest for part in self._composites.tools_of(tool)
-        }
-        if not steps:
-            return own
-        whole = " ".join((own.digest, *steps.values()))
-        return ToolDigest(hashlib.sha256(whole.encode()).hexdigest(), {**own.parts, **steps})
-
-    def digest_of(self, tool: Tool) -> str:
-        """`fingerprint` as one digest."""
-        return self.fingerprint(tool).digest
-
     def review(self, tool: Tool, by: str, digest: ToolDigest | None = None) -> None:
-        """Write down that a person has reviewed a tool: as of this digest, or as it is now."""
+        """Record that a person has reviewed a tool, with this digest or as it is now."""
         digest = digest or self.fingerprint(tool)
         self.audit.record("TOOL_APPROVED", name=tool.name, approver=by, scope="review", digest=digest.digest)
         self.first_use.reviews.accept(tool, digest, by)
 
-    def permissions_of(self, tool: Tool) -> Permissions:
-        """What a tool may touch; of a composite one, all that the tools of its steps may."""
-        return tool.permissions.union(*(part.permissions for part in self._composites.tools_of(tool)))
+    def redact(self, value: Any) -> Any:
+        """Return the value with every known secret masked."""
+        return self._steps.secrets.mask(value)
 
-    def plan(self, call: Call) -> dict[str, Any]:
-        """What a call would do, as JSON: nothing is run, and no secret is in it. Raises as the call would."""
-        from toolcrib.project.control.plan import plan_of
+    # -- changes ---------------------------------------------------------------------------------
 
-        bound = self.bound(call.tool)
-        self._steps.access.admit(bound.tool, call.caller, call.identity)
-        call.arguments = bound.arguments.check(call.arguments)
-        plan = plan_of(bound.tool, call.arguments)
-        self._composites.admit(bound.tool, call)
-        plan["permissions"] = self.permissions_of(bound.tool).as_json()
-        plan["approval"] = self.asks(call)
-        planned: dict[str, Any] = self._steps.secrets.mask(plan)
-        return planned
+    async def watch(self, report: Callable[[Change], None] | None = None) -> None:
+        """Put changes of tools and sources into effect until the project is closed.
 
-    def asks(self, call: Call) -> str | None:
-        """Why a person must agree to this call before it runs; None when nobody must.
-
-        `call.arguments` are checked, and become what would run. Raises as the call itself would.
+        Returns when it has begun. Running calls end on the tool they began with. A manifest with errors
+        leaves the tool as it was. `report` is called with each change, on this event loop.
         """
-        context = Context.of(call)
-        context.bound = bound = self.toolset.bound(self.get(call.tool).name)
-        self._steps.access.authorise(context)
-        call.arguments = context.arguments = bound.arguments.check(context.arguments)
-        questions = self._steps.questions.of(context)
-        return questions[-1].reason if questions else self._composites.asks(bound.tool, call)
+        if self._hot_reload is None:
+            from toolcrib.project.catalog.reload import HotReload
 
-    # -- binding ---------------------------------------------------------------------------------
-
-    def _servers(self, named: NamedServers, trusted: bool) -> Servers:
-        from toolcrib.project.servers import Servers
-
-        servers = Servers(
-            named,
-            self.toolset,
-            vault=self.vault,
-            root=self.place.root,
-            trusted=trusted,
-            unreviewed=self.config.review == "off",
-            timeout_ms=self.config.timeout_ms,
-            workspace=self.workspace,
-            egress=self.egress,
-            secrets=self.secrets,
-            allowed_hosts=self.config.allowed_hosts,
-            record=self.audit.record,
-            know=self._steps.secrets.know,
-            redact=self._steps.secrets.mask,
-        )
-        self.pins.remote = servers.definitions
-        return servers
-
-    def observe(self, tool: Tool, seen: Observation) -> None:
-        """From now on run the tool of this name as `tool` says, and tell `seen` all it uses."""
-        self._shelf.put(self._bind(tool, seen))
-
-    def _bind(self, tool: Tool, seen: Observation | None = None) -> BoundTool:
-        return BoundTool(
-            tool,
-            lambda: self._executor(tool, seen),
-            timeout_ms=self.config.timeout_ms,
-            retry=self.retry(tool),
-        )
+            know = self._steps.secrets.know
+            self._hot_reload = HotReload(self._registry, self._external, know, self._programs_changed, report)
+            await self._hot_reload.start()
 
     def adopt(self, tool: Tool, warnings: Sequence[Diagnostic] = ()) -> None:
         """Add a tool that an agent has just made to this open project."""
         self._steps.secrets.know([tool])
-        self._shelf.adopt(self._bind(tool), warnings)
-        # What it runs is closed to the other tools from now on: they get executors that know it.
-        self._workspace = None
-        self._shelf.renew()
+        self._registry.adopt(tool, warnings)
+        self._programs_changed()
 
-    def retry(self, tool: Tool) -> Retry:
-        """One attempt for tools from manifests, unless repeating them does no harm."""
-        repeatable = tool.annotations.idempotent or kind_of(tool).repeatable(tool.config)
-        return self.config.retry if repeatable else Retry()
+    def observe(self, tool: Tool, seen: Observation) -> None:
+        """From now on run the tool of this name as `tool` says, and record in `seen` all it uses."""
+        self._registry.put(self._registry.bind(tool, seen))
 
-    def _executor(self, tool: Tool, seen: Observation | None) -> Executor:
-        self._shelf.check(tool.name)  # In case the call came by the toolset itself.
-        if (error := self._shelf.explain(tool.name)) is not None:
-            raise error
-        make = kind_of(tool).executor
-        if make is None:
-            raise ToolUnavailable(f"{tool.name}: no executor for kind {tool.kind!r}")
-        host = Host(
-            catalog=self.toolset,
-            invoke=self.invoke,
-            workspace=partial(self.workspace, seen),
-            egress=self.egress,
-            function=self._function,
-            admit=self._composites.admit,
-            allowed_hosts=self.config.allowed_hosts,
-            retry=self.retry(tool),
-            observe_host=None if seen is None else seen.record_host,
-        )
-        return make(tool, host)
-
-    def _function(self, tool: Tool, reference: str) -> Executor:
-        """Return the executor of a registered function, by its reference or the last part of it."""
-        for name in (reference, reference.rpartition(".")[2]):
-            if name in self.functions.names:
-                return self.functions.bound(name).executor
-            if name != tool.name and name in self.toolset.names:
-                return self.toolset.bound(name).executor
-        raise ToolUnavailable(
-            f"{tool.name} calls the function {reference!r}, which is not registered in this process",
-            hint="Register it where the project is opened: `project.functions.register(name, function)`.",
-            details={"reference": reference},
-        )
-
-    def workspace(self, seen: Observation | None = None) -> Workspace:
-        """The project as its tools see it; `seen` is told what they use."""
-        if self._workspace is None:
-            from toolcrib.executors import Workspace
-
-            self.lowered()
-            root = self.place.root
-            servers = () if self.servers is None else self.servers.programs()
-            programs = [*programs_of(self.toolset.tools(), root), *servers]
-            self._workspace = Workspace(
-                str(root),
-                str(self.place.home),
-                tuple(dict.fromkeys((*programs, *settled(self.config, self.place)))),
-                closed=closed_folders(self.config, root),
-                allowed_hosts=self.config.allowed_hosts,
-                minimum=self.minimum.level,
-                advice=self.minimum.advice,
-                secret=self._hidden,
-                private=self._private,
-                own=running_from(str(root)),
-            )
-        return self._workspace if seen is None else replace(self._workspace, watch=seen)
-
-    def redact(self, value: Any) -> Any:
-        """The value with every known secret masked."""
-        return self._steps.secrets.mask(value)
-
-    def lowered(self) -> str:
-        """What is weaker than usual here, in a line; empty where nothing is. It is recorded the first time.
-
-        Where the settings allow a weaker level, this may take half a second.
-        """
-        if self._lowered is None:
-            found = self.minimum.lowered()
-            self._lowered = "" if found is None else self.minimum.banner(found)
-            if found is not None:
-                self.audit.record("SANDBOX_LOWERED", minimum=self.minimum.level, level=found)
-        return self._lowered
-
-    @property
-    def _private(self) -> tuple[str, ...]:
-        """The user's own folders: as they are named, as links on the way to them count, and as real paths."""
-        folders = [os.path.abspath(one) for one in (self.vault.data, cache_home()) if one is not None]  # noqa: PTH100
-        return tuple(dict.fromkeys((*map(os.path.realpath, folders), *folders)))
-
-    def egress(self) -> Egress:
-        """The way out for HTTP tools."""
-        if self._egress is None:
-            from toolcrib.egress import Egress
-
-            self._egress = Egress()
-        return self._egress
+    def _programs_changed(self) -> None:
+        """Close the programs of tools to all other tools: those get executors that know of them."""
+        self._workspaces.reset()
+        self._registry.renew()
 
     # -- lifespan --------------------------------------------------------------------------------
 
@@ -495,15 +306,14 @@ class Project:
     async def aclose(self) -> None:
         """Close connections, tools with resources, and the audit log."""
         try:
-            if self._live is not None:
-                await self._live.stop()
+            if self._hot_reload is not None:
+                await self._hot_reload.stop()
             if self.servers is not None:
                 await self.servers.aclose()
             await self.toolset.aclose()
-            if self._egress is not None:
-                await self._egress.aclose()
+            await self._workspaces.aclose()
         finally:
-            if self._search is not None:
+            if "_search" in self.__dict__:
                 self._search.close()
             self._store.close()
             self.first_use.reviews.close()

@@ -1,4 +1,4 @@
-"""Where a project is: the nearest folder upward that holds `.toolcrib/` (or `.glee/`)."""
+"""The place of a project: the nearest folder upward with `.toolcrib/` (or `.glee/`) in it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Place:
 
     @property
     def tools(self) -> Path:
-        """Where the manifests are."""
+        """The folder of manifests."""
         return self.home / "tools"
 
     @property
@@ -43,10 +43,10 @@ class Place:
 
 
 def find(root: str | os.PathLike[str] | None = None) -> Place:
-    """The project at `root`, at `TOOLCRIB_ROOT`, or the nearest one from the working folder upward.
+    """Find the project at `root`, at `TOOLCRIB_ROOT`, or the nearest one from the working folder upward.
 
-    A root that is named must be a project itself. Raises `ProjectNotFound`, and `ConflictError` for a folder
-    with both.
+    A root that is named must be a project itself. Raises ProjectNotFound, and ConflictError for a folder with
+    both `.toolcrib/` and `.glee/`.
     """
     named = root if root is not None else os.environ.get("TOOLCRIB_ROOT")
     if named:
@@ -74,8 +74,6 @@ def _at(folder: Path) -> Place | None:
     if not homes:
         return None
     if len(homes) > 1:
-        # Else a tool that may write in one kind of project could make it the other, with its own rules.
-        raise ConflictError(
-            f"{folder} holds both .toolcrib/ and .glee/", hint="Put what is in them together, and remove one."
-        )
+        # A tool that may write in a project could otherwise turn it into the other kind, with its own rules.
+        raise ConflictError(f"{folder} holds both .toolcrib/ and .glee/", hint="Merge them, and remove one.")
     return Place(folder, homes[0].resolve())

@@ -7,50 +7,49 @@ from dataclasses import dataclass
 from toolcrib.project.config.settings import Config
 from toolcrib.spec import LEVELS, Level
 
-__all__ = ["Minimum", "minimum_of"]
+__all__ = ["SandboxLevel", "sandbox_level_of"]
 
-ALLOW = "where that cannot be, sandbox.minimum in the project's settings allows a weaker level"
+_ALLOW = "if that is not possible, sandbox.minimum in the project's settings allows a weaker level"
 
 
 @dataclass(frozen=True, slots=True)
-class Minimum:
-    """What counts, and what to tell whoever is refused for it."""
+class SandboxLevel:
+    """The weakest level that a project allows, and the advice for a caller who is refused because of it."""
 
     level: Level = "full"
     advice: str = ""
 
     def lowered(self) -> Level | None:
-        """The weaker level that this machine offers and that counts; None where nothing is weaker than usual.
+        """Return the weaker level that tools run at on this machine; None if they run at the usual one.
 
-        Where a weaker level is allowed, this may try the machine's mechanisms, which takes half a second.
+        If a weaker level is allowed, this may probe the machine, which takes half a second.
         """
         if self.level == "full":
             return None
         from toolcrib.sandbox import in_force
 
         found = in_force()
-        # Where not even the minimum can be had, tools are refused.
+        # Below the minimum, tools are refused.
         return found if found != "full" and LEVELS.index(found) <= LEVELS.index(self.level) else None
 
     def banner(self, found: Level) -> str:
-        """What a person is told of it, in a line."""
-        told = {
-            "landlock": "command and Python tools are held by Landlock and seccomp alone",
+        """Return a line that warns a person of it."""
+        means = {
+            "landlock": "command and Python tools are confined by Landlock and seccomp alone",
             "none": "command and Python tools are NOT CONFINED: they can do all that you can",
         }.get(found, "")
         if found != self.level:
-            told += "; those that it cannot hold are NOT CONFINED"
-        return f"sandbox.minimum is {self.level}, and this machine offers level {found}: {told}"
+            means += "; those that it cannot confine are NOT CONFINED"
+        return f"sandbox.minimum is {self.level}, and this machine offers level {found}: {means}"
 
 
-def minimum_of(config: Config, trusted: bool = False) -> Minimum:
-    """The minimum that is in force: a weaker one than `full` counts in a trusted project only."""
+def sandbox_level_of(config: Config, trusted: bool = False) -> SandboxLevel:
+    """Return the level that applies: one weaker than `full` needs a trusted project."""
     asked = config.sandbox_minimum
     if asked == "full":
-        return Minimum(advice=ALLOW)
+        return SandboxLevel(advice=_ALLOW)
     if trusted:
-        return Minimum(asked)
-    return Minimum(
-        advice=f"the project asks for sandbox.minimum: {asked}, which counts once it is trusted: "
-        "run `toolcrib trust`"
+        return SandboxLevel(asked)
+    return SandboxLevel(
+        advice=f"the project's sandbox.minimum: {asked} has no effect until you run `toolcrib trust`"
     )

@@ -1,12 +1,11 @@
-"""The MCP servers of a project: their tools among the project's own, each reviewed before it runs unasked."""
+"""The MCP servers of a project. Their tools need approval until a person has reviewed them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolcrib.core.bound import BoundTool
 from toolcrib.core.toolset import Toolset
@@ -29,19 +28,17 @@ from toolcrib.executors.mcp import (
 from toolcrib.guard import Pins, differences, resolve
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 from toolcrib.manifest.lint.wording import hidden_characters, instructions, texts
-from toolcrib.project.config.mcp import FILE, NamedServers
-from toolcrib.spec import Approval, Executor, SecretSource, Tool
+from toolcrib.project.config.mcp import FILE
+from toolcrib.project.control.secrets import SecretsStep
+from toolcrib.project.setup import Setup
+from toolcrib.project.workspaces import Workspaces
+from toolcrib.spec import Approval, Executor, Tool
 from toolcrib.spec.naming import nearest
-from toolcrib.state import Vault
-
-if TYPE_CHECKING:
-    from toolcrib.egress import Egress
-    from toolcrib.executors import Workspace
 
 __all__ = ["Mounted", "Servers"]
 
 _ALL_OF_IT = "the permission `network: host` of its server covers all of this machine's network"
-_HINT = "Run `toolcrib trust` to see what the project would start, and to let it."
+_HINT = "Run `toolcrib trust` to see what the project would start, and to allow it."
 
 
 class Mounted:
@@ -52,33 +49,32 @@ class Mounted:
         self._servers = servers
         self.pins = Pins(servers.vault, spec.name, spec.identity)
         self.live: dict[str, Definition] = {}
-        """The definitions that it gives, or gave last."""
+        """The definitions that it offers, or offered last."""
         self.known = False
-        """Whether it ever told its tools, in this process or one before."""
+        """True once it has told its tools, in this process or an earlier one."""
         self.left: list[str] = []
-        """Tools that cannot be used, and why."""
+        """Unusable tools, and why."""
         self.pending: dict[str, str] = {}
-        """By name of ours: why a person has to review the tool."""
+        """Tool name here to the reason for its review."""
         self.tools: dict[str, str] = {}
-        """Names of ours by the server's own."""
-        self._standing: dict[str, Tool] = {}
+        """Tool name of the server to the name here."""
+        self._listed: dict[str, Tool] = {}
         self.server = Server(
             spec,
             servers.link_of(spec),
-            told=self._told,
+            told=self._offered,
             noted=servers.note,
             speed=servers.speed,
-            version=servers.version,
         )
 
-    def recall(self) -> None:
-        """List what it offered when it was last there."""
+    def list_last(self) -> None:
+        """List the tools that it offered when it last ran."""
         seen = self.pins.seen()
         if seen:
             self.known = True
             self._mount(seen)
 
-    def _told(self, definitions: list[Definition], left: list[str]) -> None:
+    def _offered(self, definitions: list[Definition], left: list[str]) -> None:
         found = {str(one["name"]): one for one in definitions}
         self.known, self.left = True, left
         self.pins.see(found)
@@ -87,37 +83,37 @@ class Mounted:
         self._mount(found)
 
     def review(self) -> None:
-        """A person has looked at what it offers now."""
+        """Accept what it offers now, after a person has looked at it."""
         self.pins.accept(self.live)
         self._mount(self.live)
 
     def _mount(self, found: dict[str, Definition]) -> None:
-        """Have these tools, and no others of this server's, in the toolset."""
+        """Put these tools of the server, and no others, into the toolset."""
         toolset, reviewed = self._servers.toolset, self.pins.reviewed()
         self.live, self.pending = found, {}
         names = names_of(self.spec.name, found)
         for name in set(self.tools.values()) - set(names.values()):
-            if self._standing.pop(name, None) is not None:
+            if self._listed.pop(name, None) is not None:
                 toolset.remove(name)
         self.tools = names
         for own, name in names.items():
             tool = self._described(name, found[own], reviewed.get(own))
-            if self._standing.get(name) == tool:
+            if self._listed.get(name) == tool:
                 continue
-            if self._standing.pop(name, None) is not None:
+            if self._listed.pop(name, None) is not None:
                 toolset.remove(name)
             if name in toolset.names:
                 self.left.append(f"{own!r}: the project has a tool named {name} already")
                 continue
             toolset.add(self._bound(tool))
-            self._standing[name] = tool
+            self._listed[name] = tool
 
     def definitions(self) -> dict[str, str]:
-        """The digest of each tool's definition, by the tool's name here."""
-        return {name: digest(self.live[own]) for own, name in self.tools.items() if name in self._standing}
+        """Return the digest of each tool's definition, by the tool's name here."""
+        return {name: digest(self.live[own]) for own, name in self.tools.items() if name in self._listed}
 
     def _described(self, name: str, live: Definition, reviewed: Definition | None) -> Tool:
-        """The tool as it is shown: as it was reviewed, until somebody has looked at what it is now."""
+        """Return the tool as it is shown: the reviewed definition until a person has reviewed the new one."""
         now = digest(live)
         reason, text = "", None
         if reviewed is None:
@@ -141,11 +137,11 @@ class Mounted:
         return tool_of(self.spec, name, reviewed or live, now, approval=approval, text=text)
 
     def _suspicious(self, name: str, live: Definition) -> str | None:
-        """What is wrong with its words, if anything."""
+        """Return why its words must not reach a model before a review; None if they may."""
         tool = tool_of(self.spec, name, live, "", approval=Approval())
         for _, text in texts(tool):
             if hidden_characters(text):
-                return "holds characters that nobody sees"
+                return "has invisible characters"
             if (found := instructions(text)) is not None:
                 return f"reads like instructions to the model: {found[:100]!r}"
         return None
@@ -157,7 +153,7 @@ class Mounted:
         return BoundTool(tool, executor, timeout_ms=self._servers.timeout_ms)
 
     def as_dict(self) -> dict[str, Any]:
-        """How it is, as JSON."""
+        """Return its state as JSON."""
         server, spec = self.server, self.spec
         error = server.error
         return {
@@ -178,57 +174,46 @@ class Mounted:
 
 
 class Servers:
-    """All of them. Nothing is started before `start`, a call, or `ready`."""
+    """The MCP servers of a project. None is started before `start`, a call, or `ready`."""
 
     def __init__(
         self,
-        named: NamedServers,
+        setup: Setup,
         toolset: Toolset,
-        *,
-        vault: Vault,
-        root: Path,
-        trusted: bool,
-        unreviewed: bool,
-        timeout_ms: int,
-        workspace: Callable[[], Workspace],
-        egress: Callable[[], Egress],
-        secrets: SecretSource,
-        allowed_hosts: tuple[str, ...] | None = None,
-        record: Callable[..., Any] = lambda *_, **__: None,
-        know: Callable[[Sequence[Tool]], None] = lambda _: None,
-        redact: Callable[[Any], Any] = lambda value: value,
-        version: str = "",
-        speed: float = 1.0,
+        workspaces: Workspaces,
+        secrets: SecretsStep,
     ) -> None:
-        self.toolset, self.vault, self.root = toolset, vault, root
-        self.trusted = trusted
-        """Whether the settings that name them are; else none is started."""
-        self.unreviewed = unreviewed
-        """Whether what a server offers first needs no review; what differs later does."""
-        self.timeout_ms, self.version, self.speed = timeout_ms, version, speed
-        self._workspace, self._egress, self._secrets = workspace, egress, secrets
-        self._allowed_hosts = allowed_hosts
-        self.note, self._redact = record, redact
+        named, config = setup.named_servers, setup.config
+        self.toolset, self.vault, self.root = toolset, setup.vault, setup.place.root
+        self.trusted = setup.trusted
+        """False: no server is started."""
+        self.unreviewed = config.review == "off"
+        """True: the first offer of a server needs no review; later differences do."""
+        self.timeout_ms, self.speed = config.timeout_ms, 1.0
+        self.note = setup.audit.record
+        self._workspaces = workspaces
+        self._secrets, self._mask = setup.secrets, secrets.mask
+        self._allowed_hosts = config.allowed_hosts
         self.wrong = {f"{FILE} {name}".strip(): text for name, text in named.wrong.items()}
-        """Entries that cannot be used, and why."""
+        """Unusable entries, and why."""
         self.mounted = {spec.name: Mounted(spec, self) for spec in named.specs}
-        if trusted:
+        if self.trusted:
             from toolcrib.executors.mcp.local import process_of
 
-            know([process_of(spec) for spec in named.specs])
+            secrets.know([process_of(spec) for spec in named.specs])
             for mounted in self.mounted.values():
-                mounted.recall()
+                mounted.list_last()
 
     def definitions(self) -> dict[str, dict[str, str]]:
-        """By server, the digest of each tool's definition as the server gives it, or gave it last."""
+        """Return by server the digest of each tool's definition."""
         return {name: mounted.definitions() for name, mounted in self.mounted.items()}
 
     def programs(self) -> list[str]:
-        """What the local ones run: no tool may write it."""
+        """Return the programs of local servers, which no tool may write."""
         return [path for one in self.mounted.values() for path in files_of(one.spec, self.root)]
 
     def get(self, name: str) -> Mounted:
-        """One of them; `NotFoundError` names the nearest."""
+        """Return one server. Raises NotFoundError with the nearest name."""
         if name not in self.mounted:
             close = nearest(name, self.mounted)
             raise NotFoundError(
@@ -237,13 +222,24 @@ class Servers:
             )
         return self.mounted[name]
 
-    def owner(self, tool: str) -> Mounted | None:
-        """The server that a tool of this name would belong to."""
+    def _owner(self, tool: str) -> Mounted | None:
+        """Return the server that a tool of this name would belong to."""
         return self.mounted.get(tool.partition("__")[0]) if "__" in tool else None
 
-    def unknown(self, tool: str) -> ToolcribError | None:
-        """Why there is no such tool, where it would be one of a server's that is not there."""
-        mounted = self.owner(tool)
+    def may_bring(self, tool: str) -> bool:
+        """Return True for a name that a server may offer which has never told its tools."""
+        mounted = self._owner(tool)
+        return mounted is not None and not mounted.known and tool not in self.toolset.names
+
+    async def ready_for(self, tool: str, limit_s: float) -> None:
+        """Start the server that this tool would belong to, and wait for its tools."""
+        mounted = self._owner(tool)
+        if mounted is not None:
+            await self.ready(limit_s, [mounted.spec.name])
+
+    def why_missing(self, tool: str) -> ToolcribError | None:
+        """Return the error of the server that this missing tool would belong to."""
+        mounted = self._owner(tool)
         if mounted is None:
             name = tool.partition("__")[0]
             wrong = self.wrong.get(f"{FILE} {name}")
@@ -255,13 +251,13 @@ class Servers:
         return mounted.server.error if not mounted.known else None
 
     def start(self) -> None:
-        """Have all of them started, in the background of this event loop."""
+        """Start all of them in the background of this event loop."""
         if self.trusted:
             for mounted in self.mounted.values():
                 mounted.server.start()
 
     async def ready(self, limit_s: float | None = None, names: Sequence[str] | None = None) -> None:
-        """Start them, and wait until each has told its tools or could not, at most so long."""
+        """Start all, or these, and wait at most so long until each has told its tools or failed."""
         if self.trusted:
             chosen = self.mounted.values() if names is None else [self.get(name) for name in names]
             await asyncio.gather(*(one.server.ready(limit_s) for one in chosen))
@@ -271,7 +267,7 @@ class Servers:
         await asyncio.gather(*(one.server.aclose() for one in self.mounted.values()))
 
     def link_of(self, spec: ServerSpec) -> Callable[[], Link]:
-        """What makes a connection to this server."""
+        """Return a function that connects to this server."""
         return lambda: self._local(spec) if spec.is_local else self._remote(spec)
 
     def _local(self, spec: ServerSpec) -> Link:
@@ -279,9 +275,9 @@ class Servers:
             from toolcrib.sandbox.stream import open_stream
 
             secrets = resolve(spec.permissions, self._secrets)
-            return await open_stream(job_of(spec, self._workspace(), secrets))
+            return await open_stream(job_of(spec, self._workspaces.workspace(), secrets))
 
-        return StdioLink(start, self._redact)
+        return StdioLink(start, self._mask)
 
     def _remote(self, spec: ServerSpec) -> Link:
         return self._http(spec, Tokens(self.vault, spec).signing)
@@ -289,16 +285,16 @@ class Servers:
     def _http(self, spec: ServerSpec, auth: Callable[[str], Any]) -> HttpLink:
         return HttpLink(
             spec,
-            self._egress,
+            self._workspaces.egress,
             lambda: resolve(spec.permissions, self._secrets),
             allowed_hosts=self._allowed_hosts,
             auth=auth,
         )
 
     async def login(self, name: str, show: Callable[[str], None], *, limit_s: float = 300.0) -> bool:
-        """Have a person log in to a server; whether it asked for that. `show` is given the address to open.
+        """Have a person log in, and return True if the server asked for it. `show` gets the address to open.
 
-        Raises what keeps the server from being talked to, and `TimedOut` where nobody logs in.
+        Raises the error of a server that cannot be reached, and `TimedOut` if nobody logs in.
         """
         spec = self.get(name).spec
         if not self.trusted:
@@ -313,7 +309,6 @@ class Servers:
                 lambda: self._http(spec, login.signing),
                 told=lambda *_: None,
                 noted=self.note,
-                version=self.version,
             )
             try:
                 if not await once.ready():
@@ -323,10 +318,10 @@ class Servers:
                 await once.aclose()
 
     def logout(self, name: str) -> bool:
-        """Forget what a login gave; whether there was one."""
+        """Remove the tokens of a login, and return True if there were any."""
         return Tokens(self.vault, self.get(name).spec).forget()
 
 
 def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema's outline without a word in it: names of top properties stay out as well."""
+    """Return the outline of a schema without any of its words, not even names of properties."""
     return {"type": "object"} if schema else {}

@@ -1,4 +1,4 @@
-"""Makes a folder a project, with example tools if wanted. Existing files are never touched."""
+"""Makes a project of a folder, with example tools if wanted. Existing files are never changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Made", "make", "review", "trust"]
 SCHEMA_FILE = "schemas/tool.schema.json"
 """Below the home folder; manifests begin with `# yaml-language-server: $schema=../../schemas/…`."""
 _NO_FOLDER = (errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR)
-"""What is wrong with the folder as it was named."""
+"""Errors that concern the name of the folder."""
 _FILES = Path(__file__).with_name("starter_files")
 
 
@@ -48,15 +48,15 @@ def make(folder: str | os.PathLike[str], *, examples: bool = False) -> Made:
         message = f"{error.filename or root}: {error.strerror}"
         if error.errno in _NO_FOLDER:
             raise UsageError(message, hint="Name a folder, or where one can be made.") from None
-        hint = "Mend that and run it again: what is there is kept, and what is missing is made."
+        hint = "Fix that and run it again: existing files stay, and missing ones are made."
         raise StateUnavailable(message, hint=hint) from None
     return Made(root, tuple(created))
 
 
 def trust(made: Made, by: str) -> bool:
-    """Trust the settings that `make` wrote, and no others; whether it wrote any.
+    """Trust the settings that `make` wrote, and no others. Return True if it wrote any.
 
-    `StateUnavailable` where the user has no folder to keep that in.
+    Raises StateUnavailable if the user has no folder to store that.
     """
     place = find(made.root)
     if place.config.relative_to(made.root) not in made.created:
@@ -66,7 +66,8 @@ def trust(made: Made, by: str) -> bool:
 
 
 def review(made: Made, by: str) -> int:
-    """Count the tools that `make` wrote as reviewed, and no others; how many. Raises as `trust` does."""
+    """Accept the tools that `make` wrote as reviewed, and no others. Return their number. Raises as
+    `trust`."""
     from toolcrib.manifest import FILE_NAME
     from toolcrib.project.project import Project
 
@@ -82,7 +83,7 @@ def review(made: Made, by: str) -> int:
 
 
 def _home(root: Path) -> Path:
-    """`.glee` where there is one and no `.toolcrib`, so that such a project is added to, not doubled."""
+    """Return the home folder: an existing one, so that a project never gets two."""
     found = [root / name for name in HOMES if (root / name).is_dir()]
     return found[0] if found else root / HOMES[0]
 
@@ -105,7 +106,7 @@ def _copy(source: Path, root: Path, home: Path) -> Iterator[Path]:
 
 
 def _put(target: Path, data: bytes) -> None:
-    """A new file, never through a link that leads elsewhere; a part of one is not left."""
+    """Write a new file, whole or not at all, and never through a link."""
     with target.open("xb") as file:
         try:
             file.write(data)
@@ -116,7 +117,7 @@ def _put(target: Path, data: bytes) -> None:
 
 
 def _schema(home: Path, root: Path) -> list[Path]:
-    """The JSON Schema of manifests, which their first line names, so that editors complete them offline."""
+    """Write the JSON Schema of manifests, so that editors can complete them offline."""
     target = home / SCHEMA_FILE
     if os.path.lexists(target):
         return []
@@ -126,7 +127,7 @@ def _schema(home: Path, root: Path) -> list[Path]:
 
 
 def _environment(root: Path) -> list[Path]:
-    """The virtual environment that the example `repo_stats` runs in, without pip."""
+    """Make the virtual environment of the example `repo_stats`, without pip."""
     folder = root / ".venv"
     if folder.exists():
         return []

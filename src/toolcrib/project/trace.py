@@ -1,4 +1,4 @@
-"""Have one tool of a project watched while it is called, on the project's one call path."""
+"""Watches one tool of a project while it is called, on the project's one call path."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FLAGS = {
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What is granted for one run on top of the manifest: paths from the project root, hosts, variables."""
+    """Permissions for one run on top of the manifest: paths from the project root, hosts, variables."""
 
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Allowed:
     env: tuple[str, ...] = ()
 
     def to(self, tool: Tool) -> Tool:
-        """The tool with these permissions besides its own."""
+        """Return the tool with these permissions besides its own."""
         own = tool.permissions
         network = own.network
         if self.hosts:
@@ -53,10 +53,10 @@ class Allowed:
 
 @dataclass(slots=True)
 class Trace:
-    """One tool under observation. Call it as ever by `Project.invoke`, then ask for the `block`."""
+    """One tool under observation. Call it by `Project.invoke`, then read the `block`."""
 
     tool: Tool
-    """With what was allowed for this run."""
+    """The tool with the permissions of this run."""
     seen: Observation = field(default_factory=Observation)
 
     @classmethod
@@ -81,18 +81,18 @@ class Trace:
         return Block.of(self.tool, self.seen)
 
     def ran(self, result: Result) -> bool:
-        """Whether the tool itself ran, so that something could be seen."""
+        """Return True if the tool itself ran, so that its use could be recorded."""
         error = result.error
         if error is None or isinstance(error, (ToolFailed, TimedOut)) or "enforcement" in error.details:
             return True
         return not kind_of(self.tool).confined and bool(self.seen.hosts or self.seen.reach)
 
     def text(self) -> str:
-        """The block as YAML, each line with its reason, and below it what it leaves out."""
+        """Return the block as YAML, each line with its reason, and below it what it leaves out."""
         secrets = self.tool.permissions.secrets
         return self.block.text({one.name: {"type": one.type, "required": one.required} for one in secrets})
 
     def flag(self, line: Line) -> str:
-        """How what was not granted may be allowed for another run."""
+        """Return the option that allows what was refused, for another run."""
         value = "HOST" if line.value.endswith("[HOST]") else line.value
         return f"{_FLAGS[line.permission]} {shlex.quote(value)}  ({line.why})"

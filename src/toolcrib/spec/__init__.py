@@ -2,6 +2,7 @@
 
 from toolcrib.spec.call import Call, Outcome, Result
 from toolcrib.spec.caller import SCOPES, Caller, Scope
+from toolcrib.spec.events import CallEvent, CallEvents
 from toolcrib.spec.kinds import (
     ABSENT,
     Absent,
@@ -39,6 +40,8 @@ __all__ = [
     "BuiltinExec",
     "Call",
     "CallContext",
+    "CallEvent",
+    "CallEvents",
     "Caller",
     "Catalog",
     "Choice",

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from toolcrib.errors import ToolcribError
 from toolcrib.spec.call import Call, Outcome, Result
 from toolcrib.spec.caller import Caller
+from toolcrib.spec.events import CallEvents
 from toolcrib.spec.tool import Tool
 
 __all__ = ["CallContext", "Catalog", "Clock", "Executor", "Invoke", "Masker", "SecretSource"]
@@ -108,17 +109,31 @@ Invoke = Callable[[Call], Awaitable[Result]]
 
 
 class Catalog(Protocol):
-    """The tools that an interface serves: a toolset or a whole project."""
+    """Tools to list and call, and news about both: a toolset or a whole project.
+
+    Each request says who makes it: `caller` in words, and `identity` if it came with a token.
+    """
 
     @property
     def revision(self) -> int:
         """Changes whenever the list of tools changes."""
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` after each change of the list, in any thread; return a function that ends this."""
+        """Have `listener` called after each change of the list, in any thread. Return what ends that."""
 
     def tools(self, caller: str = "local", identity: Caller | None = None) -> Sequence[Tool]:
         """Return the tools that this caller may see, in a stable order."""
 
+    def get(self, name: str) -> Tool:
+        """Return one tool. Raises ToolNotFound with the nearest name."""
+
     async def invoke(self, call: Call) -> Result:
-        """Run a call. Never raises for a failing tool; cancellation passes through."""
+        """Make a call, by the one path. Never raises for a failing tool; cancellation passes through."""
+
+    def subscribe(
+        self, caller: str = "local", identity: Caller | None = None, *, size: int = 1_000
+    ) -> CallEvents:
+        """Return the events of running calls of tools that this caller may see.
+
+        At most `size` of them wait to be read; beyond that the oldest are dropped and counted.
+        """

@@ -309,7 +309,7 @@ def test_a_name_is_resolved_once_and_only_named_hosts_may_be_private(crib: Crib,
 
 
 def use_names(project: Project, crib: Crib, names: Names) -> None:
-    project._workspace = Workspace(str(crib.root), str(crib.home), resolver=names)
+    project._workspaces._workspace = Workspace(str(crib.root), str(crib.home), resolver=names)
 
 
 def test_nothing_else_leads_out_of_a_list(crib: Crib, port: int) -> None:

@@ -305,7 +305,7 @@ def test_permissions_are_those_of_all_steps(crib: Crib) -> None:
 
     async def permissions() -> Any:
         async with crib.open() as project:
-            return project.permissions_of(project.get("all")).as_json()
+            return project.preview.permissions_of(project.get("all")).as_json()
 
     assert asyncio.run(permissions()) == {
         "network": True,
@@ -320,7 +320,7 @@ def test_what_a_person_agreed_to_ends_when_a_step_changes(crib: Crib) -> None:
 
     async def digest() -> str:
         async with crib.open() as project:
-            return project.digest_of(project.get("all"))
+            return project.fingerprint(project.get("all")).digest
 
     before = asyncio.run(digest())
     assert asyncio.run(digest()) == before
@@ -346,7 +346,7 @@ def test_a_plan_runs_nothing(crib: Crib) -> None:
 
     async def plan(name: str) -> Any:
         async with crib.open() as project:
-            return project.plan(Call(name, {"name": "ann"}))
+            return project.preview.plan(Call(name, {"name": "ann"}))
 
     would = asyncio.run(plan("say"))
     assert would["would"] == {"entrypoint": "touch", "args": ["ann"], "stdin": "<secret KEY>"}

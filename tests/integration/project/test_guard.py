@@ -223,7 +223,7 @@ def test_settings_that_weaken_count_only_once_trusted(crib: Crib) -> None:
         ".toolcrib/config.yml", "sandbox: {minimum: none}\npolicy: {self_approval: true, default: deny}\n"
     )
     project = crib.open()
-    assert project.minimum.level == "full"
+    assert project.sandbox_level.level == "full"
     assert not project.config.policy.self_approval
     assert {waiting.name for waiting in project.waiting} == {"sandbox.minimum", "policy.self_approval"}
     failed(crib.call("count", COUNT), "policy_denied")

@@ -101,7 +101,7 @@ async def test_a_file_of_every_format_is_a_source(crib: Crib, dialect: str, how:
     async with crib.open() as project:
         project.functions.register("Weather", weather)
         result = (await project.call(tool, arguments)).unwrap()
-        assert project.digest_of(project.get(tool))
+        assert project.fingerprint(project.get(tool)).digest
     assert result == value if value is not None else "fields.md" in result
 
 
@@ -143,7 +143,7 @@ def test_what_lies_beside_a_file_is_no_part_of_its_tools(crib: Crib) -> None:
 
     def digests() -> dict[str, str]:
         opened = crib.open()
-        return {name: opened.digest_of(opened.get(name)) for name in ("weather", "look")}
+        return {name: opened.fingerprint(opened.get(name)).digest for name in ("weather", "look")}
 
     before = digests()
     crib.write("more/other.txt", "other")

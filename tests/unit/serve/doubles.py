@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from toolcrib.errors import ToolNotFound
-from toolcrib.spec import Call, Caller, FunctionExec, Output, Result, Tool
+from toolcrib.spec import Call, Caller, CallEvents, FunctionExec, Output, Result, Tool
 
 Answer = Callable[[Call], Awaitable[Result]]
 
@@ -50,6 +50,14 @@ class MemoryCatalog:
     def tools(self, caller: str = "local", identity: Caller | None = None) -> list[Tool]:
         self.listings += 1
         return [tool for tool in self.list if caller not in tool.tags]
+
+    def get(self, name: str) -> Tool:
+        return next(tool for tool in self.list if tool.name == name)
+
+    def subscribe(
+        self, caller: str = "local", identity: Caller | None = None, *, size: int = 1_000
+    ) -> CallEvents:
+        raise NotImplementedError
 
     async def invoke(self, call: Call) -> Result:
         self.calls.append(call)

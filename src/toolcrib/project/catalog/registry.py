@@ -1,4 +1,4 @@
-"""The tools of a project's manifests: which are in force, which are still to be checked, what is wrong."""
+"""The tools of a project's manifests: those in use, those not checked yet, and the errors of the others."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from toolcrib.core.bound import BoundTool
+from toolcrib.core.bound import Bound, BoundTool
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import (
@@ -27,22 +27,28 @@ from toolcrib.project.root import Place
 from toolcrib.spec import Approval, Tool
 from toolcrib.state import cache_folder
 
-__all__ = ["Change", "Reading", "Shelf"]
+if TYPE_CHECKING:
+    from toolcrib.executors.trace.observation import Observation
+
+__all__ = ["Change", "Reading", "ToolRegistry"]
+
+Bind = Callable[[Tool, Callable[[str], None], "Observation | None"], BoundTool]
+"""Makes a tool ready to be called. The second argument raises for a tool that cannot be used."""
 
 
 @dataclass(slots=True)
 class Change:
-    """What one burst of changes on disk came to, by names of tools."""
+    """The result of one burst of changes on disk, by names of tools."""
 
     added: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     mended: list[str] = field(default_factory=list)
-    """Manifests that had errors and are again what is in force."""
+    """Manifests that had errors and are again the ones in use."""
     broken: list[Diagnostic] = field(default_factory=list)
-    """Errors of manifests that cannot be used; a tool that was there before goes on as it was."""
+    """Errors of manifests that cannot be used; a tool that was there before stays as it was."""
     warnings: list[str] = field(default_factory=list)
-    """What else a person should know."""
+    """Other messages for a person."""
 
     def __bool__(self) -> bool:
         return any((self.added, self.changed, self.removed, self.mended, self.broken, self.warnings))
@@ -50,22 +56,22 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What there is on disk under one name: a tool, or a manifest with errors, or neither."""
+    """The content of a tool's folder on disk: a tool, or a manifest with errors, or neither."""
 
     name: str
     tool: Tool | None
     found: tuple[Diagnostic, ...] = ()
     checked: bool = False
-    """Whether `found` holds all findings about the tool, not those about its form alone."""
+    """True if `found` holds all findings, not only those about the form."""
 
     @property
     def errors(self) -> list[Diagnostic]:
-        """The findings that keep the tool from being used."""
+        """The findings that make the tool unusable."""
         return [finding for finding in self.found if finding.is_error]
 
 
-class _LateBoundTool(BoundTool):
-    """One that is made when anything but its name is first asked for; `make` may raise a ToolcribError."""
+class _LazyBoundTool(BoundTool):
+    """A tool that is made when anything but its name is first used; `make` may raise a ToolcribError."""
 
     def __init__(self, name: str, make: Callable[[], BoundTool]) -> None:
         self.name = name
@@ -80,12 +86,12 @@ class _LateBoundTool(BoundTool):
         return getattr(self, attribute)
 
 
-class Shelf:
-    """Puts manifests into a toolset. `bind` makes a tool ready to be called."""
+class ToolRegistry:
+    """Puts the tools of manifests into a toolset. `bind` makes a tool ready to be called."""
 
-    def __init__(self, place: Place, toolset: Toolset, bind: Callable[[Tool], BoundTool]) -> None:
-        kept = cache_folder(place.root)
-        self._cache = ManifestCache(place.tools, None if kept is None else kept / "manifests")
+    def __init__(self, place: Place, toolset: Toolset, bind: Bind) -> None:
+        folder = cache_folder(place.root)
+        self._cache = ManifestCache(place.tools, None if folder is None else folder / "manifests")
         self.place = place
         self._toolset = toolset
         self._bind = bind
@@ -93,74 +99,93 @@ class Shelf:
         self._unchecked: dict[str, BoundTool] = {}
         self._found: dict[str, list[Diagnostic]] = {}
         self._documents: dict[str, Document] = {}
-        """Of tools that were made and are still to be checked."""
+        """Documents of tools that are not checked yet."""
         self._warned: dict[str, BoundTool] = {}
-        """Tools with warnings that are not in `_found` yet."""
-        self._guests: dict[str, BoundTool] = {}
-        self._noted: dict[str, tuple[list[Diagnostic], Mapping[str, Sequence[Diagnostic]]]] = {}
+        """Tools whose warnings are not in `_found` yet."""
+        self._external: dict[str, BoundTool] = {}
+        self._external_findings: dict[str, tuple[list[Diagnostic], Mapping[str, Sequence[Diagnostic]]]] = {}
         self.marks: dict[str, Mark] = {}
-        """By name: what is another one whenever the manifest was touched."""
+        """Tool name to a value that differs whenever the manifest was touched."""
 
-    def lay(self, bound: BoundTool) -> None:
-        """Put in a tool that has no folder here, to be checked when it is first listed or called."""
-        name = bound.name
+    def bind(self, tool: Tool, seen: Observation | None = None) -> BoundTool:
+        """Make a tool ready to be called; `seen` is told what it uses."""
+        return self._bind(tool, self._require, seen)
+
+    def bound(self, name: str) -> Bound:
+        """Return one tool ready to be called. Raises ToolNotFound, or ManifestError if it does not load."""
+        self.check(name)
+        return self._toolset.bound(name)
+
+    def _require(self, name: str) -> None:
+        """Raise the error of a manifest that cannot be used. The toolset itself does not check manifests."""
+        self.check(name)
+        if (error := self.error_of(name)) is not None:
+            raise error
+
+    # -- tools without a manifest of their own ---------------------------------------------------
+
+    def add_external(self, tool: Tool) -> None:
+        """Put in a tool of another source, to be checked when it is first listed or called."""
+        bound, name = self.bind(tool), tool.name
         if name in self._toolset:
             self._toolset.replace(bound)
         else:
             self._toolset.add(bound)
         self._forget(name)
-        self._unchecked[name] = bound
-        self._guests[name] = bound
+        self._unchecked[name] = self._external[name] = bound
         self.marks[name] = []  # what it may touch can change without its file
 
-    def unlay(self, name: str) -> bool:
-        """Take out such a tool; whether it was in the list."""
-        there = self.is_guest(name)
-        if there:
+    def remove_external(self, name: str) -> bool:
+        """Take out such a tool. Return True if it was in the list."""
+        was_listed = self.is_external(name)
+        if was_listed:
             self._toolset.remove(name)
         self._forget(name)
-        for held in (self._unchecked, self._guests, self.marks):
-            held.pop(name, None)
-        return there
+        self._unchecked.pop(name, None)
+        self._external.pop(name, None)
+        self.marks.pop(name, None)
+        return was_listed
 
-    def _forget(self, name: str) -> None:
-        """What is known of a tool that was here."""
-        for held in (self._found, self._documents, self._warned):
-            held.pop(name, None)
-
-    def is_guest(self, name: str) -> bool:
-        """Whether the tool of this name is in the list, and has no folder here."""
-        bound = self._guests.get(name)
+    def is_external(self, name: str) -> bool:
+        """Return True if the tool of this name in the list is one of another source."""
+        bound = self._external.get(name)
         return bound is not None and name in self._toolset and self._toolset.bound(name) is bound
 
     def is_taken(self, name: str) -> bool:
-        """Whether there is a tool of this name."""
+        """Return True if there is a tool of this name."""
         return name in self._toolset
 
-    def note(
+    def set_external_findings(
         self, place: str, found: Iterable[Diagnostic], broken: Mapping[str, Sequence[Diagnostic]]
     ) -> None:
-        """What was found in a place that holds such tools, and which of it in which tool."""
-        self._noted[place] = (list(found), broken)
+        """Set the findings in a place that holds such tools, and by name those of tools that do not load."""
+        self._external_findings[place] = (list(found), broken)
+
+    def _forget(self, name: str) -> None:
+        self._found.pop(name, None)
+        self._documents.pop(name, None)
+        self._warned.pop(name, None)
+
+    # -- tools with a manifest -------------------------------------------------------------------
 
     def load(self) -> LazyTools:
         """Read the folder of tools and put in what it holds. Comes first."""
-        late = self._cache.load()
-        for finding in late.found:
+        loaded = self._cache.load()
+        for finding in loaded.found:
             self._found.setdefault(self._name_of(finding), []).append(finding)
         with uncollected():
-            bound = [_LateBoundTool(tool.name, partial(self._late, tool.make)) for tool in late.tools]
+            bound = [_LazyBoundTool(tool.name, partial(self._make, tool.make)) for tool in loaded.tools]
             self._toolset.add_all(bound)
             self._tools = {one.name: one for one in bound}
             self._unchecked |= self._tools
-            self.marks = {tool.name: tool.mark for tool in late.tools}
-        return late
+            self.marks = {tool.name: tool.mark for tool in loaded.tools}
+        return loaded
 
-    def _late(self, make: Callable[[], tuple[Tool, Document]]) -> BoundTool:
+    def _make(self, make: Callable[[], tuple[Tool, Document]]) -> BoundTool:
         tool, document = make()
         if tool.name in self._unchecked:
             self._documents[tool.name] = document
-        return self._bind(tool)
+        return self.bind(tool)
 
     def put(self, bound: BoundTool) -> None:
         """Put in one tool, to be checked when it is first listed or called."""
@@ -168,13 +193,12 @@ class Shelf:
             self._toolset.replace(bound)
         else:
             self._toolset.add(bound)
-        self._tools[bound.name] = bound
-        self._unchecked[bound.name] = bound
+        self._tools[bound.name] = self._unchecked[bound.name] = bound
         self._documents.pop(bound.name, None)
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
-        """What is wrong with manifests, errors and warnings, as far as it is known yet."""
+        """Errors and warnings of manifests, as far as they are known yet."""
         for name, bound in self._warned.items():
             self._found.setdefault(name, []).extend(check_tool(bound.tool))
         self._warned.clear()
@@ -182,30 +206,31 @@ class Shelf:
 
     @property
     def all_errors(self) -> list[Diagnostic]:
-        """The errors among the `diagnostics`; where the warnings stand is not looked for."""
+        """The errors among the `diagnostics`. Positions of warnings, which take long to find, are not
+        needed."""
         return [finding for finding in self._all() if finding.is_error]
 
     def _all(self) -> Iterator[Diagnostic]:
-        for found in (*self._found.values(), *(found for found, _ in self._noted.values())):
+        for found in (*self._found.values(), *(found for found, _ in self._external_findings.values())):
             yield from found
 
     @property
     def names(self) -> set[str]:
-        """Every name that there is, or was, a manifest of."""
-        return {*self._tools, *self._found} - self._guests.keys()
+        """Every name that has, or had, a manifest."""
+        return {*self._tools, *self._found} - self._external.keys()
 
-    def in_force(self, name: str) -> Tool | None:
-        """The tool of this name that is in force."""
+    def current(self, name: str) -> Tool | None:
+        """Return the tool of the manifest of this name."""
         bound = self._tools.get(name)
         return None if bound is None else bound.tool
 
     def errors(self, name: str) -> list[Diagnostic]:
-        """The errors of the manifest of this name, as far as they are known."""
-        noted = (one for _, broken in self._noted.values() for one in broken.get(name, ()))
-        return [finding for finding in (*self._found.get(name, ()), *noted) if finding.is_error]
+        """Return the errors of the manifest of this name, as far as they are known."""
+        external = (one for _, broken in self._external_findings.values() for one in broken.get(name, ()))
+        return [finding for finding in (*self._found.get(name, ()), *external) if finding.is_error]
 
     def check_all(self) -> None:
-        """Check what is still to be checked."""
+        """Check all tools that are not checked yet."""
         with uncollected():
             for name in list(self._unchecked):
                 self.check(name)
@@ -243,37 +268,39 @@ class Shelf:
         self._toolset.remove(name)
 
     def renew(self) -> None:
-        """Have the executors made anew; calls that run keep theirs."""
-        for bound in (*self._tools.values(), *self._guests.values()):
+        """Have new executors made for the next calls; running calls keep theirs."""
+        for bound in (*self._tools.values(), *self._external.values()):
             bound.renew()
 
-    def explain(self, name: str) -> ManifestError | None:
-        """The error of a tool that is missing because its manifest is wrong."""
+    def error_of(self, name: str) -> ManifestError | None:
+        """Return the error of a tool that is missing because its manifest is wrong."""
         errors = self.errors(name)
         if not errors or name in self._toolset:
             return None
         return ManifestError(
             f"the tool {name!r} is not usable: {errors[0].render()}",
-            hint="Run `toolcrib lint` to see all that is wrong.",
+            hint="Run `toolcrib lint` to see every error.",
             details={"diagnostics": [error.as_dict() for error in errors]},
         )
 
-    def adopt(self, bound: BoundTool, found: Sequence[Diagnostic]) -> None:
-        """Put in force a tool whose manifest has just been written here, and was checked before."""
-        tool = bound.tool
-        self.put(bound)
+    def adopt(self, tool: Tool, found: Sequence[Diagnostic]) -> None:
+        """Put in a tool whose manifest was just written here, and checked before."""
+        self.put(self.bind(tool))
         self._unchecked.pop(tool.name, None)
         self._found[tool.name] = list(found)
         self._warned.pop(tool.name, None)
+        self._mark(tool)
+
+    def _mark(self, tool: Tool) -> None:
         self.marks[tool.name] = [] if tool.source is None else new_mark_of(tool.source.path)
 
-    def take(self, readings: Iterable[Reading], change: Change) -> None:
-        """Put in force what is on disk now. A manifest with errors leaves the tool of its name as it was."""
+    def apply(self, readings: Iterable[Reading], change: Change) -> None:
+        """Put in what is on disk now. A manifest with errors leaves the tool of its name as it was."""
         for reading in readings:
-            self._take(reading, change)
+            self._apply(reading, change)
 
-    def _take(self, reading: Reading, change: Change) -> None:
-        name, tool, old = reading.name, reading.tool, self.in_force(reading.name)
+    def _apply(self, reading: Reading, change: Change) -> None:
+        name, tool, old = reading.name, reading.tool, self.current(reading.name)
         before = self._found.pop(name, [])
         self._warned.pop(name, None)
         if reading.found:
@@ -288,14 +315,15 @@ class Shelf:
                 self._toolset.remove(name)
                 change.removed.append(name)
         elif old is None and name in self._toolset:
-            told = "a registered function, or a tool of another file, has this name"
-            change.warnings.append(f"{name}: {told}; its manifest is not used")
+            change.warnings.append(
+                f"{name}: a function or another file's tool has this name already; its manifest is not used"
+            )
         elif old is not None and old.source == tool.source:
             change.mended.append(name)
         else:
-            bound = self._bind(tool)
+            bound = self.bind(tool)
             self.put(bound)
-            self.marks[name] = [] if tool.source is None else new_mark_of(tool.source.path)
+            self._mark(tool)
             if reading.checked:
                 del self._unchecked[name]
                 _widen(bound, _wide(reading.found))
@@ -307,12 +335,12 @@ class Shelf:
 
 
 def _wide(found: Iterable[Diagnostic]) -> list[str]:
-    """What the permissions of a tool cover too much of."""
+    """Return the permissions of a tool that cover too much, in words."""
     return [finding.message.partition(";")[0] for finding in found if finding.rule == "grant"]
 
 
 def _widen(bound: BoundTool, wide: Sequence[str]) -> None:
-    """A tool whose permissions cover too much needs approval."""
+    """Require approval for a tool whose permissions cover too much."""
     if wide and not bound.tool.approval.required:
         bound.approval_reason = ", and ".join(wide)
         bound.tool = replace(bound.tool, approval=Approval(True, bound.approval_reason))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import FILE_NAME, Diagnostic, Loaded, check_tool, folders, mark_of, read, read_folder
-from toolcrib.project.catalog.external import Guests
-from toolcrib.project.catalog.registry import Change, Reading, Shelf
+from toolcrib.project.catalog.external import ExternalTools
+from toolcrib.project.catalog.registry import Change, Reading, ToolRegistry
 from toolcrib.project.catalog.watch import Watch
+from toolcrib.project.programs import programs_of
 from toolcrib.spec import Tool
 
 __all__ = ["HotReload"]
@@ -25,28 +26,32 @@ _SLICE_S = 0.01
 class HotReload:
     """Keeps the tools of a project as its files are.
 
-    `apply` puts readings of manifests and of sources into effect. `report` is called with each change, on the
-    event loop.
+    `know` is called with the tools that are new or changed before they can be used, and `reset` when other
+    programs than before may be run. `report` is called with each change, on the event loop.
     """
 
     def __init__(
         self,
-        shelf: Shelf,
-        guests: Guests,
-        apply: Callable[[list[Reading], Mapping[str, Loaded]], Change],
+        registry: ToolRegistry,
+        external: ExternalTools,
+        know: Callable[[Sequence[Tool]], None],
+        reset: Callable[[], None],
         report: Callable[[Change], None] | None = None,
     ) -> None:
-        self._shelf = shelf
-        self._guests = guests
-        self._apply = apply
+        self._registry = registry
+        self._external = external
+        self._know = know
+        self._reset = reset
         self._report = report or _log_change
-        self._watch = Watch(shelf.place, guests.sources, lambda text: self._report(Change(warnings=[text])))
+        self._watch = Watch(
+            registry.place, external.sources, lambda text: self._report(Change(warnings=[text]))
+        )
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Watch, and take up what has changed since the project was opened."""
         await self._watch.start()
-        await self._take({"tools", *self._guests.sources})
+        await self._take({"tools", *self._external.sources})
         self._task = asyncio.get_running_loop().create_task(self._run(), name="toolcrib: changes on disk")
 
     async def stop(self) -> None:
@@ -70,7 +75,7 @@ class HotReload:
         every = "tools" in touched
         names, found = self._listed() if every else (_names(touched), [])
         places = dict.fromkeys(
-            self._guests.places if every else sorted(touched & self._guests.sources.keys())
+            self._external.places if every else sorted(touched & self._external.sources.keys())
         )
         readings = []
         clock = asyncio.get_running_loop().time
@@ -79,12 +84,12 @@ class HotReload:
             reading = self._read(name)
             if reading is not None:
                 readings.append(reading)
-            if self._guests.may_be_in(name, reading):
-                places[self._guests.folder(name)] = None
+            if self._external.may_be_in(name, reading):
+                places[self._external.folder(name)] = None
             if clock() > until:
                 await asyncio.sleep(0)
                 until = clock() + _SLICE_S
-        loaded = await asyncio.to_thread(self._guests.read, list(places)) if places else {}
+        loaded = await asyncio.to_thread(self._external.read, list(places)) if places else {}
         change = self._apply(readings, loaded) if readings or loaded else Change()
         change.broken += found
         if "config" in touched:
@@ -92,18 +97,34 @@ class HotReload:
         if change:
             self._report(change)
 
+    def _apply(self, readings: Sequence[Reading], loaded: Mapping[str, Loaded]) -> Change:
+        """Put into effect what was read."""
+        new = [reading.tool for reading in readings if reading.tool is not None]
+        before = [self._registry.current(reading.name) for reading in readings]
+        change = Change()
+        self._know(new)
+        self._external.remove_missing(loaded, change)
+        self._registry.apply(readings, change)
+        new_external = self._external.apply(loaded, change)
+        self._know(new_external)
+        root = self._registry.place.root
+        programs = programs_of([*new, *new_external], root)
+        if programs != programs_of((tool for tool in before if tool is not None), root):
+            self._reset()
+        return change
+
     def _listed(self) -> tuple[Iterable[str], list[Diagnostic]]:
         """Return every name to read, or the error if the folder of tools cannot be listed."""
         found: list[Diagnostic] = []
-        listed = folders(os.fspath(self._shelf.place.tools), found)
+        listed = folders(os.fspath(self._registry.place.tools), found)
         # A folder that cannot be listed takes no tool away.
-        return ([], found) if found else (sorted({*listed, *self._shelf.names} - {""}), [])
+        return ([], found) if found else (sorted({*listed, *self._registry.names} - {""}), [])
 
     def _read(self, name: str) -> Reading | None:
         """Read a manifest; None if it is the one in effect."""
-        shelf = self._shelf
-        folder = f"{shelf.place.tools}/{name}"
-        good, mark, old = not shelf.errors(name), shelf.marks.get(name), shelf.in_force(name)
+        registry = self._registry
+        folder = f"{registry.place.tools}/{name}"
+        good, mark, old = not registry.errors(name), registry.marks.get(name), registry.current(name)
         if good and mark and mark == mark_of(f"{folder}/{FILE_NAME}"):
             return None
         if good and old is not None and _is_unchanged(old):

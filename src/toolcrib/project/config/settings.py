@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class _Setting(NamedTuple):
-    """How the setting of one field of `Config` is written."""
+    """The setting of one field of `Config`."""
 
     key: str
     read: Read

@@ -40,7 +40,7 @@ class Weakening:
     name: str
     """For example `sandbox.minimum`."""
     allows: str
-    """What it would allow, in words."""
+    """Its effect if it were trusted, in words."""
 
     @property
     def key(self) -> tuple[str, ...]:

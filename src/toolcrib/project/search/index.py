@@ -1,7 +1,8 @@
-"""The index of a project's tools, in SQLite: derived, and made anew where it is gone or broken.
+"""The search index of a project's tools, in SQLite. It is made again if it is missing or damaged.
 
-Order of the hits: the beginning of a field, then whole words, then words with one or two slips, then some of
-the words alone; within each the name before tags, description and argument names; then what changed last.
+Order of the hits: the beginning of a field, then whole words, then words with one or two typing errors,
+then only some of the words. Within each: the name before tags, description and argument names, then the
+last changed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from toolcrib.spec import Tool
 __all__ = ["FIELDS", "Found", "Hit", "Place", "SearchIndex", "Wanted", "words_of"]
 
 FIELDS = ("name", "tags", "description", "arguments")
-"""Where words are looked for. A hit with its words in more than one of them has the field `several`."""
+"""The searched fields. A hit with its words in more than one of them has the field `several`."""
 _FORM = 4
 _ENOUGH = 5
 _COMMON = 5
@@ -48,7 +49,7 @@ _COLUMNS = {"name": "{name joined}", "tags": "tags", "description": "description
 
 
 class Wanted(NamedTuple):
-    """A question: words, and what the tools must be besides."""
+    """A question: words, and other conditions for the tools."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...] = ()
@@ -73,7 +74,7 @@ class Hit:
     match: str
     """`prefix`, `word`, `fuzzy` or `some`."""
     field: str
-    """Which of `FIELDS`, or `several`."""
+    """One of `FIELDS`, or `several`."""
     kind: str
     tags: tuple[str, ...]
     place: Place
@@ -91,7 +92,7 @@ class Found:
 
 
 class _Card(NamedTuple):
-    """What is kept in memory of a tool."""
+    """The part of a tool that is kept in memory."""
 
     id: int
     name: str
@@ -140,7 +141,7 @@ class SearchIndex:
         self._path = None
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._database is not None:
             self._database.close()
             self._database = None
@@ -149,7 +150,7 @@ class SearchIndex:
     # -- what is in it ---------------------------------------------------------------------------
 
     def sync(self, marks: Mapping[str, Mark], get: Callable[[str], Tool | None]) -> None:
-        """Hold these tools: those whose mark is another one now are read by `get`, the others are kept.
+        """Index these tools: those with another mark than before are read by `get`, the others stay.
 
         Raises sqlite3.Error where the file cannot be used: see `forget`.
         """
@@ -173,7 +174,7 @@ class SearchIndex:
 
     @property
     def is_current(self) -> bool:
-        """Whether nobody else has written since `sync`."""
+        """True if no other process has written since `sync`."""
         return self._database is not None and self._version == _version(self._database)
 
     def _holds(self, marks: Mapping[str, Mark]) -> bool:
@@ -190,7 +191,7 @@ class SearchIndex:
         database.executemany("DELETE FROM words WHERE rowid = ?", keys)
 
     def _reload(self, database: sqlite3.Connection) -> None:
-        """Read what is held, if another process may have written it."""
+        """Read the index again if another process may have written it."""
         import orjson
 
         version = _version(database)
@@ -342,7 +343,7 @@ class SearchIndex:
         return found if all(found) and found != [[word] for word in words] else []
 
     def _scores(self, words: Sequence[str]) -> dict[int, float]:
-        """How much the tools have of these words: rare ones say more."""
+        """Return a score for each tool that has some of these words; rare words count more."""
         vocabulary, size = self._words(), len(self._cards)
         meant = [found for word in dict.fromkeys(words) if (found := vocabulary.meant(word))]
         counts = [sum(map(vocabulary.count, found)) for found in meant]
@@ -391,7 +392,7 @@ def _any_of(terms: Iterable[str]) -> str:
 
 
 def _open_file(path: Path) -> sqlite3.Connection:
-    """The file, made if need be. One that this user alone has not written is put aside."""
+    """Open the file, or make it. One that another user could have written is removed."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileNotFoundError):

@@ -13,7 +13,7 @@ from typing import Any
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolcribError, UsageError
 from toolcrib.manifest import uncollected
-from toolcrib.project.catalog.registry import Shelf
+from toolcrib.project.catalog.registry import ToolRegistry
 from toolcrib.project.search.index import Found, Hit, Place, SearchIndex, Wanted, words_of
 from toolcrib.spec import Tool
 
@@ -29,8 +29,8 @@ _MOST_TAGS = 50
 class Search:
     """Finds tools of one project. The index is kept in `folder`, or in memory without one."""
 
-    def __init__(self, shelf: Shelf, toolset: Toolset, folder: Path | None) -> None:
-        self._shelf = shelf
+    def __init__(self, registry: ToolRegistry, toolset: Toolset, folder: Path | None) -> None:
+        self._registry = registry
         self._toolset = toolset
         self._index = SearchIndex(None if folder is None else folder / "search.db")
         self._revision = -1
@@ -44,7 +44,7 @@ class Search:
         page: str | None,
         sees: Callable[[str], bool] | None,
     ) -> dict[str, Any]:
-        """As `Project.search`; `sees` says of a name whether the caller may see it."""
+        """Search as `Project.search`; `sees` returns True for a tool that the caller may see."""
         words = tuple(words_of(query)[:_MOST_WORDS])
         if not words:
             raise UsageError("a search needs at least one word", hint="`toolcrib list` shows every tool.")
@@ -75,7 +75,7 @@ class Search:
         }
 
     def close(self) -> None:
-        """Let go of the index."""
+        """Close the index."""
         self._index.close()
 
     def _found(
@@ -92,7 +92,7 @@ class Search:
     def _sync(self) -> None:
         revision = self._toolset.revision
         if revision != self._revision or not self._index.is_current:
-            marks, bound = self._shelf.marks, self._toolset.bound
+            marks, bound = self._registry.marks, self._toolset.bound
             with uncollected():
                 known = {name: marks.get(name) or [0, _HERE, id(bound(name))] for name in self._toolset.names}
                 self._index.sync(known, self._tool)
@@ -105,8 +105,8 @@ class Search:
             return None
 
     def _told(self, hit: Hit) -> dict[str, Any] | None:
-        """A hit as JSON; None for a tool that turns out not to be usable."""
-        self._shelf.check(hit.name)
+        """Return a hit as JSON; None for a tool that proves unusable."""
+        self._registry.check(hit.name)
         tool = self._tool(hit.name)
         if tool is None:
             return None
@@ -121,7 +121,7 @@ class Search:
 
 
 def _page(place: Place, wanted: Wanted) -> str:
-    """The token of the page behind a place: good for this question only."""
+    """Return the token of the next page, valid for this question only."""
     import orjson
 
     return base64.urlsafe_b64encode(orjson.dumps([_digest(wanted), *place])).decode().rstrip("=")
@@ -136,7 +136,7 @@ def _read_page(token: str, wanted: Wanted) -> Place:
         )
         place = Place(int(level), float(score), int(changed), str(name))
     except (ValueError, TypeError):
-        raise UsageError("this is not a token of a page", hint="Take `next` of the page before.") from None
+        raise UsageError("this is not a token of a page", hint="Use `next` of the page before.") from None
     if digest != _digest(wanted):
         raise UsageError(
             "this page belongs to another search", hint="Repeat the words, tags and kinds that it came from."

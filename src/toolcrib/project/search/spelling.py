@@ -1,4 +1,4 @@
-"""The words that a project's tools use, and which of them a mistyped word may have been meant for."""
+"""The words of a project's tools, and the ones that a mistyped word may mean."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ class Vocabulary:
         self._known: dict[str, list[str]] = {}
 
     def count(self, word: str) -> int:
-        """How many tools use this word."""
+        """Return the number of tools that use this word."""
         return self._counts.get(word, 0)
 
     def meant(self, word: str) -> list[str]:
-        """The word itself where it is one; else those with the fewest slips: one, or two in long words."""
+        """Return the word itself if it is known; else the words with the fewest typing errors: one, or two
+        in long words."""
         if word in self._counts:
             return [word]
         if word not in self._known:
@@ -49,14 +50,14 @@ class Vocabulary:
 
 
 def _slips(word: str) -> int:
-    """How many slips a word of this length may hold."""
+    """Return the number of typing errors that a word of this length may have."""
     return 0 if len(word) < 4 else 1 if len(word) < 8 else 2
 
 
 def _distance(one: str, other: str, most: int) -> int:
-    """Letters put in, left out, changed, or swapped with their neighbour (optimal string alignment).
+    """Count letters inserted, left out, changed, or swapped with their neighbour (optimal string alignment).
 
-    More than `most` are not counted further.
+    Counting stops above `most`.
     """
     older: list[int] = []
     before = list(range(len(other) + 1))

@@ -36,7 +36,7 @@ def command(root: str | None, stdio: bool) -> None:
 async def _serve(root: str | None) -> int:
     from toolcrib import __version__
     from toolcrib.guard import Tokens
-    from toolcrib.project import Project, Served
+    from toolcrib.project import McpCatalog, Project
     from toolcrib.serve import serve_stdio
 
     token = os.environ.pop("TOOLCRIB_TOKEN", None)
@@ -50,7 +50,7 @@ async def _serve(root: str | None) -> int:
         watching = asyncio.create_task(project.watch(_tell))
         try:
             return await serve_stdio(
-                Served(project), version=__version__, identity=identity, asker=project.elicitation
+                McpCatalog(project), version=__version__, identity=identity, asker=project.elicitation
             )
         finally:
             watching.cancel()

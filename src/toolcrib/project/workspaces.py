@@ -1,0 +1,94 @@
+"""The project as its tools see it: the files they may reach, and the way out to the network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from toolcrib.core.toolset import Toolset
+from toolcrib.project.programs import closed_folders, programs_of, running_from, settled
+from toolcrib.project.setup import Setup
+from toolcrib.state import cache_home
+
+if TYPE_CHECKING:
+    from toolcrib.egress import Egress
+    from toolcrib.executors import Workspace
+    from toolcrib.executors.trace.observation import Observation
+
+__all__ = ["Workspaces"]
+
+
+class Workspaces:
+    """Makes the workspace on first use, and again after `reset`. No tool can write the programs of others."""
+
+    def __init__(self, setup: Setup, toolset: Toolset) -> None:
+        self._setup = setup
+        self._toolset = toolset
+        self._workspace: Workspace | None = None
+        self._egress: Egress | None = None
+        self.server_programs: Callable[[], list[str]] = list
+        """Programs of MCP servers, which no tool may write."""
+
+    def workspace(self, seen: Observation | None = None) -> Workspace:
+        """Return the workspace; `seen` is told what tools use."""
+        if self._workspace is None:
+            self._workspace = self._make()
+        return self._workspace if seen is None else replace(self._workspace, watch=seen)
+
+    def _make(self) -> Workspace:
+        from toolcrib.executors import Workspace
+
+        _ = self.lowered  # recorded before the first tool runs
+        config, place, level = self._setup.config, self._setup.place, self._setup.sandbox_level
+        programs = [*programs_of(self._toolset.tools(), place.root), *self.server_programs()]
+        return Workspace(
+            str(place.root),
+            str(place.home),
+            tuple(dict.fromkeys((*programs, *settled(config, place)))),
+            closed=closed_folders(config, place.root),
+            allowed_hosts=config.allowed_hosts,
+            minimum=level.level,
+            advice=level.advice,
+            secret=self._setup.hidden,
+            private=self._private(),
+            own=running_from(str(place.root)),
+        )
+
+    def reset(self) -> None:
+        """Find out again which programs are run here."""
+        self._workspace = None
+
+    @cached_property
+    def lowered(self) -> str:
+        """A line about what is weaker than usual here, recorded the first time; empty if nothing is.
+
+        If the settings allow a weaker level, this may take half a second.
+        """
+        level = self._setup.sandbox_level
+        found = level.lowered()
+        if found is None:
+            return ""
+        self._setup.audit.record("SANDBOX_LOWERED", minimum=level.level, level=found)
+        return level.banner(found)
+
+    def _private(self) -> tuple[str, ...]:
+        """Return the user's own folders, with links followed and as they are named."""
+        named = [one for one in (self._setup.vault.data, cache_home()) if one is not None]
+        folders = [os.path.abspath(one) for one in named]  # noqa: PTH100
+        return tuple(dict.fromkeys((*map(os.path.realpath, folders), *folders)))
+
+    def egress(self) -> Egress:
+        """Return the client of all HTTP tools."""
+        if self._egress is None:
+            from toolcrib.egress import Egress
+
+            self._egress = Egress()
+        return self._egress
+
+    async def aclose(self) -> None:
+        """Close connections."""
+        if self._egress is not None:
+            await self._egress.aclose()
