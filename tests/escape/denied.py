@@ -11,7 +11,7 @@ import errno
 import os
 import sys
 
-from toolcrib.sandbox.kernel import seccomp, syscalls
+from toolcrib.sandbox.kernel import bpf, seccomp, syscalls
 
 __all__ = ["deny"]
 
@@ -19,39 +19,30 @@ PR_SET_NO_NEW_PRIVS = 38
 CLONE_NAMESPACES = 0x7E020080
 LANDLOCK_CREATE_RULESET = 444
 PRCTL = {"x86_64": 157, "aarch64": 167}
-EPERM = 0x00050000 | errno.EPERM
-ENOSYS = 0x00050000 | errno.ENOSYS
 
 
 def deny(everything: bool) -> None:
     """Put the filter on this process."""
     arch = os.uname().machine
     numbers = syscalls.numbers(arch)
-    verdicts = [(numbers[name], "eperm") for name in ("mount", "open_tree", "fsopen", "setns")]
-    verdicts += [(numbers["clone3"], "enosys"), (numbers["clone"], "flags"), (numbers["unshare"], "flags")]
+    eperm, enosys = bpf.refuse(errno.EPERM), bpf.refuse(errno.ENOSYS)
+    by_flags = [bpf.load_argument(0), (bpf.ANY_BIT, 0, 1, CLONE_NAMESPACES), eperm, bpf.ALLOW]
+    code = [
+        bpf.load(bpf.DATA_NUMBER),
+        *bpf.match((numbers[name] for name in ("mount", "open_tree", "fsopen", "setns")), eperm),
+        *bpf.match((numbers["clone3"],), enosys),
+    ]
     if everything:
-        verdicts += [(LANDLOCK_CREATE_RULESET, "enosys"), (PRCTL[arch], "option")]
-    code = seccomp.assemble([
-        ("load", seccomp.DATA_NUMBER, None, None),
-        *(("jeq", number, label, None) for number, label in verdicts),
-        ("ja", 0, "allow", None),
-        ("label", 0, "option", None),
-        ("load", seccomp.DATA_ARGUMENT, None, None),
-        ("jeq", seccomp.PR_SET_SECCOMP, "enosys", "allow"),
-        ("label", 0, "flags", None),
-        ("load", seccomp.DATA_ARGUMENT, None, None),
-        ("jset", CLONE_NAMESPACES, "eperm", "allow"),
-        ("label", 0, "eperm", None),
-        ("return", EPERM, None, None),
-        ("label", 0, "enosys", None),
-        ("return", ENOSYS, None, None),
-        ("label", 0, "allow", None),
-        ("return", seccomp.RET_ALLOW, None, None),
-    ])  # fmt: skip
+        by_option = [bpf.load_argument(0), (bpf.EQUAL, 0, 1, seccomp.PR_SET_SECCOMP), enosys, bpf.ALLOW]
+        code += bpf.match((LANDLOCK_CREATE_RULESET,), enosys)
+        code += [(bpf.EQUAL, 0, len(by_option), PRCTL[arch]), *by_option]
+    for name in ("clone", "unshare"):
+        code += [(bpf.EQUAL, 0, len(by_flags), numbers[name]), *by_flags]
+    code.append(bpf.ALLOW)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_NO_NEW_PRIVS, *(ctypes.c_ulong(value) for value in (1, 0, 0, 0))) < 0:
         raise OSError(ctypes.get_errno(), "no_new_privs")
-    seccomp.install(code)
+    seccomp.install(bpf.encode(code))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import need
-from toolcrib.sandbox.kernel import landlock, seccomp
+from toolcrib.sandbox.kernel import seccomp
 
 NOBODY = 65534
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -23,9 +23,11 @@ PREAMBLE = """
 import ctypes, errno, json, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
 def load(name):
-    module = type(sys)(name)
-    exec(compile(open(os.path.join(sys.argv[1], name + ".py")).read(), name, "exec"), module.__dict__)
-    return module
+    for package, places in ("toolcrib", []), ("toolcrib.sandbox", [sys.argv[1]]):
+        sys.modules[package] = made = type(sys)(package)
+        made.__path__ = places
+    import importlib
+    return importlib.import_module("toolcrib.sandbox.kernel." + name)
 def no_new_privs():
     assert libc.prctl(38, 1, 0, 0, 0) == 0
 def code(call, *args, **more):
@@ -92,9 +94,8 @@ def alone(who: str) -> Iterator[Alone]:
     with tempfile.TemporaryDirectory(prefix="alone-") as name:
         folder = Path(name)
         folder.chmod(0o755)
-        (folder / "modules").mkdir()
-        for module in (seccomp, landlock):
-            shutil.copy(str(module.__file__), folder / "modules")
+        kernel = Path(str(seccomp.__file__)).parent
+        shutil.copytree(kernel, folder / "modules/kernel", ignore=shutil.ignore_patterns("__pycache__"))
         (folder / "room").mkdir()
         if who == "nobody":
             os.chown(folder / "room", NOBODY, NOBODY)

@@ -43,9 +43,9 @@ def opened(path, flags=os.O_RDONLY):
     return code(lambda: os.close(os.open(path, flags, 0o600)))
 """
 RESTRICT = """
-report = landlock.restrict(
+report = landlock.Ruleset(
     execute=[*base, "tool"], read=["read", "one"], write=["write", "read/inner", "two"],
-    devices=["/dev/null"], **given)
+    devices=["/dev/null"], **given).enforce()
 """
 
 FILES = """
@@ -111,7 +111,7 @@ def test_descriptors_do_as_well_as_paths(person: Alone) -> None:
         SYSTEM
         + """
 fd = os.open("read", os.O_PATH)
-landlock.restrict(read=[fd], execute=base)
+landlock.Ruleset(read=[fd], execute=base).enforce()
 print(json.dumps([opened("read/f"), opened("out/f"), code(os.fstat, fd)]))
 """
     )
@@ -126,7 +126,7 @@ def listener():
     return server
 granted, other = listener(), listener()
 port, forbidden = granted.getsockname()[1], other.getsockname()[1]
-report = landlock.restrict(read=["/"], connect_ports=[port], bind_ports=[])
+report = landlock.Ruleset(read=["/"], connect_ports=[port], bind_ports=[]).enforce()
 def connect(number):
     with socket.socket() as client:
         return code(client.connect, ("127.0.0.1", number))
@@ -162,7 +162,7 @@ if os.fork() == 0:
 os.read(ready, 1)
 waiting = os.getpid()
 if (child := os.fork()) == 0:
-    report = landlock.restrict(read=["/"], execute=["/"], scope=given)
+    report = landlock.Ruleset(read=["/"], execute=["/"], scope=given).enforce()
     with socket.socket(socket.AF_UNIX) as client:
         answers = [code(client.connect, name), code(os.kill, outside, 0)]
     print(json.dumps([report, answers, code(os.kill, os.getpid(), 0)]), flush=True)
@@ -204,7 +204,7 @@ def test_what_is_not_there_is_an_error_and_holds_nothing(person: Alone) -> None:
         SYSTEM
         + """
 try:
-    landlock.restrict(read=["missing"])
+    landlock.Ruleset(read=["missing"]).enforce()
     answer = None
 except FileNotFoundError as error:
     answer = error.filename
@@ -220,9 +220,9 @@ def test_layers_only_take_away(person: Alone) -> None:
         SYSTEM
         + """
 before = len(os.listdir("/proc/self/fd"))
-landlock.restrict(read=["/"], execute=["/"])
-landlock.restrict(read=["read", "/proc"])
-landlock.restrict(read=["/"])
+landlock.Ruleset(read=["/"], execute=["/"]).enforce()
+landlock.Ruleset(read=["read", "/proc"]).enforce()
+landlock.Ruleset(read=["/"]).enforce()
 after = len(os.listdir("/proc/self/fd"))
 print(json.dumps([opened("read/f"), opened("out/f"), after - before]))
 """
@@ -233,12 +233,14 @@ print(json.dumps([opened("read/f"), opened("out/f"), after - before]))
 def test_it_needs_no_new_privs() -> None:
     need("Landlock", ABI >= 1)
     with alone("nobody") as person:
-        assert person.answer("print(json.dumps(code(load('landlock').restrict, read=['/'])))") == "EPERM"
+        assert (
+            person.answer("print(json.dumps(code(load('landlock').Ruleset(read=['/']).enforce)))") == "EPERM"
+        )
 
 
 def test_everything_is_held_here(person: Alone) -> None:
     need("Landlock 7", ABI >= 7)
-    script = SYSTEM + "print(json.dumps(landlock.restrict(connect_ports=[], bind_ports=[])))"
+    script = SYSTEM + "print(json.dumps(landlock.Ruleset(connect_ports=[], bind_ports=[]).enforce()))"
     report = person.answer(script)
     assert tuple(report["held"]) == EVERYTHING
     assert report["missing"] == []

@@ -74,7 +74,7 @@ def test_rights_are_those_of_the_kernel_header() -> None:
 
 def test_without_landlock_nothing_is_pretended() -> None:
     with pytest.raises(OSError, match="landlock") as caught:
-        landlock.restrict(read=["/"], version=0)
+        landlock.Ruleset(read=["/"], version=0)
     assert caught.value.errno == errno.ENOSYS
 
 

@@ -45,7 +45,7 @@ def test_the_filter_asks_for_watched_calls_only(arch: str) -> None:
 
 def test_what_the_watcher_is_to_refuse_nothing_else_lets_through() -> None:
     arch = "x86_64"
-    asked = seccomp.program(arch, inet=False, asked=True)
+    asked = seccomp.program(arch, inet=False, watched_sockets=True)
     held = seccomp.program(arch, inet=False)
     audit, numbers = syscalls.AUDIT_ARCH[arch], syscalls.numbers(arch)
     for family in range(46):

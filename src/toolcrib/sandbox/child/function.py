@@ -1,19 +1,21 @@
-"""The process of a registered function: its tree is kept and ended like a command's, and it is not confined.
+"""The process of a registered function: its process tree is ended like a command's, and it is not confined.
 
-It is the user's own code, so it has his rights, files and network. It is imported ahead of the call: what is
-needed for that (environment, `sys.path`, working folder, module) comes straight from the server with the
-message `prepare`, the call itself with the next one; the launcher sees neither.
+It is the user's own code, so it has the user's rights, files and network. Its module is imported ahead of the
+call: what that needs (environment, `sys.path`, working folder, module) comes directly from the server with
+the message `prepare`, the call itself with the next one. The launcher sees neither.
 """
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # see `confined`
 import marshal
 import os
+import sys
 
-from toolcrib.sandbox.child import warm as zygote
-from toolcrib.sandbox.child.confined import reset_signals
-from toolcrib.sandbox.kernel.calls import PR_SET_DUMPABLE, prctl, receive, report, send, whole
+from toolcrib.sandbox.child import warm
+from toolcrib.sandbox.child.command import take_descriptors
+from toolcrib.sandbox.child.privileges import reset_process
+from toolcrib.sandbox.kernel.libc import PR_SET_DUMPABLE, prctl, read_all
+from toolcrib.sandbox.kernel.messages import RunScript, report, send
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,42 +27,25 @@ PRELOADED = (
     "pickle", "multiprocessing.spawn", "toolcrib", "orjson", "toolcrib.schema.jsonable",
     "toolcrib.core.toolset", "toolcrib.executors.function.executor",
 )  # fmt: skip
-"""What a function's answer takes, and its module in all likelihood."""
+"""What the answer of a function needs, and most likely its module."""
 
 
 def run_function(job: dict[str, Any], control: int) -> None:
-    """Become ready, import, wait for the word, call, end."""
-    prctl("dumpable", PR_SET_DUMPABLE, 1)  # or an ordinary user could not look at himself in /proc
-    reset_signals()
-    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
-    zygote.set_signals()
-    for target, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
-        place(os.open("/dev/null", mode), target)
+    """Get ready, import the module, wait for the call, and run it as the program of this process."""
+    prctl("dumpable", PR_SET_DUMPABLE, 1)  # Otherwise an ordinary user could not read its own /proc/self.
+    reset_process("/")
+    warm.set_signals()
     send(control, b"ready " + marshal.dumps([], 2))
-    script = zygote.prepare(job["warm"], forget=not zygote.whole_package())
-    given = take(control)
+    package = sys.modules.get("toolcrib")
+    script = warm.prepare(job["warm"], keep_package=getattr(package, "__file__", None) is not None)
+    given = take_descriptors(control)
     for target, name in ((1, "stdout"), (2, "stderr")):
         if name in given:
-            place(given[name], target)
-    script.prepare(marshal.loads(whole(given["prepared"])))  # noqa: S302 - the server wrote it
-    given = take(control)
+            os.dup2(given[name], target)
+            if given[name] != target:
+                os.close(given[name])
+    script.prepare(marshal.loads(read_all(given["prepared"])))  # noqa: S302 - the server wrote it
+    given = take_descriptors(control)
     report(control, "exec")
-    script.__dict__["given"] = given["call"], given["result"]
-    zygote.finish(zygote.run_main(script))
-
-
-def place(fd: int, target: int) -> None:
-    """Put a descriptor where programs look for it."""
-    if fd != target:
-        os.dup2(fd, target)
-        os.close(fd)
-    else:
-        os.set_inheritable(target, True)
-
-
-def take(control: int) -> dict[str, int]:
-    """The descriptors of one message, by name; the end where there is none any more."""
-    words, fds = receive(control)
-    if not words:
-        os._exit(0)
-    return dict(zip(words.decode().split(), fds, strict=True))
+    script.given = given["call"], given["result"]  # type: ignore[attr-defined]
+    raise RunScript(script.main)

@@ -1,29 +1,32 @@
-"""Keeps a tree of processes together that has no pid namespace: one process above it, which only waits.
+"""The keeper: keeps the process tree of a command together that has no pid namespace. It sits above it and
+waits.
 
 All that its command starts and leaves behind becomes its child (a subreaper, prctl(2)), so it can end the
-whole tree, and does at the command's end, when the server says so (SIGUSR1), and when the launcher dies,
-which the kernel tells it by the same signal. Where the keeper itself is killed, the launcher inherits the
-tree and ends it. One that was stopped hears of the launcher's death by being let go on (SIGHUP, SIGCONT):
-the kernel does so for a process group that is stopped and has nobody left above it (setpgid(2)).
+whole tree. It does so at the command's end, when the server asks for it (SIGUSR1), and when the launcher
+dies, which the kernel reports by the same signal. Where the keeper itself is killed, the launcher inherits
+the tree and ends it. A keeper that was stopped learns of the launcher's death when it is continued (SIGHUP,
+SIGCONT): the kernel does that to a stopped process group that has nobody left above it (setpgid(2)).
 """
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # see `confined`
+import _signal  # type: ignore[import-not-found]  # see `privileges`
 import os
 import stat
 
-from toolcrib.sandbox.child.confined import SIGKILL, SIGTERM, leave_keyring, limit, offer, settle
-from toolcrib.sandbox.kernel.calls import (
+from toolcrib.sandbox.child.command import offer
+from toolcrib.sandbox.child.privileges import join_cgroup, leave_keyring, reset_process, set_limits
+from toolcrib.sandbox.kernel.libc import (
     PR_SET_PDEATHSIG,
-    Failure,
+    SIGKILL,
+    SIGTERM,
+    SetupFailure,
     close_other,
-    guarded,
     prctl,
     readable,
-    report,
     write_if_allowed,
 )
+from toolcrib.sandbox.kernel.messages import report, run_child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +73,7 @@ def run_keeper(
         leave_keyring()
     pid = os.fork()
     if pid == 0:
-        guarded(control, lambda: begin(control, proc, groups, body))
+        run_child(control, lambda: begin(control, proc, groups, body))
     _signal.signal(SIGTERM, lambda *_: os.kill(pid, SIGTERM))
     close_other((control,))
     while True:
@@ -81,21 +84,17 @@ def run_keeper(
 
 
 def adopt_orphans() -> None:
-    """From now on what descends from this process and loses its parent becomes its child."""
+    """Become the parent of every descendant that loses its own."""
     prctl("subreaper", PR_SET_CHILD_SUBREAPER, 1)
 
 
 def begin(control: int, proc: int, groups: list[int], body: Callable[[], None]) -> None:
-    """What every process kept does first.
+    """Take the first steps of every kept process.
 
-    Only it joins the cgroup: the keeper must outlive what is killed there, to take the folder away.
+    Only it joins the cgroup: the keeper must outlive what is killed there, to remove the folder.
     """
-    try:
-        for group in groups:
-            os.write(group, b"0")
-    except OSError as error:
-        raise Failure("cgroup", error.errno or 0) from None
-    # A session of its own: no group in it is anybody else's, so that a group can be killed as a whole.
+    join_cgroup(groups)
+    # With a session of its own, no process group in it has foreign members, so each can be killed as a whole.
     os.setsid()
     prctl("parent death signal", PR_SET_PDEATHSIG, SIGKILL)
     write_if_allowed(proc, "self/oom_score_adj", "1000")
@@ -104,27 +103,21 @@ def begin(control: int, proc: int, groups: list[int], body: Callable[[], None]) 
 
 
 def run_kept(job: dict[str, Any], control: int, confine: Callable[[dict[str, Any], int], Stamps]) -> None:
-    """Confine this process as far as the level does, wait for the word, become the command."""
-    settle(job)
+    """Confine this process as far as the level does, wait for the call, become the command."""
+    home = job["home"]
+
+    def use_home(env: dict[str, str]) -> dict[str, str]:
+        places = ("/tmp", "/dev/shm")  # noqa: S108 - private in a full sandbox, replaced by a folder here
+        return {name: home if text in places else text for name, text in env.items()} | {"TMPDIR": home}
+
+    reset_process(job["cwd"])
     found = confine(job, control)
-    limit(job)  # Not before: a descriptor was held for each grant.
-    offer(job, control, found, moved(job["home"]))
-
-
-def moved(home: str) -> Callable[[dict[str, str]], dict[str, str]]:
-    """What sends the places that are private in a full sandbox to the call's own folder."""
-    places = ("/tmp", "/dev/shm")  # noqa: S108 - named to be replaced
-
-    def change(env: dict[str, str]) -> dict[str, str]:
-        found = {name: home if text in places else text for name, text in env.items()}
-        found["TMPDIR"] = home
-        return found
-
-    return change
+    set_limits(job["limits"])  # Only now: the grants were open descriptors until here.
+    offer(job, control, found, use_home)
 
 
 def finish(job: dict[str, Any], control: int, status: int) -> None:
-    """End all that is left, take away what was private, and only then tell."""
+    """Kill everything that is left, remove the private folder, and only then report the end."""
     for number in (END, SIGTERM, _signal.SIGHUP):
         _signal.signal(number, _signal.SIG_IGN)
     end_children()
@@ -134,11 +127,8 @@ def finish(job: dict[str, Any], control: int, status: int) -> None:
 
 
 def end_children(spare: Container[int] = ()) -> None:
-    """Kill every child but these, and what becomes a child by that, until there is none."""
-    while True:
-        doomed = [pid for pid in children() if pid not in spare]
-        if not doomed:
-            return
+    """Kill every child but those in `spare`, and what becomes a child by that, until there is none."""
+    while doomed := [pid for pid in children() if pid not in spare]:
         for pid in doomed:
             kill(pid)
         for pid in doomed:
@@ -149,7 +139,7 @@ def end_children(spare: Container[int] = ()) -> None:
 
 
 def kill(pid: int) -> None:
-    """Kill a child, and in the same moment all of its process group where that is none of ours.
+    """Kill a child, and in the same moment its whole process group where that is not ours.
 
     A child that nobody has waited for keeps its number, so no other process is meant by it.
     """
@@ -163,7 +153,7 @@ def kill(pid: int) -> None:
 
 
 def children() -> list[int]:
-    """The children of this process."""
+    """Return the children of this process."""
     me = os.getpid()
     try:
         with open(f"/proc/self/task/{me}/children", encoding="ascii") as file:
@@ -173,7 +163,7 @@ def children() -> list[int]:
 
 
 def parent(pid: int) -> int:
-    """The parent of a process; 0 for one that has gone."""
+    """Return the parent of a process; 0 for one that is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[1])
@@ -181,31 +171,32 @@ def parent(pid: int) -> int:
         return 0
 
 
-# The folder that stands in for a private /tmp.
+# The folder that replaces a private /tmp.
 
 
 def private_folder() -> str:
-    """A name for an empty folder that only this user can enter; the keeper makes it, and takes it away."""
-    base = "/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else "/var/tmp"  # noqa: S108 - only for its parent
+    """Return a name for an empty folder that only this user can enter; the keeper makes and removes it."""
+    base = "/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else "/var/tmp"  # noqa: S108 - the name is random
     return f"{os.path.realpath(base)}/{HOME_PREFIX}{os.urandom(8).hex()}"
 
 
 def make_folder(path: str) -> None:
-    """Make it; nobody else can have made it before."""
+    """Make the private folder; an existing one is refused."""
     if path:
         try:
             os.mkdir(path, 0o700)
         except OSError as error:
-            raise Failure("private folder", error.errno or 0, path) from None
+            raise SetupFailure("private folder", error.errno or 0, path) from None
 
 
 def remove_folder(path: str) -> None:
-    """Remove a folder whatever a tool, dead by now, has made of what is in it.
+    """Remove a folder, whatever a tool, dead by now, has made of its content.
 
-    Folders inside are moved up one by one, so that depth costs nothing.
+    Subfolders are moved up one by one: a tree may be deeper than a recursion can go, or than a path can be
+    long.
     """
     try:
-        top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        top = open_folder(path)
     except OSError:
         return
     try:
@@ -215,22 +206,22 @@ def remove_folder(path: str) -> None:
             for name in names:
                 count = flatten(top, name, count)
         os.rmdir(path)
-    except OSError:  # What cannot be removed stays; there is nobody to tell.
+    except OSError:  # It stays; there is nobody to report it to.
         pass
     finally:
         os.close(top)
 
 
 def flatten(top: int, name: str, count: int) -> int:
-    """Remove one entry of the folder; what is in a folder moves up, under names that count on."""
-    if not stat.S_ISDIR(os.stat(name, dir_fd=top, follow_symlinks=False).st_mode):
+    """Remove one entry of the folder; its subfolders move up, named by a number that counts on."""
+    if not is_folder(top, name):
         os.unlink(name, dir_fd=top)
         return count
     os.chmod(name, 0o700, dir_fd=top)
-    inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
+    inner = open_folder(name, top)
     try:
         for entry in os.listdir(inner):
-            if stat.S_ISDIR(os.stat(entry, dir_fd=inner, follow_symlinks=False).st_mode):
+            if is_folder(inner, entry):
                 os.chmod(entry, 0o700, dir_fd=inner)
                 count += 1
                 os.rename(entry, f".moved-{os.getpid()}-{count}", src_dir_fd=inner, dst_dir_fd=top)
@@ -240,3 +231,13 @@ def flatten(top: int, name: str, count: int) -> int:
         os.close(inner)
     os.rmdir(name, dir_fd=top)
     return count
+
+
+def is_folder(folder: int, name: str) -> bool:
+    """Return True if an entry is a folder itself, not a link to one."""
+    return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+
+
+def open_folder(path: str, base: int | None = None) -> int:
+    """Open a folder itself, not a link to one."""
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=base)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from toolcrib.sandbox.child.confined import PR_SET_NO_NEW_PRIVS
-from toolcrib.sandbox.child.landlocked import stamp
-from toolcrib.sandbox.kernel.calls import prctl
+import os
+
+from toolcrib.sandbox.child.landlocked import open_grant
+from toolcrib.sandbox.kernel.libc import PR_SET_NO_NEW_PRIVS, prctl
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +15,13 @@ __all__ = ["confine"]
 
 
 def confine(job: dict[str, Any], _: int) -> list[tuple[int, int] | None]:
-    """Gain no privilege by setuid programs; a granted path that is not there is an error here as well."""
-    found = [stamp(source, target, mode) for source, target, mode, _ in job["mounts"]]
+    """Forbid setuid programs to give rights; a granted path that does not exist is an error at this level as
+    well."""
+    found = []
+    for source, target, mode, _ in job["mounts"]:
+        fd, stamp = open_grant(source, target, mode)
+        found.append(stamp)
+        if fd >= 0:
+            os.close(fd)
     prctl("no_new_privs", PR_SET_NO_NEW_PRIVS, 1)
     return found

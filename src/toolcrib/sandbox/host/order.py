@@ -99,7 +99,7 @@ def sandbox_order(job: Confinement, mounts: Plan, level: Level) -> SandboxOrder:
         "processes": job.processes,
         "level": level,
         "network": job.network,
-        "waiting": init_filter(),
+        "init_filter": init_filter(),
         "filter": command_filter(job.network, level, refuses_sockets(job)),
         "watch": b"" if job.watch is None else watch_filter(),
     }
@@ -126,16 +126,16 @@ def command_filter(network: NetworkAccess, level: Level, asked: bool) -> bytes:
 
     machine = os.uname().machine
     if level == "full":
-        return seccomp.program(machine, **filter_arguments(network), asked=asked)
+        return seccomp.program(machine, **filter_arguments(network), watched_sockets=asked)
     return seccomp.program(machine, inet=False, host=network == "host", private=False)
 
 
 @cache
 def init_filter() -> bytes:
     """Return the system call filter of every pid 1."""
-    from toolcrib.sandbox.child import waiting
+    from toolcrib.sandbox.child.init_filter import program
 
-    return waiting.program(os.uname().machine)
+    return program(os.uname().machine)
 
 
 @cache

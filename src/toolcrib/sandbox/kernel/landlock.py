@@ -1,12 +1,13 @@
-"""Landlock: the kernel holds a process to the files and ports it was granted, whoever it runs as.
+"""Landlock: the kernel limits a process to the files and ports that it was granted, whoever it runs as.
 
-A second layer under the mount tree, and where there are no namespaces the first. `restrict` is called in
-the child once the mount tree stands (it forbids mounting) and no_new_privs is set. Imports nothing but
-what every launcher has loaded anyway, so that a bare interpreter can load this file by its path.
+A second layer under the mount tree, and where there are no namespaces the first. Our own binding, because
+Python has none and it is used between fork and exec, where only the standard library may be loaded.
+`Ruleset.enforce` is called in the child once the mount tree is complete (it forbids mounting) and
+no_new_privs is set.
 
-Rules only ever add: what lies below a granted folder is granted with it. Landlock says nothing about
-looking at names and sizes (stat), changing modes, owners, times and attributes, and about any network
-but TCP. What the kernel is too old for is named in the report's `missing`.
+Rules only ever add: whatever lies below a granted folder is granted with it. Landlock does not check reads of
+names and sizes (stat), changes of modes, owners, times and attributes, and any network but TCP. What the
+kernel is too old to check is named in the report's `missing`.
 
 Numbers and rules: linux/landlock.h, https://docs.kernel.org/userspace-api/landlock.html.
 """
@@ -18,15 +19,15 @@ import errno
 import os
 import stat
 
-TYPE_CHECKING = False  # as `typing` has it, whose import takes as long as the interpreter's start
+from toolcrib.sandbox.kernel.libc import check_os, syscall, typed
+
+TYPE_CHECKING = False  # importing it from `typing` takes as long as starting the interpreter
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any, TypedDict
+    from typing import TypedDict
 
-    Place = str | int
-
-    class Report(TypedDict):
-        """What was put in force; plain data, so that it can be sent on."""
+    class LandlockReport(TypedDict):
+        """What was put in force; plain data, so that it can be sent."""
 
         abi: int
         """Version of the kernel's interface."""
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
         """What was asked for and this kernel cannot check."""
 
 
-__all__ = ["Rules", "abi", "restrict"]
+__all__ = ["Ruleset", "abi"]
 
 # These have the same numbers on every architecture.
 SYS_CREATE_RULESET, SYS_ADD_RULE, SYS_RESTRICT_SELF = 444, 445, 446
@@ -55,7 +56,7 @@ LOG_SAME_EXEC_OFF, LOG_SUBDOMAINS_OFF = 1 << 0, 1 << 2
 FILES = 0x1FFF
 """All rights over files of the first version: EXECUTE to MAKE_SYM."""
 FILE_RIGHTS = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
-"""Those that mean something for what is no folder; others there are an error."""
+"""The rights that apply to anything but folders; the kernel refuses others there."""
 READING = READ_FILE | READ_DIR
 WRITING = (
     READING | WRITE_FILE | TRUNCATE | REMOVE_DIR | REMOVE_FILE | REFER
@@ -63,7 +64,7 @@ WRITING = (
 )  # fmt: skip
 """Not MAKE_CHAR and MAKE_BLOCK: a device on a granted folder would outlive the call."""
 USING = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
-"""For device nodes; a terminal's ioctls must be asked for as well, or `isatty` fails oddly."""
+"""For device nodes; without a right to a terminal's ioctls, `isatty` fails with a misleading error."""
 
 FEATURES: tuple[tuple[str, int, int, int, int], ...] = (
     # name, version of the interface, rights over files, over TCP, scopes
@@ -76,13 +77,11 @@ FEATURES: tuple[tuple[str, int, int, int, int], ...] = (
     ("abstract_unix", 6, 0, 0, SCOPE_ABSTRACT_UNIX_SOCKET),
     ("signal", 6, 0, 0, SCOPE_SIGNAL),
 )
-# Before version 2 nothing could be moved or linked between folders at all: stricter, not weaker.
+# Before version 2 nothing can be moved or linked between folders at all: stricter, not weaker.
 NO_LOSS = ("refer",)
 LOG_ABI = 7
 
-libc = ctypes.CDLL(None, use_errno=True)
-add_rule = libc["syscall"]  # an object of its own, for the one that is called thirty times
-add_rule.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_uint)
+add_rule = typed(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_uint)
 
 
 class RulesetAttr(ctypes.Structure):
@@ -105,62 +104,45 @@ class NetPortAttr(ctypes.Structure):
     _fields_ = (("rights", ctypes.c_uint64), ("port", ctypes.c_uint64))
 
 
-def syscall(number: int, *arguments: object) -> int:
-    """Make a system call; integers are passed at full width.
+def abi() -> int:
+    """Return the version of Landlock that this kernel offers; 0 for none, or switched off."""
+    return max(0, syscall(SYS_CREATE_RULESET, None, 0, CREATE_RULESET_VERSION))
+
+
+class Ruleset:
+    """Grants that a thread can be limited to; made ahead, and by another process if need be.
+
+    Arguments:
+        read: files and folders to read; a path or an open descriptor (O_PATH will do) each.
+        write: the same to read, write, make and remove in.
+        execute: the same to read and to run programs from.
+        devices: device nodes to read, write and control.
+        listing: folders whose names, and those of folders below, may be listed; this does not allow reading a
+        file.
+        connect_ports: TCP ports that may be connected to on any address; None leaves all open.
+        bind_ports: TCP ports that may be listened on; None leaves all open.
+        scope: forbid signals to, and abstract unix sockets of, processes outside.
+        version: behave as on a kernel that offers only this much.
 
     Raises:
-        OSError: it failed.
+        OSError: ENOSYS where there is no Landlock; a path does not exist.
     """
-    wide = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
-    result = int(libc.syscall(ctypes.c_long(number), *wide))
-    if result < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-    return result
-
-
-def abi() -> int:
-    """The version of Landlock this kernel offers; 0 for none, or switched off."""
-    try:
-        return syscall(SYS_CREATE_RULESET, None, 0, CREATE_RULESET_VERSION)
-    except OSError:
-        return 0
-
-
-class Rules:
-    """Grants that a thread can be held to; made ahead, and by another process if need be."""
 
     __slots__ = ("fd", "flags", "report")
 
     def __init__(
         self,
         *,
-        read: Iterable[Place] = (),
-        write: Iterable[Place] = (),
-        execute: Iterable[Place] = (),
-        devices: Iterable[Place] = (),
-        listing: Iterable[Place] = (),
+        read: Iterable[str | int] = (),
+        write: Iterable[str | int] = (),
+        execute: Iterable[str | int] = (),
+        devices: Iterable[str | int] = (),
+        listing: Iterable[str | int] = (),
         connect_ports: Iterable[int] | None = None,
         bind_ports: Iterable[int] | None = None,
         scope: bool = True,
         version: int | None = None,
     ) -> None:
-        """Make them.
-
-        Arguments:
-            read: files and folders to read; a path or an open descriptor (O_PATH will do) each.
-            write: the same to read, write, make and remove in.
-            execute: the same to read and to run programs from.
-            devices: device nodes to read, write and control.
-            listing: folders whose names, and those of folders below, may be listed; no file is read by that.
-            connect_ports: TCP ports that may be connected to on any address; None leaves all open.
-            bind_ports: TCP ports that may be listened on; None leaves all open.
-            scope: no signals to, and no abstract unix sockets of, processes outside.
-            version: act as on a kernel that offers only this much.
-
-        Raises:
-            OSError: ENOSYS where there is no Landlock; a path is not there.
-        """
         known = abi() if version is None else min(version, abi())
         if known < 1:
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), "landlock")
@@ -169,7 +151,7 @@ class Rules:
         attr, self.report = rights_handled(known, net, scope=scope)
         # Refusals of hostile code must not flood the machine's audit log.
         self.flags = LOG_SAME_EXEC_OFF | LOG_SUBDOMAINS_OFF if known >= LOG_ABI else 0
-        self.fd = syscall(SYS_CREATE_RULESET, ctypes.byref(attr), ctypes.sizeof(attr), 0)
+        self.fd = check_os(syscall(SYS_CREATE_RULESET, ctypes.byref(attr), ctypes.sizeof(attr), 0))
         granted = (
             (execute, READING | EXECUTE),
             (read, READING),
@@ -180,36 +162,43 @@ class Rules:
         try:
             for places, rights in granted:
                 for place in places:
-                    add_place(self.fd, place, rights & attr.files)
+                    self._add_place(place, rights & attr.files)
             for right, numbers in ports:
-                for number in numbers or ():
-                    if attr.net & right:
-                        rule = NetPortAttr(right, number)
-                        syscall(SYS_ADD_RULE, self.fd, RULE_NET_PORT, ctypes.byref(rule), 0)
+                for number in (numbers or ()) if attr.net & right else ():
+                    self._add(RULE_NET_PORT, NetPortAttr(right, number))
         except BaseException:
             os.close(self.fd)
             raise
 
-    def enforce(self) -> Report:
-        """Hold this thread, and all that comes from it, to them; there is no way back.
+    def enforce(self) -> LandlockReport:
+        """Limit this thread, and all that comes from it, to the grants; there is no way back.
 
         Raises:
             OSError: EPERM where no_new_privs is not set; E2BIG at the 16th layer. Nothing is in force then.
         """
         try:
-            syscall(SYS_RESTRICT_SELF, self.fd, self.flags)
+            check_os(syscall(SYS_RESTRICT_SELF, self.fd, self.flags))
         finally:
             os.close(self.fd)
         return self.report
 
+    def _add_place(self, place: str | int, rights: int) -> None:
+        """Grant rights over a file, or a folder and all below it."""
+        fd = place if isinstance(place, int) else os.open(place, os.O_PATH | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISDIR(os.fstat(fd).st_mode):
+                rights &= FILE_RIGHTS
+            self._add(RULE_PATH_BENEATH, PathBeneathAttr(rights, fd), str(place))
+        finally:
+            if fd is not place:
+                os.close(fd)
 
-def restrict(**grants: Any) -> Report:
-    """Hold this thread to grants at once; arguments and errors as of `Rules`."""
-    return Rules(**grants).enforce()
+    def _add(self, kind: int, rule: ctypes.Structure, path: str | None = None) -> None:
+        check_os(add_rule(SYS_ADD_RULE, self.fd, kind, ctypes.byref(rule), 0), path)
 
 
-def rights_handled(known: int, net: int, *, scope: bool) -> tuple[RulesetAttr, Report]:
-    """What a kernel of this version is told to check, of what was asked for."""
+def rights_handled(known: int, net: int, *, scope: bool) -> tuple[RulesetAttr, LandlockReport]:
+    """Return what a kernel of this version is asked to check, and the report on it."""
     attr = RulesetAttr()
     held, missing = [], []
     for name, since, files, ports, scopes in FEATURES:
@@ -223,18 +212,3 @@ def rights_handled(known: int, net: int, *, scope: bool) -> tuple[RulesetAttr, R
         elif name not in NO_LOSS:
             missing.append(name)
     return attr, {"abi": known, "held": tuple(held), "missing": tuple(missing)}
-
-
-def add_place(ruleset: int, place: Place, rights: int) -> None:
-    """Grant rights over a file, or a folder and all below it."""
-    fd = place if isinstance(place, int) else os.open(place, os.O_PATH | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISDIR(os.fstat(fd).st_mode):
-            rights &= FILE_RIGHTS
-        rule = PathBeneathAttr(rights, fd)
-        if add_rule(SYS_ADD_RULE, ruleset, RULE_PATH_BENEATH, ctypes.byref(rule), 0) < 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code), str(place))
-    finally:
-        if fd is not place:
-            os.close(fd)

@@ -1,7 +1,11 @@
-"""Build the private root of a sandbox: a new one of memory, with what the job grants bound into it.
+"""Build the private root of a sandbox: a new one in memory, with what the job grants bound into it.
 
-Runs in pid 1 of the sandbox, with rights over its new mount namespace. Each thing bound is told apart by
-its device and inode, so that the server knows whether a path still names what was bound.
+Runs in pid 1 of the sandbox, with rights over its new mount namespace. Each thing bound is identified by its
+device and inode, so that the server can check that a path still names what was bound.
+
+Our own code rather than bubblewrap's: it would have to be installed, cannot bind by descriptor, and starts a
+process more for each call. The calls are those of the mount API since Linux 5.12: open_tree(2),
+move_mount(2), mount_setattr(2); with them a tree gets its attributes before anybody can see it.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ import errno
 import os
 import stat
 
-from toolcrib.sandbox.kernel.calls import Failure, check, libc, typed
+from toolcrib.sandbox.kernel.libc import SetupFailure, check, libc, typed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,15 +39,15 @@ move_mount = typed(ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p,
 openat2 = typed(ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
 mount_setattr = typed(ctypes.c_int, ctypes.c_char_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_size_t)
 HOW = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH)
-"""`struct open_how`: for reference only, through no symbolic link."""
+"""`struct open_how`: O_PATH only, through no symbolic link."""
 HOW_LINK = (ctypes.c_uint64 * 3)(HOW[0] | os.O_NOFOLLOW, *HOW[1:])
-"""The same; where the path is a symbolic link, that link itself."""
+"""The same; if the path is a symbolic link, open the link itself."""
 
 OLD = "/.toolcrib-old"
 MASKS = "/.toolcrib-masks"
 MASK_FILE, MASK_FOLDER = f"{MASKS}/file", f"{MASKS}/folder"
 STAGE = "/proc"
-"""Any folder would do to hang the new root on, from where it moves away at once; then free for other use."""
+"""Where the new root is mounted first; any folder would do, because pivot_root moves it away at once."""
 DEVICES = ("null", "zero", "full", "random", "urandom")
 PROC_MASKS = (
     "acpi", "bus", "cmdline", "driver", "kallsyms", "kcore", "key-users", "keys", "kmsg", "kpagecgroup",
@@ -57,9 +61,9 @@ KERNEL_FILESYSTEMS = frozenset((
 
 
 def build_root(job: dict[str, Any]) -> list[tuple[int, int] | None]:
-    """Make a new root of memory, put into it what the job grants, leave the old one.
+    """Make a new root in memory, bind what the job grants, and leave the old root.
 
-    Answers device and inode of what each of the job's mounts bound or hid; None where there was nothing.
+    Returns device and inode of what each of the job's mounts bound or hid; None where there was nothing.
     """
     mount("", "/", "", MS_REC | MS_PRIVATE, "")
     mount("tmpfs", STAGE, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=4m,nr_inodes=65536")
@@ -69,7 +73,7 @@ def build_root(job: dict[str, Any]) -> list[tuple[int, int] | None]:
     old = os.open(OLD, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     new = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     os.mkdir(MASKS)
-    os.mkdir(MASK_FOLDER, 0o555)  # empty, so that a walk through all of a project goes on
+    os.mkdir(MASK_FOLDER, 0o555)  # can be listed, so that a walk through a project does not fail
     os.close(os.open(MASK_FILE, os.O_CREAT | os.O_CLOEXEC, 0))
     build_proc(new)
     build_dev(old, new)
@@ -99,16 +103,16 @@ def build_root(job: dict[str, Any]) -> list[tuple[int, int] | None]:
 
 
 def mount(source: str, target: str, kind: str, flags: int, data: str) -> None:
-    """Call mount(2) or fail."""
+    """Call mount(2), or raise `SetupFailure`."""
     args = (source.encode(), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), data.encode())
     check(kind or "mount", libc.mount(*args), target)
 
 
 def build_proc(new: int) -> None:
-    """Show the sandbox's own processes; all of it read-only, since uid 0 owns /proc/sys."""
+    """Mount a /proc that shows the sandbox's own processes; read-only, because uid 0 owns /proc/sys."""
     os.mkdir("/proc")
     mount("proc", "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "")
-    # A mount of the masks that is read-only, as each copy of it is then; it goes with the old root.
+    # A read-only mount of the masks, so that each copy of it is read-only too; it goes with the old root.
     place = OLD + STAGE
     origin = resolve(new, MASKS)
     tree = copy(origin, ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV, AT_RECURSIVE, MASKS)
@@ -121,18 +125,18 @@ def build_proc(new: int) -> None:
 
 
 def mask(masks: list[bytes], target: str) -> None:
-    """Put something empty over a file or a folder of the kernel's, where there is one."""
+    """Cover a file or a folder of the kernel with an empty one, if it exists."""
     for source in masks:
         if libc.mount(source, target.encode(), None, ctypes.c_ulong(MS_BIND), None) == 0:
             return
-        if ctypes.get_errno() != errno.ENOTDIR:  # which a file on a folder gives
+        if ctypes.get_errno() != errno.ENOTDIR:  # a file cannot be mounted on a folder
             break
     if ctypes.get_errno() != errno.ENOENT:
-        raise Failure("mask", ctypes.get_errno(), target)
+        raise SetupFailure("mask", ctypes.get_errno(), target)
 
 
 def build_dev(old: int, new: int) -> None:
-    """Offer the harmless devices; read-only, which does not keep a device from being written to."""
+    """Bind the harmless devices. Their mounts are read-only; devices can be written to all the same."""
     os.mkdir("/dev")
     for name in DEVICES:
         bind(old, new, f"/dev/{name}", f"/dev/{name}", "device", True)
@@ -141,22 +145,22 @@ def build_dev(old: int, new: int) -> None:
 
 
 def bind(old: int, new: int, source: str, target: str, mode: str, make: bool) -> tuple[int, int] | None:
-    """Attach one file or folder of the old root to the new one.
+    """Attach one file or folder of the old root to the new one; return device and inode of what was bound or
+    hidden.
 
-    `mode` is ro, rw, link, hide, empty or device; a question mark behind it: only where it exists. Symbolic
-    links are not followed on either side and the attributes are set before the tree can be seen. A link is
-    bound as what it is, and leads where it did. Answers device and inode of what was bound or hidden.
+    `mode` is ro, rw, link, hide, empty or device; with a question mark: only if it exists. Symbolic links are
+    not followed on either side. A link is bound as a link, and leads where it did.
     """
     try:
         origin, to = open_ends(old, new, source, target, mode.rstrip("?"), make)
     except OSError as error:
         if mode.endswith(("?", "hide")) and error.errno in (errno.ENOENT, errno.ENOTDIR):
             return None
-        raise Failure("grant", error.errno or 0, target) from None
+        raise SetupFailure("grant", error.errno or 0, target) from None
     mode = mode.rstrip("?")
     seen = os.fstat(to if mode == "hide" else origin)
     attributes = ATTR_NOSUID | (0 if mode == "rw" else ATTR_RDONLY) | (0 if mode == "device" else ATTR_NODEV)
-    # An empty folder may hold grants that were mounted before it and keep what they are.
+    # An empty folder may contain grants that were mounted before; those keep their attributes.
     tree = copy(origin, attributes, 0 if mode == "empty" else AT_RECURSIVE, target)
     done = move_mount(SYS_MOVE_MOUNT, tree, b"", to, b"", MOVE_MOUNT_FROM_FD | MOVE_MOUNT_TO_FD)
     check("link" if mode == "link" else "move_mount", done, target)
@@ -166,7 +170,7 @@ def bind(old: int, new: int, source: str, target: str, mode: str, make: bool) ->
 
 
 def copy(origin: int, attributes: int, depth: int, target: str) -> int:
-    """A copy of a mounted tree that nobody sees yet; `depth` is how far the attributes reach."""
+    """Copy a mounted tree, not attached anywhere yet; `depth` says how far the attributes apply."""
     flags = OPEN_TREE_CLONE | os.O_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE
     tree = check("open_tree", open_tree(SYS_OPEN_TREE, origin, b"", flags), target)
     check("mount_setattr", set_attributes(tree, b"", AT_EMPTY_PATH | depth, attributes), target)
@@ -174,7 +178,7 @@ def copy(origin: int, attributes: int, depth: int, target: str) -> int:
 
 
 def open_ends(old: int, new: int, source: str, target: str, mode: str, make: bool) -> tuple[int, int]:
-    """Open what is to be attached, and the place it is to be attached at."""
+    """Open the thing to attach, and the place to attach it at."""
     if mode == "hide":
         to = resolve(new, target)
         folder = stat.S_ISDIR(os.fstat(to).st_mode)
@@ -191,18 +195,18 @@ def open_ends(old: int, new: int, source: str, target: str, mode: str, make: boo
 
 
 def resolve(root: int, path: str, how: ctypes.Array[ctypes.c_uint64] = HOW) -> int:
-    """Open a path below a root for reference only, through no symbolic link."""
+    """Open a path below a root with O_PATH, through no symbolic link."""
     fd = openat2(SYS_OPENAT2, root, os.fsencode(path.lstrip("/") or "."), how, ctypes.sizeof(how))
     if fd < 0:
         number = ctypes.get_errno()
         if number == errno.ENOSYS:
-            raise Failure("openat2", number)
+            raise SetupFailure("openat2", number)
         raise OSError(number, os.strerror(number), path)
     return fd
 
 
 def make_target(target: str, folder: bool) -> None:
-    """Make an empty place to mount on, in memory of our own."""
+    """Make an empty place to mount on, in the sandbox's own memory."""
     if folder:
         make_folder(target)
         return
@@ -217,7 +221,7 @@ def make_target(target: str, folder: bool) -> None:
 
 
 def make_folder(path: str) -> None:
-    """Make a folder and those above it; most often they are there."""
+    """Make a folder and its parents; most often they exist."""
     try:
         os.mkdir(path or "/")
     except FileExistsError:
@@ -228,17 +232,17 @@ def make_folder(path: str) -> None:
 
 
 def set_attributes(fd: int, path: bytes, flags: int, attributes: int) -> int:
-    """Call mount_setattr(2), which changes a whole tree at once."""
+    """Call mount_setattr(2), which can change a whole tree at once."""
     record = (ctypes.c_uint64 * 4)(attributes, 0, MS_PRIVATE, 0)
     return mount_setattr(SYS_MOUNT_SETATTR, fd, path, flags, record, ctypes.sizeof(record))
 
 
 def refuse_kernel_mounts() -> None:
-    """Refuse a grant with a file system of the kernel mounted inside: it shows other processes."""
+    """Refuse a grant that has a file system of the kernel mounted inside: it would show other processes."""
     with open("/proc/self/mountinfo", "rb", buffering=0) as file:
         for line in file.readall().splitlines():
             kind = line.partition(b" - ")[2].partition(b" ")[0]
             if kind in KERNEL_FILESYSTEMS:
                 place = os.fsdecode(line.split(b" ", 5)[4])
                 if not f"{place}/".startswith(("/proc/", "/dev/")):
-                    raise Failure("kernel mount", errno.EPERM, place, kind.decode())
+                    raise SetupFailure("kernel mount", errno.EPERM, place, kind.decode())

@@ -1,4 +1,7 @@
-"""Numbers of the system calls that the filter speaks of, for each architecture it is built for.
+"""Numbers of the system calls that the filter mentions, for each architecture it is built for.
+
+A table of our own, because Python has none and the names must be known where the filter is built for another
+machine.
 
 From `linux/arch/x86/entry/syscalls/syscall_64.tbl` and, for aarch64, `linux/scripts/syscall.tbl`
 (formerly `asm-generic/unistd.h`). Everything since 424 has one number everywhere.
@@ -6,15 +9,13 @@ From `linux/arch/x86/entry/syscalls/syscall_64.tbl` and, for aarch64, `linux/scr
 
 from __future__ import annotations
 
-__all__ = ["ARCHITECTURES", "AUDIT_ARCH", "LAST", "NUMBERS", "X32_BIT", "numbers"]
+__all__ = ["AUDIT_ARCH", "LAST", "NUMBERS", "column", "numbers"]
 
 ARCHITECTURES = ("x86_64", "aarch64")
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-"""What the kernel says in `seccomp_data.arch` (linux/audit.h)."""
-X32_BIT = 0x40000000
-"""Set in the number of a call from the x32 interface of x86_64, which else looks the same."""
+"""The value of `seccomp_data.arch` (linux/audit.h)."""
 LAST = 469
-"""The newest call that was looked at (Linux 6.18); whatever comes after it is unknown."""
+"""The newest call that was reviewed (Linux 6.18)."""
 
 NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "acct": (163, 89),
@@ -133,14 +134,19 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
 """Name to its number on x86_64 and on aarch64; None where there is no such call."""
 
 
-def numbers(arch: str) -> dict[str, int]:
-    """The calls an architecture has, by name.
+def column(arch: str) -> int:
+    """Return the place of an architecture in the rows of a table of numbers.
 
     Raises:
         ValueError: there is no table for this architecture.
     """
-    column = ARCHITECTURES.index(arch) if arch in ARCHITECTURES else -1
-    if column < 0:
+    if arch not in ARCHITECTURES:
         raise ValueError(f"no system call table for {arch}; there is one for {', '.join(ARCHITECTURES)}")
-    found = ((name, row[column]) for name, row in NUMBERS.items())
+    return ARCHITECTURES.index(arch)
+
+
+def numbers(arch: str) -> dict[str, int]:
+    """Return the calls an architecture has: name to number; errors as of `column`."""
+    place = column(arch)
+    found = ((name, row[place]) for name, row in NUMBERS.items())
     return {name: number for name, number in found if number is not None}

@@ -74,7 +74,7 @@ answer = -1
 try:
     if sys.argv[1] == "landlock":
         from toolcrib.sandbox.kernel import landlock
-        version = landlock.restrict(read=["/usr"])["abi"]
+        version = landlock.Ruleset(read=["/usr"]).enforce()["abi"]
         try:
             os.open("/etc/passwd", os.O_RDONLY)
         except PermissionError:

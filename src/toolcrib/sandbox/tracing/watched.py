@@ -90,22 +90,18 @@ _NETWORK: dict[str, Row] = {
 _ALL = {**_AT, **_PLAIN, **_NETWORK}
 _FLAGS = {"open": 1, "openat": 2}
 """Where the flags of a call stand that opens."""
-# linux/seccomp.h
-_RET_USER_NOTIF = 0x7FC00000
 
 
 def calls(arch: str) -> dict[int, tuple[str, tuple[Act, ...]]]:
-    """The watched calls of an architecture: number to name and what it does.
+    """Return the watched calls of an architecture: number to name and what it does.
 
     Raises:
         ValueError: there is no table for this architecture.
     """
-    from toolcrib.sandbox.kernel.syscalls import ARCHITECTURES
+    from toolcrib.sandbox.kernel.syscalls import column
 
-    if arch not in ARCHITECTURES:
-        raise ValueError(f"no system call table for {arch}")
-    column = ARCHITECTURES.index(arch)
-    found = ((row[column], (name, row[2])) for name, row in _ALL.items())
+    place = column(arch)
+    found = ((row[place], (name, row[2])) for name, row in _ALL.items())
     return {number: what for number, what in found if isinstance(number, int)}
 
 
@@ -124,27 +120,24 @@ def opened(call: str, arguments: tuple[int, ...]) -> Access:
 
 
 def program(arch: str) -> bytes:
-    """The filter that has the kernel ask before each watched call; all other calls go on as they are.
+    """Return the filter that makes the kernel ask before each watched call; all others continue.
 
-    It refuses nothing, so it is put on beside the filter that does. Of sockets only those of the internet
-    are asked about.
+    It refuses nothing, so it is put on beside the filter that does. Only internet sockets are asked about.
     """
-    from toolcrib.sandbox.kernel import seccomp
+    from toolcrib.sandbox.kernel import bpf, seccomp
     from toolcrib.sandbox.kernel.syscalls import AUDIT_ARCH
 
     numbers = {name: number for number, (name, _) in calls(arch).items()}
-    plain = [number for name, number in numbers.items() if name != SOCKET]
-    families = (seccomp.AF_INET, seccomp.AF_INET6)
-    return seccomp.assemble([
-        ("load", seccomp.DATA_ARCH, None, None),
-        ("jeq", AUDIT_ARCH[arch], None, "go on"),
-        ("load", seccomp.DATA_NUMBER, None, None),
-        *(("jeq", number, "ask", None) for number in plain),
-        ("jeq", numbers[SOCKET], None, "go on"),
-        ("load", seccomp.DATA_ARGUMENT, None, None),
-        *(("jeq", family, "ask", None) for family in families),
-        ("label", 0, "go on", None),
-        ("return", seccomp.RET_ALLOW, None, None),
-        ("label", 0, "ask", None),
-        ("return", _RET_USER_NOTIF, None, None),
+    ask = bpf.answer(bpf.RET_USER_NOTIF)
+    return bpf.encode([
+        bpf.load(bpf.DATA_ARCH),
+        (bpf.EQUAL, 1, 0, AUDIT_ARCH[arch]),
+        bpf.ALLOW,
+        bpf.load(bpf.DATA_NUMBER),
+        *bpf.match((number for name, number in numbers.items() if name != SOCKET), ask),
+        (bpf.EQUAL, 1, 0, numbers[SOCKET]),
+        bpf.ALLOW,
+        bpf.load_argument(0),
+        *bpf.match((seccomp.AF_INET, seccomp.AF_INET6), ask),
+        bpf.ALLOW,
     ])  # fmt: skip
