@@ -19,7 +19,7 @@ from toolcrib.guard.audit.search import AuditLine, AuditQuery, AuditReader
 from toolcrib.guard.idempotency import RecordedCalls
 from toolcrib.guard.policy.ceiling import excess, opened
 from toolcrib.guard.policy.condition import Condition
-from toolcrib.guard.policy.policy import Decision, Policy, Step, require_scope
+from toolcrib.guard.policy.policy import Decision, Policy, RuleCheck, require_scope
 from toolcrib.guard.policy.rules import EFFECTS, HINTS, Effect, Rule, Rules
 from toolcrib.guard.rates import RateLease, Rates
 from toolcrib.guard.secrets.command_sources import CommandSecrets, KeyringSecrets
@@ -34,11 +34,11 @@ from toolcrib.guard.secrets.sources import (
     resolve,
 )
 from toolcrib.guard.secrets.streaming import BytesMasker, StreamMasker
+from toolcrib.guard.trust.definitions import ReviewedDefinitions, differences
 from toolcrib.guard.trust.digest import Digests, ToolDigest, tool_digest
-from toolcrib.guard.trust.pins import Pins, differences
-from toolcrib.guard.trust.reviews import Reviewed, Reviews, Standing, shown
+from toolcrib.guard.trust.reviews import Reviews, ReviewStatus, shown
 from toolcrib.guard.trust.tokens import Token, Tokens
-from toolcrib.guard.trust.trust import Trust, Trusted
+from toolcrib.guard.trust.trust import Trust
 
 __all__ = [
     "ANCHOR",
@@ -70,26 +70,24 @@ __all__ = [
     "KeyringSecrets",
     "MaskingFilter",
     "Permit",
-    "Pins",
     "Policy",
     "Problem",
     "RateLease",
     "Rates",
     "RecordedCalls",
     "Redactor",
-    "Reviewed",
+    "ReviewStatus",
+    "ReviewedDefinitions",
     "Reviews",
     "Rule",
+    "RuleCheck",
     "Rules",
     "SecretStatus",
-    "Standing",
-    "Step",
     "StreamMasker",
     "Token",
     "Tokens",
     "ToolDigest",
     "Trust",
-    "Trusted",
     "Verdict",
     "canonical",
     "differences",

@@ -25,7 +25,7 @@ from toolcrib.executors.mcp import (
     names_of,
     tool_of,
 )
-from toolcrib.guard import Pins, differences, resolve
+from toolcrib.guard import ReviewedDefinitions, differences, resolve
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 from toolcrib.manifest.lint.wording import hidden_characters, instructions, texts
 from toolcrib.project.config.mcp import FILE
@@ -47,7 +47,7 @@ class Mounted:
     def __init__(self, spec: ServerSpec, servers: Servers) -> None:
         self.spec = spec
         self._servers = servers
-        self.pins = Pins(servers.vault, spec.name, spec.identity)
+        self.pins = ReviewedDefinitions(servers.vault, spec.name, spec.identity)
         self.live: dict[str, Definition] = {}
         """The definitions that it offers, or offered last."""
         self.known = False

@@ -169,7 +169,7 @@ def test_an_explanation_says_of_each_rule_why() -> None:
         (False, "when"),
         (True, None),
     ]
-    assert steps[0].why == "x is not scan"
+    assert steps[0].why == "x does not match scan"
     assert "$.path" in steps[1].why
     assert [step.matched for step in found.explain(tool(), "cli", None)] == [False, None, True]
 
@@ -202,7 +202,7 @@ def _plainly(rules: list[Rule], default: str, found: Tool, caller: str, argument
     effects = [
         rule.effect
         for rule in rules
-        if rule.silent(found, caller) is None and (rule.when is None or rule.when.holds(arguments))
+        if rule.mismatch(found, caller) is None and (rule.when is None or rule.when.holds(arguments))
     ]
     strongest = max(effects, key=_RANK.__getitem__) if effects else default
     return "ask" if strongest == "allow" and found.approval.required else strongest
@@ -235,7 +235,7 @@ def test_one_more_deny_or_ask_never_allows_more(
     rules: list[Rule], default: Effect, effect: Effect, arguments: dict[str, Any]
 ) -> None:
     speaking = any(
-        rule.silent(tool(), "cli") is None and (rule.when is None or rule.when.holds(arguments))
+        rule.mismatch(tool(), "cli") is None and (rule.when is None or rule.when.holds(arguments))
         for rule in rules
     )
     less = policy(*rules, Rule("more", effect), default=default).decide(tool(), "cli", arguments).effect

@@ -28,7 +28,7 @@ def vault(tmp_path: Path) -> Vault:
 
 def test_nothing_is_made_before_there_is_something_to_keep(vault: Vault) -> None:
     reviews = Reviews(vault)
-    assert reviews.standing(tool(), digest("a")).status == "new"
+    assert reviews.status(tool(), digest("a")).status == "new"
     assert reviews.creators() == {}
     reviews.forget("t", "project", "a" * 64)
     assert not vault.data.exists()
@@ -37,9 +37,9 @@ def test_nothing_is_made_before_there_is_something_to_keep(vault: Vault) -> None
 def test_a_review_is_of_one_digest_and_others_see_it(vault: Vault) -> None:
     Reviews(vault).accept(tool(), digest("a"), "ann")
     reviews = Reviews(vault)
-    assert reviews.standing(tool(), digest("a")).status == "reviewed"
-    assert reviews.standing(tool(name="u"), digest("a")).status == "new"
-    changed = reviews.standing(tool(), digest("b"))
+    assert reviews.status(tool(), digest("a")).status == "reviewed"
+    assert reviews.status(tool(name="u"), digest("a")).status == "new"
+    changed = reviews.status(tool(), digest("b"))
     assert (changed.status, changed.last and changed.last.by) == ("changed", "ann")
     reviews.accept(tool(), digest("b"), "bob")
     assert reviews.is_reviewed(tool(), "a" * 64)
@@ -49,13 +49,13 @@ def test_a_review_is_of_one_digest_and_others_see_it(vault: Vault) -> None:
 
 def test_the_diff_is_against_the_newest_review_and_shows_every_character(vault: Vault) -> None:
     reviews = Reviews(vault)
-    assert reviews.standing(tool(b"a\n"), digest("a")).diff(tool(b"a\n")).splitlines()[2:] == [
+    assert reviews.status(tool(b"a\n"), digest("a")).diff(tool(b"a\n")).splitlines()[2:] == [
         "@@ -0,0 +1 @@",
         "+a",
     ]
     reviews.accept(tool(b"a\nb\n"), digest("a"), "ann")
     new = tool("a\nb\u202e\x1b[0m\u2028\n".encode() + b"\xff\n")
-    told = reviews.standing(new, digest("b")).diff(new)
+    told = reviews.status(new, digest("b")).diff(new)
     assert "-b\n+b\\u202e\\x1b[0m\\u2028\n+\\xff" in told
 
 
@@ -83,7 +83,7 @@ def test_a_folder_that_others_may_write_is_not_believed(vault: Vault) -> None:
     Reviews(vault).accept(tool(), digest("a"), "ann")
     vault.path.chmod(0o777)
     with pytest.raises(StateUnavailable):
-        Reviews(vault).standing(tool(), digest("a"))
+        Reviews(vault).status(tool(), digest("a"))
 
 
 def test_every_character_that_steers_is_shown_as_its_escape() -> None:

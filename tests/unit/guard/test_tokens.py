@@ -78,7 +78,7 @@ def test_an_expired_token_is_refused_by_name(kept: Tokens, monkeypatch: pytest.M
     "text", ["", "x", "Bearer x", "tcr_", "tcr_" + "a" * 49, "tcr_é", "\ud800", "a" * 100_000]
 )
 def test_what_is_no_token_is_told_from_one_that_is_unknown(kept: Tokens, text: str) -> None:
-    with pytest.raises(InvalidToken, match="cut or mistyped") as caught:
+    with pytest.raises(InvalidToken, match="incomplete or mistyped") as caught:
         kept.verify(text)
     assert caught.value.status == 401
 

@@ -1,7 +1,7 @@
-"""How far a tool that an agent makes goes beyond the project's ceiling, `security.max_permissions`.
+"""The permissions of an agent's tool beyond the project's ceiling, `security.max_permissions`.
 
-All that it would open is compared, each by its real path or its host: what its permissions ask for, and what
-its `exec` block makes readable without asking (a program, a virtual environment).
+Everything that the tool would open is compared by its real path or its host: its permissions, and what its
+`exec` block makes readable by itself (a program, a virtual environment).
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["excess", "opened"]
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
-"""Programs and libraries that every confined tool sees."""
+"""Programs and libraries that every confined tool can read."""
 _WIDTH = {"none": 0, "hosts": 1, "any": 2, "host": 3}
 _port_of = re.compile(r"[a-z]+://[^/?#]*?:(\d+)(?:[/?#]|\Z)", re.IGNORECASE).match
 
 
 def excess(tool: Tool, ceiling: Permissions | None, root: Path) -> list[Violation]:
-    """Every permission of the tool that the ceiling does not hold, with its place in the manifest.
+    """Return every permission of the tool beyond the ceiling, with its place in the manifest.
 
-    Without a ceiling nothing may be asked for. `root` is the project's root, where relative paths start; `..`
-    and symbolic links are followed first.
+    Without a ceiling no permission is allowed. Relative paths start at `root`, the project's root; `..` and
+    symbolic links are followed first.
     """
     ceiling = ceiling or Permissions()
     asked = tool.permissions
@@ -39,15 +39,15 @@ def excess(tool: Tool, ceiling: Permissions | None, root: Path) -> list[Violatio
     found += _paths(asked.read, (*ceiling.read, *ceiling.write), root, "$.permissions.fs.read", "read")
     found += _paths(asked.write, ceiling.write, root, "$.permissions.fs.write", "write")
     for name in _beyond((secret.name for secret in asked.secrets), (one.name for one in ceiling.secrets)):
-        found.append(_told(f"$.permissions.secrets.{name}", f"the secret {name}", "secrets"))
+        found.append(_violation(f"$.permissions.secrets.{name}", f"the secret {name}", "secrets"))
     for name in _beyond(asked.env, ceiling.env):
-        found.append(_told("$.permissions.env", f"the environment variable {name}", "env"))
+        found.append(_violation("$.permissions.env", f"the environment variable {name}", "env"))
     for place, path in opened(tool, root):
         found += _paths((path,), (*ceiling.read, *ceiling.write), root, place, "read")
     return found
 
 
-def _told(place: str, what: str, key: str) -> Violation:
+def _violation(place: str, what: str, key: str) -> Violation:
     return Violation(place, f"{what} is beyond security.max_permissions.{key}")
 
 
@@ -63,7 +63,7 @@ def _network(tool: Tool, ceiling: Network) -> Iterator[Violation]:
     if asked.mode != "hosts":
         if _WIDTH[asked.mode] > _WIDTH[ceiling.mode]:
             what = "this machine's own network" if asked.mode == "host" else "any public host"
-            yield _told(place, what, "network")
+            yield _violation(place, what, "network")
         return
     from toolcrib.egress import HostRule
 
@@ -77,21 +77,21 @@ def _network(tool: Tool, ceiling: Network) -> Iterator[Violation]:
         if ceiling.mode == "any" and rule.named:
             yield Violation(
                 f"{place}.allow[{number}]",
-                f"{entry} is named outright, so it may have a private address, which is beyond"
-                " security.max_permissions.network; `true` or a `*.` entry keep to public ones",
+                f"{entry} is named exactly, so it may have a private address, which is beyond"
+                " security.max_permissions.network; `true` or a `*.` entry allow public ones only",
             )
         elif ceiling.mode != "any" and not any(_covers(one, rule) for one in held):
-            yield _told(f"{place}.allow[{number}]", f"the host {entry}", "network")
+            yield _violation(f"{place}.allow[{number}]", f"the host {entry}", "network")
 
 
 def _own_port(tool: Tool) -> int | None:
-    """The port in the tool's own URL, which its list of hosts covers as well."""
+    """Return the port in the tool's own URL, which its list of hosts covers as well."""
     found = _port_of(tool.config.url) if isinstance(tool.config, HttpExec) else None
     return int(found[1]) if found is not None else None
 
 
 def _covers(held: HostRule, asked: HostRule) -> bool:
-    """Whether one entry allows all that another does. `*.host` names nothing outright."""
+    """Return True if one entry allows everything that another does. `*.host` names no host exactly."""
     if not asked.ports <= held.ports:
         return False
     if not held.wildcard:
@@ -107,17 +107,17 @@ def _paths(
         try:
             real = os.path.realpath(root / path)
         except (OSError, ValueError):
-            yield Violation(place, f"{path!r} is no path")
+            yield Violation(place, f"{path!r} is not a valid path")
             continue
         if not any(real == folder or real.startswith(folder.rstrip("/") + "/") for folder in held):
             leads = "" if real == os.path.normpath(root / path) else f", which leads to {real},"
-            yield _told(place, f"to {access} {path!r}{leads}", f"fs.{access}")
+            yield _violation(place, f"to {access} {path!r}{leads}", f"fs.{access}")
 
 
 def opened(tool: Tool, root: Path) -> Iterator[tuple[str, str]]:
-    """Paths that an `exec` block makes readable by itself, each with its place.
+    """Yield the paths that an `exec` block makes readable by itself, each with its place.
 
-    The system's are not told, nor is the interpreter that Toolcrib itself runs on.
+    System paths and the interpreter that Toolcrib itself runs on are left out.
     """
     config = tool.config
     if isinstance(config, CommandExec) and "/" in config.entrypoint:
@@ -132,7 +132,7 @@ def opened(tool: Tool, root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _leads_elsewhere(root: Path, venv: str, python: str) -> bool:
-    """Whether an interpreter is neither a copy in its virtual environment nor the one Toolcrib runs on."""
+    """Return True for an interpreter outside its virtual environment that Toolcrib does not run on."""
     ours = getattr(sys, "_base_executable", None) or sys.executable
     try:
         folder, real = os.path.realpath(root / venv), os.path.realpath(root / python)

@@ -1,6 +1,6 @@
-"""What a rule asks of the arguments: a JSON Schema that cannot say less than it seems to.
+"""The condition of a rule on the arguments: a JSON Schema without anything that would be ignored.
 
-JSON Schema passes over what it does not know, so a slip of the pen matches every call. Here it is refused.
+JSON Schema ignores unknown keywords, so a misspelled one would match every call. Here it is refused.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ _NAMED = _words("properties patternProperties dependentSchemas")
 _SILENT = _words("title description $comment")
 _KNOWN = _OBJECT | _VALUE | _ONE | _LIST | _NAMED | _SILENT
 _TOP = _KNOWN - _VALUE - _ITEMS - {"prefixItems"}
-"""What says something about arguments, which are an object."""
+"""The keywords that apply to arguments, which are an object."""
 _NEEDS = {"then": "if", "else": "if", "maxContains": "contains", "minContains": "contains"}
 _WHY_NOT = {
-    "format": "is not checked by anybody; say it with `pattern`",
-    "$ref": "is not followed here; write the part out, or use a YAML alias",
-    "$defs": "has no use where `$ref` is not followed",
+    "format": "is not checked; use `pattern` instead",
+    "$ref": "is not followed here; write the part in full, or use a YAML alias",
+    "$defs": "has no effect, because `$ref` is not followed",
 }
 
 
 class Condition:
-    """A compiled condition over the arguments of a call, JSON Schema 2020-12 without references."""
+    """A compiled condition on the arguments of a call: JSON Schema 2020-12 without references."""
 
     __slots__ = ("_check", "schema")
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        """Raises `DefinitionError`; its first violation has the place within the schema."""
+        """Raise `DefinitionError` for an unsuitable schema; its first violation has the place in it."""
         self.schema = schema
         fault = next(_faults(schema, ()), None)
         if fault is not None:
@@ -69,25 +69,25 @@ class Condition:
         return f"Condition({self.schema!r})"
 
     def holds(self, arguments: Mapping[str, Any] | None) -> bool | None:
-        """Whether the arguments are such; None where they are not known, or cannot be looked at."""
+        """Return True if the arguments meet the condition; None if unknown, or not checkable."""
         if arguments is None:
             return None
         try:
             return self._check.is_valid(arguments)
-        except Exception:  # they are no JSON; whoever asks must take the worse
+        except Exception:  # they are not JSON; the caller must assume the worse
             return None
 
     def misfit(self, arguments: Mapping[str, Any]) -> str:
-        """Why the arguments are not such."""
+        """Return the reasons that the arguments do not meet the condition."""
         try:
             found = self._check.violations(arguments)
         except Exception as error:
-            return f"the arguments cannot be looked at: {error}"
+            return f"the arguments cannot be checked: {error}"
         return "; ".join(f"{violation.path} {violation.message}" for violation in found[:5])
 
 
 class AnyCondition:
-    """Several conditions at once: whether any of them may hold costs one look at the arguments."""
+    """Several conditions checked at once, to find quickly that none of them is met."""
 
     __slots__ = ("_is_valid",)
 
@@ -97,36 +97,36 @@ class AnyCondition:
             schemas = [condition.schema for condition in conditions]
             try:
                 self._is_valid = SchemaCheck({"anyOf": _together(schemas)}).is_valid
-            except DefinitionError:  # the patterns together are longer than an expression may be
+            except DefinitionError:  # the joined patterns are longer than an expression may be
                 self._is_valid = SchemaCheck({"anyOf": schemas}).is_valid
 
     def may_hold(self, arguments: Mapping[str, Any] | None) -> bool:
-        """False where none of them holds; True where each is to be looked at."""
+        """Return False if none of them is met; True if each must be checked."""
         if self._is_valid is None or arguments is None:
             return True
         try:
             return self._is_valid(arguments)
-        except Exception:  # each condition says itself what that means
+        except Exception:  # each condition reports this itself
             return True
 
 
 def _together(schemas: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Schemas of which one fits what one of these fits: those that differ in one pattern alone become one."""
+    """Join schemas that differ in one pattern only: one search for all patterns is much faster."""
     alike: dict[str, tuple[Mapping[str, Any], str, list[str]]] = {}
-    made: list[Mapping[str, Any]] = []
+    joined: list[Mapping[str, Any]] = []
     for schema in schemas:
         arguments = schema.get("properties", {})
         name = next((name for name, rule in arguments.items() if _joins(rule)), None)
         if name is None:
-            made.append(schema)
+            joined.append(schema)
         else:
             key = repr(_with_pattern(schema, name, ""))
             alike.setdefault(key, (schema, name, []))[2].append(f"(?:{arguments[name]['pattern']})")
-    return made + [_with_pattern(schema, name, "|".join(found)) for schema, name, found in alike.values()]
+    return joined + [_with_pattern(schema, name, "|".join(found)) for schema, name, found in alike.values()]
 
 
 def _joins(rule: Any) -> bool:
-    """Whether there is a pattern that can be one way of several. Flags would reach beyond it."""
+    """Return True if a rule's pattern can be joined with others. Flags would affect the others."""
     pattern = rule.get("pattern") if isinstance(rule, Mapping) else None
     return pattern is not None and "(?" not in pattern.replace("(?:", "")
 
@@ -143,20 +143,20 @@ def _refused(place: _Place, message: str) -> DefinitionError:
 
 
 def _faults(schema: Any, at: _Place) -> Iterator[tuple[_Place, str]]:
-    """Where a schema says something that would be passed over."""
+    """Yield the places where a schema contains something that would be ignored."""
     if isinstance(schema, bool) and at:
         return
     if not isinstance(schema, Mapping):
         yield at, "must be a JSON Schema, a mapping"
         return
     if not schema.keys() - _SILENT and not at:
-        yield at, "says nothing about the arguments; leave it out to match every call"
+        yield at, "has no condition on the arguments; omit it to match every call"
     for key, value in schema.items():
         here = (*at, key)
         if key not in (_KNOWN if at else _TOP):
             yield here, _unknown(key, at)
         elif key in _NEEDS and _NEEDS[key] not in schema:
-            yield here, f"says nothing without `{_NEEDS[key]}`"
+            yield here, f"has no effect without `{_NEEDS[key]}`"
         elif key in _ONE:
             yield from _faults(value, here)
         elif key in _LIST and isinstance(value, list):
@@ -172,8 +172,8 @@ def _unknown(key: str, at: _Place) -> str:
         return f"`{key}` {_WHY_NOT[key]}"
     if not at:
         close = nearest(key, _TOP)
-        mend = f"did you mean `{close}`?" if close else f"for an argument write `properties: {{{key}: …}}`"
-        return f"`{key}` says nothing about arguments, which are an object; {mend}"
+        fix = f"did you mean `{close}`?" if close else f"for an argument write `properties: {{{key}: …}}`"
+        return f"`{key}` does not apply to arguments, which are an object; {fix}"
     close = nearest(key, _KNOWN)
-    mend = f"; did you mean `{close}`?" if close else ""
-    return f"`{key}` is no keyword of JSON Schema that is checked{mend}"
+    fix = f"; did you mean `{close}`?" if close else ""
+    return f"`{key}` is not a JSON Schema keyword that is checked{fix}"

@@ -1,4 +1,4 @@
-"""Who may call what: the rules of a project over tool, caller and arguments. deny beats ask beats allow."""
+"""The policy of a project: rules over tool, caller and arguments. deny beats ask, ask beats allow."""
 
 from __future__ import annotations
 
@@ -13,49 +13,51 @@ from toolcrib.guard.policy.condition import AnyCondition
 from toolcrib.guard.policy.rules import EFFECTS, Effect, Rule, Rules
 from toolcrib.spec import Caller, Scope, Tool
 
-__all__ = ["Decision", "Policy", "Step", "require_scope"]
+__all__ = ["Decision", "Policy", "RuleCheck", "require_scope"]
 
 _MOST_PLANS = 10_000
 _LONGEST_CALLER = 200
-"""Callers name themselves, so what is kept for each is bounded, in number and in size."""
+"""Callers choose their own names, so what is stored for them is limited in number and in size."""
 _STRENGTH = {effect: number for number, effect in enumerate(reversed(EFFECTS))}
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the policy says of a call."""
+    """The policy's decision on a call."""
 
     effect: Effect
     rule: Rule | None
     """The rule that decides; None for the default, and for the tool's own approval."""
     why: str
-    """In words: the rule and its reason."""
+    """The rule and its reason, in words."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """How one rule was looked at."""
+class RuleCheck:
+    """The check of one rule against a call."""
 
     rule: Rule
     matched: bool | None
-    """None where the arguments decide, and are not known."""
+    """None if the arguments decide and are not known."""
     condition: str | None = None
-    """The key of the one that does not hold, or is not known."""
+    """The key of the condition that is not met, or not known."""
     why: str = ""
-    """What is not so."""
+    """The reason that it is not met."""
 
 
-_Open = list[tuple[Rule, Decision]]
-"""Rules of one effect whose conditions are to be looked at, and what each decides."""
+_OpenRules = list[tuple[Rule, Decision]]
+"""Rules of one effect whose conditions depend on the arguments, and the decision of each."""
 
 
-class _Plan:
-    """What is known of one tool and one caller before the arguments are."""
+class _CallerPolicy:
+    """The decisions for one tool and one caller, as far as they do not depend on the arguments."""
 
     __slots__ = ("fallback", "open", "settled", "tool")
 
-    def __init__(self, tool: Tool, fallback: Decision, still_open: list[tuple[AnyCondition, _Open]]) -> None:
-        self.tool = tool  # kept, so that no other one gets its id
+    def __init__(
+        self, tool: Tool, fallback: Decision, still_open: list[tuple[AnyCondition, _OpenRules]]
+    ) -> None:
+        self.tool = tool  # kept alive, so that no other tool gets its id
         self.fallback = fallback
         self.open = still_open
         self.settled = None if still_open else fallback
@@ -67,7 +69,7 @@ class _Plan:
                     held = rule.when.holds(arguments) if rule.when is not None else True
                     if held:
                         return decision
-                    if held is None:  # later rules are no stronger, so one of these two is the worst
+                    if held is None:  # later rules are no stronger: one of these two is the strictest
                         return max(decision, self.fallback, key=_strength)
         return self.fallback
 
@@ -75,43 +77,43 @@ class _Plan:
 class Policy:
     """A project's rules, ready to decide. Safe for threads.
 
-    It goes by the tool itself, never by the name that a caller sent for it.
+    Rules match the tool itself, never the name that a caller sent for it.
     """
 
     def __init__(self, rules: Rules | None = None) -> None:
         self.rules = rules or Rules()
-        self._plans: dict[tuple[int, str], _Plan] = {}
+        self._plans: dict[tuple[int, str], _CallerPolicy] = {}
         self._any: dict[tuple[int, ...], AnyCondition] = {}
 
     @classmethod
     def of(cls, rules: Rules) -> Policy | None:
-        """The policy of these rules; None where they decide nothing."""
+        """Return the policy of these rules; None if they decide nothing."""
         return None if not rules.rules and rules.default == "allow" else cls(rules)
 
     def decide(self, tool: Tool, caller: str, arguments: Mapping[str, Any] | None) -> Decision:
-        """The decision on one call. `arguments` are those that will run: checked, with defaults filled in.
+        """Decide on one call. `arguments` are those that will run: checked, with defaults filled in.
 
-        Where they are None, not known, it is the strongest that any arguments could lead to.
+        If they are None, not known, the decision is the strictest that any arguments could lead to.
         """
         plan = self._plans.get((id(tool), caller)) or self._plan(tool, caller)
         return plan.settled or plan.weigh(arguments)
 
     def before(self, tool: Tool, caller: str) -> Decision | None:
-        """The decision where it is the same whatever the arguments; else None."""
+        """Return the decision if it does not depend on the arguments; else None."""
         return (self._plans.get((id(tool), caller)) or self._plan(tool, caller)).settled
 
     def visible(self, tool: Tool, caller: str, identity: Caller | None = None) -> bool:
-        """Whether the tool is listed: not denied whatever the arguments, nor beyond the caller's token."""
+        """Return True if the tool is listed: not always denied, and covered by the caller's token."""
         if identity is not None and not (identity.may("read") and identity.covers(tool.name)):
             return False
         settled = self.before(tool, caller)
         return settled is None or settled.effect != "deny"
 
     def admit(self, tool: Tool, caller: str, identity: Caller | None = None) -> Decision | None:
-        """The first look at a call, before its arguments are checked; what `before` gives.
+        """Check a call before its arguments are checked; return what `before` does.
 
-        Raises `InvalidToken` for what the caller's token does not allow, `PolicyDenied` for what is denied
-        whatever the arguments.
+        Raises `InvalidToken` if the caller's token does not allow the call, `PolicyDenied` if it is always
+        denied.
         """
         if identity is not None:
             require_scope(identity, "invoke", tool)
@@ -121,36 +123,36 @@ class Policy:
         return settled
 
     def judge(self, tool: Tool, caller: str, arguments: Mapping[str, Any]) -> Decision:
-        """The last word on a call: `allow` or `ask`. Raises `PolicyDenied` for `deny`."""
+        """Decide finally on a call: `allow` or `ask`. Raises `PolicyDenied` for `deny`."""
         decision = self.decide(tool, caller, arguments)
         if decision.effect == "deny":
             raise denial(decision, tool, caller)
         return decision
 
-    def explain(self, tool: Tool, caller: str, arguments: Mapping[str, Any] | None) -> list[Step]:
-        """How each rule was looked at, in their order."""
+    def explain(self, tool: Tool, caller: str, arguments: Mapping[str, Any] | None) -> list[RuleCheck]:
+        """Return the check of each rule, in their order."""
         return [_step(rule, tool, caller, arguments) for rule in self.rules.rules]
 
-    def _plan(self, tool: Tool, caller: str) -> _Plan:
-        speaking = [rule for rule in self.rules.rules if rule.silent(tool, caller) is None]
-        speaking.sort(key=lambda rule: -_STRENGTH[rule.effect])  # stable: of equal ones the first
-        certain = next((rule for rule in speaking if rule.when is None), None)
+    def _plan(self, tool: Tool, caller: str) -> _CallerPolicy:
+        matching = [rule for rule in self.rules.rules if rule.mismatch(tool, caller) is None]
+        matching.sort(key=lambda rule: -_STRENGTH[rule.effect])  # stable: of equal ones the first
+        certain = next((rule for rule in matching if rule.when is None), None)
         fallback = self._default(tool) if certain is None else _by_rule(certain, tool)
-        still_open = [(rule, _by_rule(rule, tool)) for rule in speaking if rule.when is not None]
+        still_open = [(rule, _by_rule(rule, tool)) for rule in matching if rule.when is not None]
         if certain is not None:
             still_open = [one for one in still_open if _STRENGTH[one[1].effect] > _STRENGTH[fallback.effect]]
-        while still_open and still_open[-1][1].effect == fallback.effect:  # nothing hangs on the last one
+        while still_open and still_open[-1][1].effect == fallback.effect:  # the last one changes nothing
             still_open.pop()
         if len(self._plans) >= _MOST_PLANS:
             self._plans.clear()
             self._any.clear()
         groups = [(self._some(rules), rules) for _, rules in _by_effect(still_open)]
-        plan = _Plan(tool, fallback, groups)
+        plan = _CallerPolicy(tool, fallback, groups)
         if len(caller) <= _LONGEST_CALLER:
             self._plans[id(tool), caller] = plan
         return plan
 
-    def _some(self, rules: _Open) -> AnyCondition:
+    def _some(self, rules: _OpenRules) -> AnyCondition:
         key = tuple(id(rule) for rule, _ in rules)
         found = self._any.get(key)
         if found is None:
@@ -161,15 +163,15 @@ class Policy:
         default = self.rules.default
         if tool.approval.required and default != "deny":
             return Decision("ask", None, _own_approval(tool))
-        return Decision(default, None, f"no rule speaks of this call, and the default is {default}")
+        return Decision(default, None, f"no rule matches this call, and the default is {default}")
 
 
 def require_scope(identity: Caller, scope: Scope, tool: Tool | None = None) -> None:
-    """Raise `InvalidToken` where a token does not give this right, or not for this tool."""
+    """Raise `InvalidToken` if a token does not give this right, or not for this tool."""
     if not identity.may(scope):
         raise InvalidToken(
             f"the token {identity.name!r} does not have the scope {scope}",
-            hint="Use a token that has it; `toolcrib token create` makes one.",
+            hint="Use a token that has it. To create one: toolcrib token create",
             details={"scope": scope},
         )
     if tool is not None and not identity.covers(tool.name):
@@ -181,8 +183,8 @@ def require_scope(identity: Caller, scope: Scope, tool: Tool | None = None) -> N
 
 
 def denial(decision: Decision, tool: Tool, caller: str) -> PolicyDenied:
-    """The refusal of a call that was decided to be denied."""
-    words = f"{shlex.quote(tool.name)} … --as {shlex.quote(caller)}"  # a client's name may hold anything
+    """Return the error for a call that the policy denies."""
+    words = f"{shlex.quote(tool.name)} … --as {shlex.quote(caller)}"  # a client's name may contain anything
     return PolicyDenied(
         f"{tool.name} is not allowed here: {decision.why}",
         hint=f"To see which rule decides: toolcrib policy explain {words}",
@@ -194,29 +196,29 @@ def _strength(decision: Decision) -> int:
     return _STRENGTH[decision.effect]
 
 
-def _by_effect(rules: _Open) -> list[tuple[Effect, _Open]]:
+def _by_effect(rules: _OpenRules) -> list[tuple[Effect, _OpenRules]]:
     return [(effect, list(group)) for effect, group in groupby(rules, lambda one: one[0].effect)]
 
 
 def _by_rule(rule: Rule, tool: Tool) -> Decision:
-    told = f"the rule {rule.name!r} says {rule.effect}" + (f": {rule.reason}" if rule.reason else "")
+    why = f"the rule {rule.name!r} says {rule.effect}" + (f": {rule.reason}" if rule.reason else "")
     if not tool.approval.required or rule.effect == "deny":
-        return Decision(rule.effect, rule, told)
-    if rule.effect == "allow":  # no rule takes back what the tool itself asks for
+        return Decision(rule.effect, rule, why)
+    if rule.effect == "allow":  # no rule removes the approval that the tool itself requires
         return Decision("ask", None, _own_approval(tool))
-    return Decision("ask", rule, f"{told}; {_own_approval(tool)}")
+    return Decision("ask", rule, f"{why}; {_own_approval(tool)}")
 
 
 def _own_approval(tool: Tool) -> str:
-    return f"the tool itself asks: {tool.approval.reason or 'no reason is given'}"
+    return f"the tool itself requires approval: {tool.approval.reason or 'no reason is given'}"
 
 
-def _step(rule: Rule, tool: Tool, caller: str, arguments: Mapping[str, Any] | None) -> Step:
-    silent = rule.silent(tool, caller)
-    if silent is not None:
-        return Step(rule, False, *silent)
+def _step(rule: Rule, tool: Tool, caller: str, arguments: Mapping[str, Any] | None) -> RuleCheck:
+    mismatch = rule.mismatch(tool, caller)
+    if mismatch is not None:
+        return RuleCheck(rule, False, *mismatch)
     held = True if rule.when is None else rule.when.holds(arguments)
     if held or rule.when is None:
-        return Step(rule, True)
+        return RuleCheck(rule, True)
     why = rule.when.misfit(arguments) if arguments is not None else "the arguments are not known"
-    return Step(rule, held, "when", why)
+    return RuleCheck(rule, held, "when", why)

@@ -1,4 +1,4 @@
-"""The rules of a project's policy: pure data, and which tools and callers each speaks of."""
+"""The rules of a project's policy: pure data, and the tools and callers that each matches."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["EFFECTS", "HINTS", "Effect", "Rule", "Rules"]
 
 Effect = Literal["deny", "ask", "allow"]
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
-"""The stronger first."""
+"""The strongest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. It speaks of a call where all of its conditions hold; one that is None holds always.
+    """One rule. It matches a call if all of its conditions do; one that is None always does.
 
-    Patterns are names with `*` and `?`; of several, any will do.
+    Patterns are names with `*` and `?`; of several, one must match.
     """
 
     name: str
-    """As written, or `#` and its number from 1."""
+    """The name in the settings, or `#` and the number from 1."""
     effect: Effect
     tools: tuple[str, ...] | None = None
     bundles: tuple[str, ...] | None = None
@@ -34,17 +34,17 @@ class Rule:
     callers: tuple[str, ...] | None = None
     when: Condition | None = None
     reason: str = ""
-    """For the caller, and for the person who is asked."""
+    """Shown to the caller, and to the person who is asked."""
 
-    def silent(self, tool: Tool, caller: str) -> tuple[str, str] | None:
-        """Why it does not speak of this tool and caller: the condition and what is not so; else None."""
+    def mismatch(self, tool: Tool, caller: str) -> tuple[str, str] | None:
+        """Return the condition that this tool and caller do not meet, and why; None if they meet all."""
         for name, misses in _CONDITIONS.items():
             if getattr(self, name) is not None and (why := misses(self, tool, caller)) is not None:
                 return name, why
         return None
 
     def as_dict(self) -> dict[str, Any]:
-        """The rule as it is written in the settings."""
+        """Return the rule as it is written in the settings."""
         block: dict[str, Any] = {"name": self.name, "effect": self.effect}
         for name in _CONDITIONS:
             value = getattr(self, name)
@@ -62,10 +62,10 @@ class Rules:
     """The `policy` block of a project's settings."""
 
     default: Effect = "allow"
-    """For calls that no rule speaks of."""
+    """For calls that no rule matches."""
     rules: tuple[Rule, ...] = field(default=())
     self_approval: bool = False
-    """Whether a token may decide on the calls of its own owner's agent."""
+    """True if a token may decide on the calls of its owner's agent."""
 
 
 def _misses_tool(rule: Rule, tool: Tool, caller: str) -> str | None:  # noqa: ARG001
@@ -81,17 +81,17 @@ def _misses_tags(rule: Rule, tool: Tool, caller: str) -> str | None:  # noqa: AR
 
 
 def _misses_caller(rule: Rule, tool: Tool, caller: str) -> str | None:  # noqa: ARG001
-    # A client that does not say its name is `mcp`: it is no less one of `mcp:*`.
+    # A client that does not state its name is `mcp`; `mcp:*` matches it as well.
     unnamed = not caller.partition(":")[1] and _none_fits(rule.callers or (), (f"{caller}:",)) is None
     return None if unnamed else _none_fits(rule.callers or (), (caller,))
 
 
 def _misses_annotations(rule: Rule, tool: Tool, caller: str) -> str | None:  # noqa: ARG001
     for name, wanted in (rule.annotations or {}).items():
-        said = getattr(tool.annotations, name)
-        is_so = HINTS[name](tool.annotations) if said is None else said
+        stated = getattr(tool.annotations, name)
+        is_so = HINTS[name](tool.annotations) if stated is None else stated
         if is_so is not wanted:
-            how = "" if said is not None else ", as it is not said"
+            how = "" if stated is not None else ", because it is not stated"
             return f"{name} is {str(is_so).lower()}{how}"
     return None
 
@@ -99,7 +99,7 @@ def _misses_annotations(rule: Rule, tool: Tool, caller: str) -> str | None:  # n
 def _none_fits(patterns: Iterable[str], names: tuple[str, ...]) -> str | None:
     if any(fits(pattern, name) for name in names for pattern in patterns):
         return None
-    return f"{' or '.join(patterns)} is not {', '.join(names) or 'there'}"
+    return f"{' or '.join(patterns)} does not match {', '.join(names) or 'nothing'}"
 
 
 HINTS: Mapping[str, Callable[[Annotations], bool]] = {
@@ -108,7 +108,7 @@ HINTS: Mapping[str, Callable[[Annotations], bool]] = {
     "idempotent": lambda _: False,
     "open_world": lambda _: True,
 }
-"""What a tool is taken for that does not say it: what MCP's ToolAnnotations lay down, which is the worse."""
+"""The values of annotations that a tool does not state: those of MCP's ToolAnnotations, the worse ones."""
 
 _CONDITIONS: Mapping[str, Callable[[Rule, Tool, str], str | None]] = {
     "tools": _misses_tool,

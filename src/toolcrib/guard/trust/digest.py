@@ -1,7 +1,7 @@
-"""The digest of a tool: everything that decides what a call of it does, so that any change shows.
+"""The digest of a tool: a change of anything that decides what a call of it does changes the digest.
 
-Manifest, files beside it, the program or module it runs, the lock of its virtual environment, and the real
-paths of what it was granted. What a person approved is bound to it.
+It covers the manifest, the files beside it, the program or module it runs, the lock of its virtual
+environment, and the real paths of its grants. Approvals and reviews are for one digest.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ _MAX_FILES = 2_000
 _MAX_BYTES = 256 * 1024 * 1024
 _CHUNK = 1024 * 1024
 _SETTLED_NS = 100_000_000
-"""A file changed less than this before it was read may change again within one tick of the kernel's clock,
-and its times would not tell: such a reading is not kept."""
+"""A file changed less than this before it was read could change again within one tick of the kernel's clock
+without a new time, so its digest is not kept."""
 _READS = 3
 _KEPT = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDigest:
-    """One digest, and the parts that it is made of: by name, `files/run.sh`, `grants/read/src`, …"""
+    """One digest, and its parts by name: `files/run.sh`, `grants/read/src`, …"""
 
     digest: str
     parts: Mapping[str, str]
 
     def changed_since(self, earlier: Mapping[str, str]) -> list[str]:
-        """Names of the parts that are not what they were, came, or are gone."""
+        """Return the names of the parts that were changed, added or removed."""
         names = {*self.parts, *earlier}
         return sorted(name for name in names if self.parts.get(name) != earlier.get(name))
 
 
-class _State(NamedTuple):
-    """What the kernel tells of a file; the change time is set by no program."""
+class _FileState(NamedTuple):
+    """The kernel's facts about a file; no program can set the change time."""
 
     device: int
     inode: int
@@ -57,25 +57,25 @@ class _State(NamedTuple):
     changed: int
 
     @classmethod
-    def of(cls, found: os.stat_result) -> _State:
+    def of(cls, found: os.stat_result) -> _FileState:
         return cls(
             found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns
         )
 
 
 class Digests:
-    """Digests of the tools of one project; asked again, only files whose state has changed are read."""
+    """The digests of one project's tools. Files whose state has not changed are not read again."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._known: dict[str, tuple[_State, str]] = {}
+        self._known: dict[str, tuple[_FileState, str]] = {}
         self._lock = Lock()
 
     def of(self, tool: Tool) -> ToolDigest:
-        """The tool's digest as it would run now.
+        """Return the digest of the tool as it would run now.
 
-        Raises ConflictError where its manifest is no longer what was loaded, ToolUnavailable where a file
-        cannot be read, or there are too many.
+        Raises ConflictError if its manifest has changed since it was loaded, ToolUnavailable if a file cannot
+        be read or there are too many.
         """
         parts = dict(self._parts(tool))
         whole = hashlib.sha256()
@@ -84,7 +84,7 @@ class Digests:
         return ToolDigest(whole.hexdigest(), parts)
 
     def _parts(self, tool: Tool) -> Iterator[tuple[str, str]]:
-        budget = _Budget(tool.name)
+        budget = _FileBudget(tool.name)
         if tool.source is None:
             yield "definition", _sha(_definition(tool))
         else:
@@ -103,11 +103,11 @@ class Digests:
             for path in lock_files(config, self._root):
                 yield f"venv/{path}", self._file(path, budget)
         for access in ("read", "write"):
-            for written in getattr(tool.permissions, access):
-                yield f"grants/{access}/{written}", os.path.realpath(self._root / written)
+            for path in getattr(tool.permissions, access):
+                yield f"grants/{access}/{path}", os.path.realpath(self._root / path)
 
-    def _beside(self, tool: Tool, budget: _Budget) -> Iterator[tuple[str, str]]:
-        """Every file of the tool's own folder: a link as its text, anything else by what it holds."""
+    def _beside(self, tool: Tool, budget: _FileBudget) -> Iterator[tuple[str, str]]:
+        """Digest every file of the tool's own folder: a link by its text, any other by its content."""
         assert tool.source is not None
         manifest = Path(tool.source.path)
         loaded = hashlib.sha256(tool.source.raw).hexdigest()
@@ -118,24 +118,24 @@ class Digests:
         for path in _files_below(manifest.parent, budget):
             yield f"files/{os.path.relpath(path, manifest.parent)}", self._file(path, budget)
 
-    def _file(self, path: str, budget: _Budget) -> str:
-        """What a path is: kind, whether it may be executed, and the digest of what it holds."""
+    def _file(self, path: str, budget: _FileBudget) -> str:
+        """Describe a path: its kind, executable or not, and the digest of its content."""
         try:
             return self._read(path, budget)
         except OSError as error:
             raise ToolUnavailable(
                 f"{budget.tool} cannot be checked: {path}: {error.strerror}",
-                hint="It belongs to the tool, so this user must be able to read it.",
+                hint="It is part of the tool, so this user must be able to read it.",
                 details={"path": path},
             ) from None
 
-    def _read(self, path: str, budget: _Budget) -> str:
+    def _read(self, path: str, budget: _FileBudget) -> str:
         for _ in range(_READS):
             found = os.lstat(path)
             budget.spend(found.st_size, path)
             if not stat.S_ISREG(found.st_mode):
                 return _special(path, found)
-            state = _State.of(found)
+            state = _FileState.of(found)
             known = self._known.get(path)
             if known is not None and known[0] == state:
                 return known[1]
@@ -143,14 +143,14 @@ class Digests:
             if value is not None:
                 return value
         raise ToolUnavailable(
-            f"{path} of {budget.tool} changes while it is read", hint="Wait until it is written."
+            f"{path} of {budget.tool} changes while it is read", hint="Try again when nothing writes it."
         )
 
-    def _content(self, path: str, state: _State) -> str | None:
-        """Read a file that is in this state; None where it is not, or not to the end."""
+    def _content(self, path: str, state: _FileState) -> str | None:
+        """Digest a file that is in this state; None if it changes before the end."""
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb", buffering=0) as file:
-            if _State.of(os.fstat(descriptor)) != state:
+            if _FileState.of(os.fstat(descriptor)) != state:
                 return None
             began = time.time_ns()
             content = hashlib.sha256()
@@ -160,7 +160,7 @@ class Digests:
                 size += len(data)
                 if size > state.size:
                     return None
-            if _State.of(os.fstat(descriptor)) != state or size != state.size:
+            if _FileState.of(os.fstat(descriptor)) != state or size != state.size:
                 return None
         value = f"{'executable' if state.mode & 0o111 else 'file'} {content.hexdigest()}"
         if abs(began - state.changed) > _SETTLED_NS:
@@ -171,8 +171,8 @@ class Digests:
         return value
 
 
-class _Budget:
-    """How much may belong to one tool."""
+class _FileBudget:
+    """The number and size of files that one tool may have."""
 
     def __init__(self, tool: str) -> None:
         self.tool = tool
@@ -180,7 +180,7 @@ class _Budget:
         self._bytes = 0
 
     def spend(self, size: int, path: str) -> None:
-        """Count one file; `ToolUnavailable` where it is one too many."""
+        """Count one file; `ToolUnavailable` if there are too many."""
         self._files += 1
         self._bytes += size
         if self._files > _MAX_FILES or self._bytes > _MAX_BYTES:
@@ -193,12 +193,12 @@ class _Budget:
 
 
 def tool_digest(tool: Tool, root: Path) -> str:
-    """The digest of one tool, asked for once. Raises as `Digests.of` does."""
+    """Return the digest of one tool, without a cache. Raises as `Digests.of` does."""
     return Digests(root).of(tool).digest
 
 
-def _files_below(folder: Path, budget: _Budget) -> Iterator[str]:
-    """Paths of all that is no folder, sorted; empty folders do not count."""
+def _files_below(folder: Path, budget: _FileBudget) -> Iterator[str]:
+    """Yield the paths of everything that is not a folder; empty folders do not count."""
     waiting = [str(folder)]
     while waiting:
         try:
@@ -225,7 +225,7 @@ def _special(path: str, found: os.stat_result) -> str:
 
 
 def _definition(tool: Tool) -> bytes:
-    """A tool without a manifest: what it is called, takes, and calls."""
+    """Describe a tool without a manifest: its name, inputs and function."""
     from toolcrib.schema import to_json_text
 
     config = tool.config
@@ -241,7 +241,7 @@ def _definition(tool: Tool) -> bytes:
 
 def _stale(name: str, manifest: Path) -> ConflictError:
     return ConflictError(
-        f"the manifest of {name} has changed since it was loaded, so what it says now is not what would run",
+        f"the manifest of {name} has changed since it was loaded, so another version of it would run",
         hint="Load the project again: restart this process.",
         details={"path": str(manifest)},
     )

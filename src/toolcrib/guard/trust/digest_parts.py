@@ -1,4 +1,4 @@
-"""Which files outside of its own folder a tool runs: its program, its module, the lock of its environment."""
+"""The files outside its own folder that a tool runs: its program, its module, its environment's lock."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from toolcrib.spec import CommandExec, PythonExec
 __all__ = ["INTERPRETERS", "entrypoint_files", "lock_files", "module_files", "script_files"]
 
 _PROGRAMS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-"""Where a confined command is looked for, in this order."""
+"""The folders in which a confined command is searched, in this order."""
 INTERPRETERS = frozenset(
     ("bash", "bun", "dash", "ksh", "lua", "node", "perl", "php", "python", "ruby", "sh", "tclsh", "zsh")
 )
 
 
 def entrypoint_files(entrypoint: str, root: Path) -> Iterator[str]:
-    """The program of a command, as a real path; nothing where there is none, so that one that comes shows."""
+    """Yield the real path of a command's program, nothing if it is missing: adding it changes the digest."""
     if "/" in entrypoint:
         candidates = [os.path.realpath(root / entrypoint)]
     else:
@@ -32,24 +32,21 @@ def entrypoint_files(entrypoint: str, root: Path) -> Iterator[str]:
 
 
 def script_files(config: CommandExec, root: Path) -> Iterator[str]:
-    """The script that an interpreter is given as its first word, where that is a file of the project's.
-
-    Links on the way to it are not followed.
-    """
+    """Yield the script that is an interpreter's first argument, if it is a file. Links are not followed."""
     name = Path(config.entrypoint).name
     if name.rstrip("0123456789.") not in INTERPRETERS:
         return
     word = next((word for word in config.args if not word.startswith("-")), "")
     path = str(root / config.cwd / word) if "\0" not in word else ""
-    if os.path.isfile(path):  # noqa: PTH113 - of a Path it fails for what is a whole script and no name
+    if os.path.isfile(path):  # noqa: PTH113 - Path.is_file fails for a word that is a script's text
         yield path
 
 
 def module_files(config: PythonExec, root: Path, own: Path | None) -> Iterator[str]:
-    """The module of a Python tool and the packages above it, from the first folder that has any of them.
+    """Yield the files that an import of a Python tool's module could run, links not followed.
 
-    Every file there that an import could run, links on the way to it not followed; modules of the virtual
-    environment are told by its lock.
+    They are the module and the packages above it, in the first folder that has any of them. Modules of the
+    virtual environment are covered by its lock.
     """
     folders = [*((own,) if own is not None else ()), *_homes(root), root / config.cwd]
     parts = config.module.split(".")
@@ -65,7 +62,7 @@ def _homes(root: Path) -> Iterator[Path]:
 
 
 def _candidates(place: Path, parts: list[str]) -> list[str]:
-    """Files that an import of this module could run, in this folder."""
+    """Return the files in this folder that an import of this module could run."""
     base = place.joinpath(*parts)
     names = [base / "__init__.py", base.with_name(f"{base.name}.py"), base.with_name(f"{base.name}.pyc")]
     try:
@@ -76,8 +73,11 @@ def _candidates(place: Path, parts: list[str]) -> list[str]:
 
 
 def lock_files(config: PythonExec, root: Path) -> Iterator[str]:
-    """What says which packages a virtual environment holds: its settings, each package's list of files with
-    their digests (RECORD), and the files that Python runs when it starts (`.pth`)."""
+    """Yield the files that define the packages of a virtual environment.
+
+    They are its settings, each package's list of files with their digests (RECORD), and the files that Python
+    runs when it starts (`.pth`).
+    """
     if config.venv is None:
         yield os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
         return

@@ -1,7 +1,7 @@
-"""Reviews: which tools a person has looked at, down to their digest, and which ones agents have made.
+"""The versions of tools that a person has reviewed, and the tools that agents have made.
 
-Kept in the user's own folder, out of reach of the project: no manifest can say of itself that it was
-reviewed, or drop who made it.
+They are in the user's own folder, out of reach of the project: no manifest can claim to be reviewed, or hide
+who made it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from toolcrib.spec import Tool
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import VAULT_REVIEWS, Database, Vault
 
-__all__ = ["Reviewed", "Reviews", "Standing", "shown"]
+__all__ = ["Review", "ReviewStatus", "Reviews", "shown"]
 
 _KEPT = 50
 """Reviews kept of one tool; the newest are."""
@@ -38,12 +38,12 @@ _OLDEST = (
 
 
 @dataclass(frozen=True, slots=True)
-class Reviewed:
-    """One tool as a person has approved of it."""
+class Review:
+    """One version of a tool that a person has approved."""
 
     digest: str
     parts: Mapping[str, str]
-    """What the digest is made of."""
+    """The parts of the digest, by name."""
     manifest: bytes
     by: str
     at: float
@@ -51,16 +51,16 @@ class Reviewed:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Where a tool stands: `reviewed` as it is, `changed` since its last review, or `new` to everybody."""
+class ReviewStatus:
+    """A tool is `reviewed` as it is, `changed` since its last review, or `new`."""
 
     status: Literal["reviewed", "changed", "new"]
-    last: Reviewed | None = None
+    last: Review | None = None
 
     def diff(self, tool: Tool) -> str:
-        """What is other in the manifest than at its last review, as a unified diff; all of it for a new one.
+        """Return the changes in the manifest since its last review as a unified diff; all of a new one.
 
-        Every character that is not seen or steers a terminal stands as its escape.
+        Invisible characters, and those that control a terminal, are escaped.
         """
         new = b"" if tool.source is None else tool.source.raw
         old = b"" if self.last is None else self.last.manifest
@@ -70,7 +70,7 @@ class Standing:
 
 
 class Reviews:
-    """The reviews of one project. Nothing is made on disk before there is something to keep."""
+    """The reviews of one project. Nothing is created on disk before there is something to store."""
 
     def __init__(self, vault: Vault, *, clock: Callable[[], float] = time.time) -> None:
         self._vault = vault
@@ -87,40 +87,38 @@ class Reviews:
     def _exists(self) -> bool:
         return self._opened is not None or (self._vault.path / "reviews.db").exists()
 
-    def standing(self, tool: Tool, digest: ToolDigest) -> Standing:
-        """How the tool, of this digest now, stands."""
+    def status(self, tool: Tool, digest: ToolDigest) -> ReviewStatus:
+        """Return the review status of a tool that has this digest now."""
         if not self._exists:
-            return Standing("new")
+            return ReviewStatus("new")
         with self._database.read() as tx:
             known = tx.one(_ONE, tool.name, tool.bundle, digest.digest)
             row = tx.one(_LAST, tool.name, tool.bundle)
         if row is None:
-            return Standing("new")
-        last = Reviewed(row[0], json.loads(row[1]), row[2], row[3], row[4])
-        return Standing("changed" if known is None else "reviewed", last)
+            return ReviewStatus("new")
+        last = Review(row[0], json.loads(row[1]), row[2], row[3], row[4])
+        return ReviewStatus("changed" if known is None else "reviewed", last)
 
     def is_reviewed(self, tool: Tool, digest: str) -> bool:
-        """Whether a person has reviewed this very tool."""
+        """Return True if a person has reviewed this version of the tool."""
         if not self._exists:
             return False
         with self._database.read() as tx:
             return tx.one(_ONE, tool.name, tool.bundle, digest) is not None
 
     def accept(self, tool: Tool, digest: ToolDigest, by: str) -> None:
-        """Write down that a person has reviewed the tool of this digest. `StateUnavailable`."""
+        """Store that a person has reviewed the tool with this digest. `StateUnavailable`."""
         now = self._clock()
         raw = b"" if tool.source is None else tool.source.raw
         name, bundle = tool.name, tool.bundle
         with self._database.write() as tx:
             tx.run(_DROP, name, bundle, digest.digest)
-            tx.run(
-                "INSERT INTO reviewed VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                *(new_id(now), name, bundle, digest.digest, json.dumps(dict(digest.parts)), raw, by, now),
-            )
+            row = (new_id(now), name, bundle, digest.digest, json.dumps(dict(digest.parts)), raw, by, now)
+            tx.run("INSERT INTO reviewed VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row)
             tx.run(_OLDEST, name, bundle, name, bundle, _KEPT)
 
     def forget(self, tool: str, bundle: str, digest: str) -> None:
-        """Take a review back."""
+        """Revoke a review."""
         if self._exists:
             with self._database.write() as tx:
                 tx.run(_DROP, tool, bundle, digest)
@@ -128,7 +126,7 @@ class Reviews:
     # -- tools that agents made --------------------------------------------------------------------
 
     def creators(self) -> Mapping[str, str]:
-        """Who made which tool, by the tools' names; only those that agents made."""
+        """Return the creator of each tool that an agent has made, by the tool's name."""
         if not self._exists:
             return {}
         version = self._database.version
@@ -138,7 +136,7 @@ class Reviews:
         return self._creators[1]
 
     def note(self, tool: str, creator: str, manifest: str) -> str:
-        """Write down, before its manifest is there, that an agent makes a tool; gives what `drop` takes.
+        """Store that an agent creates a tool, before its manifest is written; return the id for `drop`.
 
         `manifest` is the SHA-256 of the manifest, in hex.
         """
@@ -146,11 +144,11 @@ class Reviews:
         entry = new_id(now)
         with self._database.write() as tx:
             tx.run("INSERT INTO created VALUES (?, ?, ?, ?, ?)", entry, tool, creator, manifest, now)
-        self._creators = (-1, {})  # `version` does not tell of our own changes
+        self._creators = (-1, {})  # `version` does not change by our own writes
         return entry
 
     def drop(self, entry: str) -> None:
-        """Take back what `note` wrote: the tool was not made after all."""
+        """Undo `note`, because the tool was not created."""
         with self._database.write() as tx:
             tx.run("DELETE FROM created WHERE id = ?", entry)
         self._creators = (-1, {})
@@ -163,7 +161,7 @@ class Reviews:
 
 
 def shown(text: str) -> str:
-    """The text with every character that is not seen, or steers a terminal, as its escape (`\\u202e`)."""
+    """Return the text with invisible characters, and those that control a terminal, escaped (`\\u202e`)."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -180,6 +178,6 @@ def _escaped(char: str) -> str:
 
 
 def _lines(raw: bytes) -> list[str]:
-    """The lines of a manifest; not by `splitlines`, to which characters that nobody sees are line ends."""
+    """Split a manifest at newlines only: `splitlines` also splits at invisible characters."""
     lines = raw.decode(errors="backslashreplace").split("\n")
     return [shown(line) for line in (lines[:-1] if lines[-1] == "" else lines)]

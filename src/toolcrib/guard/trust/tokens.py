@@ -1,4 +1,4 @@
-"""Bearer tokens: who calls from elsewhere, and what they may do. Kept as digests by the user."""
+"""Bearer tokens of callers from elsewhere, and their rights. Only their digests are stored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from toolcrib.state import Database, Vault
 __all__ = ["MOST", "Token", "Tokens"]
 
 MOST = 1_000
-"""Tokens of one project at most."""
+"""The most tokens of one project."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TEXT = re.compile(r"tcr_([A-Za-z0-9_-]{43})([A-Za-z0-9_-]{6})")
 _LONGEST_S = 10 * 366 * 86_400
@@ -44,16 +44,16 @@ _COLUMNS = "digest, name, scopes, tools, owner, created, expires"
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What is kept of a token; never the token itself."""
+    """The stored facts about a token, never the token itself."""
 
     caller: Caller
     created: float
     """Seconds since the epoch, as is `expires`."""
     expires: float | None
-    """None for one that holds until it is revoked."""
+    """None if it is valid until it is revoked."""
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON form."""
+        """Return the JSON form."""
         caller = self.caller
         return {
             "name": caller.name,
@@ -81,10 +81,10 @@ class Tokens:
         owner: str,
         expires: float | None = None,
     ) -> str:
-        """A new token, told here and never again.
+        """Create a token and return it, the only time that it is shown.
 
-        `tools` are patterns of names, None for all; `owner` the person it acts for; `expires` in seconds
-        since the epoch. Raises `UsageError`, and `ConflictError` for a name that is taken.
+        `tools` are patterns of names, None for all; `owner` is the person it acts for; `expires` is in
+        seconds since the epoch. Raises `UsageError`, and `ConflictError` for a name that is taken.
         """
         caller = Caller(name, _scopes(scopes), None if tools is None else tuple(tools), owner)
         now = time.time()
@@ -104,7 +104,7 @@ class Tokens:
                 (count,) = transaction.one("SELECT COUNT(*) FROM token") or (0,)
                 if count >= MOST:
                     raise ConflictError(
-                        f"there are {MOST} tokens already", hint="Revoke some: toolcrib token list"
+                        f"there are already {MOST} tokens", hint="Revoke some: toolcrib token list"
                     )
                 transaction.run(f"INSERT INTO token ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", *row)
         except sqlite3.IntegrityError:
@@ -114,57 +114,57 @@ class Tokens:
         return text
 
     def all(self) -> list[Token]:
-        """Every token, in the order they were made; those that have expired too."""
-        if not self._there:
+        """Return every token, oldest first, including those that have expired."""
+        if not self._exists:
             return []
         with self._database.read() as transaction:
             rows = transaction.all(f"SELECT {_COLUMNS} FROM token ORDER BY created, name")
         return [_token(row) for row in rows]
 
     def get(self, name: str) -> Token:
-        """The token of this name; `NotFoundError`."""
+        """Return the token of this name; `NotFoundError`."""
         known = {token.caller.name: token for token in self.all()}
         if name not in known:
             close = nearest(name, known)
             raise NotFoundError(
                 f"there is no token named {name!r}",
-                hint=f"Did you mean {close}?" if close else "`toolcrib token list` shows all.",
+                hint=f"Did you mean {close}?" if close else "To see all: toolcrib token list",
             )
         return known[name]
 
     def revoke(self, name: str) -> Caller:
-        """Make a token worthless from now on; `NotFoundError`."""
+        """Revoke a token; `NotFoundError`."""
         caller = self.get(name).caller
         with self._database.write() as transaction:
             transaction.run("DELETE FROM token WHERE name = ?", name)
         return caller
 
     def verify(self, text: str) -> Caller:
-        """Whose token this is. `InvalidToken` for one that is unknown, revoked or expired.
+        """Return the caller with this token. `InvalidToken` for one that is unknown, revoked or expired.
 
-        The token is 256 random bits, so one round of SHA-256 is enough: a slow hash is for what can be
-        guessed. The digest is looked up, so how long that takes tells nothing about any other token.
+        A token has 256 random bits, so one round of SHA-256 is enough: a slow hash is for what can be
+        guessed. The search is by digest, so its duration reveals nothing about other tokens.
         """
         if not well_formed(text):
             raise InvalidToken(
-                "this is no token of Toolcrib, or it was cut or mistyped",
-                hint="A token begins with tcr_ and is 53 characters long.",
+                "this is not a Toolcrib token, or it is incomplete or mistyped",
+                hint="A token begins with tcr_ and has 53 characters.",
             )
         digest = _digest(text)
         row = None
-        if self._there:
+        if self._exists:
             with self._database.read() as transaction:
                 row = transaction.one(f"SELECT {_COLUMNS} FROM token WHERE digest = ?", digest)
         if row is None or not hmac.compare_digest(row[0], digest):
             raise InvalidToken(
-                "the token is not known here, or was revoked",
-                hint="A person can make one: toolcrib token create",
+                "the token is unknown here, or was revoked",
+                hint="To create one: toolcrib token create",
             )
         token = _token(row)
         if token.expires is not None and token.expires <= time.time():
             raise InvalidToken(
                 f"the token {token.caller.name!r} has expired",
-                hint="Make a new one: toolcrib token create",
+                hint="To create a new one: toolcrib token create",
             )
         return token.caller
 
@@ -174,8 +174,8 @@ class Tokens:
             self._opened.close()
 
     @property
-    def _there(self) -> bool:
-        """Whether any token was ever made: a look does not make the file."""
+    def _exists(self) -> bool:
+        """True if a token was ever created: reading does not create the file."""
         return os.path.lexists(self._vault.path / "tokens.db")
 
     @property
@@ -186,7 +186,7 @@ class Tokens:
 
 
 def well_formed(text: str) -> bool:
-    """Whether a text can be a token at all: its form, and the checksum at its end (CRC-32)."""
+    """Return True if a text has the form of a token and the right checksum (CRC-32) at its end."""
     match = _TEXT.fullmatch(text)
     return match is not None and match[2] == _checksum(match[1])
 
@@ -224,13 +224,13 @@ def _scopes(scopes: Iterable[str]) -> frozenset[Scope]:
 def _require_sound(caller: Caller, expires: float | None, now: float) -> None:
     if _NAME.fullmatch(caller.name) is None:
         raise UsageError(
-            f"{caller.name!r} cannot name a token",
+            f"{caller.name!r} cannot be the name of a token",
             hint="Use up to 64 letters, digits, `.`, `_` and `-`, a letter or digit first.",
         )
     unknown = sorted(caller.scopes - set(SCOPES))
     if unknown or not caller.scopes:
-        told = f"there is no scope {unknown[0]!r}" if unknown else "a token needs a scope"
-        raise UsageError(told, hint=f"Scopes are {', '.join(SCOPES)}.")
+        problem = f"there is no scope {unknown[0]!r}" if unknown else "a token needs a scope"
+        raise UsageError(problem, hint=f"Scopes are {', '.join(SCOPES)}.")
     if caller.tools is not None and (
         not caller.tools or len(caller.tools) > 100 or not all(0 < len(one) <= 256 for one in caller.tools)
     ):

@@ -14,52 +14,51 @@ from typing import NamedTuple
 from toolcrib.errors import StateUnavailable
 from toolcrib.state import Vault, read_private, write_private
 
-__all__ = ["Trust", "Trusted"]
+__all__ = ["Trust", "TrustRecord"]
 
 _FILE = "trust.json"
 
 
-class Trusted(NamedTuple):
+class TrustRecord(NamedTuple):
     """The settings that were trusted last."""
 
     digest: str
     """SHA-256 of the file, in hex."""
     by: str
     at: str
-    """When, UTC, ISO 8601."""
+    """UTC, ISO 8601."""
 
 
 class Trust:
-    """What a person has trusted of one project, kept in the user's own folder. One digest at a time."""
+    """The trust in one project's settings, kept in the user's own folder: one digest at a time."""
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
 
     def is_trusted(self, digest: str) -> bool:
-        """Whether these very settings are trusted; one byte more or less makes them others."""
+        """Return True if exactly these settings, byte for byte, are trusted."""
         trusted = self.current()
         return trusted is not None and secrets.compare_digest(trusted.digest, digest)
 
-    def current(self) -> Trusted | None:
-        """What is trusted now. A file that is damaged trusts nothing."""
+    def current(self) -> TrustRecord | None:
+        """Return what is trusted now; None for a damaged file."""
         if not os.path.lexists(self._vault.path):
             return None
-        said = read_private(self._vault.folder / _FILE)
+        stored = read_private(self._vault.folder / _FILE)
         try:
-            found = Trusted(said["config_sha256"], said["by"], said["at"])
+            found = TrustRecord(stored["config_sha256"], stored["by"], stored["at"])
         except (TypeError, KeyError):
             return None
         return found if all(isinstance(part, str) for part in found) else None
 
-    def accept(self, digest: str, by: str) -> Trusted:
-        """Trust these settings, and no others any more. `StateUnavailable` where that cannot be kept."""
-        trusted = Trusted(digest, by, datetime.now(UTC).isoformat(timespec="seconds"))
-        said = {"config_sha256": trusted.digest, "by": trusted.by, "at": trusted.at}
-        write_private(self._vault.folder / _FILE, said)
+    def accept(self, digest: str, by: str) -> TrustRecord:
+        """Trust these settings instead of any others. `StateUnavailable` if that cannot be stored."""
+        trusted = TrustRecord(digest, by, datetime.now(UTC).isoformat(timespec="seconds"))
+        write_private(self._vault.folder / _FILE, {"config_sha256": digest, "by": by, "at": trusted.at})
         return trusted
 
     def revoke(self) -> bool:
-        """Trust nothing any more; whether something was trusted."""
+        """Trust nothing any more; return True if something was trusted."""
         if not os.path.lexists(self._vault.path):
             return False
         path = self._vault.folder / _FILE

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from toolcrib.guard import Reviews, Standing, ToolDigest, opened
+from toolcrib.guard import Reviews, ReviewStatus, ToolDigest, opened
 from toolcrib.project.root import Place
 from toolcrib.spec import Caller, Tool
 from toolcrib.spec.words import may_touch
@@ -27,7 +27,7 @@ class ReviewSheet:
 
     tool: Tool
     digest: ToolDigest
-    standing: Standing
+    standing: ReviewStatus
     touches: list[str]
     """Everything that it may touch, in words."""
     beyond: list[str]
@@ -91,7 +91,7 @@ class FirstUse:
         beyond = self.beyond(tool) if needs_review else []
         if creator is None and not beyond:
             return None, None
-        standing = self.reviews.standing(tool, self._fingerprint(tool))
+        standing = self.reviews.status(tool, self._fingerprint(tool))
         if standing.status == "reviewed":
             return None, None
         made = None if creator is None else f"the agent {creator} made this tool, and nobody has reviewed it"
@@ -140,7 +140,7 @@ class FirstUse:
         return ReviewSheet(
             tool,
             digest,
-            self.reviews.standing(tool, digest),
+            self.reviews.status(tool, digest),
             may_touch(tool),
             self.beyond(tool),
             self.creator(tool),

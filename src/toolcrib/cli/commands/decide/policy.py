@@ -10,7 +10,7 @@ from toolcrib.cli.arguments import complete_tool
 from toolcrib.cli.output import json_option, note, printable, root_option, write_json
 
 if TYPE_CHECKING:
-    from toolcrib.guard import Rule, Step
+    from toolcrib.guard import Rule, RuleCheck
     from toolcrib.project import Project
     from toolcrib.spec import Caller, Tool
 
@@ -37,9 +37,7 @@ def show(root: str | None, as_json: bool) -> None:
     from toolcrib.cli.table import print_table
 
     rows = [(rule.name, rule.effect, _conditions(rule)) for rule in policy.rules]
-    print_table(
-        ("RULE", "EFFECT", "WHERE"), [*rows, ("default", policy.default, "no rule speaks of the call")]
-    )
+    print_table(("RULE", "EFFECT", "WHERE"), [*rows, ("default", policy.default, "no rule matches the call")])
 
 
 @command.command("explain")
@@ -127,7 +125,7 @@ def _beyond_token(identity: Caller | None, tool: Tool) -> str | None:
     return None
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: RuleCheck) -> dict[str, Any]:
     return {
         "rule": step.rule.name,
         "effect": step.rule.effect,
@@ -151,7 +149,7 @@ def _print(document: dict[str, Any]) -> None:
 
 
 def _told(step: dict[str, Any]) -> str:
-    told = {True: "speaks of it", False: "no", None: "may speak of it"}[step["matched"]]
+    told = {True: "matches", False: "no", None: "may match"}[step["matched"]]
     return told if step["condition"] is None else f"{told}: {step['condition']}: {step['why']}"
 
 

@@ -5,34 +5,34 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from toolcrib.guard import Pins, differences
+from toolcrib.guard import ReviewedDefinitions, differences
 from toolcrib.state import Vault
 
 FIND: dict[str, Any] = {"name": "find", "description": "Find.", "inputSchema": {"type": "object"}}
 
 
 def test_asking_makes_nothing_on_disk(tmp_path: Path) -> None:
-    pins = Pins(Vault(tmp_path, tmp_path / "data"), "srv", "one")
+    pins = ReviewedDefinitions(Vault(tmp_path, tmp_path / "data"), "srv", "one")
     assert (pins.seen(), pins.reviewed()) == ({}, {})
     assert not (tmp_path / "data").exists()
 
 
 def test_seen_and_reviewed_are_apart_and_only_of_that_server(tmp_path: Path) -> None:
     vault = Vault(tmp_path, tmp_path / "data")
-    pins = Pins(vault, "srv", "one")
+    pins = ReviewedDefinitions(vault, "srv", "one")
     pins.see({"find": FIND})
     assert pins.seen() == {"find": FIND}
     assert pins.reviewed() == {}
     pins.accept({"find": FIND})
     pins.see({})
-    assert Pins(vault, "srv", "one").reviewed() == {"find": FIND}
-    assert Pins(vault, "srv", "two").reviewed() == {}
-    assert Pins(vault, "other", "one").reviewed() == {}
+    assert ReviewedDefinitions(vault, "srv", "one").reviewed() == {"find": FIND}
+    assert ReviewedDefinitions(vault, "srv", "two").reviewed() == {}
+    assert ReviewedDefinitions(vault, "other", "one").reviewed() == {}
 
 
 def test_a_damaged_file_or_a_link_reviews_nothing(tmp_path: Path) -> None:
     vault = Vault(tmp_path, tmp_path / "data")
-    pins = Pins(vault, "srv", "one")
+    pins = ReviewedDefinitions(vault, "srv", "one")
     pins.accept({"find": FIND})
     file = vault.path / "mcp" / "srv.reviewed.json"
     text = file.read_text()
