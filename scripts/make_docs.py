@@ -6,9 +6,11 @@ A page holds such a part between `<!-- made by scripts/make_docs.py: NAME -->` a
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from functools import partial
@@ -20,7 +22,7 @@ import click
 
 from toolcrib import errors
 from toolcrib.cli.group import COMMANDS, toolcrib
-from toolcrib.manifest import DIALECTS, openapi, tool_schema
+from toolcrib.manifest import DIALECTS, Dialect, Kind, openapi, tool_schema
 from toolcrib.manifest.dialects import mcp_servers
 from toolcrib.manifest.dialects.fields import Fields
 from toolcrib.project import Config
@@ -248,6 +250,23 @@ def dialect_fields(fields: Fields) -> Iterator[str]:
             yield f"| {name}{bracket}{kind} | {' | '.join(cells)} |"
 
 
+def record_table(record: type) -> Iterator[str]:
+    """Yield a row for each field of a record, with the docstring below it."""
+    yield "| Field | Default | Meaning |"
+    yield "|---|---|---|"
+    (node,) = ast.parse(textwrap.dedent(inspect.getsource(record))).body
+    assert isinstance(node, ast.ClassDef)
+    for field, doc in pairwise([*node.body, ast.Pass()]):
+        if not isinstance(field, ast.AnnAssign):
+            continue
+        told = isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant)
+        meaning = " ".join(str(doc.value.value).split()) if told else ""  # type: ignore[attr-defined]
+        value = field.value
+        plain = isinstance(value, ast.Constant) or (isinstance(value, ast.Tuple) and not value.elts)
+        default = "required" if value is None else f"`{ast.unparse(value)}`" if plain else ""
+        yield f"| `{ast.unparse(field.target)}` | {default} | {meaning} |"
+
+
 NATIVE: dict[str, tuple[str, ...]] = {
     "identity": ("name", "description", "kind", "version", "tags", "annotations", "extensions"),
     "data": ("inputs", "outputs"),
@@ -270,6 +289,8 @@ PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "errors": error_table,
     "exits": exit_table,
     "modules": module_table,
+    "kind": partial(record_table, Kind),
+    "dialect": partial(record_table, Dialect),
     "settings": settings_table,
     **{f"native_{name}": partial(native_fields, *roots) for name, roots in NATIVE.items()},
     **{f"fields_{name}": partial(dialect_fields, fields) for name, fields in FORMATS.items()},

@@ -1,5 +1,6 @@
 """Manifests: read from disk, held to the format, explained where they break it."""
 
+from toolcrib.manifest.dialects.base import Draft, Entry, finish
 from toolcrib.manifest.dialects.dialect import Dialect
 from toolcrib.manifest.dialects.registry import (
     DEFAULT_DIALECT,
@@ -43,6 +44,8 @@ __all__ = [
     "Diagnostic",
     "Dialect",
     "Document",
+    "Draft",
+    "Entry",
     "Kind",
     "LazyTools",
     "Loaded",
@@ -59,6 +62,7 @@ __all__ = [
     "dump",
     "entries",
     "failure",
+    "finish",
     "folder_dialects",
     "folders",
     "kind_of",

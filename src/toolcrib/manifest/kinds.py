@@ -96,6 +96,7 @@ class Kind:
     """One execution kind. Its functions import what is heavy inside: reading manifests loads the record."""
 
     name: str
+    """The value of `kind`, and the key of the block."""
     config: type[ExecConfig]
     """A frozen dataclass."""
     executor: Callable[[Tool, Any], Executor] | None = None

@@ -45,6 +45,7 @@ class Dialect:
     """One format. Its functions import what is heavy inside."""
 
     name: str
+    """The name in settings, options and losses."""
     meaning: str
     """The format in a few words."""
     entries: Callable[[Document], list[Entry]]

@@ -1,0 +1,1 @@
+"""A kind of tool and a format for Toolcrib."""
