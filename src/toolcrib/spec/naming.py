@@ -1,4 +1,4 @@
-"""How names are matched by patterns, and how messages name places and mend names."""
+"""Names: matched by patterns, written as JSON paths, and the nearest known one for a mistyped one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from functools import lru_cache
 __all__ = ["fits", "json_path", "nearest"]
 
 _MAX_NAME = 200
-"""Characters; comparing costs the product of both lengths, so longer names have no nearest."""
+"""Characters of a name that are compared."""
+_NEAR = 60
+"""Likeness from 0 to 100 from which a name may have been meant."""
 
 
 def fits(pattern: str, name: str) -> bool:
@@ -42,11 +44,10 @@ def json_path(parts: Iterable[str | int]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like `name` (case and `-` for `_` aside), or None when none is near."""
-    if len(name) > _MAX_NAME:
-        return None
-    import difflib
+    """Return the known name most like `name` (case and `-` for `_` aside), or None if none is near."""
+    from rapidfuzz import fuzz, process
 
-    folded = {option.lower().replace("-", "_"): option for option in known}
-    close = difflib.get_close_matches(name.lower().replace("-", "_"), list(folded), n=1, cutoff=0.6)
-    return folded[close[0]] if close else None
+    folded = {option: option.lower().replace("-", "_") for option in known}
+    wanted = name[:_MAX_NAME].lower().replace("-", "_")
+    found = process.extractOne(wanted, folded, scorer=fuzz.ratio, score_cutoff=_NEAR)
+    return None if found is None else found[2]
