@@ -91,7 +91,7 @@ __all__ = [
 
 
 class Violation(NamedTuple):
-    """One place where a value does not fit: `path` is a JSON path (`$.items[0].name`)."""
+    """One place where a value is wrong: `path` is a JSON path (`$.items[0].name`)."""
 
     path: str
     message: str
@@ -102,11 +102,11 @@ class ToolcribError(Exception):
 
     code: ClassVar[str] = "internal"
     status: ClassVar[int] = 500
-    """HTTP status at the REST door."""
+    """HTTP status code of this error."""
     exit_code: ClassVar[int] = 1
-    """Process exit status at the CLI door."""
+    """Exit code of the command line."""
     retryable: bool = False
-    """Whether the same call may succeed later without a change."""
+    """True if the same call may succeed later without a change."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class ToolcribError(Exception):
         details: Mapping[str, Any] | None = None,
         retryable: bool | None = None,
     ) -> None:
-        self.message = message or self._said_by_default()
+        self.message = message or self._default_message()
         self.hint = hint
         self.violations = tuple(violations)
         self.details: dict[str, Any] = dict(details or {})
@@ -126,12 +126,15 @@ class ToolcribError(Exception):
         super().__init__(self.message)
 
     @classmethod
-    def _said_by_default(cls) -> str:
+    def _default_message(cls) -> str:
         docs = (kind.__doc__ for kind in cls.__mro__)
         return next(doc.strip().splitlines()[0] for doc in docs if doc and doc.strip())
 
     def as_dict(self) -> dict[str, Any]:
-        """The one error shape of every door: code, message, retryable, hint, violations, details."""
+        """Return the error as JSON, the same at every interface.
+
+        Keys: code, message, retryable, hint, violations (a list of `{path, message}`), details.
+        """
         return {
             "code": self.code,
             "message": self.message,
@@ -143,7 +146,7 @@ class ToolcribError(Exception):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ToolcribError:
-        """The error that `as_dict` has told; one of an unknown code is a plain `ToolcribError`."""
+        """Return the error that `as_dict` wrote; an unknown code gives a plain `ToolcribError`."""
         kind = next((kind for kind in _tree(ToolcribError) if kind.code == data.get("code")), ToolcribError)
         return kind(
             data.get("message"),
@@ -159,7 +162,7 @@ def _tree(kind: type[ToolcribError]) -> list[type[ToolcribError]]:
 
 
 class UsageError(ToolcribError):
-    """The command line or the call was put wrongly."""
+    """The command line or the call is not used as it should be."""
 
     code = "usage"
     status = 400
@@ -167,7 +170,7 @@ class UsageError(ToolcribError):
 
 
 class NotFoundError(ToolcribError):
-    """What was named does not exist."""
+    """The thing that was named does not exist."""
 
     code = "not_found"
     status = 404
@@ -187,7 +190,7 @@ class ProjectNotFound(NotFoundError):
 
 
 class InvalidError(ToolcribError):
-    """Something given does not have the form it must have."""
+    """A value does not have the form that it must have."""
 
     code = "invalid"
     status = 400
@@ -195,7 +198,7 @@ class InvalidError(ToolcribError):
 
 
 class DefinitionError(InvalidError):
-    """A tool was defined in a way that cannot be described or called."""
+    """A tool is defined in a way that cannot be described or called."""
 
     code = "invalid_definition"
 
@@ -213,7 +216,7 @@ class ConfigError(InvalidError):
 
 
 class InvalidInput(InvalidError):
-    """The arguments do not fit the tool's input schema; nothing was run."""
+    """The arguments do not match the tool's input schema; nothing ran."""
 
     code = "invalid_input"
 
@@ -233,7 +236,7 @@ class ApprovalRequired(DeniedError):
 
 
 class ApprovalDenied(DeniedError):
-    """A person was asked and said no."""
+    """A person refused this call."""
 
     code = "approval_denied"
 
@@ -245,7 +248,7 @@ class PolicyDenied(DeniedError):
 
 
 class NotTrusted(DeniedError):
-    """The project asks for something that counts only once a person has trusted it."""
+    """The project asks for something that has no effect until a person trusts it."""
 
     code = "not_trusted"
 
@@ -258,7 +261,7 @@ class InvalidToken(DeniedError):
 
 
 class PermissionDenied(DeniedError):
-    """The tool's permissions do not cover what it tried to do."""
+    """The tool's permissions do not allow what it tried to do."""
 
     code = "permission_denied"
 
@@ -270,13 +273,13 @@ class HostNotAllowed(DeniedError):
 
 
 class LockDrift(DeniedError):
-    """The tool is not what the project's lock pins."""
+    """The tool differs from what the project's lock file pins."""
 
     code = "lock_drift"
 
 
 class RateLimited(ToolcribError):
-    """There were too many calls of this tool lately; `details.retry_after_s` says how long to wait."""
+    """This tool was called too often; `details.retry_after_s` is the number of seconds to wait."""
 
     code = "rate_limited"
     status = 429
@@ -298,7 +301,7 @@ class IdempotencyConflict(ConflictError):
 
 
 class UnavailableError(ToolcribError):
-    """Something the call needs is not there."""
+    """Something that the call needs is not available."""
 
     code = "unavailable"
     status = 503
@@ -311,25 +314,25 @@ class SandboxUnavailable(UnavailableError):
 
 
 class SecretMissing(UnavailableError):
-    """A secret the tool declares is not set; nothing was run."""
+    """A secret that the tool declares is not set; nothing ran."""
 
     code = "secret_missing"
 
 
 class ToolUnavailable(UnavailableError):
-    """What the tool would run does not exist here."""
+    """The program, module or function of this tool does not exist here."""
 
     code = "tool_unavailable"
 
 
 class StateUnavailable(UnavailableError):
-    """What is kept between calls cannot be read or written."""
+    """The project's or the user's database cannot be read or written."""
 
     code = "state_unavailable"
 
 
 class AuditUnavailable(UnavailableError):
-    """The audit log cannot be written, so nothing is run."""
+    """The audit log cannot be written, so nothing runs."""
 
     code = "audit_unavailable"
 
@@ -359,7 +362,7 @@ class ToolFailed(ToolcribError):
 
 
 class ToolCancelled(ToolFailed):
-    """The tool gave up: trying again will not help."""
+    """The tool ended its call: another attempt would not help."""
 
     code = "tool_cancelled"
 
@@ -377,13 +380,13 @@ class HttpFailed(ToolFailed):
 
 
 class InvalidOutput(ToolFailed):
-    """The tool's output does not fit its output schema."""
+    """The tool's output does not match its output schema."""
 
     code = "invalid_output"
 
 
 class ToolSignal(Exception):
-    """Raised by a tool's own code to say how its call goes on."""
+    """The base of the exceptions by which a tool's own code steers its call."""
 
     def __init__(self, reason: str | BaseException = "") -> None:
         self.reason = str(reason) or type(self).__name__

@@ -1,4 +1,4 @@
-"""Checked JSON values to the annotated Python types. A value that will not do is a ValueError."""
+"""Conversion of checked JSON values to annotated Python types; ValueError where it is impossible."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FROM_TEXT: dict[Any, Converter] = {
 
 
 def convert(annotation: Any) -> Converter | None:
-    """What turns a checked JSON value into the annotated type; None when the JSON value is that already."""
+    """Return the converter of a checked JSON value to the annotated type; None if none is needed."""
     bare = metadata(annotation)[0]
     origin = get_origin(bare)
     if origin is not None:
@@ -110,7 +110,7 @@ def _union(args: tuple[Any, ...]) -> Converter | None:
     checks: list[tuple[Callable[[Any], bool], Converter]] = []
 
     def choose(value: Any) -> Any:
-        """The first alternative that the value fits."""
+        """Convert by the first alternative that the value matches."""
         if not checks:  # made on first use: the type may contain itself
             checks.extend((_fits(arg), inner or _same) for arg, inner in options)
         reason: ValueError | None = None
@@ -134,8 +134,8 @@ def _fits(annotation: Any) -> Callable[[Any], bool]:
 
 
 def misfits(parts: list[str | int], error: ValueError) -> list[Violation]:
-    """What a conversion complains of; `parts` lead to the value. pydantic tells each place."""
-    told = getattr(error, "errors", None)
-    if not callable(told):
+    """List the errors of a conversion; `parts` lead to the value. pydantic names each place."""
+    errors = getattr(error, "errors", None)
+    if not callable(errors):
         return [Violation(json_path(parts), str(error) or type(error).__name__)]
-    return [Violation(json_path([*parts, *found["loc"]]), found["msg"]) for found in told()]
+    return [Violation(json_path([*parts, *found["loc"]]), found["msg"]) for found in errors()]

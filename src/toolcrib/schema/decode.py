@@ -1,4 +1,4 @@
-"""JSON text to values, strictly: no duplicate keys, no integers that would be rounded, UTF-8 only."""
+"""Strict JSON: no duplicate keys, no integers that would be rounded, UTF-8 only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["as_text", "decode_object", "without_space"]
 
 _loads, _dumps = orjson.loads, orjson.dumps
 _SPACE = b" \n\r\t"
-"""All that may stand between tokens (RFC 8259, 2)."""
+"""The white space between tokens (RFC 8259, 2)."""
 _JSON_NAMES = {
     list: "array",
     str: "string",
@@ -27,11 +27,11 @@ _JSON_NAMES = {
 
 
 def decode_object(text: bytes | str) -> dict[str, Any]:
-    """Parse a JSON object. Duplicate keys and integers beyond 64 bit are refused as `InvalidInput`.
+    """Parse a JSON object; `InvalidInput` for duplicate keys and integers beyond 64 bits.
 
-    orjson keeps the last of two equal keys and rounds long integers to floats. A text that it writes again as
-    it was, white space aside, has lost nothing: with a key fewer or a digit changed the rest would differ.
-    Another one (escapes, exponents) is parsed a second time by the slower standard parser.
+    orjson keeps the last of two equal keys and rounds long integers to floats. So the value is written again:
+    if the text is the same, white space aside, nothing was lost. If it differs (escapes, exponents), the
+    slower standard parser reads it once more and finds what orjson hides.
     """
     try:
         raw: bytes = text.encode() if text.__class__ is str else text  # type: ignore[assignment]
@@ -46,7 +46,7 @@ def decode_object(text: bytes | str) -> dict[str, Any]:
         raise _not_an_object(value)
     try:
         written = _dumps(value)
-    except TypeError:  # orjson's limit, the same that `to_json` has
+    except TypeError:  # orjson has the same limit when it writes
         raise _refuse([Violation("$", "is nested deeper than 254 levels")]) from None
     if written != raw and without_space(written) != without_space(raw):
         _check_slowly(raw)
@@ -54,9 +54,9 @@ def decode_object(text: bytes | str) -> dict[str, Any]:
 
 
 def as_text(arguments: Mapping[str, Any] | bytes | str) -> bytes:
-    """Arguments as JSON text, which need not be JSON if they were text before.
+    """Return arguments as JSON text; text is returned as it is, unchecked.
 
-    Raises `InvalidInput` for what has no JSON form, UnicodeEncodeError for text that is not Unicode.
+    Raises `InvalidInput` for values without a JSON form, UnicodeEncodeError for text that is not Unicode.
     """
     if isinstance(arguments, bytes):
         return arguments
@@ -73,12 +73,12 @@ def as_text(arguments: Mapping[str, Any] | bytes | str) -> bytes:
 
 
 def without_space(text: bytes) -> bytes:
-    """JSON text without any white space, what is in its texts included."""
+    """Return JSON text without any white space, also without that inside strings."""
     return text.translate(None, _SPACE)
 
 
 def _not_an_object(value: Any) -> InvalidInput:
-    """The error for arguments that are not a JSON object."""
+    """Return the error for arguments that are not a JSON object."""
     kind = type(value)
     name = _JSON_NAMES.get(kind, kind.__name__)
     return InvalidInput(
@@ -110,5 +110,5 @@ def _check_slowly(text: bytes) -> None:
 
 
 def _refuse(violations: list[Violation]) -> InvalidInput:
-    told = "; ".join(f"{v.path} {v.message}" for v in violations[:10])
-    return InvalidInput(f"the arguments are ambiguous JSON: {told}", violations=violations)
+    listed = "; ".join(f"{v.path} {v.message}" for v in violations[:10])
+    return InvalidInput(f"the arguments are ambiguous JSON: {listed}", violations=violations)

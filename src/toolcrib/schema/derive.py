@@ -1,7 +1,7 @@
-"""From a Python function to an input schema and a way to call it with JSON arguments.
+"""Python functions as tools: their input schema, and calls with JSON arguments.
 
-`inspect_function` is all that registration pays for: one `inspect.signature` and a look at each type, so
-that a bad definition fails where it is written. Docstring, schema and converters are made on first use.
+Registration costs one `inspect.signature` and a check of each type, so that a wrong definition fails where it
+is written. Docstring, schema and converters are made on first use.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _accepted: set[Any] = set()
 
 
 class FunctionShape:
-    """How one function is called: its parameters, and on demand their schema and converters."""
+    """The parameters of one function and, on demand, their schema and converters."""
 
     __slots__ = ("_docs", "context_parameter", "extra", "function", "open", "parameters", "struct")
 
@@ -61,13 +61,13 @@ class FunctionShape:
 
     @property
     def docs(self) -> Docs:
-        """The function's docstring, read once."""
+        """The function's docstring, parsed once."""
         if self._docs is None:
             self._docs = parse_docstring(self.function.__doc__)
         return self._docs
 
     def schema(self) -> dict[str, Any]:
-        """The input schema. A single structured parameter is the arguments object itself."""
+        """Return the input schema. A single structured parameter is the arguments object itself."""
         schemas = TypeSchemas()
         if self.struct is not None:
             rule = schemas.struct(metadata(self.parameters[0].annotation)[0])
@@ -96,7 +96,7 @@ class FunctionShape:
         return rule
 
     def adapter(self) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
-        """Turns checked arguments into keyword arguments; None when they are that already."""
+        """Return the conversion of checked arguments to keyword arguments; None if none is needed."""
         if self.struct is not None:
             return _flattened(self.struct, convert(self.parameters[0].annotation))
         found = [(parameter.name, convert(parameter.annotation)) for parameter in self.parameters]
@@ -145,7 +145,7 @@ def _adapting_all(
 
 
 def _faithful_default(parameter: inspect.Parameter) -> Any:
-    """The default as JSON, if the function would be given the same value when JSON says it."""
+    """Return the default as JSON if converting it back gives the same value, else `ABSENT`."""
     if parameter.default is _EMPTY:
         return ABSENT
     default = json_default(parameter.default)
@@ -160,7 +160,7 @@ def _faithful_default(parameter: inspect.Parameter) -> Any:
 def inspect_function(
     function: Callable[..., Any], context_types: tuple[Any, ...] = (), *, typed: bool = True
 ) -> FunctionShape:
-    """Look at a function's signature; `DefinitionError` names a parameter that cannot be described.
+    """Read a function's signature; `DefinitionError` names a parameter that cannot be described.
 
     A parameter annotated with one of `context_types` gets the call's context and is not an argument.
     With `typed=False` (an explicit schema is given) annotations may be missing.
@@ -199,7 +199,7 @@ def _shape(
 
 
 def _signature(function: Callable[..., Any], *, resolved: bool) -> inspect.Signature:
-    """The signature, its annotations looked up if they are strings."""
+    """Return the signature; annotations that are strings are resolved."""
     try:
         signature = inspect.signature(function)
         if not resolved:
@@ -222,10 +222,10 @@ def _signature(function: Callable[..., Any], *, resolved: bool) -> inspect.Signa
 
 
 def _is_context(annotation: Any, context_types: tuple[Any, ...]) -> bool:
-    """`Context`, or a union with it, such as `Context | None`."""
+    """Return True for a context type, or a union with one, such as `Context | None`."""
     parts = () if annotation.__class__ is type else getattr(annotation, "__args__", ())
     for known in context_types:
-        if annotation is known:  # `in` would compare, which typing's classes do slowly.
+        if annotation is known:  # `in` compares, which is slow for classes of `typing`
             return True
         for part in parts:
             if part is known:
@@ -268,7 +268,7 @@ def _check(function: Callable[..., Any], parameter: inspect.Parameter) -> None:
 def _is_accepted(bare: Any) -> bool:
     try:
         return bare in _accepted
-    except TypeError:  # not hashable: looked at each time
+    except TypeError:  # not hashable: checked each time
         return False
 
 

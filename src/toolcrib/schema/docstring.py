@@ -1,4 +1,4 @@
-"""Docstrings taken apart: what something does, and what each of its parts means."""
+"""Docstrings parsed into a description and the meaning of each parameter."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["Docs", "parse_docstring"]
 
 
 class Docs(NamedTuple):
-    """What a docstring says of the whole, and of each parameter or attribute."""
+    """A description, and the texts of parameters or attributes by name."""
 
     description: str
     parameters: dict[str, str]
 
 
 def parse_docstring(text: str | None) -> Docs:
-    """Read a Google, NumPy or Sphinx docstring. Sections on results and errors are left out."""
+    """Parse a Google, NumPy or Sphinx docstring; sections on results and errors are left out."""
     if not text or not text.strip():
         return Docs("", {})
     text = inspect.cleandoc(text)
@@ -27,15 +27,15 @@ def parse_docstring(text: str | None) -> Docs:
     import griffe
 
     logging.getLogger("griffe").setLevel(logging.ERROR)
-    said: list[str] = []
+    texts: list[str] = []
     parameters: dict[str, str] = {}
     for section in griffe.parse_auto(griffe.Docstring(text)):
         if section.kind is griffe.DocstringSectionKind.text:
-            said.append(section.value.strip())
+            texts.append(section.value.strip())
         elif section.kind in (
             griffe.DocstringSectionKind.parameters,
             griffe.DocstringSectionKind.other_parameters,
             griffe.DocstringSectionKind.attributes,
         ):
             parameters.update({item.name: item.description.strip() for item in section.value})
-    return Docs("\n\n".join(said), parameters)
+    return Docs("\n\n".join(texts), parameters)

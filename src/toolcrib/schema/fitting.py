@@ -1,4 +1,4 @@
-"""An explicit schema held against the function it is given for."""
+"""The check of an explicit schema against its function."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from toolcrib.schema.validate import ArgumentCheck
 __all__ = ["fitting"]
 
 _COMBINED = {"$ref", "allOf", "anyOf", "if", "oneOf", "patternProperties", "unevaluatedProperties"}
-"""With these the properties of a schema are not all in its `properties`."""
+"""Keywords by which a schema has properties outside of its `properties`."""
 
 
 def fitting(name: str, shape: FunctionShape, schema: dict[str, Any]) -> dict[str, Any]:
-    """An explicit schema, refused if it is invalid or if arguments that fit it do not fit the function.
+    """Return an explicit schema, closed (`additionalProperties: false`) unless the function takes others.
 
-    It is closed (`additionalProperties: false`) if the function takes no others and it does not say.
+    `DefinitionError` if it is invalid, or if arguments that match it would not match the function.
     """
     ArgumentCheck(schema)
     properties = schema.get("properties", {})
@@ -29,17 +29,17 @@ def fitting(name: str, shape: FunctionShape, schema: dict[str, Any]) -> dict[str
     for prop in properties:
         if prop not in known:
             raise DefinitionError(
-                f"{name}: the schema has the property {prop!r}, the function no such parameter"
+                f"{name}: the schema has the property {prop!r}, but the function has no such parameter"
             )
     for parameter in shape.parameters:
         if parameter.default is parameter.empty and parameter.name not in schema.get("required", ()):
             raise DefinitionError(
-                f"{name}: the function needs {parameter.name!r}, the schema does not require it",
+                f"{name}: the function needs {parameter.name!r}, but the schema does not require it",
                 hint=f"Put {parameter.name!r} into `required`, or give the parameter a default.",
             )
     if schema.get("additionalProperties", False) is not False:
         raise DefinitionError(
-            f"{name}: the schema allows other properties, the function takes no others",
+            f"{name}: the schema allows other properties, but the function takes none",
             hint="Give the function a `**kwargs`, or set additionalProperties to false.",
         )
     return schema if _COMBINED & schema.keys() else {**schema, "additionalProperties": False}

@@ -1,4 +1,4 @@
-"""Python values to JSON values, by one rule for arguments, defaults and outputs."""
+"""Python values as JSON, by one rule for arguments, defaults and outputs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_PASSTHROUGH_DATETIME
 
 
 def to_json(value: Any) -> Any:
-    """A JSON copy of `value`; TypeError when it has none. See `to_json_text`."""
+    """Return a JSON copy of `value`; TypeError if it has none. See `to_json_text`."""
     return orjson.loads(to_json_text(value))
 
 
 def to_json_text(value: Any) -> bytes:
-    """The value as JSON text.
+    """Return the value as JSON text.
 
     Dataclasses, pydantic models, TypedDicts and named tuples become objects; tuples and sets arrays (sets
     sorted where their items can be); enums their values; dates, UUIDs, paths and decimals text; keys text;
@@ -31,7 +31,7 @@ def to_json_text(value: Any) -> bytes:
     """
     try:
         return orjson.dumps(value, default=_plain, option=_OPTIONS)
-    except TypeError:  # Perhaps a key that is no text. To allow for those makes all values twice as slow.
+    except TypeError:  # A key that is not text? Allowing for such keys makes every value twice as slow.
         return orjson.dumps(value, default=_plain, option=_OPTIONS | orjson.OPT_NON_STR_KEYS)
 
 

@@ -1,7 +1,7 @@
-"""Arguments that a model has written almost right: numbers and objects as text, null for what it leaves out.
+"""Lenient arguments: numbers and objects that a model wrote as text, null for an argument it leaves out.
 
-A switch that is off unless somebody turns it on. Only a value that does not fit is looked at, only where the
-schema leaves one way to read it, and what comes of it is checked like any other argument.
+Off by default. Only values that do not match are read again, only where the schema allows one reading, and
+the result is checked like any other argument.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LONGEST = 1 << 20
 
 
 def relaxed(value: Any, schema: Any, root: Mapping[str, Any] | None = None, depth: int = 0) -> Any:
-    """The value with each part read as its schema's type where it is text that says so; else as it is."""
+    """Return the value with each text read as the type that its schema wants, where that is possible."""
     root = root if root is not None else schema
     rule = _followed(schema, root)
     if rule is None or depth > 100:
@@ -37,7 +37,7 @@ def relaxed(value: Any, schema: Any, root: Mapping[str, Any] | None = None, dept
         return {
             key: relaxed(part, rules.get(key, rest), root, depth + 1)
             for key, part in value.items()
-            # Null is what a strict list of tools makes a model say for an argument that it leaves out.
+            # With strict tools, a model must write null for an argument that it leaves out.
             if part is not None or key in required or _takes_null(rules.get(key, rest), root)
         }
     if isinstance(value, list) and isinstance(rule.get("items"), Mapping):
@@ -74,7 +74,7 @@ def _read(text: str, kinds: frozenset[str]) -> Any:
 
 
 def _kinds(rule: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> frozenset[str]:
-    """The types that a value may have; none where the schema does not say."""
+    """Return the types that a value may have; none if the schema does not say."""
     kind = rule.get("type")
     if isinstance(kind, str):
         return frozenset({kind})
@@ -86,15 +86,15 @@ def _kinds(rule: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> 
     found: set[str] = set()
     for branch in branches:
         inner = _followed(branch, root)
-        told = _kinds(inner, root, depth + 1) if inner is not None else frozenset()
-        if not told:
+        inner_kinds = _kinds(inner, root, depth + 1) if inner is not None else frozenset()
+        if not inner_kinds:
             return frozenset()
-        found |= told
+        found |= inner_kinds
     return frozenset(found)
 
 
 def _followed(rule: Any, root: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The schema itself behind local references."""
+    """Return the schema behind local references."""
     for _ in range(20):
         if not isinstance(rule, Mapping):
             return None

@@ -1,8 +1,8 @@
-"""Tools as OpenAI's and Gemini's APIs take them. Each takes a part of JSON Schema only.
+"""Tools in the forms of OpenAI's and Gemini's APIs, each of which supports a part of JSON Schema only.
 
-What a provider refuses moves into the description it stands by, in words that a model can follow. What a call
-is checked against never changes: that is the tool's own schema. References are written out, because not all
-providers follow them.
+Keywords that a provider refuses move into the description beside them, in words that a model can follow.
+Calls are always checked against the tool's own schema. References are written out, because not all providers
+follow them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from toolcrib.spec import Tool
 __all__ = ["SHAPES", "Shaped", "gemini_tool", "openai_tool", "shape_tools"]
 
 _DEEPEST = 5
-"""Levels to which a reference that contains itself is written out."""
+"""Levels of a recursive reference that are written out."""
 _DESCRIPTION = 1024
-"""Characters of a function's description that OpenAI takes."""
+"""Characters of a function's description that OpenAI accepts."""
 _COMMON = frozenset({"type", "description", "enum", "properties", "required", "items", "anyOf", "format"})
 _NUMBERS = frozenset({"minimum", "maximum", "minItems", "maxItems", "pattern"})
 _OPENAI_STRICT = (
@@ -40,10 +40,10 @@ _GEMINI_FORMATS = {
     "number": ("float", "double"),
     "integer": ("int32", "int64"),
 }
-_UNTOLD = frozenset({"$schema", "$id", "$comment", "$defs", "definitions", "$anchor"})
-"""Say nothing that a model has to know."""
+_SILENT = frozenset({"$schema", "$id", "$comment", "$defs", "definitions", "$anchor"})
+"""Keywords that mean nothing to a model."""
 _TOP = ("oneOf", "anyOf", "allOf", "not", "enum", "if", "then", "else")
-"""What OpenAI refuses at the top of a function's parameters."""
+"""Keywords that OpenAI refuses at the top of a function's parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,13 @@ class Shaped:
 
     entries: tuple[dict[str, Any], ...]
     names: dict[str, str]
-    """From each name on the wire to the tool's own."""
+    """Name on the wire to the tool's own name."""
     refused: dict[str, str]
-    """Tools that cannot be described to the provider, with the reason. The others are there all the same."""
+    """Tool name to the reason why it cannot be described to the provider."""
 
 
 def shape_tools(tools: Iterable[Tool], shape: str) -> Shaped:
-    """The tools as a provider takes them, under names it takes; one bad schema leaves out its tool alone."""
+    """Return the tools in a provider's form and names; a bad schema leaves out only its own tool."""
     make = SHAPES[shape]
     entries: list[dict[str, Any]] = []
     names: dict[str, str] = {}
@@ -76,25 +76,25 @@ def shape_tools(tools: Iterable[Tool], shape: str) -> Shaped:
 
 
 def _leading(name: str, taken: Container[str]) -> str:
-    """Gemini wants a letter or an underscore in front."""
+    """Return a free name that begins with a letter or underscore, as Gemini requires."""
     if re.match(r"[A-Za-z_]", name):
         return name
     for count in range(1, 60):
         led = ("_" * count + name)[:64]
         if led not in taken:
             return led
-    raise DefinitionError(f"there is no name for {name} that Gemini takes")
+    raise DefinitionError(f"no name that Gemini accepts is free for {name}")
 
 
 def openai_tool(tool: Tool, wire_name: str, *, strict: bool = False) -> dict[str, Any]:
-    """The tool as an entry of `tools` of OpenAI's Chat Completions API.
+    """Return the tool as an entry of `tools` in OpenAI's Chat Completions API.
 
-    Strict (structured outputs): every object is closed and has all its properties required, so an optional
-    one may be null; a schema that cannot be said so (a map with any keys) raises DefinitionError.
+    Strict (structured outputs): every object is closed and all its properties are required, so an optional
+    one may be null; DefinitionError for a schema without such a form (a map with any keys).
     """
     schema = {"type": "object", "properties": {}, **_written_out(tool.input_schema)}
-    told = {word: schema.pop(word) for word in _TOP if word in schema}
-    description = _described(tool, told)
+    rules = {word: schema.pop(word) for word in _TOP if word in schema}
+    description = _described(tool, rules)
     if strict:
         schema = _strict(_restricted(schema, _OPENAI_STRICT, _strict_format), "$")
     function: dict[str, Any] = {"name": wire_name, "description": description, "parameters": schema}
@@ -104,10 +104,10 @@ def openai_tool(tool: Tool, wire_name: str, *, strict: bool = False) -> dict[str
 
 
 def gemini_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
-    """The tool as a function declaration of the Gemini API (its `Schema` is a part of OpenAPI 3.0's)."""
+    """Return the tool as a function declaration of the Gemini API (its `Schema` is a part of OpenAPI 3.0)."""
     schema = {"type": "object", "properties": {}, **_written_out(tool.input_schema)}
-    told = {word: schema.pop(word) for word in _TOP if word in schema}
-    entry: dict[str, Any] = {"name": wire_name, "description": _described(tool, told)}
+    rules = {word: schema.pop(word) for word in _TOP if word in schema}
+    entry: dict[str, Any] = {"name": wire_name, "description": _described(tool, rules)}
     parameters = _gemini(_restricted(_single_types(schema), _GEMINI, _gemini_format))
     if parameters.get("properties"):
         entry["parameters"] = parameters
@@ -121,16 +121,16 @@ SHAPES: dict[str, Callable[[Tool, str], dict[str, Any]]] = {
     "openai": openai_tool,
     "openai-strict": lambda tool, name: openai_tool(tool, name, strict=True),
 }
-"""Every provider's shape, by its name."""
+"""Provider name to the function that writes its form."""
 
 
 def _described(tool: Tool, rules: Mapping[str, Any]) -> str:
-    """Description, rules that have no place in the schema, and as many examples as there is room for."""
+    """Return the description, the rules without a place in the schema, and as many examples as fit."""
     text = tool.description
     if rules:
         text += "\n\nThe input must also fit this JSON Schema: " + _compact(rules)
-    said = [f"- {one.description or 'Call'}: {_compact(one.params)}" for one in tool.examples]
-    for number, line in enumerate(said):
+    examples = [f"- {one.description or 'Call'}: {_compact(one.params)}" for one in tool.examples]
+    for number, line in enumerate(examples):
         more = f"\n{line}" if number else f"\n\nExamples:\n{line}"
         if len(text) + len(more) > _DESCRIPTION:
             break
@@ -142,7 +142,7 @@ def _described(tool: Tool, rules: Mapping[str, Any]) -> str:
 
 
 def _written_out(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema without local references: each replaced by what it stands for, a circle ended by any value."""
+    """Return a schema whose local references are replaced by their targets; recursion ends in any value."""
     return _Writer(schema).write(schema, ())  # type: ignore[no-any-return]
 
 
@@ -183,13 +183,13 @@ class _Writer:
         return found
 
 
-# -- words that a provider does not take --------------------------------------------------------------
+# -- keywords that a provider refuses -----------------------------------------------------------------
 
 
 def _restricted(
     rule: Any, known: frozenset[str], keeps: Callable[[Mapping[str, Any], str, Any], bool]
 ) -> dict[str, Any]:
-    """A schema of known words only; the others stand in its description."""
+    """Return a schema of known keywords only; the others move into its description."""
     if not isinstance(rule, Mapping):
         return {} if rule is not False else {"description": "nothing fits here"}
     made: dict[str, Any] = {}
@@ -203,7 +203,7 @@ def _restricted(
             made[word] = [_restricted(branch, known, keeps) for branch in part]
         elif word in known and keeps(rule, word, part):
             made[word] = part
-        elif word not in _UNTOLD and not (
+        elif word not in _SILENT and not (
             word == "title" or (word == "additionalProperties" and part is True)
         ):
             moved[word] = part
@@ -217,9 +217,9 @@ def _with_words(made: dict[str, Any], moved: dict[str, Any]) -> dict[str, Any]:
             moved["additionalProperties"] = False
     if not moved:
         return made
-    told = ", ".join(f"{word}: {_compact(part)}" for word, part in moved.items())
-    said = made.get("description", "")
-    return {**made, "description": f"{said} ({told})" if said else f"({told})"}
+    rules = ", ".join(f"{word}: {_compact(part)}" for word, part in moved.items())
+    text = made.get("description", "")
+    return {**made, "description": f"{text} ({rules})" if text else f"({rules})"}
 
 
 def _strict_format(_: Mapping[str, Any], word: str, part: Any) -> bool:
@@ -233,13 +233,13 @@ def _gemini_format(rule: Mapping[str, Any], word: str, part: Any) -> bool:
 
 
 def _strict(rule: dict[str, Any], path: str) -> dict[str, Any]:
-    """Objects closed, every property required, an optional one nullable."""
+    """Return a schema whose objects are closed, whose properties are all required, optional ones nullable."""
     made = dict(rule)
     if "properties" in made or made.get("type") == "object":
         if isinstance(made.get("additionalProperties"), Mapping) or not (
             made.get("properties") or path == "$"
         ):
-            raise DefinitionError(f"{path} takes any keys, which a strict schema cannot say")
+            raise DefinitionError(f"{path} takes any keys, which a strict schema cannot express")
         required = set(made.get("required", ()))
         made["properties"] = {
             name: (
@@ -256,7 +256,7 @@ def _strict(rule: dict[str, Any], path: str) -> dict[str, Any]:
     if "anyOf" in made:
         made["anyOf"] = [_strict(branch, path) for branch in made["anyOf"]]
     if not {"type", "anyOf", "enum", "const"} & set(made):
-        raise DefinitionError(f"{path} takes a value of any type, which a strict schema cannot say")
+        raise DefinitionError(f"{path} takes a value of any type, which a strict schema cannot express")
     return made
 
 
@@ -264,14 +264,14 @@ def _nullable(rule: dict[str, Any]) -> dict[str, Any]:
     kind = rule.get("type")
     if "enum" in rule or "const" in rule or kind is None:
         words = {word: part for word, part in rule.items() if word != "description"}
-        said = {"description": rule["description"]} if "description" in rule else {}
-        return {"anyOf": [words, {"type": "null"}], **said}
+        text = {"description": rule["description"]} if "description" in rule else {}
+        return {"anyOf": [words, {"type": "null"}], **text}
     kinds = list(kind) if isinstance(kind, list) else [kind]
     return rule if "null" in kinds else {**rule, "type": [*kinds, "null"]}
 
 
 def _single_types(rule: Any) -> Any:
-    """Lists of types as `anyOf`, or as `nullable`; constants as an `enum` of one."""
+    """Return a schema with single types: lists become `anyOf` or `nullable`, constants an `enum`."""
     if isinstance(rule, list):
         return [_single_types(part) for part in rule]
     if not isinstance(rule, Mapping):
@@ -308,7 +308,7 @@ def _single_types(rule: Any) -> Any:
 
 
 def _gemini(rule: dict[str, Any]) -> dict[str, Any]:
-    """Types in upper case; an object without properties and a list without items say so in words."""
+    """Return a schema with types in upper case, and with `items` for every array."""
     made = dict(rule)
     if isinstance(made.get("type"), str):
         made["type"] = made["type"].upper()

@@ -1,4 +1,4 @@
-"""How a tool is described to others: its name on the wire, and the shapes of MCP and of Anthropic's API."""
+"""Tools for clients: names on the wire, and the forms of MCP and of Anthropic's API."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = [
 ]
 
 WIRE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""What every client and model provider takes as a name (use `fullmatch`)."""
+"""A name that every client and model provider accepts (use `fullmatch`)."""
 
 _NAME_LENGTH = 64
 _HASH_LENGTH = 8
 _EXAMPLES_LENGTH = 2_000
-"""Characters of examples put into a description; later examples are left out."""
+"""Characters of examples in a description; later examples are left out."""
 
 _HINTS = {
     "read_only": "readOnlyHint",
@@ -37,11 +37,10 @@ _HINTS = {
 
 
 def wire_names(tools: Iterable[Tool]) -> dict[str, Tool]:
-    """Each tool under a name that every client takes, unique, in the order given.
+    """Return the tools by a unique name that every client accepts, in the order given.
 
-    A name that already fits is kept, whatever else is in the list. Any other has its foreign characters
-    replaced by `_`; where that is too long, empty, or taken, it ends in a hash of bundle, name and version,
-    so it does not depend on the order of the list.
+    A name that is acceptable is kept. In any other name, foreign characters become `_`; if the result is too
+    long, empty or taken, it ends in a hash of bundle, name and version. So names do not depend on the order.
     """
     tools = list(tools)
     wished = [_wished(tool.name) for tool in tools]
@@ -57,7 +56,7 @@ def wire_names(tools: Iterable[Tool]) -> dict[str, Tool]:
 
 
 def _wished(name: str) -> str | None:
-    """The wire name `name` would have were it alone, or None if it needs a hash anyway."""
+    """Return the wire name of a tool that is alone in its list, or None if it needs a hash."""
     if WIRE_NAME.fullmatch(name):
         return name
     plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", name)
@@ -76,10 +75,10 @@ def _hashed(tool: Tool, *taken: Container[str | None]) -> str:
 
 
 def mcp_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
-    """The tool as an entry of MCP's `tools/list`, fit for every protocol version.
+    """Return the tool as an entry of MCP's `tools/list`, valid in every protocol version.
 
-    `title` is the name as written where the wire name differs. `outputSchema` is there only if the tool has
-    one, wrapped as `mcp_output_schema` says. What MCP has no word for stands in `_meta["toolcrib/tool"]`.
+    `title` is the tool's own name if the wire name differs. `outputSchema` is present only if the tool has
+    one, wrapped by `mcp_output_schema`. Facts without a field in MCP are in `_meta["toolcrib/tool"]`.
     """
     entry: dict[str, Any] = {"name": wire_name}
     if wire_name != tool.name:
@@ -97,10 +96,10 @@ def mcp_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
 
 
 def anthropic_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
-    """The tool as an entry of `tools` in a request to Anthropic's Messages API.
+    """Return the tool as an entry of `tools` in a request to Anthropic's Messages API.
 
     The API refuses `oneOf`, `anyOf` and `allOf` at the top of an input schema: such rules move into the
-    description, for the model to read; the call is checked against them all the same.
+    description for the model to read. Calls are still checked against them.
     """
     schema = _object_schema(tool.input_schema)
     description = tool.description
@@ -114,15 +113,15 @@ def anthropic_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
 
 
 def wraps_output(tool: Tool) -> bool:
-    """Whether a value of this tool goes out as `{"result": value}`: its schema does not promise an object."""
+    """Return True if values are sent as `{"result": value}`: the schema does not promise an object."""
     return tool.output.schema is None or tool.output.schema.get("type") != "object"
 
 
 def mcp_output_schema(tool: Tool) -> dict[str, Any] | None:
-    """The schema of the tool's `structuredContent`, or None if its output has none.
+    """Return the schema of the tool's `structuredContent`, or None if its output has none.
 
-    MCP 2025-11-25 wants an object at the root, so any other schema becomes that of `{"result": value}`, on
-    every wire, with its own references pointing to where it now stands.
+    MCP 2025-11-25 requires an object at the root, so any other schema becomes that of `{"result": value}` in
+    every protocol version, and its references are moved with it.
     """
     schema = tool.output.schema
     if schema is None or not wraps_output(tool):
@@ -140,7 +139,7 @@ _PLAIN_DATA = frozenset({"const", "default", "enum", "examples"})
 
 
 def _moved(schema: Any) -> Any:
-    """A copy of a schema in which `#/…` points below `#/properties/result`."""
+    """Return a copy of a schema in which `#/…` points below `#/properties/result`."""
     if isinstance(schema, list):
         return [_moved(part) for part in schema]
     if not isinstance(schema, Mapping):
@@ -157,7 +156,7 @@ def _moved(schema: Any) -> Any:
 
 
 def _object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy that says what every client asks to see said: an object, with properties."""
+    """Return a copy with the type and the properties that every client expects."""
     return {"type": "object", "properties": {}, **schema}
 
 
@@ -176,8 +175,8 @@ def _with_examples(tool: Tool) -> str:
 
 
 def _hints(annotations: Annotations) -> dict[str, bool]:
-    said = ((hint, getattr(annotations, name)) for name, hint in _HINTS.items())
-    return {hint: value for hint, value in said if value is not None}
+    values = ((hint, getattr(annotations, name)) for name, hint in _HINTS.items())
+    return {hint: value for hint, value in values if value is not None}
 
 
 def _about(tool: Tool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is done to checked arguments: absent ones get their defaults, 2.0 for an integer becomes 2."""
+"""Defaults for absent arguments, and 2 for an integer that was written as 2.0."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _Settle = Callable[[Any], Any]
 
 
 def settler(schema: Mapping[str, Any], *, integers: bool = True) -> _Settle | None:
-    """What settles a value that fits `schema`, in place; None when there is nothing to do.
+    """Return the function that completes a valid value in place; None if there is nothing to do.
 
-    Without `integers`, those are known to be whole already.
+    `integers=False` says that integers are never written as floats.
     """
     return _Settlers(schema, integers).make(schema)
 
 
 def _whole(value: Any) -> Any:
-    """JSON Schema takes 2.0 for an integer; Python does not."""
+    """Return 2 for 2.0: an integer in JSON Schema, but not in Python."""
     return int(value) if value.__class__ is float else value
 
 
 class _Settlers:
-    """Makes the settlers of one schema, following its `$ref`s."""
+    """The settlers of one schema, whose `$ref`s are followed."""
 
     def __init__(self, schema: Mapping[str, Any], integers: bool) -> None:
         self._schema = schema

@@ -1,7 +1,7 @@
-"""A schema as a Python type: msgspec parses JSON text and checks it against the type in one step.
+"""Fast checks: a schema becomes a Python type, and msgspec parses and checks JSON text in one step.
 
-Only what a type says exactly as JSON Schema does is taken, so the type never lets through what the schema
-refuses; what it refuses itself is looked at again by the validator, which also tells what is wrong.
+A schema is used so only if a type expresses it exactly, so a value that passes is always valid. A value that
+does not pass goes to the JSON Schema validator, which decides and names every violation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOTES = frozenset(
     {"$comment", "$defs", "$schema", "default", "deprecated", "description", "examples", "format",
      "readOnly", "title", "writeOnly"}
 )  # fmt: skip
-"""Keywords that say nothing of which values fit (`format` is an annotation in 2020-12)."""
+"""Keywords that do not restrict values (`format` is an annotation in 2020-12)."""
 _NUMBER = {"type", "exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum"}
 _KEYWORDS = {
     "array": {"type", "items", "maxItems", "minItems"},
@@ -46,11 +46,11 @@ _LIMITS = {
     "minLength": "min_length",
 }
 _EXACT = 2**53
-"""Greater bounds are not the same number to everybody."""
+"""Greater bounds are not the same number in every parser."""
 
 
 class _NoTypeError(Exception):
-    """No type says what this schema says."""
+    """No type expresses this schema exactly."""
 
 
 def typed_check(
@@ -58,17 +58,17 @@ def typed_check(
     otherwise: Callable[[Any], Any],
     settle: Callable[[Any], Any] | None = None,
 ) -> Callable[[Any], Any] | None:
-    """What reads arguments that fit `schema` and settles them; None where no type says what the schema says.
+    """Return the reader of arguments that match `schema`; None if no type expresses the schema exactly.
 
-    It hands to `otherwise` what is to be read again by slower means: it is not JSON, does not fit, or is not
-    what the value would be written as, white space aside. That last look finds members the schema does not
-    name, which msgspec leaves out, equal keys, and integers beyond 64 bit.
+    It passes arguments to `otherwise` if they are not JSON, do not match, or differ from the text that the
+    value is written as, white space aside. That last check finds what msgspec drops silently: properties
+    that the schema does not name, duplicate keys, and integers beyond 64 bits.
     """
     import msgspec
 
     try:
         decode = msgspec.json.Decoder(_Types(schema).of(schema)).decode
-    except (_NoTypeError, TypeError, RecursionError):  # TypeError: a union that msgspec does not tell apart
+    except (_NoTypeError, TypeError, RecursionError):  # TypeError: a union that msgspec cannot distinguish
         return None
 
     def check(arguments: Any) -> Any:
@@ -86,7 +86,7 @@ def typed_check(
 
 
 class _Types:
-    """Makes the types of one schema, following its `$ref`s."""
+    """The types of one schema, whose `$ref`s are followed."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._definitions = schema.get("$defs", {})
@@ -97,18 +97,18 @@ class _Types:
             return Any
         if not isinstance(rule, Mapping):
             raise _NoTypeError
-        said = rule.keys() - _NOTES
-        if said == {"$ref"}:
+        words = rule.keys() - _NOTES
+        if words == {"$ref"}:
             return self._referred(rule["$ref"])
-        if said == {"anyOf"}:
+        if words == {"anyOf"}:
             others = [branch for branch in rule["anyOf"] if branch != _NULL]
             if len(others) != 1 or len(rule["anyOf"]) != 2:
                 raise _NoTypeError
             return self.of(others[0]) | None
-        if "enum" in said and said <= {"enum", "type"}:
+        if "enum" in words and words <= {"enum", "type"}:
             return _one_of(rule)
         kind, *null = rule["type"] if isinstance(rule.get("type"), list) else [rule.get("type")]
-        if null not in ([], ["null"]) or kind not in _KEYWORDS or not said <= _KEYWORDS[kind]:
+        if null not in ([], ["null"]) or kind not in _KEYWORDS or not words <= _KEYWORDS[kind]:
             raise _NoTypeError
         made = self._kind(kind, rule)
         return made | None if null else made
@@ -118,7 +118,7 @@ class _Types:
             return self._object(rule)
         if kind == "array":
             return _limited(list[self.of(rule.get("items", True))], rule)  # type: ignore[misc]
-        if kind == "number":  # Whole ones stay what they are, as with other parsers.
+        if kind == "number":  # Integers stay integers, as with other parsers.
             return _limited(int, rule) | _limited(float, rule)
         return _limited(_SCALARS[kind], rule)
 
@@ -131,14 +131,14 @@ class _Types:
             return dict[str, self.of(others)]  # type: ignore[misc]
         types = {name: self.of(inner) for name, inner in properties.items()}
         fields = {name: one if name in required else NotRequired[one] for name, one in types.items()}
-        return TypedDict("_Object", fields)  # type: ignore[operator] # mypy wants names it can read
+        return TypedDict("_Object", fields)  # type: ignore[operator] # mypy needs literal names
 
     def _referred(self, reference: str) -> Any:
         name = reference.removeprefix("#/$defs/")
         if name == reference or any(char in name for char in "~%/"):  # elsewhere, or written with escapes
             raise _NoTypeError
         if name not in self._made:
-            self._made[name] = None  # until it is made: a type that contains itself is none
+            self._made[name] = None  # until it is made: recursive types are not supported
             self._made[name] = self.of(self._definitions.get(name, False))
         if self._made[name] is None:
             raise _NoTypeError

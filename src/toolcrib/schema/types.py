@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 ABSENT: Any = dataclasses.MISSING
-"""No default, or none that JSON can say."""
+"""No default, or a default without a JSON form."""
 
 _SCALARS: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
@@ -75,7 +75,7 @@ LISTS: dict[Any, Any] = {
     collections.abc.Set: set,
     collections.abc.MutableSet: set,
 }
-"""Types that are arrays in JSON, and what they are made with."""
+"""Type of an array in JSON to the type that is made from it."""
 _UNIQUE = (set, frozenset, collections.abc.Set, collections.abc.MutableSet)
 MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 _NUMBERS = {"integer", "number"}
@@ -93,11 +93,11 @@ _KEYWORDS = (
     ("min_length", "minProperties", {"object"}),
     ("max_length", "maxProperties", {"object"}),
 )
-"""What a constraint's attribute means for which JSON types."""
+"""Attribute of a constraint, its JSON Schema keyword, and the JSON types that it applies to."""
 
 
 class UnresolvedName(DefinitionError):
-    """A type is named by a string that has not been looked up."""
+    """A type is named by a string that was not resolved."""
 
 
 class Field(NamedTuple):
@@ -111,11 +111,11 @@ class Field(NamedTuple):
 
 
 _ANNOTATED: type = type(typing.Annotated[int, None])
-"""Asking for the class is much cheaper than asking for an attribute, which typing's classes look up afar."""
+"""Comparing classes is much cheaper than an attribute look-up on a class of `typing`."""
 
 
 def metadata(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
-    """The bare type and what `Annotated` says of it; `NewType` and `type X = …` are looked through."""
+    """Return the bare type and the metadata of `Annotated`; `NewType` and `type X = …` are resolved."""
     extras: tuple[Any, ...] = ()
     while (kind := annotation.__class__) is not type:
         if kind is _ANNOTATED:
@@ -131,17 +131,17 @@ def metadata(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def is_model(annotation: type) -> bool:
-    """True for a pydantic model or dataclass, which describes, checks and builds itself."""
+    """Return True for a pydantic model or dataclass, which describes, checks and builds itself."""
     return hasattr(annotation, "__pydantic_validator__")
 
 
 def is_typed_dict(annotation: Any) -> bool:
-    """True for a TypedDict, of `typing` or of `typing_extensions`."""
+    """Return True for a TypedDict of `typing` or `typing_extensions`."""
     return isinstance(annotation, type) and issubclass(annotation, dict) and hasattr(annotation, "__total__")
 
 
 def is_struct(annotation: Any) -> bool:
-    """True for a dataclass, a TypedDict or a pydantic model class."""
+    """Return True for a dataclass, a TypedDict or a pydantic model class."""
     bare = metadata(annotation)[0]
     return isinstance(bare, type) and (
         is_model(bare) or dataclasses.is_dataclass(bare) or is_typed_dict(bare)
@@ -149,7 +149,7 @@ def is_struct(annotation: Any) -> bool:
 
 
 def described(extras: Iterable[Any]) -> str | None:
-    """The description that `Annotated` gives: a string, a `Doc`, or a `Field(description=…)`."""
+    """Return the description in `Annotated`: a string, a `Doc`, or a `Field(description=…)`."""
     for extra in extras:
         if isinstance(extra, str):
             return extra
@@ -161,7 +161,7 @@ def described(extras: Iterable[Any]) -> str | None:
 
 
 def fields(struct: type) -> list[Field]:
-    """The fields that a dataclass or TypedDict is made with."""
+    """List the fields of a dataclass or TypedDict."""
     try:
         hints = typing.get_type_hints(struct, include_extras=True)
     except NameError as error:
@@ -185,21 +185,21 @@ def _typed_dict_field(struct: Any, name: str, hint: Any) -> Field:
 
 def _dataclass_field(field: dataclasses.Field[Any], hint: Any) -> Field:
     default = field.default
-    if field.default_factory in (list, dict, set):  # any other may give something else each time
+    if field.default_factory in (list, dict, set):  # another factory may return a different value each time
         default = field.default_factory()
     required = default is ABSENT and field.default_factory is ABSENT
     return Field(field.name, hint, required, default, field.metadata.get("description"))
 
 
 class TypeSchemas:
-    """Derives the schemas of one tool; structured types land in `defs`, once each."""
+    """The schemas of one tool; structured types are in `defs`, once each."""
 
     def __init__(self) -> None:
         self.defs: dict[str, Any] = {}
         self._names: dict[Any, str] = {}
 
     def schema(self, annotation: Any) -> dict[str, Any]:
-        """The schema of one annotation; `DefinitionError` when a type has none."""
+        """Return the schema of one annotation; `DefinitionError` if a type has none."""
         bare, extras = metadata(annotation)
         rule = dict(self._bare(bare))
         for part in _constraints(extras):
@@ -274,12 +274,12 @@ class TypeSchemas:
             if name in self.defs:
                 name = _long_name(struct)
             self._names[struct] = name
-            self.defs[name] = {}  # holds the place: the type may contain itself
+            self.defs[name] = {}  # a placeholder: the type may contain itself
             self.defs[name] = self.struct(struct)
         return {"$ref": f"#/$defs/{name}"}
 
     def struct(self, struct: type) -> dict[str, Any]:
-        """The object schema of a structured type, its inner types in `defs`."""
+        """Return the object schema of a structured type, its inner types in `defs`."""
         if is_model(struct):
             return self._model(struct)
         properties: dict[str, Any] = {}
@@ -345,7 +345,7 @@ def _constraints(extras: Iterable[Any]) -> Iterator[Any]:
 
 
 def check_constraints(extras: Iterable[Any]) -> None:
-    """Refuse a pattern that is no regular expression of linear time."""
+    """Refuse a pattern that is not a regular expression of linear time."""
     for part in _constraints(extras):
         pattern = getattr(part, "pattern", None)
         if pattern is not None:
@@ -353,7 +353,7 @@ def check_constraints(extras: Iterable[Any]) -> None:
 
 
 def _constrain(rule: dict[str, Any], part: Any) -> None:
-    """Add a constraint to a schema, or to those alternatives that it can mean."""
+    """Add a constraint to a schema, or to the alternatives that it applies to."""
     if "anyOf" in rule:
         for branch in rule["anyOf"]:
             _constrain(branch, part)
@@ -381,7 +381,7 @@ def _long_name(struct: type) -> str:
 
 
 def json_default(value: Any) -> Any:
-    """A default as JSON, or `ABSENT` where there is none or JSON cannot say it."""
+    """Return a default as JSON, or `ABSENT` if there is none or it has no JSON form."""
     if value is ABSENT or (isinstance(value, float) and not math.isfinite(value)):
         return ABSENT
     try:

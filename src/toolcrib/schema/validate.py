@@ -17,9 +17,9 @@ from toolcrib.spec.naming import json_path, nearest
 __all__ = ["ArgumentCheck", "SchemaCheck", "check_schema", "refuse"]
 
 _LIMIT = 50
-"""Violations told at most; more are counted."""
+"""Violations that are listed; the rest is counted."""
 _OFTEN = 3
-"""From this call on a tool has a `typed_check`: to import what that needs takes longer than a few calls."""
+"""The call from which on a tool has a `typed_check`: importing msgspec costs more than a few slow calls."""
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:
@@ -27,7 +27,7 @@ def check_schema(schema: Mapping[str, Any]) -> None:
     SchemaCheck(schema)
     if schema.get("type") != "object":
         raise DefinitionError(
-            "an input schema must say type: object",
+            "an input schema must have type: object",
             violations=[Violation("$.type", 'must be "object"')],
         )
 
@@ -52,7 +52,7 @@ class SchemaCheck:
         self.is_valid: Callable[[Any], bool] = self._validator.is_valid
 
     def violations(self, value: Any) -> list[Violation]:
-        """Every place where the value does not fit, in the order of the schema."""
+        """List every place where the value is wrong, in the order of the schema."""
         found: list[Violation] = []
         for error in self._validator.iter_errors(value):
             found.extend(_explain(error, self.schema))
@@ -75,7 +75,7 @@ def _explain(error: jsonschema_rs.ValidationError, schema: Mapping[str, Any]) ->
         return [Violation(json_path(at), f"{_text(error.instance)} is not one of: {allowed}")]
     if error.kind.name in ("anyOf", "oneOf"):
         branches = [branch for branch in facts["context"] if not _wants_null(branch)]
-        if len(branches) == 1:  # an optional value: tell what is wrong with it, not that null would do
+        if len(branches) == 1:  # an optional value: report its own fault, not that null is possible
             return [found for inner in branches[0] for found in _explain(inner, schema)]
     return [Violation(json_path(at), _short(error.message))]
 
@@ -110,22 +110,22 @@ def _short(text: str) -> str:
 
 
 class ArgumentCheck:
-    """Checks the arguments of one tool and fills in the defaults its schema names."""
+    """The check of one tool's arguments, which also fills in the defaults of its schema."""
 
     __slots__ = ("_lenient", "_schema", "_settle", "_times", "check")
 
     def __init__(self, schema: Mapping[str, Any], *, lenient: bool = False) -> None:
         check_schema(schema)
         self._lenient = lenient
-        """Whether arguments that do not fit are read again as `lenient.relaxed` does."""
+        """True if arguments that do not match are read again by `lenient.relaxed`."""
         self._schema = SchemaCheck(schema)
         self._settle = settler(schema)
         self._times = 0
         self.check: Callable[[Mapping[str, Any] | bytes | str], dict[str, Any]] = self._check
-        """Gives the arguments as a dict of their own, defaults filled in: JSON text is parsed, a mapping is
+        """Returns the arguments as a new dict with defaults filled in: JSON text is parsed, a mapping is
         copied. Raises `InvalidInput` with every violation.
 
-        To be read anew for each call: a tool that is called often gets a faster one.
+        Read this attribute for each call: a tool that is called often gets a faster function.
         """
 
     def _check(self, arguments: Mapping[str, Any] | bytes | str) -> dict[str, Any]:
@@ -150,6 +150,6 @@ class ArgumentCheck:
 
 
 def refuse(violations: list[Violation]) -> InvalidInput:
-    """The error that tells all these violations."""
-    told = "; ".join(f"{v.path} {v.message}" for v in violations[:10])
-    return InvalidInput(told, violations=violations, hint="Mend the arguments named and call again.")
+    """Return the error that lists these violations."""
+    listed = "; ".join(f"{v.path} {v.message}" for v in violations[:10])
+    return InvalidInput(listed, violations=violations, hint="Correct these arguments and call again.")

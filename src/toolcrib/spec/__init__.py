@@ -1,4 +1,4 @@
-"""What a tool is, what a call is, and the seams between the rooms. Pure data, no input or output."""
+"""Tools, calls and results as pure data, and the protocols between the packages. No input or output."""
 
 from toolcrib.spec.call import Call, Outcome, Result
 from toolcrib.spec.caller import SCOPES, Caller, Scope

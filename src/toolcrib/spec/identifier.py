@@ -1,4 +1,4 @@
-"""Identifiers: UUID version 7 (RFC 9562), whose texts sort by the time they were made."""
+"""Identifiers: UUID version 7 (RFC 9562), whose text sorts by time of creation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["new_id"]
 
 
 def new_id(now: float | None = None) -> str:
-    """A new identifier; `now` is seconds since the epoch, by default the machine's."""
+    """Return a new identifier; `now` is seconds since the epoch, by default the machine's clock."""
     stamp = max(0, int((time.time() if now is None else now) * 1000)) & (1 << 48) - 1
     noise = int.from_bytes(os.urandom(10))
     number = stamp << 80 | 0x7 << 76 | (noise >> 62 & 0xFFF) << 64 | 0b10 << 62 | noise & (1 << 62) - 1

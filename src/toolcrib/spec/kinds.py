@@ -39,16 +39,16 @@ class Absent(Enum):
 
 
 ABSENT: Final = Absent.ABSENT
-"""What a choice gives where nothing is to stand: its key or item is left out."""
+"""The value of a choice that leaves out its key or item."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A value that depends on the arguments: that of the first branch whose test holds, else none."""
+    """A value that depends on the arguments: the value of the first branch whose test is true, or none."""
 
     branches: tuple[tuple[str | None, Any], ...]
-    """Test and value. A test names an argument, which must be neither absent, null, false, 0 nor empty; None
-    always holds. A value is as in any template, `ABSENT`, or a further choice."""
+    """Test and value. A test names an argument, which must be neither absent, null, false, 0 nor empty; the
+    test None is always true. A value is one of any template, `ABSENT`, or another choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class FieldMap:
 
 @dataclass(frozen=True, slots=True)
 class ParameterStyle:
-    """How a list or an object is written in a path, query, header, cookie or form (OpenAPI 3.2, 4.12)."""
+    """The form of a list or an object in a path, query, header, cookie or form (OpenAPI 3.2, 4.12)."""
 
     style: str
     """`simple`, `label`, `matrix`, `form`, `spaceDelimited`, `pipeDelimited`, `tabDelimited`, `deepObject`,
@@ -160,7 +160,7 @@ class HttpExec(ExecConfig):
     max_response_bytes: int | None = None
     cookies: dict[str, Any] = field(default_factory=dict)
     styles: dict[str, ParameterStyle] = field(default_factory=dict)
-    """By argument: how its value is written wherever it stands outside JSON."""
+    """Argument name to the form of its value outside JSON."""
     body_format: Literal["json", "form", "multipart", "text", "binary"] | None = None
     """None: decided by the content type and the form of `body`."""
     parts: dict[str, BodyPart] = field(default_factory=dict)
@@ -186,7 +186,7 @@ class Comparison:
     how: Literal["truth", "is", "is_not", "schema"] = "truth"
     """`truth`: neither absent nor false, null, 0 or empty."""
     other: Any = None
-    """What it is compared with, or the JSON Schema it must fit."""
+    """The value to compare with, or the JSON Schema that must match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,13 +198,13 @@ class Step:
     args: dict[str, Any] = field(default_factory=dict)
     """Templates over the arguments and the results of other steps."""
     needs: tuple[str, ...] = ()
-    """Steps that must be over first, beside those whose results it uses."""
+    """Steps that must end first, besides those whose results it uses."""
     when: tuple[Comparison, ...] = ()
-    """All must hold, else the step is skipped."""
+    """All must be true, or the step is skipped."""
     foreach: Any = None
     """A template that gives a list: one call for each item. None: one call."""
     concurrency: int = 4
-    """Calls of a `foreach` at one time."""
+    """Calls of a `foreach` that run at the same time."""
     on_error: Literal["fail", "continue", "default"] = "fail"
     default: Any = None
     """The value of a failed call, where `on_error` is `default`."""
@@ -230,20 +230,20 @@ class McpExec(ExecConfig):
     definition: str = ""
     """SHA-256 of the definition that the server gives now, in hex."""
     identity: str = ""
-    """SHA-256 of what the settings say of the server, in hex."""
+    """SHA-256 of the server's entry in the settings, in hex."""
 
 
 @dataclass(frozen=True, slots=True)
 class SqlExec(ExecConfig):
-    """One SQL statement. Values are bound to its parameters; none is ever written into its text."""
+    """One SQL statement. Values are bound to its parameters and never written into its text."""
 
     engine: str
-    """`sqlite` can be run; any other name is kept, and such a tool is unavailable."""
+    """`sqlite` runs; any other name is kept, and the tool is unavailable."""
     statement: str
     database: str | None = None
     """`sqlite`: the file, from the project root; else the name of the database."""
     parameters: tuple[Any, ...] = ()
     """Templates, in the order of the statement's `?`."""
     connection: dict[str, Any] = field(default_factory=dict)
-    """How other engines are reached, as written."""
+    """The connection settings of other engines, as written."""
     timeout_ms: int | None = None

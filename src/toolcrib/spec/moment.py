@@ -1,4 +1,4 @@
-"""Moments in texts."""
+"""Points in time as text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def written(seconds: float) -> str: ...
 @overload
 def written(seconds: float | None) -> str | None: ...
 def written(seconds: float | None) -> str | None:
-    """Seconds since the epoch in UTC, as RFC 3339 has it: `2025-01-09T15:00:10Z`."""
+    """Write seconds since the epoch in UTC, in the form of RFC 3339: `2025-01-09T15:00:10Z`."""
     if seconds is None:
         return None
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(min(max(seconds, 0.0), _LAST)))

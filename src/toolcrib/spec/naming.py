@@ -17,7 +17,7 @@ _NEAR = 60
 
 
 def fits(pattern: str, name: str) -> bool:
-    """Whether a name is one that a pattern stands for: `*` for any text, `?` for one character.
+    """Return True if a name matches a pattern: `*` is any text, `?` is one character.
 
     Case counts. Both are compared in their composed form (Unicode NFC), as names are kept.
     """
@@ -31,7 +31,7 @@ def _expression(pattern: str) -> re.Pattern[str]:
 
 
 def json_path(parts: Iterable[str | int]) -> str:
-    """`["a", 0, "b c"]` as `$.a[0]["b c"]`."""
+    """Return `$.a[0]["b c"]` for `["a", 0, "b c"]`."""
     path = "$"
     for part in parts:
         if isinstance(part, int):

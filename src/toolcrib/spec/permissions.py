@@ -1,4 +1,4 @@
-"""What a tool may touch: pure data, effective = tool ∩ bundle ∩ project maximum."""
+"""Permissions of a tool. Pure data; effective = tool ∩ bundle ∩ project maximum."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Network:
 
     @classmethod
     def parse(cls, value: Any) -> Network:
-        """Read the manifest's `false | true | host | {allow: [hosts]}`; anything else is ValueError."""
+        """Read the manifest's `false | true | host | {allow: [hosts]}`; ValueError for anything else."""
         if value is False or value is None:
             return cls()
         if value is True:
@@ -33,7 +33,7 @@ class Network:
         raise ValueError("network must be false, true, host or {allow: [hosts]}")
 
     def as_json(self) -> Any:
-        """The manifest's spelling again."""
+        """Return the form that a manifest has."""
         if self.mode == "hosts":
             return {"allow": list(self.allow)}
         return {"none": False, "any": True, "host": "host"}[self.mode]
@@ -41,7 +41,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class SecretSpec:
-    """One declared secret: its value comes from the project's sources of secrets."""
+    """One declared secret; its value comes from the project's secret sources."""
 
     name: str
     type: str = "string"
@@ -50,7 +50,7 @@ class SecretSpec:
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """What a tool declares that it needs; what is not declared is not granted."""
+    """The permissions that a tool declares; nothing else is granted."""
 
     network: Network = field(default_factory=Network)
     read: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Permissions:
     """Names of environment variables (not secret) handed to the tool."""
 
     def union(self, *others: Permissions) -> Permissions:
-        """All that any of these may touch."""
+        """Return the permissions that allow all that any of these allow."""
         every = (self, *others)
         modes = {one.network.mode for one in every}
         mode = next(mode for mode in ("host", "any", "hosts", "none") if mode in modes)
@@ -76,7 +76,7 @@ class Permissions:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The manifest's `permissions` block, as the audit log records it."""
+        """Return the manifest's `permissions` block, as the audit log records it."""
         block: dict[str, Any] = {
             "network": self.network.as_json(),
             "fs": {"read": list(self.read), "write": list(self.write)},

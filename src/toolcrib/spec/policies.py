@@ -1,4 +1,4 @@
-"""How a tool is called: approval, retry, limits, output handling, hints to clients. Pure data."""
+"""Rules for calls of a tool: approval, retry, limits, output, hints to clients. Pure data."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Literal
 __all__ = ["LEVELS", "Annotations", "Approval", "Auth", "Example", "Level", "Limits", "Output", "Retry"]
 
 Level = Literal["full", "landlock", "none"]
-"""What confines a tool's process: namespaces and all else; Landlock and a filter alone; nothing."""
+"""Confinement of a tool's process: namespaces and all else; Landlock and seccomp alone; none."""
 LEVELS: tuple[Level, ...] = ("full", "landlock", "none")
-"""From the strongest to the weakest."""
+"""All levels, the strongest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """Whether a person must agree to each call, and why."""
+    """The rule whether a person must approve each call, and the reason."""
 
     required: bool = False
     reason: str = ""
@@ -23,7 +23,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Auth:
-    """How a request says who sends it: which secret goes where. The secrets are declared permissions."""
+    """Authentication of a request: the secrets it sends, and their place. They are declared permissions."""
 
     type: Literal["bearer", "basic", "api_key"]
     secret: str | None = None
@@ -31,14 +31,14 @@ class Auth:
     username_secret: str | None = None
     """`basic`: name of the secret that holds the user name."""
     location: Literal["header", "query", "cookie"] | None = None
-    """`api_key`: where the key stands (`in` in the manifest)."""
+    """`api_key`: the place of the key (`in` in the manifest)."""
     name: str | None = None
     """`api_key`: the name of that header, query entry or cookie."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often a failing call is attempted.
+    """The number of attempts of a failing call, and the delays between them.
 
     `max_attempts` counts the first try. With `jitter` 0 a retry is instant; with `jitter` j > 0 the delay
     after attempt n is n⁴ seconds × (1 ± j). A fixed `backoff_ms`, if set, replaces that.
@@ -51,11 +51,11 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one attempt, and of how often a tool is called. `None`: the project's default."""
+    """Limits of one attempt, and of the rate of calls. `None`: the project's default."""
 
     timeout_ms: int | None = None
     output_bytes: int | None = None
-    """How much of the output the caller sees; the rest is cut and said so."""
+    """Bytes of the output that the caller sees; the rest is cut, and a warning says so."""
     memory_bytes: int | None = None
     """Of a confined tool with all its processes."""
     processes: int | None = None
@@ -67,15 +67,15 @@ class Limits:
     open_files: int | None = None
     """Of each process of a confined tool."""
     calls_per_minute: int | None = None
-    """Within any 60 seconds, of all processes of the project together."""
+    """Calls within any 60 seconds, over all processes of the project."""
     min_interval_ms: int | None = None
-    """Between the beginnings of two calls."""
+    """Time between the starts of two calls."""
     concurrent_calls: int | None = None
-    """At one time, in all processes of the project together."""
+    """Calls at the same time, over all processes of the project."""
 
     @property
     def rated(self) -> bool:
-        """Whether it is limited how often the tool is called."""
+        """True if the rate of calls is limited."""
         unlimited = (
             self.calls_per_minute is None and self.min_interval_ms is None and self.concurrent_calls is None
         )
@@ -84,7 +84,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """How a tool's output is read and checked."""
+    """Format and check of a tool's output."""
 
     format: Literal["json", "text"] = "json"
     schema: dict[str, Any] | None = None
@@ -93,7 +93,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Annotations:
-    """Hints to clients about what a call does; never a permission. `None` means not said."""
+    """Hints to clients about the effect of a call; never a permission. `None`: not stated."""
 
     read_only: bool | None = None
     destructive: bool | None = None
@@ -103,7 +103,7 @@ class Annotations:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One example call from the manifest."""
+    """One example call of a manifest."""
 
     description: str
     params: dict[str, Any]

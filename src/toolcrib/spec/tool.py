@@ -1,4 +1,4 @@
-"""What a tool is: identity, schemas, how it runs, what it may touch, where it came from."""
+"""A tool: identity, schemas, execution, permissions, source."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ class Spelling(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a tool was read from, byte for byte."""
+    """The file that a tool was read from, byte for byte."""
 
     dialect: str
     path: str
     raw: bytes
     sha256: str
     shared: bool = False
-    """The file is not the one manifest of a folder: what lies beside it does not belong to the tool."""
+    """The file is not the one manifest of a folder: files beside it do not belong to the tool."""
     spelling: Spelling = Spelling.DOLLAR_BRACE
-    """How the placeholders of the file are written."""
+    """The placeholders that the file uses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool, whatever it was made from."""
+    """One tool, from whatever source."""
 
     name: str
     description: str

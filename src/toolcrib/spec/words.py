@@ -1,4 +1,4 @@
-"""Permissions and approvals in words, as a person is asked to agree to them."""
+"""Permissions in words, for a person who is asked to approve them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["may_touch"]
 
 
 def may_touch(tool: Tool) -> list[str]:
-    """What a call of this tool may touch, one line each; a tool that declares nothing touches nothing."""
+    """List in words what a call of this tool may touch, one line each."""
     permissions = tool.permissions
     lines = [_network(tool)]
     lines += [f"read {path}" for path in permissions.read]
@@ -18,7 +18,7 @@ def may_touch(tool: Tool) -> list[str]:
     lines += [f"environment variable {name}" for name in permissions.env]
     if isinstance(tool.config, CompositeExec):
         names = ", ".join(dict.fromkeys(step.tool for step in tool.config.steps))
-        lines.append(f"all that the tools it calls may touch: {names}")
+        lines.append(f"everything that the tools it calls may touch: {names}")
     if tool.kind in ("function", "builtin"):
         lines.append("run inside this process, not confined")
     return [line for line in lines if line] or ["nothing of this machine"]
@@ -31,7 +31,7 @@ def _network(tool: Tool) -> str:
     if network.mode == "hosts":
         return f"network: {', '.join(network.allow)}"
     if network.mode == "host":
-        return "network: all of this machine's network"
+        return "network: this machine's whole network"
     if isinstance(tool.config, HttpExec):
         return f"network: the host of {tool.config.url}"
     return "network: any public host"
