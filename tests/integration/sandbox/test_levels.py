@@ -273,7 +273,7 @@ def test_what_was_found_is_remembered_and_never_weakens(room: Path) -> None:
     standing = server(
         "namespaces",
         room,
-        "from toolcrib.sandbox.levels import probe_cache\nanswer(it=probe_cache.standing())",
+        "from toolcrib.sandbox.levels import probe_cache\nanswer(it=probe_cache.process_digest())",
     )
     file.write_text(json.dumps({**known, "standing": standing["it"]}))
     lying = server("namespaces", room, once)

@@ -11,7 +11,7 @@ import pytest
 
 from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.files.grants import plan
-from toolcrib.sandbox.levels.choice import chosen, unheld
+from toolcrib.sandbox.levels.choice import chosen, refused_at_landlock
 
 
 def job(**fields: Any) -> Confinement:
@@ -31,12 +31,12 @@ def project(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("network", ["none", "host"])
 def test_no_network_and_that_of_the_machine_can_be_held(network: str) -> None:
     asked = job(network=network)
-    assert unheld(asked, plan(asked)) is None
+    assert refused_at_landlock(asked, plan(asked)) is None
 
 
 def test_hosts_cannot(project: Path) -> None:
     asked = job(network="proxy")
-    refusal = unheld(asked, plan(asked))
+    refusal = refused_at_landlock(asked, plan(asked))
     assert refusal is not None
     assert refusal.details["mechanism"] == "net namespace"
     assert refusal.code == "sandbox_unavailable"
@@ -49,12 +49,12 @@ def test_grants_beside_what_is_protected_can_be_held(project: Path) -> None:
         protect=(str(project / ".toolcrib"),),
         hide=(str(project / ".env"),),
     )
-    assert unheld(asked, plan(asked)) is None
+    assert refused_at_landlock(asked, plan(asked)) is None
 
 
 def test_what_is_not_there_is_no_reason(project: Path) -> None:
     asked = job(read=(str(project),), hide=(str(project / "none"),), protect=(str(project / "gone"),))
-    assert unheld(asked, plan(asked)) is None
+    assert refused_at_landlock(asked, plan(asked)) is None
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_what_lies_inside_and_must_be_less_is_named(
 ) -> None:
     places = {kind: tuple(os.path.normpath(project / p) for p in paths) for kind, paths in rules.items()}
     asked = job(**places)
-    refusal = unheld(asked, plan(asked))
+    refusal = refused_at_landlock(asked, plan(asked))
     assert refusal is not None
     assert refusal.details["mechanism"] == "mount namespace"
     assert refusal.details["path"] == str(project / path)

@@ -1,7 +1,8 @@
-"""Which level a job is run at: the best that this machine has and that holds it, never below its minimum.
+"""Choose the level that a job runs at: the best that this machine has and that can enforce the job's rules.
 
-At `full` there is nothing to choose: what does not work then fails the call. What machines have below that is
-found by `probe` and remembered; a machine that turns out weaker than remembered refuses.
+It is never below the job's minimum. At minimum `full` there is no choice: what does not work fails the call.
+What a machine has below that is found by `probe` and remembered; a machine that turns out weaker than
+remembered refuses.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from toolcrib.sandbox.job import Confinement
 from toolcrib.sandbox.levels.probe import in_force, require
 from toolcrib.spec import Level
 
-__all__ = ["chosen", "unheld"]
+__all__ = ["chosen", "refused_at_landlock"]
 
 
 async def chosen(job: Confinement) -> Level:
-    """The level for this job.
+    """Return the level for this job.
 
     Raises:
-        SandboxUnavailable: this machine holds no level that the job's minimum allows, or none that can hold
-            what the job must be held to; it names the mechanism.
+        SandboxUnavailable: this machine has no level that the job's minimum allows, or none that can enforce
+            the job's rules; it names the mechanism.
     """
     if job.minimum == "full":
         return "full"
@@ -33,44 +34,45 @@ async def chosen(job: Confinement) -> Level:
         return "full"
     refusal = None
     if available == "landlock":
-        refusal = unheld(job, plan(job))
+        refusal = refused_at_landlock(job, plan(job))
         if refusal is None:
             return "landlock"
     if job.minimum == "none":
         return "none"
     if refusal is None:
         require("landlock")
-    raise refusal or SandboxUnavailable("the level landlock cannot be had here")
+    raise refusal or SandboxUnavailable("level landlock is not supported here")
 
 
-def unheld(job: Confinement, mounts: Plan) -> SandboxUnavailable | None:
-    """What keeps a job from level `landlock`, which grants but cannot take away below what it granted."""
-    network = job.network
-    if network not in ("none", "host"):
-        return beyond(
+def refused_at_landlock(job: Confinement, mounts: Plan) -> SandboxUnavailable | None:
+    """Return why a job cannot run at level `landlock`, which cannot deny anything inside what it granted."""
+    if job.network not in ("none", "host"):
+        return refusal(
             "net namespace",
-            "which hosts it may reach cannot be held",
-            "without a network of its own a tool reaches all of them: `network: host` says so",
+            "it cannot be limited to certain hosts",
+            "Without a network of its own a tool reaches every host; `network: host` allows that.",
         )
     writable = [mount.target for mount in mounts.mounts if mount.mode.startswith("rw")]
     for mount in mounts.mounts:
         if not os.path.lexists(mount.target):
             continue
         if mount.mode == "hide":
-            told = f"{mount.target} lies inside a grant and must stay unreadable"
+            reason = "is inside a grant and must stay unreadable"
         elif mount.mode.startswith("ro") and inside(os.path.dirname(mount.target), writable):
-            told = f"{mount.target} lies inside a writable grant and must stay read-only"
+            reason = "is inside a writable grant and must stay read-only"
         elif mount.mode == "link":
-            told = f"{mount.target} is a symbolic link inside a writable grant and must stay what it is"
+            reason = "is a symbolic link inside a writable grant and must not be changed"
         else:
             continue
-        return beyond("mount namespace", told, "grant the folders beside it instead", path=mount.target)
+        hint = "Grant the folders beside it instead."
+        return refusal("mount namespace", f"{mount.target} {reason}", hint, path=mount.target)
     return None
 
 
-def beyond(mechanism: str, told: str, hint: str, **details: str) -> SandboxUnavailable:
+def refusal(mechanism: str, reason: str, hint: str, **details: str) -> SandboxUnavailable:
+    """Return the error for what level `landlock` cannot enforce."""
     return SandboxUnavailable(
-        f"level landlock cannot hold this tool, so nothing was run: {mechanism}: {told}",
+        f"level landlock cannot confine this tool, so nothing was run: {mechanism}: {reason}",
         hint=hint,
-        details={"mechanism": mechanism, "reason": told, "level": "landlock", **details},
+        details={"mechanism": mechanism, "reason": reason, "level": "landlock", **details},
     )

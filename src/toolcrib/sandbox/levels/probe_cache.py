@@ -1,10 +1,9 @@
-"""What was found out about this machine, kept for other processes of the same user until it is started anew.
+"""Remember what this machine can enforce, for other processes of the same user, until it is restarted.
 
-The file lies in the user's own cache folder (`$TOOLCRIB_CACHE`, else `$XDG_CACHE_HOME/toolcrib`). It counts
-only for a process that stands as the one did that wrote it: same kernel and version of ours, same namespaces,
-filters, capabilities and security label, since a service or a container can do less than a shell of the same
-user. It can never make a call weaker than its project allows: a remembered mechanism that does not work fails
-the call.
+The file is in the user's own cache folder (`$TOOLCRIB_CACHE`, else `$XDG_CACHE_HOME/toolcrib`). It is used
+only by a process with the same kernel, version of ours, namespaces, filters, capabilities and security label
+as the one that wrote it: a service or a container can do less than a shell of the same user. It never lets a
+call run with less than its project allows: a remembered mechanism that does not work fails the call.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["forget", "keep", "known", "place"]
+__all__ = ["forget", "keep", "known", "place", "process_digest"]
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-STANDING = ("NoNewPrivs", "Seccomp", "Seccomp_filters", "CapEff", "CapBnd", "Uid", "Gid")
+STATUS_LINES = ("NoNewPrivs", "Seccomp", "Seccomp_filters", "CapEff", "CapBnd", "Uid", "Gid")
 SETTINGS = (
     "/proc/self/attr/current",
     "/proc/sys/user/max_user_namespaces",
@@ -31,23 +30,24 @@ LONGEST = 65_536
 
 
 def place() -> Path | None:
-    """The file, one for each start of the machine, user and kernel; None where it can have no place."""
+    """Return the file, one for each start of the machine, user and kernel; None if there is no place."""
+    boot = text_of(BOOT_ID).strip()
     try:
-        boot = Path(BOOT_ID).read_text(encoding="ascii").strip()
         base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        folder = os.environ.get("TOOLCRIB_CACHE") or f"{base}/toolcrib"
-    except (OSError, RuntimeError, ValueError):
-        return None
+    except RuntimeError:
+        base = ""
+    folder = os.environ.get("TOOLCRIB_CACHE") or f"{base}/toolcrib"
     if not folder.startswith("/") or not boot.replace("-", "").isalnum():
         return None
     return Path(folder, f"probe-{boot}-{os.geteuid()}-{os.uname().release}.json")
 
 
-def standing() -> str:
-    """A digest of all that decides what the kernel lets this process do."""
-    seen = [version(), os.uname().machine, *map(text_of, SETTINGS)]
+def process_digest() -> str:
+    """Return a digest of all that decides what the kernel lets this process do."""
+    version = str(getattr(sys.modules.get("toolcrib"), "__version__", ""))
+    seen = [version, os.uname().machine, *map(text_of, SETTINGS)]
     lines = text_of("/proc/self/status").splitlines()
-    seen += [line for line in lines if line.partition(":")[0] in STANDING]
+    seen += [line for line in lines if line.partition(":")[0] in STATUS_LINES]
     for name in sorted(os.listdir("/proc/self/ns")) if os.path.isdir("/proc/self/ns") else ():
         try:
             seen.append(os.readlink(f"/proc/self/ns/{name}"))
@@ -56,14 +56,8 @@ def standing() -> str:
     return hashlib.sha256("\0".join(seen).encode(errors="replace")).hexdigest()
 
 
-def version() -> str:
-    """Ours; empty where the sandbox is used without the rest."""
-    whole = sys.modules.get("toolcrib")
-    return str(getattr(whole, "__version__", ""))
-
-
 def text_of(path: str) -> str:
-    """A small file of the kernel's; empty where it cannot be read."""
+    """Return a small file of the kernel's; empty if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read(LONGEST).decode(errors="replace")
@@ -72,7 +66,7 @@ def text_of(path: str) -> str:
 
 
 def known() -> Any:
-    """What is remembered for a process that stands as this one; None for nothing."""
+    """Return what an equal process has remembered; None if there is nothing."""
     path = place()
     if path is None:
         return None
@@ -81,25 +75,25 @@ def known() -> Any:
     except OSError:
         return None
     with open(fd, "rb") as file:
-        if not ours(os.fstat(fd)) or not ours(os.lstat(path.parent)):
+        if not is_private(os.fstat(fd)) or not is_private(os.lstat(path.parent)):
             return None
         try:
             document = json.loads(file.read(LONGEST))
         except ValueError:
             return None
-    if not isinstance(document, dict) or document.get("standing") != standing():
+    if not isinstance(document, dict) or document.get("standing") != process_digest():
         return None
     return document.get("found")
 
 
-def ours(info: os.stat_result) -> bool:
-    """Whether a file or folder belongs to this user, and nobody else may write to it."""
+def is_private(info: os.stat_result) -> bool:
+    """Return True if a file or folder belongs to this user, and nobody else may write to it."""
     kind = stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)
     return kind and info.st_uid == os.geteuid() and not info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def keep(found: Any) -> None:
-    """Remember; where that is not possible, the next process finds out for itself."""
+    """Remember something; where that is not possible, the next process finds out for itself."""
     path = place()
     if path is None:
         return
@@ -108,14 +102,14 @@ def keep(found: Any) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with open(fd, "w", encoding="utf-8") as file:
-            json.dump({"standing": standing(), "found": found}, file)
+            json.dump({"standing": process_digest(), "found": found}, file)
         new.replace(path)
     except OSError:
         new.unlink(missing_ok=True)
 
 
 def forget() -> None:
-    """Have the next process find out anew."""
+    """Have the next process find out again."""
     path = place()
     if path is not None:
         try:
