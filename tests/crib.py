@@ -57,7 +57,7 @@ class Crib:
 
     def shell(self, name: str = "sh", **more: Any) -> Path:
         """A command tool that runs the shell script in its argument `c`."""
-        config = {"entrypoint": "sh", "args": ["-c", "${c}"], **more.pop("config", {})}
+        config = {"entrypoint": "sh", "args": ["-c", "${c}"], "allow_code": True, **more.pop("config", {})}
         return self.tool(name, "command", config, SH, **{"outputs": {"format": "text"}, **more})
 
     def python(

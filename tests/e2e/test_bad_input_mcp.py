@@ -73,7 +73,7 @@ def client(crib: Crib) -> Iterator[Client]:
     crib.tool("grant", "file", fine, permissions={"fs": {"read": ["gone"]}})
     crib.tool("asks", "file", fine, approval={"required": True, "reason": "it is dear"}, **granted)
     crib.tool("command", "command", {"entrypoint": "no-such-program"}, outputs={"format": "text"})
-    crib.tool("flood", "command", {"entrypoint": "sh", "args": ["-c", "${c}"]}, SH)
+    crib.tool("flood", "command", {"entrypoint": "sh", "args": ["-c", "${c}"], "allow_code": True}, SH)
     crib.python("import os\ndef run():\n    os._exit(0)", "exit")
     port = stuttering_server(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[")
     crib.tool("http", "http", {"url": f"http://127.0.0.1:{port}/", "timeout_ms": 300},

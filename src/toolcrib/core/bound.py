@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal
 
 from toolcrib.errors import DefinitionError, Violation
 from toolcrib.executors.function.executor import function_executor
 from toolcrib.schema import ArgumentCheck, FunctionShape, SchemaCheck
-from toolcrib.spec import Annotations, Approval, Executor, FunctionExec, Limits, Output, Retry, Tool
+from toolcrib.spec import (
+    Annotations,
+    Approval,
+    CommandExec,
+    Executor,
+    FunctionExec,
+    Limits,
+    Output,
+    Retry,
+    Tool,
+)
 
 __all__ = ["DEFAULT_TIMEOUT_MS", "Bound", "BoundTool", "FunctionTool", "Options", "check_retry"]
 
@@ -85,7 +96,7 @@ class BoundTool(Bound):
         retry: Retry | None = None,
     ) -> None:
         self.name = tool.name
-        self._tool = tool
+        self._tool = tool = _asking(tool)
         self._make_executor = make_executor
         self._set_rules(tool.approval, tool.output, tool.retry, retry or Retry())
         self._limit(
@@ -105,6 +116,16 @@ class BoundTool(Bound):
     def renew(self) -> None:
         """Make a new executor for the next call; running calls keep theirs."""
         self.__dict__.pop("executor", None)
+
+
+def _asking(tool: Tool) -> Tool:
+    """Return the tool; its approval is required where a program takes a value of a call as code."""
+    if tool.approval.required or not isinstance(tool.config, CommandExec):
+        return tool
+    from toolcrib.template import code_reason
+
+    reason = code_reason(tool)
+    return tool if reason is None else replace(tool, approval=Approval(True, reason))
 
 
 class FunctionTool(Bound):

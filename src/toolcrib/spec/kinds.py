@@ -95,6 +95,8 @@ class CommandExec(ExecConfig):
     """A line for `/bin/sh -c`; `entrypoint` is `/bin/sh` then, and `args` are empty."""
     allow_dash: tuple[str, ...] = ()
     """Arguments of the tool that may begin with `-` where they are words of their own."""
+    allow_code: bool = False
+    """The author means that values of a call become code of a program: such calls need no approval."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolcrib.spec.kinds import CompositeExec, HttpExec
+from toolcrib.spec.kinds import CommandExec, CompositeExec, HttpExec
 from toolcrib.spec.tool import Tool
 
 __all__ = ["may_touch"]
@@ -16,6 +16,8 @@ def may_touch(tool: Tool) -> list[str]:
     lines += [f"write {path}" for path in permissions.write]
     lines += [f"secret {secret.name}" for secret in permissions.secrets]
     lines += [f"environment variable {name}" for name in permissions.env]
+    if isinstance(tool.config, CommandExec) and tool.config.allow_code:
+        lines.append("code: values of a call may be run as code")
     if isinstance(tool.config, CompositeExec):
         names = ", ".join(dict.fromkeys(step.tool for step in tool.config.steps))
         lines.append(f"everything that the tools it calls may touch: {names}")

@@ -1,5 +1,6 @@
 """Templates: parsed once to a tree, rendered by position; a value never becomes structure."""
 
+from toolcrib.template.code_values import CodeValue, code_reason, code_values
 from toolcrib.template.parser import (
     CONTEXT_NAMES,
     Namespaces,
@@ -27,7 +28,7 @@ from toolcrib.template.render import (
 from toolcrib.template.respell import respell, spell
 from toolcrib.template.shell import ShellLine, ShellTemplate, held_variables, parse_shell, shell_problems
 from toolcrib.template.spellings import TemplateProblem, directive
-from toolcrib.template.steps import LOOP_NAMES, STEPS_NAME, references_in, step_namespaces, steps_used
+from toolcrib.template.steps import LOOP_NAMES, STEPS_NAME, step_namespaces, steps_used
 from toolcrib.template.styles import STYLES, styled_cookies
 from toolcrib.template.tree import (
     Branch,
@@ -42,6 +43,7 @@ from toolcrib.template.tree import (
     Template,
     Text,
     TextTemplate,
+    references_in,
     untied,
 )
 from toolcrib.template.url import Query, UrlTemplate, parse_query, parse_url, render_query, render_url
@@ -54,6 +56,7 @@ __all__ = [
     "STEPS_NAME",
     "STYLES",
     "Branch",
+    "CodeValue",
     "Condition",
     "ConditionalText",
     "Constant",
@@ -74,6 +77,8 @@ __all__ = [
     "TextTemplate",
     "UrlTemplate",
     "Values",
+    "code_reason",
+    "code_values",
     "directive",
     "escape",
     "held_variables",

@@ -7,9 +7,9 @@ from typing import Any
 
 from toolcrib.spec import Tool
 from toolcrib.template.parser import Namespaces, parse
-from toolcrib.template.tree import ListTemplate, ObjectTemplate, Reference, Template, TextTemplate
+from toolcrib.template.tree import references_in
 
-__all__ = ["LOOP_NAMES", "STEPS_NAME", "references_in", "step_namespaces", "steps_used"]
+__all__ = ["LOOP_NAMES", "STEPS_NAME", "step_namespaces", "steps_used"]
 
 STEPS_NAME = "steps"
 """`${steps.ID.value}` is what a step gave, `${steps.ID.status}` and `${steps.ID.error.code}` how it went."""
@@ -24,18 +24,6 @@ def step_namespaces(tool: Tool, *, loop: bool = False) -> Namespaces:
     """
     own = Namespaces.of(tool).arguments
     return Namespaces(arguments=own | {STEPS_NAME, *(LOOP_NAMES if loop else ())})
-
-
-def references_in(template: Template) -> Iterator[Reference]:
-    """Every reference of a tree."""
-    if isinstance(template, TextTemplate):
-        yield from template.references
-    elif isinstance(template, ListTemplate):
-        for item in template.items:
-            yield from references_in(item)
-    elif isinstance(template, ObjectTemplate):
-        for _, item in template.items:
-            yield from references_in(item)
 
 
 def steps_used(value: Any, names: Namespaces) -> Iterator[str]:

@@ -5,7 +5,7 @@ All spellings give the same tree; rendering knows nothing of spelling.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ __all__ = [
     "Template",
     "Text",
     "TextTemplate",
+    "references_in",
     "text_of",
     "untied",
 ]
@@ -220,6 +221,18 @@ def text_of(parts: Iterable[LiteralText | Reference | Condition]) -> Text:
 
 
 Template = TextTemplate | ConditionalText | Condition | ObjectTemplate | ListTemplate | Constant
+
+
+def references_in(template: Template | None) -> Iterator[Reference]:
+    """Yield every reference of a tree, those of all branches too."""
+    if isinstance(template, TextTemplate | ConditionalText | Condition):
+        yield from template.references
+    elif isinstance(template, ListTemplate):
+        for item in template.items:
+            yield from references_in(item)
+    elif isinstance(template, ObjectTemplate):
+        for _, item in template.items:
+            yield from references_in(item)
 
 
 def untied(tree: Any) -> Any:

@@ -226,7 +226,13 @@ def test_thirty_confined_calls_at_once(crib: Crib) -> None:
 
 @pytest.mark.usefixtures("kernel")
 def test_a_cancelled_call_leaves_nothing_and_is_recorded(crib: Crib) -> None:
-    crib.tool("sh", "command", {"entrypoint": "sh", "args": ["-c", "${c}"]}, SH, outputs={"format": "text"})
+    crib.tool(
+        "sh",
+        "command",
+        {"entrypoint": "sh", "args": ["-c", "${c}"], "allow_code": True},
+        SH,
+        outputs={"format": "text"},
+    )
 
     async def cancelled() -> None:
         async with crib.open() as project:

@@ -72,7 +72,7 @@ ECHO: dict[str, Any] = {
 def shell(**permissions: Any) -> dict[str, Any]:
     """The definition of a tool that runs the shell script in its argument `c`."""
     schema = {"type": "object", "properties": {"c": {"type": "string", "description": "Script"}}}
-    config = {"entrypoint": "sh", "args": ["-c", "${c}"]}
+    config = {"entrypoint": "sh", "args": ["-c", "${c}"], "allow_code": True}
     return {**ECHO, "inputs": {"schema": schema}, "exec": {"command": config}, "permissions": permissions}
 
 

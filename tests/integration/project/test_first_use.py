@@ -160,7 +160,7 @@ async def test_who_waits_is_asked_both_when_the_first_yes_was_for_good(crib: Cri
 
 def test_what_an_agent_made_waits_whatever_it_asks_for(crib: Crib) -> None:
     schema = {"type": "object", "properties": {"c": {"type": "string", "description": "Script"}}}
-    exec_ = {"command": {"entrypoint": "sh", "args": ["-c", "${c}"]}}
+    exec_ = {"command": {"entrypoint": "sh", "args": ["-c", "${c}"], "allow_code": True}}
     definition = {"description": "Do", "kind": "command", "version": 1, "inputs": {"schema": schema}}
     create_tool(crib.open(), "sh", {**definition, "exec": exec_, "outputs": {"format": "text"}}, "claude")
     first = ask(crib)

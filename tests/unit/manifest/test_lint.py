@@ -115,6 +115,18 @@ def test_lint_tells_what_is_wrong_at_its_place_with_the_mend(
     assert finding.severity == RULES[rule].severity
 
 
+def test_a_value_that_a_program_takes_as_code() -> None:
+    for program, rule, message in (
+        ("sh", "code", "the value of `path` becomes code of `sh -c`; each call needs approval"),
+        ("./scan.sh", "code-shape", "the value of `path` may become code of `scan.sh -c`"),
+    ):
+        text = change(change(COMMAND, "./scan.sh", program), '["${path}"]', '[-c, "${path}"]')
+        (finding,) = findings(text)
+        assert (finding.rule, finding.message) == (rule, message)
+        assert "allow_code: true" in (finding.hint or "")
+        assert findings(text + "    allow_code: true\n") == []
+
+
 @pytest.mark.parametrize("network", ["true", "{allow: [db.example.com]}"])
 @pytest.mark.parametrize("program", ["psql", "/usr/bin/ssh"])
 def test_a_program_that_finds_no_way_through_the_proxy(program: str, network: str) -> None:

@@ -344,7 +344,7 @@ BODY = "  type: http\n  method: POST\n  url: https://a.example/\n  body:\n"
         (CONDITION.replace("detailed: true", 'detailed: "{{qery}}"'), 14, 18, "placeholder", "`qery`"),
         (CONDITION.replace("    options:", "    query: 1\n    options:"), 13, 5, "condition", "one place"),
         (CONDITION.replace("  body:", LIMITED), 11, 3, "condition", "cannot stand here"),
-        (definition("x", implementation='  type: exec\n  command: "eval {{x}}"\n'), 7, 18, "shell", "`eval`"),
+        (definition("x", implementation='  type: exec\n  command: "set {{x}}"\n'), 7, 17, "shell", "`set`"),
         (
             definition("x", implementation='  type: exec\n  command: "ls"\n  env: {PATH: "{{x}}"}\n'),
             8, 9, "shell", "PATH",

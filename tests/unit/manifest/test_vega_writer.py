@@ -255,8 +255,6 @@ def test_everything_that_is_lost_is_told_with_what_it_means() -> None:
         ("command", {"entrypoint": "ls", "cwd": "src"}, {}, r"\$\.exec\.command\.cwd"),
         ("command", {"entrypoint": "ls", "exit_codes_ok": [0, 1]}, {}, "exit_codes_ok"),
         ("command", {"entrypoint": "ls"}, {"outputs": {"format": "json"}}, r"exec\.command\.stdout"),
-        ("command", {"entrypoint": "ssh", "args": ["${who}"]}, TEXT, "`ssh`"),
-        ("command", {"entrypoint": "python3", "args": ["-c", "${who}"]}, TEXT, "code"),
         ("python", {"module": "m", "function": "f"}, {}, "of kind python; Vega has http, exec"),
         ("sql", {"engine": "sqlite", "database": "a", "statement": "SELECT 1"}, {}, "of kind sql"),
         ("function", {"reference": "m.f"}, {}, "of kind function"),

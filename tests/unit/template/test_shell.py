@@ -49,7 +49,20 @@ def bound(line: str, **values: object) -> tuple[str, dict[str, str]]:
         ("awk -v n={{x}} '{print n}'", "awk -v n=\"${TOOLCRIB_1}\" '{print n}'"),
         ("sed -n 's/a/b/p' {{x}}", "sed -n 's/a/b/p' \"${TOOLCRIB_1}\""),
         ("curl -H 'A: ${KEY}' u", "curl -H 'A: '\"${TOOLCRIB_1}\"'' u"),
-        ("echo {{x}} # not {{y}}", 'echo "${TOOLCRIB_1}" # not '),
+        ("echo {{x}} # a comment", 'echo "${TOOLCRIB_1}" # a comment'),
+        (
+            "while read l; do echo {{x}}; done <{{y}}",
+            'while read l; do echo "${TOOLCRIB_1}"; done <"${TOOLCRIB_2}"',
+        ),
+        ("case $A in (a|b) ls {{x}};; *) ;; esac", 'case $A in (a|b) ls "${TOOLCRIB_1}";; *) ;; esac'),
+        (
+            "if a; then b; elif c {{x}}; then d; else e; fi >f",
+            'if a; then b; elif c "${TOOLCRIB_1}"; then d; else e; fi >f',
+        ),
+        ("! grep {{x}} f && a || b & c", '! grep "${TOOLCRIB_1}" f && a || b & c'),
+        ("curl -s \\\n  {{x}}", 'curl -s \\\n  "${TOOLCRIB_1}"'),
+        ("V=a{{x}}; echo $V \"$V\" '$V'", 'V=a"${TOOLCRIB_1}"; echo "${V}" "${V}" \'$V\''),
+        ("V=$(basename {{x}}); W=$V; echo $W", 'V=$(basename "${TOOLCRIB_1}"); W="${V}"; echo "${W}"'),
         ("grep -n bash {{x}}", 'grep -n bash "${TOOLCRIB_1}"'),
         ("for i in 1 2; do echo {{x}}; done", 'for i in 1 2; do echo "${TOOLCRIB_1}"; done'),
         ("echo $$((1 + 2)) {{x}}", 'echo $$((1 + 2)) "${TOOLCRIB_1}"'),
@@ -61,51 +74,25 @@ def test_how_a_value_is_written_by_the_quotes_round_it(line: str, written: str) 
     assert bound(line, x="1", y="2")[0] == written
 
 
-UNSAFE = [
-    ("eval {{x}}", "`eval`"),
-    ("'ev'al {{x}}", "`eval`"),
-    ('A=1 eval "echo {{x}}"', "`eval`"),
-    ('eval "$(printf %s {{x}})"', "`eval`"),
-    ("sh -c 'echo {{x}}'", "code that `sh`"),
-    ('/bin/bash -ec "{{x}}"', "code that `bash`"),
-    ("sh -c -e '{{x}}'", "code that `sh`"),
-    ("exec sh -c {{x}}", "code that `sh`"),
-    ("nohup env A=1 sh -c {{x}}", "code that `sh`"),
-    ("timeout 5 bash -c {{x}}", "code that `bash`"),
-    ("python3 -c 'print({{x}})'", "code that `python3`"),
-    ("perl -ne '{{x}}'", "code that `perl`"),
-    ("node --eval={{x}}", "option of `node`"),
-    ("docker exec box sh -c 'echo {{x}}'", "code that `sh`"),
-    ("kubectl exec p -- /bin/bash -lc {{x}}", "code that `bash`"),
-    ("sh {{x}}", "program that `sh`"),
-    ("ssh host {{x}}", "`ssh`"),
-    ("sudo {{x}}", "`sudo`"),
-    ("ls | xargs {{x}}", "`xargs`"),
-    ("find . -exec grep {{x}} {} +", "`find`"),
-    ("awk {{x}} f", "`awk`"),
-    ("awk -F , {{x}} f", "`awk`"),
-    ("awk 'BEGIN{print \"{{x}}\"}'", "`awk`"),
-    ("sed -n {{x}} f", "`sed`"),
-    ("sed -E -n {{x}}", "`sed`"),
-    ("sed -e {{x}} f", "`sed`"),
-    ("jq '.{{x}}'", "`jq`"),
-    ("printf {{x}}", "`printf`"),
-    ("[ -v {{x}} ]", "`-v`"),
+REFUSED = [
     ("{{x}} a", "the program"),
     ("true; {{x}}", "the program"),
     ("echo a && '{{x}}'", "the program"),
-    ("$SHELL {{x}}", "looks up"),
-    ("`echo sh` {{x}}", "looks up"),
+    ("A=1 {{x}}", "the program"),
+    ("$(echo {{x}}) a", "double quotes"),
+    ("$SHELL {{x}}", "not written out"),
+    ("`echo sh` {{x}}", "not written out"),
     ("echo `cat {{x}}`", "backticks"),
     ("echo $(cat {{x}})", "double quotes"),
     ("echo $((1 + {{x}}))", "arithmetic"),
     ('echo "$((1 + {{x}}))"', "arithmetic"),
-    ("echo $[{{x}}]", "`$[…]`"),
+    ("echo $[{{x}}]", "`$[`"),
     ("(({{x}}))", "arithmetic"),
     ("[[ {{x}} = 1 ]]", "`[[`"),
     ("cat <<E\n{{x}}\nE", "here-document"),
+    ("cat <\\\n<E\n{{x}}\nE", "target of a redirection"),
     ("cat <<< {{x}}", "here-document"),
-    ("cat <(echo {{x}})", "process substitution"),
+    ("cat <(echo {{x}})", "target of a redirection"),
     ("echo $${a:-{{x}}}", "expansion"),
     ("echo $'{{x}}'", "different shells"),
     ("echo ${{x}}", "after `$`"),
@@ -115,31 +102,37 @@ UNSAFE = [
     ("echo '{{x}}", "not closed"),
     ('echo "{{x}}', "not closed"),
     ("echo {{x}})", "closes nothing"),
-    ("(echo {{x}}", "missing at the end"),
-    ("V={{x}}; echo $V", "shell variable `V`"),
+    ("(echo {{x}}", "missing"),
+    ("if true; then echo {{x}}", "`fi` is missing"),
+    ("echo {{x}} |& cat", "`|&`"),
+    ("echo a # {{x}}", "comment"),
     ("export V={{x}}", "`export`"),
+    ("set -- {{x}}", "`set`"),
     ("read {{x}}", "`read`"),
+    ("alias ls={{x}}", "`alias`"),
     ("PATH={{x}} ls", "`PATH`"),
     ("LD_PRELOAD={{x}} ls", "`LD_PRELOAD`"),
+    ("IFS={{x}}; echo $a", "`IFS`"),
     ("for i in {{x}}; do echo $i; done", "`for`"),
+    ("for {{x}} in a; do echo; done", "`for`"),
+    ("V={{x}}; for i in $V; do echo $i; done", "`for`"),
+    ("V={{x}}; echo $((V))", "`V` holds a value"),
+    ("V={{x}}; echo `echo $V`", "`V` holds a value"),
+    ("V={{x}}; $V", "the program"),
     ("case {{x}} in a) ls;; esac", "`case`"),
+    ("case a in {{x}}) ls;; esac", "`case`"),
     ("f() { echo {{x}}; }", "function"),
-    ("echo {{x}} | sh", "from its input"),
-    ("echo {{x}} | tee f | bash -s", "from its input"),
-    ("echo {{x}} | (cat; sh)", "from its input"),
-    ("{ echo {{x}}; } | sh", "from its input"),
-    ("echo {{x}} | while read l; do echo $l; done", "from its input"),
-    ("echo {{x}} | python3 -", "from its input"),
-    ("sh < {{x}}", "from its input"),
+    ("A=({{x}})", "function"),
+    ("function f { echo {{x}}; }", "`function`"),
     ("cat >&{{x}}", "`>&`"),
     ("echo $TOOLCRIB_1 {{x}}", "`TOOLCRIB_`"),
 ]
 
 
-@pytest.mark.parametrize(("line", "told"), UNSAFE)
-def test_places_that_are_not_safe_are_refused_by_name(line: str, told: str) -> None:
+@pytest.mark.parametrize(("line", "reason"), REFUSED)
+def test_a_value_in_any_other_place_is_refused(line: str, reason: str) -> None:
     found = shell_problems(parse_conditional(line, NAMES))
-    assert [told in problem.message for problem in found] == [True], found
+    assert [reason in problem.message for problem in found] == [True], found
     with pytest.raises(ManifestError):
         parse_shell(parse_conditional(line, NAMES))
 
@@ -149,12 +142,12 @@ def test_a_line_without_values_is_left_to_the_shell() -> None:
     assert bound(line) == (line, {})
 
 
-def test_every_line_that_conditions_can_give_is_looked_at() -> None:
+def test_every_line_that_conditions_can_give_is_parsed() -> None:
     line = "curl {{if flag}}-H 'A: {{x}}'{{else}}-s{{end}} -- {{y}}"
     assert bound(line, flag=True, x="1", y="2")[0] == "curl -H 'A: '\"${TOOLCRIB_1}\"'' -- \"${TOOLCRIB_2}\""
     assert bound(line, flag=False, y="2") == ('curl -s -- "${TOOLCRIB_1}"', {"TOOLCRIB_1": "2"})
-    (problem,) = shell_problems(parse_conditional("echo {{if flag}}a; eval {{end}}{{x}}", NAMES))
-    assert "`eval`" in problem.message
+    (problem,) = shell_problems(parse_conditional("echo {{if flag}}a; set {{end}}{{x}}", NAMES))
+    assert "`set`" in problem.message
     many = parse_conditional("echo " + "{{if flag}}a{{else}}b{{end}}" * 7, NAMES)
     assert "too many conditions" in shell_problems(many)[0].message
 
@@ -177,12 +170,12 @@ def test_what_no_variable_can_hold_is_refused() -> None:
     assert bound("echo {{x}}", x="x" * 131_000)[1]["TOOLCRIB_1"] == "x" * 131_000
 
 
-def test_a_variable_that_holds_a_value_is_held_to_the_same() -> None:
+def test_a_variable_that_holds_a_value_is_quoted_where_it_is_used() -> None:
     held = held_variables({"NOTE": "{{x}}", "PLAIN": "a"}, NAMES)
     assert held == ["NOTE"]
     line = parse_shell(parse_conditional("echo $NOTE '$NOTE' \"$NOTE\" $PLAIN", NAMES), held)
     assert line.line(Values()).text == 'echo "${NOTE}" \'$NOTE\' "${NOTE}" $PLAIN'
-    for unsafe in ("eval $NOTE", 'sh -c "$NOTE"', "echo $${NOTE%x}", "echo $((NOTE))", "echo `echo $NOTE`"):
+    for unsafe in ("$NOTE a", "echo $${NOTE%x}", "echo $((NOTE))", "echo `echo $NOTE`"):
         assert shell_problems(parse_conditional(unsafe, NAMES), held), unsafe
     with pytest.raises(InvalidInput, match="begins with"):
         line.line(Values()).environment(Values(), (), {"NOTE": "-n"})

@@ -31,6 +31,7 @@ def _parse(block: dict[str, Any]) -> CommandExec:
         stdout_format=get("stdout", {}).get("format"),
         exit_codes_ok=tuple(map(int, get("exit_codes_ok", (0,)))),
         timeout_ms=duration(get("timeout_ms")),
+        allow_code=get("allow_code", False),
     )
 
 
@@ -66,9 +67,9 @@ def _effect(tool: Tool, names: Namespaces) -> Effect:
 
 
 def _lint(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    from toolcrib.executors.command.lint import direct_programs, secret_arguments, shell_line
+    from toolcrib.executors.command.lint import code_words, direct_programs, secret_arguments, shell_line
 
-    checks = (shell_line, secret_arguments, direct_programs)
+    checks = (shell_line, code_words, secret_arguments, direct_programs)
     return chain.from_iterable(check(tool, document) for check in checks)
 
 

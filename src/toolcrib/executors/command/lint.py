@@ -1,4 +1,4 @@
-"""Checks of command tools: shell lines, secrets among the arguments, programs that ignore the proxy."""
+"""Checks of command tools: shell lines, values that become code, secrets among the arguments, programs that ignore the proxy."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import CommandExec, Tool
 
-__all__ = ["direct_programs", "secret_arguments", "shell_line"]
+__all__ = ["code_words", "direct_programs", "secret_arguments", "shell_line"]
 
 _COMMAND: KeyPath = ("exec", "command")
 
 
 def shell_line(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """Check that each placeholder of a shell line stands where its value cannot become code."""
+    """Check that each placeholder of a shell line stands where a value is allowed."""
     config = tool.config
     assert isinstance(config, CommandExec)
     if config.shell is None:
@@ -42,6 +42,16 @@ def shell_line(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         literal = config.shell[problem.offset : problem.offset + max(1, problem.length)]
         at = document.locate_text(place, literal, config.shell.count(literal, 0, problem.offset))
         yield document.diagnostic("shell", problem.message, place, hint=problem.hint, at=at)
+
+
+def code_words(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+    """Report values of a call that a program takes as code, or may take so."""
+    from toolcrib.template import code_values
+
+    for found in code_values(tool):
+        rule, more = ("code", "; each call needs approval") if found.asks else ("code-shape", "")
+        hint = "pass the value as an argument after the code, or write `allow_code: true` beside it"
+        yield document.diagnostic(rule, found.message + more, (*_COMMAND, *found.path), hint=hint)
 
 
 def secret_arguments(tool: Tool, document: Document) -> Iterator[Diagnostic]:

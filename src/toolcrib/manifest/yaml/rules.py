@@ -75,7 +75,7 @@ RULES: dict[str, Rule] = {
     "condition": Rule(
         "error", "A control line (`{{if}}`, `{{else}}`, `{{end}}`) has no partner, or stands where none can."
     ),
-    "shell": Rule("error", "A placeholder stands in a shell line where its value could become code."),
+    "shell": Rule("error", "A placeholder stands in a shell line where no value is allowed."),
     "team": Rule("error", "A member of a team lists a tool that there is not."),
     "network": Rule("error", "An http tool has no permission for the network, or not for its own host."),
     "url": Rule("error", "`exec.http.url` is not an address the tool may have."),
@@ -102,6 +102,8 @@ RULES: dict[str, Rule] = {
         "warning",
         "A permission covers `/`, a folder above the project root, or for a program this machine's network.",
     ),
+    "code": Rule("warning", "A program takes a value of the call as code; such a tool needs approval."),
+    "code-shape": Rule("warning", "An option of an unknown program looks as if it took a value as code."),
     "property-description": Rule("warning", "A property of `inputs.schema` has no description."),
     "default-untold": Rule("warning", "A property's default is not told in its description."),
     "hidden-characters": Rule(

@@ -18,7 +18,7 @@ FIRST_USE = "first-use"
 """The name of the rule that asks for the review. To approve the rule itself is a review."""
 _OWN = ("local", "cli")
 """This machine's own user, in Python and on the command line."""
-_BEYOND = ("network", "secret ", "environment variable ")
+_BEYOND = ("network", "secret ", "environment variable ", "code:")
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,7 @@ FIELDS: Fields = {
         "command": Field("text", "required", "A [shell line](vega.md#shell-lines), which no manifest has."),
         "env": Field("mapping", "", "`exec.command.env`; conditions may stand round entries."),
         "allow_dash": Field("list of texts", "", "Arguments that may begin with `-`."),
+        "allow_code": Field("true or false", "`false`", "`exec.command.allow_code`"),
     },
     "implementation (file_read)": {
         "path": Field("text", "required", "`exec.file.path`, with `action: read`."),
@@ -322,6 +323,8 @@ class _Form:
         allowed = block.get("allow_dash", [])
         if not isinstance(allowed, list) or not all(isinstance(name, str) for name in allowed):
             yield self._tell("wrong-type", "`allow_dash` must be a list of parameters", (*path, "allow_dash"))
+        if not isinstance(block.get("allow_code", False), bool):
+            yield self._tell("wrong-type", "`allow_code` must be true or false", (*path, "allow_code"))
 
     def file(self, block: dict[str, Any], path: KeyPath) -> Iterator[Diagnostic]:
         encoding = block.get("encoding", "utf-8")

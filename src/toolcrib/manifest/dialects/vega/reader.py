@@ -210,6 +210,7 @@ def _config(kind: str, block: dict[str, Any], timeout: int | None) -> ExecConfig
             timeout_ms=timeout,
             shell=block["command"],
             allow_dash=tuple(get("allow_dash", ())),
+            allow_code=get("allow_code", False),
         )
     if kind == "builtin":
         return BuiltinExec(block["function"])

@@ -193,6 +193,8 @@ def _implementation(tool: Tool) -> dict[str, Any]:
             block["env"] = config.env
         if config.allow_dash:
             block["allow_dash"] = list(config.allow_dash)
+        if config.allow_code:
+            block["allow_code"] = True
     elif isinstance(config, FileExec):
         block = _file(config)
     else:

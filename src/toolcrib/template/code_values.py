@@ -1,0 +1,103 @@
+"""The values of a tool that its programs take as code: found once, when the tool is bound or checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from toolcrib.errors import ManifestError
+from toolcrib.spec import CommandExec, Tool
+from toolcrib.template.code_words import Command, Part, code_word, is_steering
+from toolcrib.template.parser import Namespaces, parse, parse_conditional
+from toolcrib.template.shell import held_variables, parse_shell
+from toolcrib.template.tree import Reference, Text, TextTemplate, references_in
+
+__all__ = ["CodeValue", "code_reason", "code_values"]
+
+_CLOSED_TYPES = frozenset({"integer", "number", "boolean", "null"})
+_FIXED = frozenset({"version", "name", "slug"})
+
+
+@dataclass(frozen=True, slots=True)
+class CodeValue:
+    """A value that a program takes as code, or may take so."""
+
+    path: tuple[str | int, ...]
+    """Keys below the block of the kind: `("args", 1)`."""
+    message: str
+    asks: bool
+    """True where each call needs approval; False where it is only likely that the word is code."""
+
+
+def code_reason(tool: Tool) -> str | None:
+    """Return why each call of a tool needs approval: a value becomes code. None where none does."""
+    return next((found.message for found in code_values(tool) if found.asks), None)
+
+
+def code_values(tool: Tool) -> list[CodeValue]:
+    """Return the values that become code; none where the manifest allows it or cannot be parsed.
+
+    A number, a truth value and one of listed values never count, and neither do secrets.
+    """
+    config = tool.config
+    if not isinstance(config, CommandExec) or config.allow_code:
+        return []
+    try:
+        return list(_found(tool, config, Namespaces.of(tool)))
+    except ManifestError:
+        return []
+
+
+def _found(tool: Tool, config: CommandExec, names: Namespaces) -> Iterator[CodeValue]:
+    def is_free(reference: Reference) -> bool:
+        if reference.namespace == "argument":
+            return not _is_closed(tool.input_schema, (reference.name, *reference.path))
+        return reference.namespace is None or (
+            reference.namespace == "context" and reference.name not in _FIXED
+        )
+
+    for path, command in _commands(config, names):
+        found = code_word(command, is_free)
+        if found is None:
+            continue
+        parts = command.fed if found.word < 0 else command.words[found.word]
+        name = next(part.name for part in parts if isinstance(part, Reference) and is_free(part))
+        verb = "becomes" if found.known else "may become"
+        what = f"{verb} code of `{found.where}`" if found.where else "names the program that is run"
+        place = path or (("args", found.word - 1) if found.word >= 0 else ("stdin",))
+        yield CodeValue(place, f"the value of `{name}` {what}", found.known)
+    for name, text in config.env.items():
+        if is_steering(name) and any(map(is_free, references_in(parse(text, names)))):
+            message = f"a value of the call goes into the variable {name}, which decides what is run"
+            yield CodeValue(("env", name), message, True)
+
+
+def _commands(config: CommandExec, names: Namespaces) -> Iterator[tuple[tuple[str | int, ...], Command]]:
+    """The commands that a tool runs, each with its place where that is one text."""
+    if config.shell is not None:
+        line = parse_shell(parse_conditional(config.shell, names), held_variables(config.env, names))
+        for chosen in line.lines.values():
+            yield from ((("shell",), command) for command in chosen.commands)
+        return
+    words: list[list[Part]] = [[config.entrypoint]]
+    words += (_parts(parse_conditional(word, names)) for word in config.args)
+    yield (), Command(words, fed=list(references_in(parse(config.stdin, names))))
+
+
+def _parts(text: Text) -> list[Part]:
+    if isinstance(text, TextTemplate):
+        return [part if isinstance(part, Reference) else part.text for part in text.parts]
+    return list(text.references)
+
+
+def _is_closed(schema: Any, path: tuple[str | int, ...]) -> bool:
+    """Return True where a schema allows only numbers, truth values, null or listed values at this path."""
+    for step in path:
+        schema = schema if isinstance(schema, dict) else {}
+        schema = schema.get("items") if isinstance(step, int) else schema.get("properties", {}).get(step)
+    if not isinstance(schema, dict):
+        return False
+    kinds = schema.get("type", "string")
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    return "enum" in schema or "const" in schema or _CLOSED_TYPES.issuperset(kinds)

@@ -1,0 +1,297 @@
+"""The words in which known programs take code or a command; the table of them is `programs.json`.
+
+The table is no guarantee: a program that is not in it can read any word as code. What is in it is reported by
+lint and asks a person before each call; of other programs, options that look alike are a warning. Where it is
+not sure which word is the code, each value counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from toolcrib.template.tree import Reference
+
+__all__ = [
+    "EXPANSION",
+    "CodeWord",
+    "Command",
+    "Part",
+    "base_name",
+    "code_word",
+    "is_steering",
+    "marked",
+]
+
+Part = str | Reference
+"""A piece of a word: text without its quotes, or a value."""
+EXPANSION = "\1"
+"""Stands in a word for text that only the shell knows."""
+_VALUE = "\0"
+
+_STEERING = re.compile(
+    r"PATH|IFS|ENV|BASH_\w*|LD_\w+|SHELLOPTS|PS4|PYTHON\w*|PERL5\w*|NODE_OPTIONS|GIT_\w+|RUBYOPT|RUBYLIB"
+    r"|SHELL|PAGER|EDITOR|VISUAL|LESSOPEN|JAVA_TOOL_OPTIONS"
+)
+_SHAPE = re.compile(
+    r"(-[ce]|--(?:eval|exec|expression|command|cmd|code|script|shell|run|query|rsh)[\w-]*)(=.*)?", re.DOTALL
+)
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=")
+_MAX_DEPTH = 20
+_MOST_WORDS = 50
+"""A longer command may start fewer others; beyond `_MAX_DEPTH` of them each value counts."""
+_FIND_COMMANDS = ("-exec", "-execdir", "-ok", "-okdir")
+
+
+@dataclass(slots=True)
+class Command:
+    """One command with its words, and the values in it."""
+
+    words: list[list[Part]] = field(default_factory=list)
+    values: list[Reference] = field(default_factory=list)
+    """All values in its words, assignments and redirections."""
+    fed: list[Reference] = field(default_factory=list)
+    """Values that its standard input may hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeWord:
+    """A value that a program takes as code, or may take so."""
+
+    word: int
+    """The position of the word in the command; -1: its standard input."""
+    where: str
+    """The program with its option, such as `sh -c`; "" where the value names the program to run."""
+    known: bool = True
+    """False for a program that is not in the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """How one program takes code; options are separated by spaces."""
+
+    code: str = ""
+    """Options with the code to run in place of the operand `script`."""
+    loads: str = ""
+    """Further options whose argument is code or a command."""
+    takes: str = ""
+    """Other options that take an argument."""
+    flags: str = ""
+    """Letters of options without one; any other letter makes it unsure which operand is the code."""
+    input: str = ""
+    """Letters of options that have it read code from standard input."""
+    script: int | None = None
+    """The position of the operand that is code."""
+    rest: bool = False
+    """The operands after that are code too."""
+    command: int | None = None
+    """The position of the operand at which another command begins."""
+    stdin: bool = False
+    """Without code among its words it reads code, or words of a command, from standard input."""
+    every: bool = False
+    """Any word may be code."""
+    mixes: bool = False
+    """Options may follow the operand `script`."""
+    whole: bool = False
+    """Options with one dash are long words."""
+    subcommands: str = ""
+    """Words after which any word may be code."""
+
+
+@cache
+def _programs() -> dict[str, _Program]:
+    import orjson
+
+    table = orjson.loads((Path(__file__).parent / "programs.json").read_bytes())
+    return {name: _Program(**program) for names, program in table.items() for name in names.split()}
+
+
+def _program(name: str) -> _Program | None:
+    """The program of a name; `python3.12` is `python`."""
+    return _programs().get(name) or _programs().get(name.rstrip("0123456789."))
+
+
+def is_steering(name: str) -> bool:
+    """Return True for an environment variable that decides what is run."""
+    return _STEERING.fullmatch(name) is not None
+
+
+def base_name(text: str) -> str:
+    """Return the name of a program without its folder."""
+    return text.rpartition("/")[2]
+
+
+def marked(parts: Sequence[Part], is_free: Callable[[Reference], bool] | None = None) -> str:
+    """Return a word as text, with a mark for each value; one that is not free counts as an expansion."""
+    return "".join(
+        part if isinstance(part, str) else _VALUE if is_free is None or is_free(part) else EXPANSION
+        for part in parts
+    )
+
+
+def code_word(command: Command, is_free: Callable[[Reference], bool]) -> CodeWord | None:
+    """Return the first value of a command that is code to its program; known programs come first.
+
+    `is_free` returns True for a value that may be any text.
+    """
+    words = [marked(parts, is_free) for parts in command.words]
+    if not words or not (command.fed or any(_VALUE in word for word in words)):
+        return None
+    found = list(_found(words, 0, fed=any(map(is_free, command.fed)), depth=len(words) // _MOST_WORDS))
+    return min(found, key=lambda one: not one.known, default=None)
+
+
+def _found(words: list[str], first: int, *, fed: bool, depth: int) -> Iterator[CodeWord]:
+    """The values that are code to the command that begins at position `first`."""
+    name = base_name(words[first])
+    program = _program(name)
+    if _VALUE in words[first]:
+        yield CodeWord(first, "")
+    elif depth > _MAX_DEPTH:
+        yield from (CodeWord(at, name) for at in range(first, len(words)) if _VALUE in words[at])
+    elif program is not None:
+        yield from _Reading(name, program, words, first + 1, fed=fed, depth=depth).found()
+    else:
+        yield from _unknown(name, words, first + 1, fed=fed, depth=depth)
+
+
+def _unknown(name: str, words: list[str], first: int, *, fed: bool, depth: int) -> Iterator[CodeWord]:
+    """A program that is not in the table: a known one that it starts, and options that look like code."""
+    for at in range(first, len(words)):
+        following = words[at + 1] if at + 1 < len(words) else ""
+        inner = _program(base_name(words[at]))
+        if inner is not None and (inner.script is not None or inner.every) and following.startswith("-"):
+            yield from _found(words, at, fed=fed, depth=depth + 1)
+        shape = _SHAPE.fullmatch(words[at])
+        if shape is not None and _VALUE in (shape[2] or following):
+            yield CodeWord(at if shape[2] else at + 1, f"{name} {shape[1]}", known=False)
+
+
+class _Reading:
+    """The words of one known program, read as it reads them itself."""
+
+    def __init__(
+        self, name: str, program: _Program, words: list[str], at: int, *, fed: bool, depth: int
+    ) -> None:
+        self._name = name
+        self._program = program
+        self._words = words
+        self._at = at
+        self._fed = fed
+        self._depth = depth
+        self._code = program.code.split()
+        self._takes = program.takes.split()
+        self._loads = program.loads.split()
+        self._option = ""
+        """The last option that takes code."""
+        self._given = False
+        """The code stands in a word that is not a value."""
+        self._unsure = False
+        """An unknown option may have taken the next word."""
+        self._reads = False
+        """An option has it read code from standard input."""
+
+    def found(self) -> Iterator[CodeWord]:
+        """The values that are code."""
+        start, program = self._at, self._program
+        if program.every or not {*program.subcommands.split()}.isdisjoint(self._words[start:]):
+            yield from (self._as_code(at) for at in range(start, len(self._words)) if self._is_value(at))
+            if self._fed:
+                yield CodeWord(-1, self._name)
+        elif self._name == "find":
+            for at in range(start, len(self._words)):
+                if self._words[at - 1] in _FIND_COMMANDS:
+                    yield from _found(self._words, at, fed=False, depth=self._depth + 1)
+        else:
+            yield from self._read()
+
+    def _is_value(self, at: int) -> bool:
+        return at < len(self._words) and _VALUE in self._words[at]
+
+    def _as_code(self, at: int) -> CodeWord:
+        return CodeWord(at, f"{self._name} {self._option}".rstrip())
+
+    def _read(self) -> Iterator[CodeWord]:
+        operands, ended, program = 0, False, self._program
+        while self._at < len(self._words):
+            word = self._words[self._at]
+            assigned = _ASSIGNED.match(word) if self._name == "env" else None
+            if not ended and len(word) > 1 and word[0] in "-+":
+                ended = word == "--"
+                yield from () if ended else self._options(word)
+            elif assigned is not None:
+                if is_steering(assigned[1]) and self._is_value(self._at):
+                    yield self._as_code(self._at)
+            elif operands == program.command:
+                yield from _found(self._words, self._at, fed=self._fed, depth=self._depth + 1)
+                break
+            else:
+                yield from self._operand(word, operands)
+                operands += 1
+                if self._given and not self._unsure and not program.mixes:
+                    break
+            self._at += 1
+        if self._fed and program.stdin and not self._given:
+            yield CodeWord(-1, self._name)
+
+    def _operand(self, word: str, position: int) -> Iterator[CodeWord]:
+        program = self._program
+        if program.script is None or position < program.script or (self._given and not program.rest):
+            return
+        if position > program.script and not (program.rest or self._unsure):
+            return
+        if _VALUE in word:
+            yield self._as_code(self._at)
+        elif word not in ("-", "/dev/stdin") and not self._unsure:
+            self._given = not self._reads
+
+    def _options(self, word: str) -> Iterator[CodeWord]:
+        """One word of options, with the word after it where that is the argument."""
+        if not word.startswith("--") and not self._program.whole:
+            yield from self._letters(word)
+            return
+        name, equals, attached = word.partition("=")
+        known = (*self._code, *self._loads)
+        option = next((one for one in known if one == name or (len(name) > 4 and one.startswith(name))), None)
+        if option is not None:
+            yield from self._argument(option, attached if equals else None)
+        elif _VALUE in name:
+            yield from self._any_option()
+        elif name in self._takes:
+            self._at += not equals
+        elif not equals and not self._program.whole:
+            self._unsure = True
+
+    def _letters(self, word: str) -> Iterator[CodeWord]:
+        """A word of options with one letter each: `-xvf NAME`."""
+        for at, letter in enumerate(word[1:], 2):
+            option, attached = word[0] + letter, word[at:] or None
+            if option in self._code or option in self._loads:
+                yield from self._argument(option, attached)
+                return
+            if option in self._takes:
+                self._at += attached is None
+                return
+            if letter == _VALUE:
+                yield from self._any_option()
+                return
+            self._unsure |= letter not in self._program.flags
+            self._reads |= letter in self._program.input
+            if self._program.input:
+                self._option = word
+
+    def _any_option(self) -> Iterator[CodeWord]:
+        """A value that can be any option."""
+        if self._code or self._loads or self._program.script is not None:
+            yield self._as_code(self._at)
+
+    def _argument(self, option: str, attached: str | None) -> Iterator[CodeWord]:
+        self._option = option
+        self._given |= option in self._code
+        if attached is None:
+            self._at += 1
+        if _VALUE in attached if attached is not None else self._is_value(self._at):
+            yield self._as_code(self._at)
