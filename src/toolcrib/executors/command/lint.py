@@ -1,4 +1,4 @@
-"""Checks of command tools: shell lines, values that become code, secrets among the arguments, programs that ignore the proxy."""
+"""Checks of command tools: shell lines, code among the words, secret arguments, programs without a proxy."""
 
 from __future__ import annotations
 
