@@ -214,7 +214,7 @@ def _identity(document: Document, data: dict[str, Any], folder: str | None) -> l
     if isinstance(name, str) and name != folder:
         found += _bad_name(document, name, folder)
     only = next(iter(block)) if isinstance(block, dict) and len(block) == 1 else None
-    if kind != only and {kind, only} <= {*kind_names()}:
+    if kind != only and isinstance(kind, str) and {kind, only} <= {*kind_names()}:
         told = f"`kind` is {quoted(kind)}, but `exec` holds {quoted(only)}"
         found.append(
             document.diagnostic("exec-kind", told, ("kind",), hint=f"write `kind: {only}`, or mend `exec`")
