@@ -1,10 +1,12 @@
-"""A confined process's output as a tool's value: text decoded, JSON parsed, cuts and failures told."""
+"""The output of a confined process as a tool's value: decoding, limits, failures."""
 
 from __future__ import annotations
 
 import logging
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -18,10 +20,12 @@ __all__ = [
     "beginning",
     "decoded",
     "ending",
+    "error_facts",
     "facts",
     "log_streams",
-    "made_meanwhile",
     "masked",
+    "permission_hint",
+    "place_warnings",
     "redactor_of",
     "refuse_exit",
     "timed_out",
@@ -33,19 +37,19 @@ _log = logging.getLogger("toolcrib.tools")
 
 MAX_OUTPUT = 1_048_576
 """Bytes kept of each output stream unless the tool's limits say otherwise."""
-_TOLD = 4_000
-"""Characters of stderr told in an error."""
-_LOGGED = 64_000
-"""Characters of each stream that are logged."""
-_BEGIN = 4_096
-"""Bytes that are looked at for the beginning of what is no JSON."""
+_MAX_STDERR = 4_000
+"""Characters of standard error in an error's message."""
+_MAX_LOGGED = 64_000
+"""Characters of each stream in a log record."""
+_MAX_QUOTED = 200
+"""Characters of invalid JSON in an error's message."""
 
 
 def redactor_of(ctx: CallContext) -> Redactor | None:
-    """What masks the secrets that may turn up in this call's texts; None where there are none.
+    """Return the redactor of this call's secrets, None if it has none.
 
-    All that is shown is masked at the end of the call path. What is cut before that has to be masked before
-    it is cut: a part of a secret is not known as one.
+    The call path masks every result. Text that is cut before that must be masked before it is cut, because
+    the redactor does not find a part of a secret.
     """
     if isinstance(ctx.redactor, Redactor):
         return ctx.redactor
@@ -53,22 +57,22 @@ def redactor_of(ctx: CallContext) -> Redactor | None:
 
 
 def masked(ctx: CallContext, done: Completed) -> Completed:
-    """The run with the secrets in its standard error masked, so that any part of that can be told."""
+    """Return the run with all secrets in its standard error masked."""
     if not done.stderr or (redactor := redactor_of(ctx)) is None:
         return done
-    if done.stderr_total > len(done.stderr):
-        return replace(done, stderr=BytesMasker(redactor).feed(done.stderr))
-    return replace(done, stderr=redactor.redact(done.stderr))
+    cut = done.stderr_total > len(done.stderr)
+    mask = BytesMasker(redactor).feed if cut else redactor.redact
+    return replace(done, stderr=mask(done.stderr))
 
 
 def uncut(ctx: CallContext, data: bytes) -> bytes:
-    """The beginning of something longer, its secrets masked and without the one that it may break off in."""
+    """Mask the beginning of a longer output, and leave out a secret that may be cut off at its end."""
     redactor = redactor_of(ctx)
     return data if redactor is None else BytesMasker(redactor).feed(data)
 
 
 def beginning(ctx: CallContext, text: str, limit: int) -> str:
-    """The first `limit` characters and an ellipsis, its secrets masked as in `uncut`; all of a short text."""
+    """Return the first `limit` characters and an ellipsis, masked as in `uncut`; a short text as it is."""
     if len(text) <= limit:
         return text
     redactor = redactor_of(ctx)
@@ -76,17 +80,17 @@ def beginning(ctx: CallContext, text: str, limit: int) -> str:
     return (text if redactor is None else StreamMasker(redactor).feed(text)) + "…"
 
 
-def decoded(data: bytes, warnings: list[str], what: str) -> str:
-    """The text; bytes that are not UTF-8 are replaced and a warning says so."""
+def decoded(data: bytes, warnings: list[str], source: str) -> str:
+    """Return the text. Bytes that are not UTF-8 are replaced, with a warning."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        warnings.append(f"{what} is not UTF-8 (byte {error.start}); such bytes are replaced by \ufffd")
+        warnings.append(f"{source} is not UTF-8 (byte {error.start}); such bytes are replaced by \ufffd")
         return data.decode(errors="replace")
 
 
 def facts(done: Completed) -> dict[str, Any]:
-    """What `Result.details` says of the process: exit, what was cut, what the sandbox held."""
+    """Return the process's part of `Result.details`: exit code, truncation, enforcement report."""
     found: dict[str, Any] = {"exit_code": done.exit_code}
     if done.signal is not None:
         found["signal"] = _signal(done.signal)
@@ -96,8 +100,13 @@ def facts(done: Completed) -> dict[str, Any]:
     return found
 
 
+def error_facts(done: Completed) -> dict[str, Any]:
+    """Return `facts` and the end of standard error."""
+    return {**facts(done), "stderr": _last(done.stderr)}
+
+
 def log_streams(ctx: CallContext, done: Completed, *streams: str) -> None:
-    """Log what the tool wrote beside its value, at INFO to `toolcrib.tools`, its secrets masked."""
+    """Log these output streams, masked, at INFO to `toolcrib.tools`."""
     if not _log.isEnabledFor(logging.INFO):
         return
     redactor = redactor_of(ctx)
@@ -109,45 +118,57 @@ def log_streams(ctx: CallContext, done: Completed, *streams: str) -> None:
             written = uncut(ctx, written)
         text = written.decode(errors="replace")
         text = text if redactor is None else redactor.redact_text(text)
-        cut = " …" if len(text) > _LOGGED else ""
-        _log.info("%s wrote to %s:\n%s%s", ctx.tool, stream, text[:_LOGGED].rstrip(), cut)
+        cut = " …" if len(text) > _MAX_LOGGED else ""
+        _log.info("%s wrote to %s:\n%s%s", ctx.tool, stream, text[:_MAX_LOGGED].rstrip(), cut)
 
 
-def made_meanwhile(done: Completed) -> tuple[str, ...]:
-    """Warnings about places that would have been protected had they been there when the call began."""
-    made = [path for path in done.enforcement.get("unprotected", ()) if os.path.lexists(path)]
+def place_warnings(done: Completed) -> tuple[str, ...]:
+    """Return warnings about protected places that were created or replaced during the call."""
+    created = [path for path in done.enforcement.get("unprotected", ()) if os.path.lexists(path)]
     return (
-        *(f"{place} was made while the tool ran: look at it before you use it" for place in made),
+        *(f"{path} was created while the tool ran: check it before you use it" for path in created),
         *(
-            f"{place} was replaced from outside while the tool ran, which could write it from then on: "
-            "look at it before you use it"
-            for place in done.enforcement.get("replaced", ())
+            f"{path} was replaced from outside while the tool ran, so the tool could write it: "
+            "check it before you use it"
+            for path in done.enforcement.get("replaced", ())
         ),
     )
 
 
 def timed_out(ctx: CallContext, done: Completed) -> ToolcribError:
-    """The error of a process stopped at its limit, with what it had written to standard error by then."""
+    """Return the error of a process that was stopped at its time limit."""
     error = ctx.timed_out()
     error.details.update(enforcement=dict(done.enforcement), stderr=_last(done.stderr))
     return error
 
 
 def refuse_exit(name: str, done: Completed, accepted: tuple[int, ...]) -> None:
-    """`CommandFailed` with exit code and stderr unless the exit code is accepted."""
+    """Raise `CommandFailed` unless the exit code is an accepted one."""
     if done.exit_code in accepted:
         return
-    stderr = _last(done.stderr)
-    raise CommandFailed(
-        f"{name} {ending(done)}" + (f": {stderr}" if stderr else ""),
-        details={**facts(done), "stderr": stderr},
-    )
+    details = error_facts(done)
+    stderr = details["stderr"]
+    raise CommandFailed(f"{name} {ending(done)}" + (f": {stderr}" if stderr else ""), details=details)
+
+
+@contextmanager
+def permission_hint(name: str, applies: bool = True) -> Iterator[None]:
+    """Point to `toolcrib trace` in the failure of a confined tool, unless it has another hint.
+
+    The kernel does not report which refusal made a program fail, so this cannot be more specific.
+    """
+    try:
+        yield
+    except ToolFailed as error:
+        if applies and error.hint is None and "signal" not in error.details:
+            error.hint = f"If a permission is missing, `toolcrib trace {name}` shows which."
+        raise
 
 
 def ending(done: Completed) -> str:
-    """How the process ended, in words, and which limits it met."""
+    """Return in words how the process ended and which limits it reached."""
     met = " and ".join(str(limit) for limit in done.enforcement.get("exceeded", ()))
-    why = f", having met its limit of {met}" if met else ""
+    why = f", having reached its limit of {met}" if met else ""
     if done.signal is not None:
         return f"was ended by {_signal(done.signal)}{why}"
     return f"ended with exit code {done.exit_code}{why}"
@@ -162,31 +183,36 @@ def _signal(number: int) -> str:
 
 def _last(stderr: bytes) -> str:
     text = stderr.decode(errors="replace").strip()
-    return text if len(text) <= _TOLD else "… " + text[-_TOLD:]
+    return text if len(text) <= _MAX_STDERR else "… " + text[-_MAX_STDERR:]
 
 
 def value_of(ctx: CallContext, name: str, done: Completed, form: str, warnings: list[str]) -> Any:
-    """Standard output as text or JSON."""
-    written = done.stdout
-    if done.stdout_total > len(done.stdout):
-        if form == "json":
-            raise ToolFailed(
-                f"{name} wrote {done.stdout_total} bytes, more than the {len(done.stdout)} that are kept",
-                hint="Write less, or raise limits.output_bytes in the manifest.",
-                details=facts(done),
-            )
-        warnings.append(f"the output is cut: {len(done.stdout)} of {done.stdout_total} bytes are kept")
-        written = uncut(ctx, written)
-    if form == "text":
-        return decoded(written, warnings, "the output")
+    """Return standard output as text or JSON. Raises ToolFailed for invalid or cut JSON."""
+    kept, total = len(done.stdout), done.stdout_total
+    if form == "json":
+        return _json(ctx, name, done)
+    if total == kept:
+        return decoded(done.stdout, warnings, "the output")
+    warnings.append(f"the output is cut: {kept} of {total} bytes are kept")
+    return decoded(uncut(ctx, done.stdout), warnings, "the output")
+
+
+def _json(ctx: CallContext, name: str, done: Completed) -> Any:
     import orjson
 
+    kept, total = len(done.stdout), done.stdout_total
+    if total > kept:
+        raise ToolFailed(
+            f"{name} wrote {total} bytes, more than the {kept} that are kept",
+            hint="Write less, or raise limits.output_bytes in the manifest.",
+            details=facts(done),
+        )
     try:
         return orjson.loads(done.stdout)
     except orjson.JSONDecodeError as error:
-        begin = beginning(ctx, done.stdout[:_BEGIN].decode(errors="replace"), 200)
+        text = done.stdout[: 4 * _MAX_QUOTED + 4].decode(errors="replace")
         raise ToolFailed(
-            f"{name} wrote no JSON: {error}; it begins with {begin!r}",
-            hint="Mend the program, or set outputs.format: text.",
+            f"{name} wrote invalid JSON: {error}; it begins with {beginning(ctx, text, _MAX_QUOTED)!r}",
+            hint="Fix the program, or set outputs.format: text.",
             details=facts(done),
         ) from None

@@ -28,7 +28,7 @@ def test_text_and_json_come_back_as_such(crib: Crib) -> None:
     assert crib.call("js", {"c": "echo '{\"a\": [1, 2.5, null]}'"}).value == {"a": [1, 2.5, None]}
     assert crib.call("split", {"c": "echo no json"}).value == "no json\n"
     message = failed(crib.call("js", {"c": "echo no json"}), "tool_failed")
-    assert "wrote no JSON" in message
+    assert "wrote invalid JSON" in message
     assert "no json" in message
 
 

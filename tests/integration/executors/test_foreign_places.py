@@ -330,4 +330,4 @@ def test_a_place_that_was_made_and_could_not_be_protected_is_told(crib: Crib) ->
 
     (warning,) = crib.call("sh", {"c": "echo evil > .git/commondir"}).warnings
 
-    assert warning.startswith(f"{crib.root}/.git/commondir was made")
+    assert warning.startswith(f"{crib.root}/.git/commondir was created")

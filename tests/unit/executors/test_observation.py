@@ -367,13 +367,6 @@ def test_a_repository_is_named_as_a_whole_and_its_settings_never(root: Path) -> 
     assert lines(granted.needed) == [("fs.write", ".git")]
 
 
-def test_what_a_watched_tool_says_that_it_lacks_is_not_believed(root: Path) -> None:
-    run = Run(root)
-    run.see()
-    run.seen.denied("/srv/else", "read")
-    assert Block.of(run.tool, run.seen).missing == []
-
-
 def test_a_name_that_no_manifest_can_hold_is_told_by_its_folder(root: Path) -> None:
     odd = os.fsdecode(b"data/b\xff")
     run = Run(root)

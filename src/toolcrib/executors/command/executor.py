@@ -11,14 +11,15 @@ from toolcrib.executors.output import (
     MAX_OUTPUT,
     facts,
     log_streams,
-    made_meanwhile,
     masked,
+    permission_hint,
+    place_warnings,
     refuse_exit,
     timed_out,
     value_of,
 )
 from toolcrib.executors.workspace.workspace import Workspace
-from toolcrib.sandbox import Confinement, run
+from toolcrib.sandbox import Completed, Confinement, run
 from toolcrib.sandbox.files.paths import Kept, Paths
 from toolcrib.spec import Call, CallContext, CommandExec, Outcome, Tool
 from toolcrib.template import (
@@ -83,26 +84,23 @@ class CommandExecutor:
             output_limit=tool.limits.output_bytes or MAX_OUTPUT,
             **network.job,
         )
-        try:
-            done = await run(job)
-        except ToolUnavailable as error:
-            from toolcrib.executors.trace.denials import of_exec
-
-            raise of_exec(self._workspace, tool, job, error) or error from None
-        done = masked(ctx, done)
+        done = masked(ctx, await self._run(job))
         warnings: list[str] = []
-        with network.explained():
+        with permission_hint(tool.name), network.explained():
             if done.timed_out:
                 raise timed_out(ctx, done)
             log_streams(ctx, done, "stderr")
-            if done.exit_code not in config.exit_codes_ok:
-                from toolcrib.executors.trace.denials import of_command
-
-                if (denied := of_command(self._workspace, tool, job, done)) is not None:
-                    raise denied
             refuse_exit(tool.name, done, config.exit_codes_ok)
             value = value_of(ctx, tool.name, done, config.stdout_format or tool.output.format, warnings)
-        return Outcome(value, (*warnings, *network.warnings, *made_meanwhile(done)), facts(done))
+        return Outcome(value, (*warnings, *network.warnings, *place_warnings(done)), facts(done))
+
+    async def _run(self, job: Confinement) -> Completed:
+        try:
+            return await run(job)
+        except ToolUnavailable as error:
+            from toolcrib.executors.trace.denials import of_interpreter
+
+            raise of_interpreter(self._workspace, self._tool, job, error) or error from None
 
     def _prepare(self, paths: Paths) -> tuple[str, Confinement]:
         """The program, and what all its calls have in common."""

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from toolcrib.errors import ManifestError
-from toolcrib.executors.direct_programs import DIRECT
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
@@ -15,6 +14,15 @@ from toolcrib.spec import CommandExec, Tool
 __all__ = ["code_words", "direct_programs", "secret_arguments", "shell_line"]
 
 _COMMAND: KeyPath = ("exec", "command")
+_DIRECT = frozenset((
+    "ping", "ping6", "traceroute", "tracepath", "mtr", "nmap", "dig", "host", "nslookup", "drill",
+    "whois", "ssh", "scp", "sftp", "ssh-keyscan", "ssh-copy-id", "mosh", "rsync", "telnet", "nc",
+    "ncat", "netcat", "socat", "psql", "pg_dump", "pg_dumpall", "pg_restore", "pg_isready", "mysql",
+    "mysqldump", "mysqladmin", "mariadb", "mariadb-dump", "mongosh", "mongodump", "mongorestore",
+    "redis-cli", "valkey-cli", "sqlcmd", "sqlplus", "mosquitto_pub", "mosquitto_sub", "nats", "kcat",
+    "ldapsearch", "snmpget", "snmpwalk", "smbclient", "ntpdate", "sendmail", "iperf3",
+))  # fmt: skip
+"""Programs with a protocol of their own, which ignore the variables that name a proxy."""
 
 
 def shell_line(tool: Tool, document: Document) -> Iterator[Diagnostic]:
@@ -69,7 +77,7 @@ def direct_programs(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """Check that a program with granted hosts can use the proxy that leads to them."""
     assert isinstance(tool.config, CommandExec)
     program = Path(tool.config.entrypoint).name
-    if tool.permissions.network.mode in ("any", "hosts") and program in DIRECT:
+    if tool.permissions.network.mode in ("any", "hosts") and program in _DIRECT:
         message = f"{quoted(program)} speaks neither HTTP nor SOCKS, so it cannot reach the granted hosts"
         hint = "write `network: host`: this machine's own network, which a person must approve"
         yield document.diagnostic("program-network", message, ("permissions", "network"), key=True, hint=hint)

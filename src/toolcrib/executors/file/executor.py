@@ -11,7 +11,6 @@ from typing import Any
 from toolcrib.errors import InvalidInput
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.executors.output import decoded, uncut
-from toolcrib.executors.trace.denials import ungranted
 from toolcrib.executors.workspace.workspace import Workspace, within
 from toolcrib.sandbox import Root, Roots
 from toolcrib.spec import Call, CallContext, FileExec, Outcome, Tool
@@ -65,7 +64,9 @@ class FileExecutor:
         """Everything granted, the read-only parts too: a `read` inside a `write` stays read-only."""
         tool, workspace = self._tool, self._workspace
         if not (tool.permissions.write if access == "write" else self._asked):
-            raise ungranted(workspace, tool, "write" if access == "write" else "read", path)
+            from toolcrib.executors.trace.denials import of_file
+
+            raise of_file(workspace, tool, "write" if access == "write" else "read", path)
         grants = workspace.grants(tool)
         # A process needs its own folder to start from; a file tool has only what it was granted.
         granted = [workspace.resolve(written) for written in self._asked]

@@ -9,7 +9,6 @@ last: what other tools may write there takes no name that stands for something e
 import inspect
 import json
 import os
-import re
 import sys
 import traceback
 from importlib import import_module
@@ -17,15 +16,8 @@ from importlib.machinery import EXTENSION_SUFFIXES, PathFinder
 from importlib.util import module_from_spec
 
 SIGNALS = ("RetryableError", "ToolCancel", "ToolDiscard", "ToolSnooze")
-# linux/socket.h, linux/net.h
-INET, STREAM = (2, 10), 1
-BY_FOLDER = ("_rmtree_safe_fd", "_rmtree_safe_fd_step", "fwalk", "_fwalk")
-"""What names files without the folder that they are in."""
 LOOKUPS = ("socket.getaddrinfo", "socket.gethostbyname")
-# Lines of source that change something: of a file that is not there the kernel says the same to all.
-ENTRIES = r"\b(mkdir|makedirs|rename|replace|unlink|remove|rmdir|rmtree|symlink|link)\("
-WRITES = r"""\b(write_text|write_bytes|touch|chmod|utime)\(|,\s*(mode\s*=\s*)?['"][rbt+]*[wax+][rbt+]*['"]"""
-READS = r"""\b(read_text|read_bytes|listdir|scandir|iterdir|stat)\(|,\s*['"]rb?t?['"]"""
+MAX_CAUSES = 10
 
 
 def call(job: dict) -> object:  # type: ignore[type-arg]  # runs on any Python 3
@@ -103,86 +95,17 @@ def failure(error: BaseException) -> bytes:
 
 
 def cause(error: BaseException) -> "dict | None":  # type: ignore[type-arg]
-    """What the system refused, where it is that: which path and what for, which host, or which module."""
-    for one in chain(error):
-        if isinstance(one, ModuleNotFoundError) and one.name:
-            return {"module": one.name}
-        if not isinstance(one, OSError) or one.errno is None:
-            continue
-        places = traceback.extract_tb(one.__traceback__)
-        lookup = type(one).__name__ == "gaierror"
-        if one.filename is None and (lookup or any(p.filename.endswith("/socket.py") for p in places)):
-            family, kind = socket_of(one)
-            if family not in INET:
-                return None
-            host, port = host_of(one)
-            direct = kind != STREAM
-            return {"errno": one.errno, "network": True, "host": host, "port": port, "direct": direct}
-        if isinstance(one.filename, (str, bytes, os.PathLike)):
-            if os.sep not in os.fsdecode(one.filename) and any(place.name in BY_FOLDER for place in places):
-                continue
-            told = {"errno": one.errno, "filename": absolute(one.filename), "access": access(places)}
-            if isinstance(one.filename2, (str, bytes, os.PathLike)):
-                told["filename2"] = absolute(one.filename2)
-            return told
+    """Return errno and path of the system error or failed import that is, or led to, this exception."""
+    found: BaseException | None = error
+    for _ in range(MAX_CAUSES):
+        if isinstance(found, (OSError, ImportError)):
+            try:
+                path = os.path.abspath(os.fsdecode(found.filename))  # type: ignore[union-attr]  # noqa: PTH100
+            except (AttributeError, OSError, TypeError):  # It has none, or the working folder is gone.
+                path = None
+            return {"errno": getattr(found, "errno", None), "filename": path}
+        found = found.__cause__ if found is not None else None
     return None
-
-
-def absolute(path: "str | bytes | os.PathLike") -> str:  # type: ignore[type-arg]
-    """The path from the folder that the tool is in now."""
-    try:
-        return os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - as text
-    except OSError:  # The folder is gone.
-        return os.fsdecode(path)
-
-
-def socket_of(error: BaseException) -> "tuple":  # type: ignore[type-arg]
-    """Family and kind of the socket that was asked for; those of most, where that is not known."""
-    step = error.__traceback__
-    while step is not None:
-        known = step.tb_frame.f_locals
-        if step.tb_frame.f_code.co_name == "__init__" and "family" in known and "type" in known:
-            return known["family"], known["type"] & 0xF
-        step = step.tb_next
-    return INET[0], STREAM
-
-
-def chain(error: BaseException) -> "list[BaseException]":
-    """The exception and those it was raised from."""
-    found: list[BaseException] = []
-    waiting: list[object] = [error]
-    while waiting and len(found) < 10:
-        one = waiting.pop(0)
-        if not isinstance(one, BaseException) or any(one is other for other in found):
-            continue
-        found.append(one)
-        context = None if one.__suppress_context__ else one.__context__
-        waiting += [one.__cause__, getattr(one, "reason", None), context]
-    return found
-
-
-def access(places: "traceback.StackSummary") -> str:
-    """What the lines of source were about to do, the innermost that says so first."""
-    for place in reversed(places[-6:]):
-        for kind, pattern in (("entry", ENTRIES), ("write", WRITES), ("read", READS)):
-            if re.search(pattern, place.line or ""):
-                return kind
-    return "read"
-
-
-def host_of(error: BaseException) -> "tuple":  # type: ignore[type-arg]
-    """Host and port that the functions of `socket` were called with."""
-    step = error.__traceback__
-    while step is not None:
-        if step.tb_frame.f_code.co_name in ("create_connection", "getaddrinfo"):
-            known = step.tb_frame.f_locals
-            address = known.get("address")
-            asked = (known.get("host"), known.get("port"))
-            host, port = address[:2] if isinstance(address, tuple) and len(address) > 1 else asked
-            if isinstance(host, str) and host:
-                return host, port if isinstance(port, int) else None
-        step = step.tb_next
-    return None, None
 
 
 def observe() -> "dict":  # type: ignore[type-arg]

@@ -19,8 +19,9 @@ from toolcrib.executors.output import (
     ending,
     facts,
     log_streams,
-    made_meanwhile,
     masked,
+    permission_hint,
+    place_warnings,
     redactor_of,
     timed_out,
 )
@@ -90,8 +91,10 @@ class PythonExecutor:
             if done.timed_out:
                 raise timed_out(ctx, done)
             log_streams(ctx, done, "stdout", "stderr")
-            value = self._value(job, done, ctx)
-        return Outcome(value, (*network.warnings, *made_meanwhile(done)), facts(done))
+            answer = _answer(tool.name, done)
+        with permission_hint(tool.name, answer.get("cause") is not None), network.explained():
+            value = self._value(job, done, answer, ctx)
+        return Outcome(value, (*network.warnings, *place_warnings(done)), facts(done))
 
     def _prepare(self, paths: Paths) -> _Ground:
         tool, config, workspace = self._tool, self._config, self._workspace.noting(paths)
@@ -150,17 +153,15 @@ class PythonExecutor:
         }
         return json.dumps(job).encode()
 
-    def _value(self, job: Confinement, done: Completed, ctx: CallContext) -> Any:
-        answer = _answer(self._tool.name, done)
+    def _value(self, job: Confinement, done: Completed, answer: dict[str, Any], ctx: CallContext) -> Any:
         if self._workspace.watch is not None:
             self._workspace.watch.tell(answer.get("trace"))
         if "value" not in answer and answer["signal"] is None:
-            from toolcrib.executors.trace.denials import of_python
+            from toolcrib.executors.trace.denials import of_exception
 
             if (redactor := redactor_of(ctx)) is not None:
                 answer["message"] = redactor.redact(answer["message"])
-
-            if (denied := of_python(self._workspace, self._tool, job, done, answer)) is not None:
+            if (denied := of_exception(self._workspace, self._tool, job, done, answer)) is not None:
                 raise denied
         return _taken(answer, done)
 

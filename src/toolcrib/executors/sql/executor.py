@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import PermissionDenied, ToolUnavailable
-from toolcrib.executors.output import MAX_OUTPUT, facts, log_streams, made_meanwhile, masked, timed_out
+from toolcrib.executors.output import MAX_OUTPUT, facts, log_streams, masked, place_warnings, timed_out
 from toolcrib.executors.python.executor import GOOD, interpreter, returned
 from toolcrib.executors.workspace.workspace import Workspace, links_on, within
 from toolcrib.sandbox import run
@@ -60,7 +60,7 @@ class SqlExecutor:
         if done.timed_out:
             raise timed_out(ctx, done)
         log_streams(ctx, done, "stdout", "stderr")
-        return Outcome(returned(tool.name, done), made_meanwhile(done), facts(done))
+        return Outcome(returned(tool.name, done), place_warnings(done), facts(done))
 
     def _database(self) -> tuple[str, bool]:
         """The file, and whether it may be written."""

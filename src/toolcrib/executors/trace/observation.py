@@ -128,14 +128,6 @@ class Observation:
         elif there(place):
             self._note(access, place, "written" if access == "write" else "read")
 
-    def denied(self, path: str, access: Access) -> None:
-        """Note what the tool's own failure says that it was kept from, where nothing better is known."""
-        if self.tool is not None:  # It is watched.
-            return
-        uses = [found[access] for found in (self.used, self.missing, self.closed)]
-        if not any(path in found for found in uses):
-            self._note(access, path, "asked for: the tool failed without it")
-
     def tell(self, told: Any) -> None:
         """Take in what a Python tool's own interpreter noticed. It is the tool's word, and taken as such."""
         if not isinstance(told, Mapping):
@@ -260,7 +252,7 @@ class Observation:
     def _note(self, access: Access, place: str, why: str) -> None:
         assert self.reach is not None
         if access == "write":
-            place = self.reach.grantable(place)
+            place = self.reach.repository(place) or place
         while _HALF.search(place):
             place = parent(place)
         kinds: dict[Verdict, dict[Access, Uses]] = {

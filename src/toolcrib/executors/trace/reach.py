@@ -143,7 +143,7 @@ class Reach:
         granted = self.granted(path)
         if access == "write":
             if in_any(path, self.protect) and not in_any(path, self.scratch):
-                return "missing" if self._repository(path) else "closed"
+                return "missing" if self.repository(path) else "closed"
             if granted == "write":
                 return "granted"
             if self.of_kernel(path):
@@ -159,11 +159,7 @@ class Reach:
             return "closed"
         return "missing"
 
-    def grantable(self, path: str) -> str:
-        """What a grant names for a real path to be written: of a repository, the whole of `.git`."""
-        return self._repository(path) or path
-
-    def _repository(self, path: str) -> str:
+    def repository(self, path: str) -> str:
         """The `.git` that a real path lies in, where only a grant that names it is missing; else nothing."""
         for folder in self.protect:
             if folder.endswith("/.git") and within(path, folder) and not os.path.islink(folder):  # noqa: PTH114

@@ -75,9 +75,6 @@ class Observer(Protocol):
     def tell(self, told: Any) -> None:
         """Note the report of a Python tool's own interpreter."""
 
-    def denied(self, path: str, access: Literal["read", "write"]) -> None:
-        """Note a path that was denied, as the tool's own failure reports it."""
-
     def record_host(self, host: str, port: int | None, granted: bool) -> None:
         """Note a host that the tool asked for, and whether it was allowed."""
 
