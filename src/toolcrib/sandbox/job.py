@@ -1,4 +1,4 @@
-"""What to run confined, and what came of it."""
+"""The description of a command to run confined, and of how it ended."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ __all__ = ["Completed", "Confinement", "NetworkAccess", "Outlet", "Script", "War
 MIB = 1_048_576
 
 NetworkAccess = Literal["none", "proxy", "host"]
-"""No network; only what an `Outlet` lets through; the machine's own network, not confined."""
+"""No network; what an `Outlet` allows; the machine's own network, not confined."""
 
 
 class Outlet(Protocol):
-    """Serves the connections that one confined command makes, and decides where they lead."""
+    """Serves the connections that one confined command makes, and decides which are allowed."""
 
     def start(self) -> None:
-        """Accept connections from now on, in the running event loop."""
+        """Start to accept connections in the running event loop."""
 
     async def aclose(self) -> None:
-        """Close the listener and all that came of it, and wait until nothing of it is left."""
+        """Close the listener and all its connections, and wait until they are closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A Python script of ours that a running interpreter can take over instead of a fresh one starting it.
+    """A Python script of ours that a running interpreter can call, so that no new one must be started.
 
-    It must define `main`, which is called without arguments when all else is as `argv` would have it:
-    standard streams, descriptor 3, environment, `sys.executable`, installed packages. An answer on
-    descriptor 3 that ends with `}` is whole: the call ends when the streams are closed after it. And it must
-    define `rehearse`, which makes a call that does nothing, while a spare waits.
+    It must define `main`, which is called without arguments. All else is as `argv` would have it: standard
+    streams, descriptor 3, environment, `sys.executable`, installed packages. An answer on descriptor 3 that
+    ends with `}` is whole: the call ends when the streams are closed after it. It must also define
+    `rehearse`, which makes a call that does nothing while a spare waits.
     """
 
     path: str
-    """The script. It is loaded outside of the sandbox, so it must be ours."""
+    """The script. It is loaded outside the sandbox, so it must be ours."""
     interpreter: str
-    """The real interpreter. It is started outside of the sandbox, so no tool may be able to change it."""
+    """The real interpreter. It is started outside the sandbox, so no tool may be able to change it."""
     executable: str
-    """What `sys.executable` shall be: the interpreter as a virtual environment names it."""
+    """The value of `sys.executable`: the interpreter as a virtual environment names it."""
     modules: tuple[str, ...] = ()
-    """Folders that it will import from: they are listed ahead of the call, in the sandbox."""
+    """Folders that it will import from: they are listed before the call, in the sandbox."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Confinement:
     argv: tuple[str, ...]
     """Program and arguments; a program without a slash is looked for on the `PATH` of `env`."""
     cwd: str
-    """Where it starts: inside a grant, an `empty` folder, `/tmp` or the system's own folders."""
+    """The working folder: inside a grant, an `empty` folder, `/tmp` or the system's own folders."""
     env: Mapping[str, str] = field(default_factory=dict)
     """The whole environment; nothing is inherited."""
     read: tuple[str, ...] = ()
@@ -79,26 +79,26 @@ class Confinement:
     empty: tuple[str, ...] = ()
     """Appear as empty read-only folders unless a grant covers them: a place for an ungranted `cwd`."""
     links: tuple[tuple[str, str], ...] = ()
-    """Symbolic links to show, each as (place, what it says), where no grant shows what is there: a granted
-    path may be named, or an interpreter found, by way of one. A link alone makes nothing readable."""
+    """Symbolic links to show, each as (place, target), where no grant shows what is there: a granted path or
+    an interpreter may be named by way of one. A link alone makes nothing readable."""
     stdin: bytes = b""
     timeout_ms: int = 300_000
     """Wall clock of the whole call in milliseconds, set-up included."""
     output_limit: int = MIB
-    """Bytes kept of each output stream; the rest is read, counted and thrown away."""
+    """Bytes kept of each output stream; the rest is read, counted and discarded."""
     result_limit: int = 0
-    """Above 0, descriptor 3 is a pipe whose first so many bytes come back as `Completed.result`."""
+    """Above 0, descriptor 3 is a pipe; so many of its first bytes are returned as `Completed.result`."""
     good: bytes = b""
-    """What a result begins with unless it tells of a failure: then the limits that were met are told too."""
+    """The first bytes of a result that is no failure; the limits that a failure reached are reported."""
     cpu_s: int = 3_600
     """CPU seconds of each process."""
     file_size: int = 1024 * MIB
     """Bytes of any one file it writes."""
     open_files: int = 512
-    """Descriptors each process may hold. It bounds as well how many may be under way between processes, which
-    is counted for each user; 512 leaves the rest to a server that may have the usual 1,024."""
+    """Descriptors that each process may have open. It also bounds how many may be on their way between
+    processes, which is counted for each user; 512 leaves the rest to a server with the usual 1,024."""
     memory_bytes: int | None = None
-    """Memory of the whole tree; refused where nothing can hold it. None: the usual bound, where it can."""
+    """Memory of the whole tree; refused where nothing can enforce it. None: the usual bound, if any."""
     processes: int | None = None
     """Processes and threads of the whole tree; likewise."""
     tmp_size: int = 256 * MIB
@@ -106,16 +106,16 @@ class Confinement:
     network: NetworkAccess = "none"
     """With `proxy` the command finds the way out in the usual variables (`HTTP_PROXY`, …), set over `env`."""
     outlet: Callable[[socket], Outlet] | None = None
-    """For `proxy`: makes what serves the listening socket on the sandbox's loopback, which it then owns."""
+    """For `proxy`: returns what serves the listening socket on the sandbox's loopback, and then owns it."""
     minimum: Level = "full"
-    """The weakest level it may be run at. It is run at the best that this machine has and that holds it."""
+    """The lowest level that it may run at. It runs at the best one that can confine it here."""
     advice: str = ""
-    """What to tell whoever is refused because the level is too low."""
+    """Added to the hint if it is refused because the level is too low."""
     script: Script | None = None
-    """Where `argv` starts a Python script of ours: how to have it run without starting an interpreter."""
+    """If `argv` starts a Python script of ours: the same for an interpreter that runs already."""
     watch: Callable[[Seen], None] | None = None
-    """Told, on the event loop, each path and network address that the command is about to use, while it
-    waits; must not fail. Such a command is slower, and never runs in what was made ready before."""
+    """Called on the event loop with each path and network address that the command is about to use, while it
+    waits; must not fail. Such a command is slower, and never uses a spare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +133,14 @@ class Completed:
     timed_out: bool
     duration_ms: float
     enforcement: Mapping[str, Any]
-    """Which mechanism held what, and what was not enforced."""
+    """The mechanisms that enforced the limits, and what was not enforced."""
     result: bytes = b""
     result_total: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Warmth:
-    """How much is kept ready."""
+    """How much is kept ready for the next calls."""
 
     idle_s: float = 300.0
     """Seconds after its last use that a launcher is ended."""

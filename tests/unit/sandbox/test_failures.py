@@ -26,7 +26,7 @@ from toolcrib.sandbox.host.failures import explain, why
         (f"exec\0{errno.E2BIG}\0/x\0", InvalidInput, "too long"),
         (f"exec\0{errno.ENOMEM}\0/x\0", ToolUnavailable, "Cannot allocate memory"),
         (f"kernel mount\0{errno.EPERM}\0/p/proc\0proc", PermissionDenied, "file system proc: /p/proc"),
-        (f"link\0{errno.EINVAL}\0/p\0", PermissionDenied, "held in place by this kernel: /p"),
+        (f"link\0{errno.EINVAL}\0/p\0", PermissionDenied, "inside a writable folder: /p"),
         (f"user namespace\0{errno.EPERM}\0\0", SandboxUnavailable, "user namespace: Operation not permitted"),
         ("set-up\0" + "0\0\0KeyError('x')", SandboxUnavailable, "KeyError"),
     ],

@@ -1,4 +1,4 @@
-"""What a launcher's failure means for the person who reads it."""
+"""Turn a launcher's failure into the error for the caller."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ HINTS = {
     "id maps": "give the container CAP_SETFCAP, or run as an ordinary user",
     "loopback": "the kernel must let a new network namespace bring its loopback up (CAP_NET_ADMIN in it)",
     "proc": "a container that masks parts of /proc forbids a new one: unmask it (procMount: Unmasked)",
-    "cgroup": "run as root or in a cgroup that is delegated to this user (`toolcrib doctor` tells what is "
-    "missing), or take the limit out of the manifest",
+    "cgroup": "run as root or in a cgroup that is delegated to this user (`toolcrib doctor` shows what is "
+    "missing), or remove the limit from the manifest",
     "openat2": "Linux 5.12 or newer is needed",
     "open_tree": "Linux 5.12 or newer is needed",
     "mount_setattr": "Linux 5.12 or newer is needed",
@@ -44,12 +44,12 @@ SCARCE = "too many processes, open files or too little memory"
 
 
 def not_started(what: str, reason: str | None) -> UnavailableError:
-    """The error for what the machine had no room for at the moment; nothing was run."""
+    """Return the error for a shortage on this machine at the moment; nothing was run."""
     return UnavailableError(f"{what}: {reason}", hint=SCARCE, retryable=True)
 
 
 def explain(message: str) -> ToolcribError:
-    """Turn a launcher's `fail` message (without that word) into the error the caller raises."""
+    """Return the error for a launcher's `fail` message (without that word)."""
     stage, number, path, text = message.split("\0", 3)
     code = int(number)
     if stage == "grant":
@@ -61,13 +61,13 @@ def explain(message: str) -> ToolcribError:
     if stage == "kernel mount":
         return PermissionDenied(
             f"a grant contains the kernel's file system {text}: {path}",
-            hint="grant the folders beside it instead",
+            hint="Grant the folders beside it instead.",
             details={"path": path},
         )
     if stage == "link":
         return PermissionDenied(
-            f"a symbolic link inside a writable folder cannot be held in place by this kernel: {path}",
-            hint="make it a real file or folder, or do not grant write there",
+            f"this kernel cannot protect a symbolic link inside a writable folder: {path}",
+            hint="Replace it by a real file or folder, or do not grant write there.",
             details={"path": path, "errno": errno.errorcode.get(code, str(code))},
         )
     reason = why(stage, code) if code else text
@@ -75,14 +75,14 @@ def explain(message: str) -> ToolcribError:
 
 
 def why(mechanism: str, code: int) -> str:
-    """An errno in words; for namespaces "no space left on device" means something else."""
+    """Return an errno in words; for namespaces "no space left on device" means something else."""
     if code == errno.ENOSPC and mechanism.endswith("namespace"):
         return "the number of namespaces is limited (sysctl user.max_*_namespaces)"
     return os.strerror(code)
 
 
 def unavailable(mechanism: str, reason: str) -> SandboxUnavailable:
-    """The error for a mechanism the kernel does not give."""
+    """Return the error for a mechanism that the kernel does not provide."""
     return SandboxUnavailable(
         f"the sandbox could not be set up, so nothing was run: {mechanism}: {reason}",
         hint=HINTS.get(mechanism, ANY_NAMESPACE),
@@ -91,21 +91,23 @@ def unavailable(mechanism: str, reason: str) -> SandboxUnavailable:
 
 
 def grant_error(code: int, path: str) -> ToolcribError:
+    """Return the error for a granted path that cannot be used."""
     details = {"path": path}
     if code in (errno.ENOENT, errno.ENOTDIR):
         return ToolUnavailable(
-            f"a granted path does not exist: {path}", hint="create it or correct the grant", details=details
+            f"a granted path does not exist: {path}", hint="Create it, or fix the grant.", details=details
         )
     if code in (errno.ELOOP, errno.EXDEV):
         return PermissionDenied(
             f"a granted path leads through a symbolic link: {path}",
-            hint=f"grant its real path: {real_path(path)}",
+            hint=f"Grant its real path: {real_path(path)}",
             details=details,
         )
     return PermissionDenied(f"a granted path cannot be opened: {path}: {os.strerror(code)}", details=details)
 
 
 def cwd_error(code: int, path: str) -> ToolcribError:
+    """Return the error for a working folder that cannot be entered."""
     if code in (errno.ENOENT, errno.ENOTDIR):
         reason = "is not a folder" if code == errno.ENOTDIR else "does not exist"
         return ToolUnavailable(f"the working folder {reason}: {path}", details={"path": path})
@@ -115,17 +117,21 @@ def cwd_error(code: int, path: str) -> ToolcribError:
 
 
 def exec_error(code: int, path: str, text: str) -> ToolcribError:
+    """Return the error for a program that cannot be started."""
     details = {"path": path, "errno": errno.errorcode.get(code, str(code))}
     if code == errno.E2BIG:
         return InvalidInput("the arguments and variables are too long for a process", details=details)
     if text == "interpreter":
-        reason, hint = "the interpreter it names is not there", "check its first line and its libraries"
+        reason, hint = (
+            "the interpreter it names does not exist",
+            "Check that line, and its libraries.",
+        )
     elif code == errno.ENOENT:
-        reason, hint = "not found", "install it, or grant the folder it is in for reading"
+        reason, hint = "not found", "Install it, or grant its folder for reading."
     elif code == errno.EACCES:
-        reason, hint = "not executable", "set its executable bit (chmod +x)"
+        reason, hint = "not executable", "Set its executable bit (chmod +x)."
     elif code == errno.ENOEXEC:
-        reason, hint = "neither a program nor a script with a #! line", "add a first line such as #!/bin/sh"
+        reason, hint = "neither a program nor a script with a #! line", "Add a first line such as #!/bin/sh."
     else:
         reason, hint = os.strerror(code), None
     return ToolUnavailable(f"the command cannot be run: {path}: {reason}", hint=hint, details=details)
