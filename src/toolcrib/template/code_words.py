@@ -71,7 +71,7 @@ class CodeWord:
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """How one program takes code; options are separated by spaces."""
+    """The ways in which one program takes code; options are separated by spaces."""
 
     code: str = ""
     """Options with the code to run in place of the operand `script`."""

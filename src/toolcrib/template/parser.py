@@ -81,7 +81,7 @@ class Namespaces:
 
 
 def escape(text: str, *, before_placeholder: bool = False) -> str:
-    """A plain text as a template in which nothing is a placeholder.
+    """Return a plain text as a template in which nothing is a placeholder.
 
     `before_placeholder` says that one follows directly.
     """
@@ -90,7 +90,7 @@ def escape(text: str, *, before_placeholder: bool = False) -> str:
 
 
 def references(text: str) -> list[Reference]:
-    """All placeholders of `text` in order, not resolved: `name` is what stands between the braces.
+    """Return all placeholders of `text` in order, not resolved: `name` is what stands between the braces.
 
     `${secret:NAME}` has namespace `secret` and the bare name. A `${` without its `}` is a ManifestError.
     """
@@ -102,7 +102,7 @@ def references(text: str) -> list[Reference]:
 
 
 def names_in(text: str, spelling: Spelling) -> list[Reference]:
-    """All placeholders of `text`, those of conditions too, not resolved; faults are passed over."""
+    """Return all placeholders of `text`, those of conditions too, not resolved; faults are ignored."""
     return _references(scan(text, [], spelling))
 
 
@@ -117,10 +117,10 @@ def _references(parts: Iterable[Part]) -> list[Reference]:
 
 
 def parse(value: Any, namespaces: Namespaces) -> Template:
-    """The tree of a JSON value whose strings may hold placeholders.
+    """Return the tree of a JSON value whose strings may hold placeholders.
 
     Raises ManifestError for the first bad placeholder: not closed, empty, in a key, unknown (the nearest name
-    is told) or ambiguous. `details` holds `path`, `offset` and `length`.
+    is in the hint) or ambiguous. `details` holds `path`, `offset` and `length`.
     """
     found: list[TemplateProblem] = []
     tree = _parse(value, namespaces, (), found)
@@ -150,7 +150,7 @@ def parse_conditional(value: str | Choice, namespaces: Namespaces) -> Text:
 
 
 def problems(value: Any, namespaces: Namespaces) -> list[TemplateProblem]:
-    """Everything that `parse` would refuse, in order of place."""
+    """Return everything that `parse` would refuse, in order of place."""
     found: list[TemplateProblem] = []
     _parse(value, namespaces, (), found)
     return found
@@ -221,12 +221,12 @@ def _key(name: str, path: tuple[str | int, ...], found: list[TemplateProblem], s
     parts = scan(name, mine, spelling)
     for part in parts:
         if not isinstance(part, LiteralText):
-            told = (
+            what = (
                 f"`{name[part.offset : part.offset + part.length]}`"
                 if isinstance(part, Reference)
                 else "a condition"
             )
-            message = f"{told} stands in a key; placeholders may stand in values only"
+            message = f"{what} stands in a key; placeholders may stand in values only"
             mine.append(TemplateProblem(message, (), part.offset, len(name) - part.offset))
     found.extend(replace(problem, path=(*path, name)) for problem in mine)
     return "".join(part.text for part in parts if isinstance(part, LiteralText))

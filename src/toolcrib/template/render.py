@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 Styles = Mapping[str, ParameterStyle]
-"""How lists and objects are written, by argument."""
+"""The style in which a list or an object is written, by argument."""
 
 _NO_STYLES: Styles = {}
 _ABSENT = "it is needed here and was not given"

@@ -19,11 +19,11 @@ _CONDITION = "a condition (`{{if …}}`) has no other spelling"
 
 
 def respell(value: Any, names: Namespaces, to: Spelling) -> Any:
-    """A text, or data with texts in it, in the spelling `to`; its names stand for the same.
+    """Return a text, or data with texts in it, in the spelling `to`; its names mean the same.
 
     What is spelled so already is made plain: `${ secret:KEY }` is `${KEY}`.
 
-    Raises ManifestError for a text that is no template, and for what cannot be said in that spelling.
+    Raises ManifestError for a text that is no template, and for what that spelling cannot write.
     """
     if isinstance(value, str):
         return _text(value, names, to)
@@ -48,7 +48,7 @@ def _text(text: str, names: Namespaces, to: Spelling) -> str:
 
 
 def spell(parts: Sequence[LiteralText | Reference | Condition], spelling: Spelling) -> str:
-    """Parts with their names resolved as one text. Raises ManifestError for a condition in `DOLLAR_BRACE`."""
+    """Return parts as one text. Raises ManifestError for a condition, which no spelling but its own has."""
     out: list[str] = []
     for at, part in enumerate(parts):
         if isinstance(part, Condition):
@@ -65,7 +65,7 @@ def spell(parts: Sequence[LiteralText | Reference | Condition], spelling: Spelli
 
 
 def _as_tag(reference: Reference, before: list[str]) -> bool:
-    """Whether a reference can stand as `{{name}}` behind this text."""
+    """Return True if a reference can be written as `{{name}}` after this text."""
     joined = any(text.endswith("{") for text in before)
     return reference.namespace == "argument" and not joined and is_tag(_name(reference))
 

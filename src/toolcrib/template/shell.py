@@ -56,8 +56,8 @@ class ShellLine:
             if "\0" in text:
                 raise bad_value(reference, "a shell line cannot hold NUL")
             if len(name) + len(text.encode()) + 2 > MOST_BYTES:
-                told = f"it is longer than the {MOST_BYTES:,} bytes a program can be given"
-                raise bad_value(reference, told)
+                message = f"it is longer than the {MOST_BYTES:,} bytes a program can be given"
+                raise bad_value(reference, message)
             found[name] = text
         if sum(len(text.encode()) for text in found.values()) > MOST_IN_ALL:
             raise InvalidInput(f"the values of the shell line are longer than {MOST_IN_ALL:,} bytes together")

@@ -480,7 +480,7 @@ class ShellParser:
         self._take()
 
     def _expansion(self, word: _Word, *, quoted: bool) -> None:
-        """What the shell itself puts in at a `$` or a backtick."""
+        """An expansion of the shell itself at a `$` or a backtick."""
         start = self._at
         if self._ahead("`"):
             self._backticks()

@@ -34,7 +34,7 @@ _GO = frozenset({
     "with",
 })  # fmt: skip
 """Words of Go's text/template that mean something else than a name."""
-_MEND = "use {{name}}, {{name | default:value}} and {{if name}} … {{else}} … {{end}}"
+_HINT = "use {{name}}, {{name | default:value}} and {{if name}} … {{else}} … {{end}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class TemplateProblem:
 
 
 def scan(text: str, found: list[TemplateProblem], spelling: Spelling = Spelling.DOLLAR_BRACE) -> list[Part]:
-    """The parts of `text`; what cannot be read goes to `found`.
+    """Return the parts of `text`; what cannot be read is added to `found`.
 
     A reference has the namespace `secret` (`${secret:NAME}`) or `argument` (`{{name}}`) where its spelling
     says so, else none yet.
@@ -75,7 +75,7 @@ def directive(text: str) -> tuple[str, str] | None:
 
 
 def tested(test: str, offset: int, found: list[TemplateProblem]) -> Reference | None:
-    """What an `{{if …}}` asks for."""
+    """Return the argument that an `{{if …}}` names; None for what is no name."""
     return _named(test, offset, len(test), found)
 
 
@@ -132,20 +132,20 @@ def _default(text: str, offset: int, length: int, found: list[TemplateProblem]) 
     word, colon, value = match.groups() if match is not None else ("", "", "")
     if word != "default" or not colon:
         name = word or text.strip()
-        told = f"`{name}` is not a filter" if word != "default" else "`default` needs a colon"
+        message = f"`{name}` is not a filter" if word != "default" else "`default` needs a colon"
         hint = "there is one filter: `| default:value`"
-        found.append(TemplateProblem(told, (), offset, length, hint))
+        found.append(TemplateProblem(message, (), offset, length, hint))
         return None
     return Constant(_scalar(value.strip()))
 
 
 def is_tag(name: str) -> bool:
-    """Whether `{{name}}` can name this."""
+    """Return True if `{{name}}` can name this argument."""
     return _NAME.fullmatch(name) is not None and _control(name) is None
 
 
 def default_text(value: Any) -> str:
-    """What stands behind `default:` for a value: a text as it is where it reads back as one, else quoted."""
+    """Return a value as it is written after `default:`; a text that would read back otherwise is quoted."""
     if not isinstance(value, str):
         return json.dumps(value)
     return value if value and value == value.strip() and _scalar(value) == value else f"'{value}'"
@@ -195,21 +195,21 @@ class _Braces:
             self._here.extend(_dollars(text[at:start], at, self._found))
             close = text.find("}}", start + 2)
             if close < 0:
-                self._tell("`{{` is not closed by `}}`", start, 2)
+                self._report("`{{` is not closed by `}}`", start, 2)
                 at = start + 2
                 break
             at = close + 2
             self._tag(text[start + 2 : close].strip(), start, at - start)
         self._here.extend(_dollars(text[at:], at, self._found))
         for left in self._open:
-            self._tell("`{{if}}` is not ended by `{{end}}`", left.offset, left.length)
+            self._report("`{{if}}` is not ended by `{{end}}`", left.offset, left.length)
         return self._parts
 
     @property
     def _here(self) -> list[Part]:
         return self._open[-1].parts if self._open else self._parts
 
-    def _tell(self, message: str, offset: int, length: int, hint: str | None = None) -> None:
+    def _report(self, message: str, offset: int, length: int, hint: str | None = None) -> None:
         self._found.append(TemplateProblem(message, (), offset, length, hint))
 
     def _tag(self, inner: str, offset: int, length: int) -> None:
@@ -225,7 +225,7 @@ class _Braces:
             self._open.append(opened)
             return
         if not self._open:
-            self._tell(f"`{{{{{word}}}}}` without an `{{{{if}}}}` before it", offset, length)
+            self._report(f"`{{{{{word}}}}}` without an `{{{{if}}}}` before it", offset, length)
             return
         top = self._open[-1]
         if word == "end":
@@ -236,7 +236,7 @@ class _Braces:
             self._here.append(Condition(tuple(top.branches), top.offset))
             return
         if top.last:
-            self._tell(f"`{{{{{word}}}}}` after `{{{{else}}}}`", offset, length)
+            self._report(f"`{{{{{word}}}}}` after `{{{{else}}}}`", offset, length)
             return
         top.close()
         top.test = _named(test, offset, length, self._found) if word == "else if" else None
@@ -255,11 +255,11 @@ def _control(inner: str) -> tuple[str, str] | None:
 
 
 def _named(inner: str, offset: int, length: int, found: list[TemplateProblem]) -> Reference | None:
-    """The argument that a tag names; None, and a word about it, for what is no name."""
+    """The argument that a tag names; None, and a problem in `found`, for what is no name."""
     name, bar, tail = inner.partition("|")
     match = _NAME.fullmatch(name.strip())
     if match is None:
-        found.append(TemplateProblem(_refusal(inner), (), offset, length, _MEND))
+        found.append(TemplateProblem(_refusal(inner), (), offset, length, _HINT))
         return None
     if not bar:
         return Reference(match.group(1), offset, length, "argument")
@@ -268,7 +268,7 @@ def _named(inner: str, offset: int, length: int, found: list[TemplateProblem]) -
 
 
 def _refusal(inner: str) -> str:
-    """Why a tag is not taken, by the name of what it is in Go's templates."""
+    """Return why a tag is refused, by its name in Go's templates."""
     if not inner:
         return "the placeholder has no name"
     if inner.startswith(("/*", "- /*")):

@@ -1,4 +1,4 @@
-"""What templates of a composite tool name beside its arguments: `steps`, in a loop `item` and `index`."""
+"""The names for templates of a composite tool beside its arguments: `steps`, in a loop `item` and `index`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from toolcrib.template.tree import references_in
 __all__ = ["LOOP_NAMES", "STEPS_NAME", "step_namespaces", "steps_used"]
 
 STEPS_NAME = "steps"
-"""`${steps.ID.value}` is what a step gave, `${steps.ID.status}` and `${steps.ID.error.code}` how it went."""
+"""`${steps.ID.value}` is the result of a step; `status` and `error.code` in its place say how it ended."""
 LOOP_NAMES = ("item", "index")
 """The item of a `foreach`, and its place from 0."""
 
 
 def step_namespaces(tool: Tool, *, loop: bool = False) -> Namespaces:
-    """The names for the templates of a step; with `loop` also those inside a `foreach`.
+    """Return the names for the templates of a step; with `loop` also those inside a `foreach`.
 
     A composite tool has no secrets: each step's tool has its own.
     """
@@ -27,7 +27,7 @@ def step_namespaces(tool: Tool, *, loop: bool = False) -> Namespaces:
 
 
 def steps_used(value: Any, names: Namespaces) -> Iterator[str]:
-    """Ids of the steps whose results a template needs; empty for `${steps}` itself."""
+    """Yield the ids of the steps whose results a template needs; empty for `${steps}` itself."""
     for reference in references_in(parse(value, names)):
         if reference.namespace == "argument" and reference.name == STEPS_NAME:
             yield str(reference.path[0]) if reference.path else ""

@@ -36,7 +36,7 @@ class LiteralText:
 
     text: str
     offset: int = 0
-    """Where it begins in the source string, in characters."""
+    """The place in the source string where it begins, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Reference:
     name: str
     """The name; before it is resolved, everything as written between the braces."""
     offset: int = 0
-    """Where the placeholder begins in the source string, in characters."""
+    """The place in the source string where the placeholder begins, in characters."""
     length: int = 0
     """Length of the whole placeholder, braces included, in characters."""
     namespace: Namespace | None = None
@@ -61,11 +61,11 @@ class Reference:
     path: tuple[str | int, ...] = ()
     """Keys and list positions inside an argument's value: `${a.b[0]}` is `("b", 0)`."""
     default: Constant | None = None
-    """What stands for a value that is absent or null (`| default:10`)."""
+    """The value to use where the value is absent or null (`| default:10`)."""
 
     @property
     def json_path(self) -> str:
-        """Where the value stands in the arguments, as violations name it (`$.items[0].id`)."""
+        """The place of the value in the arguments, as violations name it (`$.items[0].id`)."""
         steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
         return f"$.{self.name}{steps}"
 
@@ -142,7 +142,7 @@ class Branch:
     test: Reference | None
     """The argument that must be neither absent, null, false, 0 nor empty; None for `else`."""
     then: Template | None
-    """What stands there then; None: nothing, so that the entry is dropped."""
+    """The template for that case; None drops the entry."""
 
 
 @dataclass(frozen=True, slots=True)

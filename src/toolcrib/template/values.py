@@ -1,4 +1,4 @@
-"""What a template's references stand for at one call, and how a value is written as text."""
+"""The values of a template's references at one call, and their form as text."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Values:
         return value
 
     def holds(self, test: Reference) -> bool:
-        """Whether a condition's test holds: the value is there, and not null, false, 0 or empty."""
+        """Return True if the value of a condition's test is there, and not null, false, 0 or empty."""
         value = self.get(test)
         return value is not MISSING and bool(value)
 
