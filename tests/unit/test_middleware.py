@@ -1,4 +1,4 @@
-"""Middleware wraps every call, in an order that can be seen."""
+"""Middleware wraps every call, in the order in which it was added."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ async def test_time_in_middleware_is_not_the_tools() -> None:
     assert await tools.execute("quick") == "done"
 
 
-async def test_the_log_tells_start_end_and_failure_but_no_arguments(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_has_start_end_and_failure_but_no_arguments(caplog: pytest.LogCaptureFixture) -> None:
     tools = toolset()
     tools.use(logging_middleware())
 

@@ -1,4 +1,4 @@
-"""What comes out of the call path: values as JSON, results and errors, approval, controls."""
+"""Results of the call path: values as JSON, errors, approval, controls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The desk: what a person is shown, what a decision needs, and what is written down of it."""
+"""Approvals as a person meets them: shown, decided, written down."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_project_that_still_holds_the_old_manifest_decides_nothing(crib: Crib,
     assert project.approval_service.show(waiting.id).approval.status == "pending"
 
 
-def test_a_yes_that_cannot_be_written_down_is_none(project: Project) -> None:
+def test_an_approval_that_cannot_be_written_down_does_not_count(project: Project) -> None:
     def fails(event: str, **fields: Any) -> None:
         raise AuditUnavailable
 
@@ -178,7 +178,7 @@ def test_a_yes_that_cannot_be_written_down_is_none(project: Project) -> None:
     assert isinstance(project.approval_service.approvals.seek(asking(project)), Approval)
 
 
-def test_a_yes_comes_by_a_channel_that_the_project_takes(project: Project) -> None:
+def test_an_approval_must_come_through_an_allowed_channel(project: Project) -> None:
     (project.root / ".toolcrib/config.yml").write_text("approvals: {channels: [page]}")
     strict = Project.open(project.root)
     waiting = waits(strict)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from toolcrib.core.context import Context
 from toolcrib.guard import Decision, Policy, Rules
 from toolcrib.spec import Caller, Tool
@@ -45,7 +43,7 @@ class AccessControl:
         """
         if not self._has_rules:
             return None
-        assert isinstance(ctx.arguments, Mapping)
+        assert isinstance(ctx.arguments, dict)
         return self._policy.judge(ctx.bound.tool, ctx.caller, ctx.arguments)
 
     def may_ask(self, tool: Tool, caller: str) -> str | None:

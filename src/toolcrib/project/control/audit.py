@@ -87,6 +87,8 @@ def _fields(ctx: Context, result: Result, refused: bool) -> dict[str, Any]:
 
 def _params(arguments: Any) -> Any:
     """Return arguments as they are written down; before they are checked they can be anything."""
+    if isinstance(arguments, dict):
+        return arguments
     if isinstance(arguments, bytes):
         return arguments.decode(errors="replace")
     return dict(arguments) if isinstance(arguments, Mapping) else arguments
