@@ -1,8 +1,8 @@
 """Open a path that cannot lead out of a folder, whatever is renamed or linked meanwhile.
 
-openat2(2) with RESOLVE_BENEATH has the kernel hold the rule for each step of the way; checking a real
-path first and opening it afterwards loses that race. Where the kernel has no openat2, each folder is
-opened in turn without following links, which is as safe but refuses every symbolic link.
+openat2(2) with RESOLVE_BENEATH has the kernel check each step of the way; a program that checks a real path first and
+opens it afterwards loses that race. Where the kernel has no openat2, each folder is opened in turn without following
+links, which is as safe but refuses every symbolic link. Python has no binding for openat2, so it is called by number.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ SYS_OPENAT2 = 437  # on every architecture
 AT_FDCWD = -100
 RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x02, 0x04, 0x08
 RETRIES = 128
-"""Times a rename that raced with `..` is outwaited (EAGAIN)."""
+"""Attempts when somebody renames folders at the same time (EAGAIN)."""
 
 
 @cache
 def libc() -> Any:
-    """The C library; loaded on first use."""
+    """Return the C library; loaded on first use."""
     import ctypes
 
     return ctypes.CDLL(None, use_errno=True)
@@ -32,7 +32,7 @@ def libc() -> Any:
 
 @cache
 def has_openat2() -> bool:
-    """Whether the kernel has openat2(2) and lets us call it (a seccomp filter may answer EPERM)."""
+    """Return True if the kernel has openat2(2) and lets us call it (a seccomp filter may answer EPERM)."""
     try:
         os.close(openat2(AT_FDCWD, b"/", os.O_PATH | os.O_CLOEXEC, 0, 0))
     except OSError:
@@ -44,8 +44,8 @@ def open_beneath(root: int, path: str, flags: int, *, links: bool = True) -> int
     """Open `path` relative to the folder `root` is open on; never outside of it.
 
     Raises:
-        OSError: EXDEV where the path leads out, ELOOP where a link may not be followed, EAGAIN where
-            others rename too fast, else as open(2).
+        OSError: EXDEV if the path leads out, ELOOP if a link may not be followed, EAGAIN if others rename too
+            fast, else as open(2).
     """
     raw = os.fsencode(path) or b"."
     flags |= os.O_CLOEXEC
@@ -61,7 +61,7 @@ def open_beneath(root: int, path: str, flags: int, *, links: bool = True) -> int
 
 
 def openat2(folder: int, path: bytes, flags: int, mode: int, resolve: int) -> int:
-    """Call openat2(2); the caller has refused NUL bytes, which C would end the path at."""
+    """Call openat2(2); the caller has refused NUL bytes, which would end the path in C."""
     import ctypes
 
     how = (ctypes.c_uint64 * 3)(flags, mode, resolve)

@@ -1,10 +1,9 @@
-"""From the grants of a job to the list of mounts that makes them true: pure rules, no mounting.
+"""The list of mounts that enforces the grants of a job: pure rules, no mounting.
 
-The mount layer is the only one that can take away below what it gave (read-only inside writable), but a
-mount hangs on a folder, and a writable parent folder could be renamed away from under it and made anew.
-So every folder between a writable grant and something protected below it is mounted on itself: the
-kernel then answers EBUSY to renaming or removing it. So is every symbolic link on the way to something
-protected or hidden, or another could be put in its place.
+Only mounts can take away below what was given (read-only inside writable). But a mount belongs to a folder, and a
+writable parent folder could be renamed and made again without it. So every folder between a writable grant and
+something protected below it is mounted on itself: the kernel then refuses to rename or remove it (EBUSY). The same is
+done to every symbolic link on the way to something protected or hidden, or it could be replaced.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from toolcrib.errors import PermissionDenied, UsageError
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.sandbox.job import Confinement
 
-__all__ = ["BASE", "BASE_ETC", "PRIVATE", "RESERVED", "Mount", "Plan", "nameable", "plan"]
+__all__ = ["BASE", "BASE_ETC", "PRIVATE", "RESERVED", "Mount", "MountPlan", "nameable", "plan"]
 
 BASE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 """Programs and libraries; where one is a symbolic link (merged /usr), the link is shown."""
@@ -44,7 +43,7 @@ BASE_ETC = (
     "/etc/ssl/certs",
     "/etc/ssl/openssl.cnf",
 )
-"""What the C library and TLS look up; not /etc/ssl whole, which holds private keys."""
+"""Files that the C library and TLS read; not all of /etc/ssl, which has private keys."""
 RESERVED = ("/proc", "/sys", "/dev")
 PRIVATE = ("/tmp", "/dev/shm")  # noqa: S108 - names of what is private in the sandbox
 
@@ -58,11 +57,11 @@ class Mount(NamedTuple):
     target: str
     mode: str
     make: bool
-    """Whether its place must be made, as nothing mounted before holds it."""
+    """Its place must be made, because nothing mounted before contains it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MountPlan:
     """The mounts in order, the symbolic links of the base system, and what could not be protected."""
 
     mounts: tuple[Mount, ...]
@@ -72,18 +71,18 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Rules:
-    """What each named path was named as; the answer for any path follows from those above it."""
+class AccessRules:
+    """The kinds of rule that name each path; the access to any path follows from those above it."""
 
     at: dict[str, set[str]] = field(default_factory=dict)
 
     def add(self, kind: str, paths: Iterable[str]) -> None:
-        """Note that each path was named as `kind`."""
+        """Add a rule of this kind for each path."""
         for path in paths:
             self.at.setdefault(path, set()).add(kind)
 
     def state(self, path: str) -> State:
-        """What the command may do with `path` itself, hiding aside."""
+        """Return the access of the command to `path` itself, hiding aside."""
         state: State = "none"
         protected = False
         for place in (*ancestors(path), path):
@@ -101,11 +100,11 @@ class Rules:
         return state
 
     def hidden_by(self, path: str) -> str | None:
-        """The hidden path that is or holds `path`."""
+        """Return the hidden path that is, or contains, `path`."""
         return next((p for p in (*ancestors(path), path) if "hide" in self.at.get(p, ())), None)
 
 
-def plan(job: Confinement, paths: Paths | None = None) -> Plan:
+def plan(job: Confinement, paths: Paths | None = None) -> MountPlan:
     """Work out the mounts of a job, from its rules and from what `paths` are.
 
     Raises:
@@ -116,7 +115,7 @@ def plan(job: Confinement, paths: Paths | None = None) -> Plan:
     check_paths(job)
     paths = paths or Paths()
     base, links = base_system(paths)
-    rules = Rules()
+    rules = AccessRules()
     rules.add("base", (mount.target for mount in base))
     rules.add("read", job.read)
     rules.add("write", job.write)
@@ -129,12 +128,12 @@ def plan(job: Confinement, paths: Paths | None = None) -> Plan:
     check_cwd(job, rules, [link for link, _ in links])
     taken = [mount.target for mount in (*base, *mounts, *empty)]
     links += [link for link in job.links if rules.state(link[0]) == "none" and not holds(link[0], taken)]
-    return Plan((*base, *mounts, *empty), tuple(dict.fromkeys(links)), unprotected)
+    return MountPlan((*base, *mounts, *empty), tuple(dict.fromkeys(links)), unprotected)
 
 
 @lru_cache(maxsize=4_096)
 def ancestors(path: str) -> tuple[str, ...]:
-    """The folders above an absolute path, from `/` down."""
+    """Return the folders above an absolute path, from `/` down."""
     parts = path.split("/")[1:]
     if path == "/":
         return ()
@@ -142,17 +141,17 @@ def ancestors(path: str) -> tuple[str, ...]:
 
 
 def inside(path: str, folders: Iterable[str]) -> bool:
-    """Whether a path is one of the folders or below one."""
+    """Return True if a path is one of the folders or below one."""
     return any(path == folder or path.startswith(folder + "/") for folder in folders)
 
 
 def holds(path: str, places: Iterable[str]) -> bool:
-    """Whether one of the places is the path or lies below it."""
+    """Return True if one of the places is the path or below it."""
     return any(place == path or place.startswith(path + "/") for place in places)
 
 
 def nameable(path: str) -> bool:
-    """Whether the kernel can be given this path."""
+    """Return True if the kernel accepts this path."""
     try:
         return b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:
@@ -160,7 +159,7 @@ def nameable(path: str) -> bool:
 
 
 def check_paths(job: Confinement) -> None:
-    """Refuse paths that mean something else than they say."""
+    """Refuse paths that are not absolute and normal, and places that cannot be granted."""
     grants = (*job.read, *job.write, *job.scratch)
     links = [place for place, _ in job.links]
     for path in (*grants, *job.protect, *job.hide, *job.empty, *links, job.cwd):
@@ -180,8 +179,8 @@ def check_paths(job: Confinement) -> None:
             )
 
 
-def check_cwd(job: Confinement, rules: Rules, links: list[str]) -> None:
-    """Refuse a working folder that will not be there."""
+def check_cwd(job: Confinement, rules: AccessRules, links: list[str]) -> None:
+    """Refuse a working folder that will not exist."""
     known = job.cwd in ("/", *PRIVATE) or inside(job.cwd, (*job.empty, *links))
     if known or rules.state(job.cwd) != "none":
         return
@@ -192,8 +191,8 @@ def check_cwd(job: Confinement, rules: Rules, links: list[str]) -> None:
     )
 
 
-def overlay(rules: Rules, paths: Paths) -> tuple[list[Mount], tuple[str, ...]]:
-    """The mounts over the base system, each after those that hold it."""
+def overlay(rules: AccessRules, paths: Paths) -> tuple[list[Mount], tuple[str, ...]]:
+    """Return the mounts over the base system, each after those that contain it, and what cannot be protected."""
     found: dict[str, Mount] = {}
     unprotected = []
     for path, kinds in rules.at.items():
@@ -225,8 +224,8 @@ def overlay(rules: Rules, paths: Paths) -> tuple[list[Mount], tuple[str, ...]]:
     return [found[path] for path in order], tuple(sorted(unprotected))
 
 
-def pin(path: str, rules: Rules, found: dict[str, Mount]) -> None:
-    """Hold the writable folders above `path` in place, up to the grant they come from."""
+def pin(path: str, rules: AccessRules, found: dict[str, Mount]) -> None:
+    """Mount the writable folders above `path` on themselves, up to the grant they come from."""
     for folder in reversed(ancestors(path)):
         if rules.state(folder) != "rw":
             return
@@ -234,7 +233,7 @@ def pin(path: str, rules: Rules, found: dict[str, Mount]) -> None:
 
 
 def base_system(paths: Paths) -> tuple[list[Mount], list[tuple[str, str]]]:
-    """What every command sees of this machine: its programs, libraries and their few settings."""
+    """Return the mounts and links that every command gets: programs, libraries and their few settings."""
     mounts: list[Mount] = []
     links: list[tuple[str, str]] = []
     for path in (*BASE, *BASE_ETC):

@@ -1,8 +1,8 @@
-"""What paths lead to, each place looked at once, so that what follows from it can be kept.
+"""Paths resolved with each place looked at only once, so that results derived from them can be cached.
 
-Working out what a tool may touch takes a hundred looks at the file system, and mostly comes to what the call
-before came to. So each look is noted with its answer: as long as every one would be answered the same, what
-was worked out stands, and to find that out takes a tenth of the time.
+To work out what a tool may touch takes a hundred looks at the file system, and mostly gives the result of the call
+before. So each look is recorded with its answer. As long as all answers would be the same the result stays valid, and
+to check that takes a tenth of the time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from toolcrib.errors import PermissionDenied
 
-__all__ = ["Kept", "Paths", "beginning", "real_path"]
+__all__ = ["PathCache", "Paths", "beginning", "real_path"]
 
 T = TypeVar("T")
 MOST_LINKS = 40
@@ -25,22 +25,22 @@ MOST_TRIES = 100
 REMEMBERED = 256
 
 
-class Look(NamedTuple):
-    """What was at a path."""
+class PathState(NamedTuple):
+    """The file, folder or link at a path."""
 
     kind: int
-    """As of `stat.S_IFMT`; 0 for nothing, or nothing that can be looked at."""
+    """As of `stat.S_IFMT`; 0 if there is nothing, or it cannot be looked at."""
     text: str
-    """What a symbolic link says."""
+    """The target of a symbolic link."""
     identity: tuple[int, int] | None
     """Device and inode."""
 
 
-NOTHING = Look(0, "", None)
+NOTHING = PathState(0, "", None)
 
 
-def look(path: str) -> Look:
-    """Look at a path itself, not at what it leads to, also while somebody changes it."""
+def look(path: str) -> PathState:
+    """Look at a path itself, not at its target, also while somebody changes it."""
     for _ in range(MOST_TRIES):
         try:
             info = os.lstat(path)
@@ -48,16 +48,16 @@ def look(path: str) -> Look:
             return NOTHING
         identity = info.st_dev, info.st_ino
         if not stat.S_ISLNK(info.st_mode):
-            return Look(stat.S_IFMT(info.st_mode), "", identity)
+            return PathState(stat.S_IFMT(info.st_mode), "", identity)
         try:
-            return Look(stat.S_IFLNK, os.readlink(path), identity)
-        except OSError:  # What was a link when it was looked at is none when it is read.
+            return PathState(stat.S_IFLNK, os.readlink(path), identity)
+        except OSError:  # It was a link a moment ago.
             continue
     raise PermissionDenied(f"a path is being changed: {path}", details={"path": path})
 
 
 def beginning(path: str, most: int) -> bytes:
-    """The first bytes of a file; nothing of what is none, such as a pipe, which might never answer."""
+    """Return the first bytes of a regular file; nothing of anything else, such as a pipe, which might block."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
             return file.read(most) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
@@ -66,53 +66,53 @@ def beginning(path: str, most: int) -> bytes:
 
 
 class Paths:
-    """Looks at absolute paths, and notes each."""
+    """Looks at absolute paths, and records each look."""
 
     def __init__(self) -> None:
-        self._looks: dict[str, Look] = {}
+        self._looks: dict[str, PathState] = {}
         self._real: dict[str, str] = {}
         self._texts: dict[tuple[str, int], bytes] = {}
 
-    def look(self, path: str) -> Look:
-        """What was at a path when it was first asked for; not what it leads to."""
+    def look(self, path: str) -> PathState:
+        """Return what was at a path itself at the first look."""
         found = self._looks.get(path)
         if found is None:
             found = self._looks[path] = look(path)
         return found
 
     def exists(self, path: str) -> bool:
-        """Whether there is anything, be it a link that leads nowhere (os.path.lexists)."""
+        """Return True if there is anything, even a link that leads nowhere (os.path.lexists)."""
         return self.look(path).kind != 0
 
     def is_link(self, path: str) -> bool:
-        """Whether it is a symbolic link."""
+        """Return True for a symbolic link."""
         return self.look(path).kind == stat.S_IFLNK
 
     def leads_to(self, path: str) -> int:
-        """The kind of what a path leads to, as of `stat.S_IFMT`; 0 for nothing."""
+        """Return the kind of the target of a path, as of `stat.S_IFMT`; 0 for nothing."""
         found = self.look(self.real(path)).kind
         return 0 if found == stat.S_IFLNK else found
 
     def is_folder(self, path: str) -> bool:
-        """Whether it leads to a folder."""
+        """Return True if a path leads to a folder."""
         return self.leads_to(path) == stat.S_IFDIR
 
     def real(self, path: str) -> str:
-        """The path without symbolic links, `.` and `..` (os.path.realpath); what is not there stays."""
+        """Return the path without symbolic links, `.` and `..` (os.path.realpath); missing parts stay."""
         found = self._real.get(path)
         if found is None:
             found = self._real[path] = self._follow(path)
         return found
 
     def links(self, path: str) -> dict[str, str]:
-        """Every symbolic link on the way to a path, with what it says."""
+        """Return every symbolic link on the way to a path, with its target."""
         found: dict[str, str] = {}
         self._follow(path, found)
         return found
 
-    def held(self, path: str) -> tuple[str, ...]:
-        """What to protect so that a path leads to what it does: as it is written, and where it really is."""
-        # Behind a link `..` leads elsewhere than it reads, so each link is named by itself.
+    def to_protect(self, path: str) -> tuple[str, ...]:
+        """Return the paths to protect so that this one keeps its target: as it is written, and its real path."""
+        # Behind a link `..` does not lead where it seems to, so each link is named by itself.
         written = self.links(path) if ".." in path.split("/") else (os.path.normpath(path),)
         return (*written, self.real(path))
 
@@ -130,7 +130,7 @@ class Paths:
             if kind != stat.S_IFLNK:
                 here = f"{here}/{part}"
                 continue
-            if left == 0:  # Most likely it leads to itself: to nothing, for the kernel.
+            if left == 0:  # Most likely a loop, which for the kernel leads to nothing.
                 return os.path.normpath(path)
             left -= 1
             if links is not None:
@@ -140,14 +140,14 @@ class Paths:
         return here or "/"
 
     def text(self, path: str, most: int) -> bytes:
-        """What a small file begins with; nothing where it cannot be read."""
+        """Return the beginning of a file; nothing if it cannot be read."""
         key = path, most
         if key not in self._texts:
             self._texts[key] = beginning(path, most)
         return self._texts[key]
 
     def unchanged(self) -> bool:
-        """Look at all of it again: whether it is what it was. Another file in the place of one will do."""
+        """Look again, and return True if every answer is the same. A file that replaced another is the same."""
         for path, old in self._looks.items():
             new = look(path)
             if new != old:
@@ -158,12 +158,12 @@ class Paths:
 
 
 def real_path(path: str) -> str:
-    """The path without symbolic links, also while somebody changes them."""
+    """Return the path without symbolic links, also while somebody changes them."""
     return Paths().real(path)
 
 
-class Kept(Generic[T]):
-    """Things that were worked out from looks at paths, each kept while every look would be the same."""
+class PathCache(Generic[T]):
+    """Results derived from looks at paths, each valid while every look would give the same answer."""
 
     def __init__(self, most: int = REMEMBERED) -> None:
         self._most = most
@@ -171,7 +171,7 @@ class Kept(Generic[T]):
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, work: Callable[[Paths], T]) -> T:
-        """What `work` comes to, which follows from the key and from what it asks of the paths it is given."""
+        """Return the result of `work`, which may depend only on the key and on the paths it is given."""
         with self._lock:
             known = self._known.get(key)
         if known is not None and known[1].unchanged():
