@@ -60,7 +60,7 @@ def _places(written: Iterable[str | os.PathLike[str]]) -> list[str]:
     from toolcrib.sandbox.files.paths import Paths
 
     paths = Paths()
-    return list(dict.fromkeys(place for path in written for place in paths.held(os.fspath(path))))
+    return list(dict.fromkeys(place for path in written for place in paths.to_protect(os.fspath(path))))
 
 
 def programs_of(tools: Iterable[Tool], root: Path) -> list[str]:
@@ -75,7 +75,7 @@ def programs_of(tools: Iterable[Tool], root: Path) -> list[str]:
     found: dict[str, None] = {}
     for tool in tools:
         for path in _written(tool, root, names):
-            found |= dict.fromkeys(paths.held(path))
+            found |= dict.fromkeys(paths.to_protect(path))
         if isinstance(tool.config, PythonExec) and tool.config.venv is not None:
             from toolcrib.executors.python.executor import runs_in
 

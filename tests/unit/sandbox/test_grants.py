@@ -9,10 +9,10 @@ import pytest
 
 from toolcrib.errors import PermissionDenied, UsageError
 from toolcrib.sandbox import Confinement
-from toolcrib.sandbox.files.grants import Mount, Plan, plan
+from toolcrib.sandbox.files.grants import Mount, MountPlan, plan
 
 
-def made(**rules: Any) -> Plan:
+def made(**rules: Any) -> MountPlan:
     return plan(Confinement(argv=("true",), **{"cwd": "/", **rules}))
 
 

@@ -15,7 +15,7 @@ import pytest
 from toolcrib.errors import PermissionDenied, UsageError
 from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.files import paths
-from toolcrib.sandbox.files.paths import Kept, Paths
+from toolcrib.sandbox.files.paths import PathCache, Paths
 from toolcrib.sandbox.host.order import CommandOrder, order
 
 
@@ -117,7 +117,7 @@ def test_another_file_in_the_place_of_one_is_no_change_but_is_told_apart(place: 
 
 
 def test_things_are_worked_out_again_only_after_a_change(place: Path) -> None:
-    kept: Kept[str] = Kept(2)
+    kept: PathCache[str] = PathCache(2)
     worked: list[str] = []
 
     def work(seen: Paths) -> str:
@@ -138,7 +138,7 @@ def test_things_are_worked_out_again_only_after_a_change(place: Path) -> None:
 
 
 def test_a_failure_is_not_kept(place: Path) -> None:
-    kept: Kept[str] = Kept()
+    kept: PathCache[str] = PathCache()
 
     def work(seen: Paths) -> str:
         if not seen.exists(f"{place}/missing"):
@@ -240,5 +240,5 @@ def test_what_to_protect_names_every_link_on_the_way(tmp_path: Path) -> None:
     (tmp_path / "real/deep").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real/deep")
     base = os.path.realpath(tmp_path)
-    assert Paths().held(f"{base}/./link/x") == (f"{base}/link/x", f"{base}/real/deep/x")
-    assert Paths().held(f"{base}/link/../x") == (f"{base}/link", f"{base}/real/x")
+    assert Paths().to_protect(f"{base}/./link/x") == (f"{base}/link/x", f"{base}/real/deep/x")
+    assert Paths().to_protect(f"{base}/link/../x") == (f"{base}/link", f"{base}/real/x")

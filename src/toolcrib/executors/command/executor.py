@@ -20,7 +20,7 @@ from toolcrib.executors.output import (
 )
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Completed, Confinement, run
-from toolcrib.sandbox.files.paths import Kept, Paths
+from toolcrib.sandbox.files.paths import PathCache, Paths
 from toolcrib.spec import Call, CallContext, CommandExec, Outcome, Tool
 from toolcrib.template import (
     MISSING,
@@ -59,7 +59,7 @@ class CommandExecutor:
                 parse_conditional(config.shell, names), held_variables(config.env, names)
             )
         self._stdin = parse(tool.config.stdin, names)
-        self._grounds: Kept[tuple[str, Confinement]] = Kept(1)
+        self._grounds: PathCache[tuple[str, Confinement]] = PathCache(1)
 
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
         """One run of the command."""

@@ -59,10 +59,10 @@ def files_of(spec: ServerSpec, root: Path) -> list[str]:
             continue
         for place in (root / word, root / spec.cwd / word) if "/" in word or number else ():
             if os.path.isfile(place):  # noqa: PTH113 - of a Path it fails for what is no name
-                found |= dict.fromkeys(paths.held(str(place)))
+                found |= dict.fromkeys(paths.to_protect(str(place)))
         home = os.path.dirname(os.path.dirname(root / word))  # noqa: PTH120
         if number == 0 and "/" in word and os.path.isfile(f"{home}/pyvenv.cfg"):  # noqa: PTH113
-            found |= dict.fromkeys((*paths.held(home), *runs_in(str(root / word), paths)))
+            found |= dict.fromkeys((*paths.to_protect(home), *runs_in(str(root / word), paths)))
     return list(found)
 
 

@@ -27,7 +27,7 @@ from toolcrib.executors.output import (
 )
 from toolcrib.executors.workspace.workspace import Workspace, links_on, within
 from toolcrib.sandbox import Completed, Confinement, Script, run
-from toolcrib.sandbox.files.paths import Kept, Paths
+from toolcrib.sandbox.files.paths import PathCache, Paths
 from toolcrib.spec import Call, CallContext, Outcome, PythonExec, Tool
 from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
 
@@ -71,7 +71,7 @@ class PythonExecutor:
         self._workspace = workspace
         self._args = [parse(item, names) for item in tool.config.args]
         self._kwargs = {name: parse(item, names) for name, item in tool.config.kwargs.items()}
-        self._grounds: Kept[_Ground] = Kept(1)
+        self._grounds: PathCache[_Ground] = PathCache(1)
 
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
         """One call in an interpreter of its own."""
@@ -235,7 +235,10 @@ def _base() -> str:
 def runs_in(python: str, paths: Paths) -> list[str]:
     """What decides what an interpreter runs: itself and its own libraries."""
     ways = (python, *_home_of(python, paths))
-    return [*(place for way in ways for place in paths.held(way)), *_installation(paths.real(python), paths)]
+    return [
+        *(place for way in ways for place in paths.to_protect(way)),
+        *_installation(paths.real(python), paths),
+    ]
 
 
 def _home_of(python: str, paths: Paths) -> list[str]:

@@ -1,8 +1,9 @@
 """Open a path that cannot lead out of a folder, whatever is renamed or linked meanwhile.
 
-openat2(2) with RESOLVE_BENEATH has the kernel check each step of the way; a program that checks a real path first and
-opens it afterwards loses that race. Where the kernel has no openat2, each folder is opened in turn without following
-links, which is as safe but refuses every symbolic link. Python has no binding for openat2, so it is called by number.
+openat2(2) with RESOLVE_BENEATH has the kernel check each step of the way; a program that checks a real path
+first and opens it afterwards loses that race. Where the kernel has no openat2, each folder is opened in turn
+without following links, which is as safe but refuses every symbolic link. Python has no binding for openat2,
+so it is called by number.
 """
 
 from __future__ import annotations

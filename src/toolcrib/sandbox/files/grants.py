@@ -1,9 +1,10 @@
 """The list of mounts that enforces the grants of a job: pure rules, no mounting.
 
-Only mounts can take away below what was given (read-only inside writable). But a mount belongs to a folder, and a
-writable parent folder could be renamed and made again without it. So every folder between a writable grant and
-something protected below it is mounted on itself: the kernel then refuses to rename or remove it (EBUSY). The same is
-done to every symbolic link on the way to something protected or hidden, or it could be replaced.
+Only mounts can take away below what was given (read-only inside writable). But a mount belongs to a folder,
+and a writable parent folder could be renamed and made again without it. So every folder between a writable
+grant and something protected below it is mounted on itself: the kernel then refuses to rename or remove it
+(EBUSY). The same is done to every symbolic link on the way to something protected or hidden, or it could be
+replaced.
 """
 
 from __future__ import annotations
@@ -192,7 +193,8 @@ def check_cwd(job: Confinement, rules: AccessRules, links: list[str]) -> None:
 
 
 def overlay(rules: AccessRules, paths: Paths) -> tuple[list[Mount], tuple[str, ...]]:
-    """Return the mounts over the base system, each after those that contain it, and what cannot be protected."""
+    """Return the mounts over the base system, each after those that contain it, and what cannot be
+    protected."""
     found: dict[str, Mount] = {}
     unprotected = []
     for path, kinds in rules.at.items():

@@ -1,8 +1,8 @@
 """Paths resolved with each place looked at only once, so that results derived from them can be cached.
 
-To work out what a tool may touch takes a hundred looks at the file system, and mostly gives the result of the call
-before. So each look is recorded with its answer. As long as all answers would be the same the result stays valid, and
-to check that takes a tenth of the time.
+To work out what a tool may touch takes a hundred looks at the file system, and mostly gives the result of the
+call before. So each look is recorded with its answer. As long as all answers would be the same the result
+stays valid, and to check that takes a tenth of the time.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def look(path: str) -> PathState:
 
 
 def beginning(path: str, most: int) -> bytes:
-    """Return the first bytes of a regular file; nothing of anything else, such as a pipe, which might block."""
+    """Return the first bytes of a regular file; nothing of anything else, such as a pipe, which might
+    block."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
             return file.read(most) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
@@ -111,7 +112,8 @@ class Paths:
         return found
 
     def to_protect(self, path: str) -> tuple[str, ...]:
-        """Return the paths to protect so that this one keeps its target: as it is written, and its real path."""
+        """Return the paths to protect so that this one keeps its target: as it is written, and its real
+        path."""
         # Behind a link `..` does not lead where it seems to, so each link is named by itself.
         written = self.links(path) if ".." in path.split("/") else (os.path.normpath(path),)
         return (*written, self.real(path))
@@ -147,7 +149,8 @@ class Paths:
         return self._texts[key]
 
     def unchanged(self) -> bool:
-        """Look again, and return True if every answer is the same. A file that replaced another is the same."""
+        """Look again, and return True if every answer is the same. A file that replaced another is the
+        same."""
         for path, old in self._looks.items():
             new = look(path)
             if new != old:

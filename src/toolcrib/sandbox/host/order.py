@@ -9,8 +9,8 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from toolcrib.sandbox.files.grants import Plan, plan
-from toolcrib.sandbox.files.paths import Kept, Paths, look
+from toolcrib.sandbox.files.grants import MountPlan, plan
+from toolcrib.sandbox.files.paths import PathCache, Paths, look
 from toolcrib.sandbox.host.handle import Stamps
 from toolcrib.sandbox.host.pool import SandboxOrder
 from toolcrib.sandbox.job import Confinement, NetworkAccess
@@ -42,7 +42,7 @@ MADE_FROM = attrgetter(
 class CommandOrder:
     """The sandbox of a command at one level, and the paths that it was worked out from."""
 
-    plan: Plan
+    plan: MountPlan
     sandbox: SandboxOrder
     paths: Paths
     guards: tuple[int, ...] = ()
@@ -66,7 +66,7 @@ class CommandOrder:
         ]
 
 
-_orders: Kept[CommandOrder] = Kept()
+_orders: PathCache[CommandOrder] = PathCache()
 
 
 def order(job: Confinement, level: Level) -> CommandOrder:
@@ -86,7 +86,7 @@ def order(job: Confinement, level: Level) -> CommandOrder:
     return work(Paths()) if job.watch is not None else _orders.get((level, *MADE_FROM(job)), work)
 
 
-def sandbox_order(job: Confinement, mounts: Plan, level: Level) -> SandboxOrder:
+def sandbox_order(job: Confinement, mounts: MountPlan, level: Level) -> SandboxOrder:
     """Put the order together as the launcher reads it."""
     script = job.script
     message: dict[str, Any] = {

@@ -11,7 +11,7 @@ import asyncio
 import os
 
 from toolcrib.errors import SandboxUnavailable
-from toolcrib.sandbox.files.grants import Plan, inside, plan
+from toolcrib.sandbox.files.grants import MountPlan, inside, plan
 from toolcrib.sandbox.job import Confinement
 from toolcrib.sandbox.levels.probe import in_force, require
 from toolcrib.spec import Level
@@ -44,7 +44,7 @@ async def chosen(job: Confinement) -> Level:
     raise refusal or SandboxUnavailable("level landlock is not supported here")
 
 
-def refused_at_landlock(job: Confinement, mounts: Plan) -> SandboxUnavailable | None:
+def refused_at_landlock(job: Confinement, mounts: MountPlan) -> SandboxUnavailable | None:
     """Return why a job cannot run at level `landlock`, which cannot deny anything inside what it granted."""
     if job.network not in ("none", "host"):
         return refusal(

@@ -1,10 +1,13 @@
-"""Watch what a confined command asks of the kernel, from outside: paths, programs, network.
+"""Watch, from outside, the system calls of a confined command that name paths, programs or the network.
 
-The kernel holds the command at each watched call and tells the server (seccomp_unotify(2)), which reads the
-path from the command's memory and lets the call go on. Nothing is decided by what was read there, since
-another thread may change it meanwhile: the grants, Landlock and the other filter hold the command as ever.
-The one answer that is given here is the refusal of internet sockets, by the number of their family, which
-the kernel has copied. When the server goes, the calls that wait fail.
+The kernel stops the command at each watched call and notifies the server (seccomp_unotify(2)), which reads
+the path from the command's memory and lets the call continue. Nothing is decided by what was read, because
+another thread may change it meanwhile: the grants, Landlock and the other filter confine the command as
+always. The only decision here is to refuse internet sockets, by the number of their family, which the kernel
+has copied. When the server ends, the waiting calls fail.
+
+Our own code rather than strace or ptrace(2): both must be permitted in the sandbox, which they are not, and
+slow down every call.
 """
 
 from __future__ import annotations
@@ -34,32 +37,32 @@ _CONTINUE = 1
 _PATH_MAX = 4096
 _ADDRESS_MAX = 128
 _OWN = re.compile(rb"(?s:(?:/proc/(?:thread-)?self|/dev(?=/fd/))/(cwd|fd/[0-9]+)(/.*)?)")
-"""What a process reaches through its own descriptors and working folder (proc(5))."""
+"""Paths through a process's own descriptors and working folder (proc(5))."""
 _AT_FDCWD = -100
 _INET = {2: (4, 4), 10: (8, 16)}
-"""Of each family: where the address begins in its sockaddr, and its length (ip(7), ipv6(7))."""
+"""Family to the offset of the address in its sockaddr, and its length (ip(7), ipv6(7))."""
 
 
 class Seen(NamedTuple):
-    """One thing a command was about to do."""
+    """One thing that a command was about to do."""
 
     call: str
     access: Access
     path: str
-    """Absolute, as the command sees it; of `network` the address and port, or nothing where there is none."""
+    """Absolute, as the command sees it; for `network` the address and port, if there is one."""
 
 
 class _Gone(Exception):
-    """The thread that asked has ended, or was interrupted: there is nobody to answer."""
+    """The thread that made the call has ended, or was interrupted: no answer is needed."""
 
 
 class Watcher:
     """Serves one command's notifications.
 
     Arguments:
-        listener: the descriptor that they come by; it is closed with this.
-        see: told each thing, while the command waits.
-        sockets: whether internet sockets may be made; else each is refused with EACCES.
+        listener: the descriptor that they come by; `close` closes it.
+        see: called with each thing, while the command waits.
+        sockets: allow internet sockets; otherwise each is refused with EACCES.
     """
 
     def __init__(self, listener: int, see: Callable[[Seen], None], *, sockets: bool) -> None:
@@ -73,11 +76,10 @@ class Watcher:
         self._poll.register(listener, select.POLLIN)
 
     def serve(self) -> bool:
-        """Answer one call that waits; False when none will come any more.
+        """Answer one waiting call, if there is one; return False when none will come any more.
 
         Raises:
-            OSError: what the command asks cannot be read. The call is refused then: what is not seen must
-                not happen unseen.
+            OSError: the arguments of the call cannot be read. It is refused then.
         """
         ready = self._poll.poll(0)
         if not ready:
@@ -88,13 +90,13 @@ class Watcher:
         try:
             fcntl.ioctl(self.listener, _RECV, asked)
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.EINTR):  # Killed before it could be told.
+            if error.errno in (errno.ENOENT, errno.EINTR):  # Killed before it could be read.
                 return True
             raise
         cookie, pid, _, number, _, _, *arguments = _ASKED.unpack(asked)
         refusal = errno.EPERM
         try:
-            refusal = self._tell(cookie, pid, number, tuple(arguments))
+            refusal = self._report(cookie, pid, number, tuple(arguments))
         except _Gone:
             return True
         finally:
@@ -103,13 +105,13 @@ class Watcher:
         return True
 
     def close(self) -> None:
-        """Watch no longer; what still runs then is refused every watched call."""
+        """Stop watching; processes that still run are refused every watched call."""
         if self.listener >= 0:
             os.close(self.listener)
             self.listener = -1
 
-    def _tell(self, cookie: int, pid: int, number: int, arguments: tuple[int, ...]) -> int:
-        """Tell what a call is about; the errno it is refused with, 0 to let it go on."""
+    def _report(self, cookie: int, pid: int, number: int, arguments: tuple[int, ...]) -> int:
+        """Report the things a call names; return the errno to refuse it with, 0 to let it continue."""
         name, acts = self._calls[number]
         found: list[Seen] = []
         if name == SOCKET:
@@ -131,7 +133,7 @@ class Watcher:
         return errno.EACCES if name == SOCKET and not self._sockets else 0
 
     def _path(self, cookie: int, pid: int, act: Act, arguments: tuple[int, ...]) -> str | None:
-        """The path of a call, absolute; None for one that is empty or no path at all."""
+        """Return the absolute path of a call; None if it is empty or not readable as a path."""
         written = self._memory(cookie, pid, arguments[act.path], _PATH_MAX)
         if written is None:
             return None
@@ -142,7 +144,7 @@ class Watcher:
         return self._absolute(cookie, pid, text, folder)
 
     def _absolute(self, cookie: int, pid: int, text: bytes, folder: int) -> str | None:
-        """A path from a folder of the command's; None for none."""
+        """Return a path, starting from a folder of the command; None for none."""
         if not text:
             return None
         own = _OWN.fullmatch(text)
@@ -154,7 +156,7 @@ class Watcher:
             link = "cwd" if folder == _AT_FDCWD else f"fd/{folder}"
         try:
             start = os.readlink(f"/proc/{pid}/{link}")
-        except FileNotFoundError:  # It has no such descriptor, or is gone.
+        except FileNotFoundError:  # The process has no such descriptor, or is gone.
             return None
         except OSError as error:
             raise self._trouble(cookie, error) from None
@@ -163,11 +165,11 @@ class Watcher:
         return os.path.join(start, os.fsdecode(text).lstrip("/")) if text else start
 
     def _memory(self, cookie: int, pid: int, place: int, length: int) -> bytes | None:
-        """Bytes of the command's memory, fewer where they end before; None for a bad pointer."""
+        """Return bytes of the command's memory, fewer if it ends before; None for a bad pointer."""
         try:
             memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
             try:
-                # The process that was opened is the one that asks, unless it has gone meanwhile.
+                # The process opened is the one that made the call, unless that has ended meanwhile.
                 if not self._waits(cookie):
                     raise _Gone
                 return os.pread(memory, length, place) if 0 < place < 1 << 63 else None
@@ -179,10 +181,11 @@ class Watcher:
             raise self._trouble(cookie, error) from None
 
     def _trouble(self, cookie: int, error: OSError) -> Exception:
-        """What an error means: that nobody is there any more, or that we may not look."""
+        """Return the error if the call still waits, so we may not read its process; else that it is gone."""
         return error if self._waits(cookie) else _Gone()
 
     def _waits(self, cookie: int) -> bool:
+        """Return True if a call still waits for its answer."""
         try:
             fcntl.ioctl(self.listener, _ID_VALID, struct.pack("=Q", cookie))
         except OSError:
@@ -190,6 +193,7 @@ class Watcher:
         return True
 
     def _answer(self, cookie: int, refusal: int) -> None:
+        """Let a call continue, or refuse it."""
         answer = bytearray(_ANSWER.pack(cookie, 0, -refusal, 0 if refusal else _CONTINUE))
         try:
             fcntl.ioctl(self.listener, _SEND, answer)
@@ -199,7 +203,7 @@ class Watcher:
 
 
 def internet_address(raw: bytes) -> str | None:
-    """The internet address and port of a sockaddr; None for any other."""
+    """Return the internet address and port of a sockaddr; None for other families."""
     family = int.from_bytes(raw[:2], "little")
     if family not in _INET:
         return None
@@ -212,10 +216,10 @@ def internet_address(raw: bytes) -> str | None:
 
 
 def unix_path(raw: bytes) -> bytes:
-    """The path name of a unix socket's sockaddr; nothing for any other."""
+    """Return the path name of a unix socket's sockaddr; nothing for other families."""
     return raw[2:].partition(b"\0")[0] if int.from_bytes(raw[:2], "little") == socket.AF_UNIX else b""
 
 
 def needs_folder(path: bytes) -> bool:
-    """Whether a path starts from somewhere."""
+    """Return True for a relative path."""
     return not path.startswith(b"/")

@@ -1,4 +1,4 @@
-"""Which system calls are told to whoever watches a command: their numbers, and what each does to which path.
+"""The watched system calls: their numbers, and what each does to which path.
 
 Numbers as in `syscalls`; aarch64 has no calls that take a path without a folder's descriptor.
 """
@@ -11,20 +11,20 @@ from typing import Literal, NamedTuple
 __all__ = ["ADDRESSED", "SOCKET", "Access", "Act", "calls", "opened", "program"]
 
 Access = Literal["read", "list", "look", "run", "write", "create", "make", "put", "remove", "network"]
-"""What a call does to a path: reads it, lists it, asks whether it is there, runs it, changes it, opens it to
-be written and makes it where it is not there, makes a new entry of its folder, puts an entry whether there is
-one or not, removes one. Or asks for the network."""
+"""The effect of a call on a path: read it, list it, look if it exists, run it, change it, create it if
+missing and write, make a new entry, put an entry in the place of any other, remove one. Or use the
+network."""
 
 
 class Act(NamedTuple):
     """One path of a call."""
 
     access: Access | Literal["open"]
-    """`open`: the flags say."""
+    """`open`: it depends on the flags."""
     path: int
-    """Number of the argument that points to it."""
+    """Index of the argument that points to it."""
     folder: int | None = None
-    """Number of the argument that a relative path starts from; None: the working folder."""
+    """Index of the argument that a relative path starts from; None for the working folder."""
 
 
 Row = tuple[int | None, int | None, tuple[Act, ...]]
@@ -80,7 +80,7 @@ _PLAIN: dict[str, Row] = {
 }
 SOCKET = "socket"
 ADDRESSED = {"connect": (1, 2), "bind": (1, 2), "sendto": (4, 5)}
-"""Numbers of the arguments that point to a socket address, and say its length."""
+"""Call to the indexes of its arguments for a socket address and its length."""
 _NETWORK: dict[str, Row] = {
     SOCKET: (41, 198, ()),
     "connect": (42, 203, ()),
@@ -89,7 +89,7 @@ _NETWORK: dict[str, Row] = {
 }
 _ALL = {**_AT, **_PLAIN, **_NETWORK}
 _FLAGS = {"open": 1, "openat": 2}
-"""Where the flags of a call stand that opens."""
+"""Call to the index of its flags."""
 
 
 def calls(arch: str) -> dict[int, tuple[str, tuple[Act, ...]]]:
@@ -106,7 +106,7 @@ def calls(arch: str) -> dict[int, tuple[str, tuple[Act, ...]]]:
 
 
 def opened(call: str, arguments: tuple[int, ...]) -> Access:
-    """What a call that opens a path wants of it (open(2))."""
+    """Return the access that a call asks for when it opens a path (open(2))."""
     flags = arguments[_FLAGS[call]]
     if flags & os.O_PATH:
         return "look"
