@@ -26,7 +26,7 @@ def approver(project: Project, call: Call, *, approve: bool, ask: bool) -> str |
     """
     try:
         # What is shown is what runs: with the defaults filled in.
-        reason = project.preview.asks(call)
+        reason = project.asks(call)
     except ToolcribError:
         return None
     if reason is None:

@@ -64,7 +64,7 @@ def tell_lowered(project: Project) -> None:
     if project.waiting:
         names = ", ".join(weak.name for weak in project.waiting)
         note(printable(f"note: {names} of this project will not count until you run `toolcrib trust`"))
-    told = project.lowered
+    told = project.lowered()
     if told:
         note(f"warning: {told}")
 

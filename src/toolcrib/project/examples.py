@@ -62,7 +62,7 @@ def _skipped(project: Project, tool: Tool, example: Example, *, live: bool) -> s
     if not live and tool.permissions.network.mode != "none":
         return "it reaches the network; --live runs it"
     try:
-        reason = project.preview.asks(Call(tool.name, dict(example.params), caller="cli"))
+        reason = project.asks(Call(tool.name, dict(example.params), caller="cli"))
     except ToolcribError as error:
         return None if error.code == "invalid_input" else f"it cannot be called: {error.message}"
     return None if reason is None else f"it needs approval: {reason}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from toolcrib.core.bound import Bound
@@ -58,7 +57,8 @@ class Project:
         vault: Vault | None = None,
     ) -> None:
         self._setup = setup = Setup.of(place, config, secrets, trusted, vault)
-        self.place, self.sandbox_level, self.waiting = place, setup.sandbox_level, setup.waiting
+        self.place, self.root = place, place.root
+        self.sandbox_level, self.waiting = setup.sandbox_level, setup.waiting
         self.config = config = setup.config
         self.vault, self.audit, self.secrets = setup.vault, setup.audit, setup.secrets
         self._store = Store(place, self.vault, ttl_s=config.approval_ttl_hours * 3600)
@@ -69,6 +69,8 @@ class Project:
         self.pins = Pins(place.root, self.fingerprint)
         """Compares tools with `toolcrib.lock`, if there is one."""
         self._steps = ProjectSteps(config, self.audit, self.secrets, self._store, self.first_use, self.pins)
+        self.redact = self._steps.secrets.mask
+        """Masks every known secret in a JSON value."""
         self.toolset = Toolset(
             retry=config.retry,
             timeout_ms=config.timeout_ms,
@@ -77,6 +79,8 @@ class Project:
             lenient=config.lenient,
         )
         """Every tool. Functions registered here get the project's guard and audit too."""
+        self.on_change = self.toolset.on_change
+        """Calls a listener after each change of the list, and returns a function that ends this."""
         self.functions = Toolset()
         """The functions that manifests of kind `function` name; they are no tools themselves."""
         self._composites = Composites(self.bound, self._steps.access)
@@ -84,8 +88,8 @@ class Project:
         binder = Binder(setup, self.toolset, self.functions, self._workspaces, self._composites, self.invoke)
         self._registry = ToolRegistry(place, self.toolset, binder.bind)
         self._external = ExternalTools(config.sources, self._registry)
-        self.preview = Preview(self._registry, self._steps, self._composites)
-        """Plans of calls, and whether they need approval."""
+        preview = Preview(self._registry, self._steps, self._composites)
+        self.plan, self.asks, self.permissions_of = preview.plan, preview.asks, preview.permissions_of
         self._hot_reload: HotReload | None = None
         self.servers: Servers | None = None
         """The MCP servers that the project names; None if it names none."""
@@ -116,14 +120,8 @@ class Project:
         trusted = not config.weakening() or Trust(vault).is_trusted(config.digest)
         return cls(place, config, secrets=secrets, trusted=trusted, vault=vault)
 
-    @property
-    def root(self) -> Path:
-        """The project's root folder."""
-        return self.place.root
-
-    @property
     def lowered(self) -> str:
-        """A line about what is weaker than usual here; empty if nothing is. The first time takes 0.5 s."""
+        """Return a line about what is weaker than usual here, or "". The first time may take 0.5 s."""
         return self._workspaces.lowered
 
     # -- listing and finding ---------------------------------------------------------------------
@@ -142,10 +140,6 @@ class Project:
     def revision(self) -> int:
         """Changes whenever the list of tools changes."""
         return self.toolset.revision
-
-    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have `listener` called after each change of the list, and return a function that ends it."""
-        return self.toolset.on_change(listener)
 
     def tools(self, caller: str = "local", identity: Caller | None = None) -> Sequence[Tool]:
         """Return every usable tool that this caller may see: by names of manifests, then as registered."""
@@ -202,7 +196,8 @@ class Project:
         """Make a call, by the one path that every call takes."""
         self._registry.check(call.tool)
         if self.servers is not None and self.servers.may_bring(call.tool):
-            return self._invoke_when_ready(call, self.servers)
+            limit_s = (call.timeout_ms or self.config.timeout_ms) / 1000
+            return self.servers.invoke_when_ready(call, limit_s)
         return self.toolset.invoke(call)
 
     def subscribe(
@@ -210,10 +205,6 @@ class Project:
     ) -> CallEvents:
         """Return the events of running calls, of tools that this caller may see. Close it in the end."""
         return self.toolset.subscribe_where(self._visible_to(caller, identity), size)
-
-    async def _invoke_when_ready(self, call: Call, servers: Servers) -> Result:
-        await servers.ready_for(call.tool, (call.timeout_ms or self.config.timeout_ms) / 1000)
-        return await self.toolset.invoke(call)
 
     def call(
         self,
@@ -234,8 +225,6 @@ class Project:
             return self.toolset.call(name, arguments, **options)  # faster than by a `Call`
         options |= {"wait": wait, "idempotency_key": idempotency_key}
         return self.invoke(Call(name, {} if arguments is None else arguments, **options))
-
-    # -- approvals and reviews -------------------------------------------------------------------
 
     @cached_property
     def approval_service(self) -> ApprovalService:
@@ -259,10 +248,6 @@ class Project:
         digest = digest or self.fingerprint(tool)
         self.audit.record("TOOL_APPROVED", name=tool.name, approver=by, scope="review", digest=digest.digest)
         self.first_use.reviews.accept(tool, digest, by)
-
-    def redact(self, value: Any) -> Any:
-        """Return the value with every known secret masked."""
-        return self._steps.secrets.mask(value)
 
     # -- changes ---------------------------------------------------------------------------------
 
@@ -293,8 +278,6 @@ class Project:
         """Close the programs of tools to all other tools: those get executors that know of them."""
         self._workspaces.reset()
         self._registry.renew()
-
-    # -- lifespan --------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Project:
         await self.toolset.__aenter__()

@@ -32,7 +32,7 @@ from toolcrib.project.config.mcp import FILE
 from toolcrib.project.control.secrets import SecretsStep
 from toolcrib.project.setup import Setup
 from toolcrib.project.workspaces import Workspaces
-from toolcrib.spec import Approval, Executor, Tool
+from toolcrib.spec import Approval, Call, Executor, Result, Tool
 from toolcrib.spec.naming import nearest
 
 __all__ = ["Mounted", "Servers"]
@@ -231,11 +231,12 @@ class Servers:
         mounted = self._owner(tool)
         return mounted is not None and not mounted.known and tool not in self.toolset.names
 
-    async def ready_for(self, tool: str, limit_s: float) -> None:
-        """Start the server that this tool would belong to, and wait for its tools."""
-        mounted = self._owner(tool)
+    async def invoke_when_ready(self, call: Call, limit_s: float) -> Result:
+        """Start the server that a tool would belong to, wait for its tools, and make the call."""
+        mounted = self._owner(call.tool)
         if mounted is not None:
             await self.ready(limit_s, [mounted.spec.name])
+        return await self.toolset.invoke(call)
 
     def why_missing(self, tool: str) -> ToolcribError | None:
         """Return the error of the server that this missing tool would belong to."""

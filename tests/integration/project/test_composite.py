@@ -305,7 +305,7 @@ def test_permissions_are_those_of_all_steps(crib: Crib) -> None:
 
     async def permissions() -> Any:
         async with crib.open() as project:
-            return project.preview.permissions_of(project.get("all")).as_json()
+            return project.permissions_of(project.get("all")).as_json()
 
     assert asyncio.run(permissions()) == {
         "network": True,
@@ -346,7 +346,7 @@ def test_a_plan_runs_nothing(crib: Crib) -> None:
 
     async def plan(name: str) -> Any:
         async with crib.open() as project:
-            return project.preview.plan(Call(name, {"name": "ann"}))
+            return project.plan(Call(name, {"name": "ann"}))
 
     would = asyncio.run(plan("say"))
     assert would["would"] == {"entrypoint": "touch", "args": ["ann"], "stdin": "<secret KEY>"}

@@ -191,6 +191,21 @@ async def invoke(
         return await project.invoke(Call(tool, arguments, caller, identity=identity))
 
 
+async def test_events_of_calls_reach_only_those_who_may_see_the_tool(crib: Crib) -> None:
+    counting(crib)
+    crib.shell("secret_count")
+    crib.write(".toolcrib/config.yml", POLICY)
+    async with crib.open() as project:
+        events = project.subscribe("token:ci", Caller("ci", frozenset({"invoke"})))
+        for tool in ("secret_count", "count"):
+            await project.invoke(Call(tool, COUNT, "cli"))
+        events.close()
+        assert [(event.tool, event.kind) async for event in events] == [
+            ("count", "started"),
+            ("count", "ended"),
+        ]
+
+
 async def test_rules_decide_by_caller_and_by_arguments(crib: Crib) -> None:
     counting(crib)
     crib.shell("secret_count")

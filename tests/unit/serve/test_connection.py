@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.serve.doubles import Answer, MemoryCatalog, make_tool
 from toolcrib.errors import ToolFailed
-from toolcrib.serve.mcp import Connection, ServerSettings
+from toolcrib.serve.mcp import Connection, Sender, ServerSettings
 from toolcrib.spec import Call, Caller, Result
 
 ENVELOPE = {
@@ -29,6 +29,7 @@ class Client:
         self.catalog = MemoryCatalog(make_tool("add"), make_tool("my.tool"), answer=answer)
         self.lines: asyncio.Queue[Any] = asyncio.Queue()
         self.congested = False
+        self.sender = Sender()
         self.connection = Connection(
             self.catalog,
             lambda line: self.lines.put_nowait(orjson.loads(line)),
@@ -38,7 +39,8 @@ class Client:
         self._id = 0
 
     def send(self, message: Any) -> None:
-        self.connection.receive(message if isinstance(message, bytes) else orjson.dumps(message))
+        line = message if isinstance(message, bytes) else orjson.dumps(message)
+        self.connection.receive(line, self.sender)
 
     def post(self, method: str, params: Message | None = None, request_id: Any = None) -> Any:
         self._id += 1
@@ -544,7 +546,8 @@ async def test_drain_cancels_what_does_not_end_and_says_so(grace: float) -> None
 
 
 async def test_a_fixed_caller_wins() -> None:
-    client = Client(caller="mcp:demo")
+    client = Client()
+    client.sender = Sender("mcp:demo")
     await session(client)
     await client.ask("tools/call", {"name": "add"})
     assert client.catalog.calls[0].caller == "mcp:demo"
@@ -585,9 +588,12 @@ async def test_names_without_end_keep_no_lists_without_end() -> None:
     assert client.catalog.listings == 21
 
 
-async def test_the_token_of_a_connection_goes_with_each_call() -> None:
+async def test_the_identity_of_each_request_goes_with_its_call() -> None:
     identity = Caller("ci", frozenset({"invoke"}))
-    client = Client(identity=identity)
+    client = Client()
     await session(client)
-    await client.ask("tools/call", {"name": "add"})
-    assert client.catalog.calls[0].identity is identity
+    for sender in (Sender("token:ci", identity), Sender()):
+        client.sender = sender
+        await client.ask("tools/call", {"name": "add"})
+    assert [call.identity for call in client.catalog.calls] == [identity, None]
+    assert client.catalog.calls[0].caller == "token:ci"

@@ -45,7 +45,7 @@ from toolcrib.serve.mcp.wire import (
 )
 from toolcrib.spec import Call, Caller, Catalog, Result
 
-__all__ = ["Connection", "ServerSettings"]
+__all__ = ["Connection", "Sender", "ServerSettings"]
 
 _log = logging.getLogger(__name__)
 
@@ -67,10 +67,6 @@ class ServerSettings:
     name: str = "toolcrib"
     version: str = "0"
     instructions: str | None = None
-    caller: str | None = None
-    """`Call.caller` of every call; by default `mcp:` and the name the client gives itself."""
-    identity: Caller | None = None
-    """What the client's token allows; None for this machine's own user."""
     page_size: int = DEFAULT_PAGE_SIZE
     asker: Asker | None = None
     """Asks the client's user about calls that need approval, where the project allows that."""
@@ -79,15 +75,35 @@ class ServerSettings:
     """Calls that may wait for one of `max_running` to end; more are refused at once."""
 
 
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """The sender of a message, as its transport knows it. It goes with each call."""
+
+    caller: str | None = None
+    """`Call.caller`; None: `mcp:` and the name that the client gives itself."""
+    identity: Caller | None = None
+    """The caller of a token; None for this machine's own user."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One request, read so far that it can be answered."""
+
+    params: dict[str, Any]
+    id: RequestId
+    modern: bool
+    """True if it came with the envelope of 2026-07-28."""
+    reply: Reply
+    sender: Sender
+
+
 @dataclass(slots=True, eq=False)
 class _Flight:
     """One `tools/call` that has not been answered."""
 
-    request_id: RequestId
+    request: _Request
     call: Call
     entry: Entry | None
-    modern: bool
-    reply: Reply
     may_ask: bool = False
     """Whether the client's user can be asked to approve the call."""
     task: asyncio.Task[None] | None = None
@@ -95,6 +111,9 @@ class _Flight:
     """Its task has come to run: one cancelled before that would end without ever settling its flight."""
     cancelled: bool = False
     """The client has cancelled it, so it gets no answer."""
+
+
+_THIS_USER = Sender()
 
 
 class Connection:
@@ -116,7 +135,7 @@ class Connection:
         self._send = send
         self._settings = settings or ServerSettings()
         self._congested = congested
-        self._listings: dict[str, Listing] = {}
+        self._listings: dict[tuple[str, Caller | None], Listing] = {}
         self._questions = Questions(send)
         self._offers_forms = False
         self._version: str | None = None
@@ -141,13 +160,13 @@ class Connection:
             "subscriptions/listen": self._listen,
         }
 
-    def receive(self, line: bytes) -> None:
-        """One line from the client. Never raises and never waits."""
+    def receive(self, line: bytes, sender: Sender = _THIS_USER) -> None:
+        """Take one line from the client. Never raises and never waits."""
         try:
             if line.lstrip()[:1] == b"[":
-                self._receive_batch(line)
+                self._receive_batch(line, sender)
             else:
-                self._handle(read_message(line), self._reply)
+                self._handle(read_message(line), self._reply, sender)
         except Refusal as refusal:
             self._send(refuse(refusal.request_id, refusal))
         except Exception:
@@ -184,7 +203,7 @@ class Connection:
         if data is not None:
             self._send(data)
 
-    def _receive_batch(self, line: bytes) -> None:
+    def _receive_batch(self, line: bytes, sender: Sender) -> None:
         if self._version != _BATCH_VERSION:
             # Parse errors come first: what is no JSON is no batch either.
             try:
@@ -195,9 +214,9 @@ class Connection:
         messages = read_batch(line)
         batch = _Batch(self._send, len(messages))
         for message in messages:
-            self._handle(message, batch.reply)
+            self._handle(message, batch.reply, sender)
 
-    def _handle(self, message: Any, reply: Reply) -> None:
+    def _handle(self, message: Any, reply: Reply, sender: Sender) -> None:
         """One message, already parsed. `reply` is called exactly once, sooner or later."""
         request_id = None
         try:
@@ -223,7 +242,7 @@ class Connection:
                 raise Refusal(INVALID_PARAMS, "params must be an object")
             if request_id in self._flights or request_id in self._changes:
                 raise Refusal(INVALID_REQUEST, f"the id {request_id!r} belongs to a request still running")
-            self._request(method, params, request_id, reply)
+            self._dispatch(method, _Request(params, request_id, _is_modern(method, params), reply, sender))
         except Refusal as refusal:
             reply(refuse(request_id, refusal))
         except Exception:
@@ -250,29 +269,27 @@ class Connection:
         elif flight.started:
             flight.task.cancel()
 
-    def _request(self, method: str, params: dict[str, Any], request_id: RequestId, reply: Reply) -> None:
-        meta = params.get("_meta")
-        if method != "initialize" and isinstance(meta, dict) and VERSION_KEY in meta:
-            _check_envelope(meta)
+    def _dispatch(self, method: str, request: _Request) -> None:
+        if request.modern:
+            _check_envelope(_meta(request.params))
             handler = self._modern_methods.get(method)
-            modern = True
         else:
             handler = self._session_methods.get(method)
-            modern = False
             if method == "server/discover":
                 raise Refusal(INVALID_PARAMS, f"params._meta must hold {VERSION_KEY} and {CAPABILITIES_KEY}")
         if handler is None:
             raise Refusal(METHOD_NOT_FOUND, f"there is no method {method[:100]}", {"method": method[:100]})
-        if not modern and self._version is None and method not in ("initialize", "ping"):
+        if not request.modern and self._version is None and method not in ("initialize", "ping"):
             raise Refusal(INVALID_REQUEST, "the session begins with initialize; this request came before it")
-        handler(params, request_id, modern, reply)
+        handler(request)
 
     # --- methods
 
-    def _ping(self, _params: dict[str, Any], request_id: RequestId, _modern: bool, reply: Reply) -> None:
-        reply(answer(request_id, {}))
+    def _ping(self, request: _Request) -> None:
+        request.reply(answer(request.id, {}))
 
-    def _initialize(self, params: dict[str, Any], request_id: RequestId, _modern: bool, reply: Reply) -> None:
+    def _initialize(self, request: _Request) -> None:
+        params = request.params
         if self._version is not None:
             raise Refusal(INVALID_REQUEST, "the session is initialized already")
         wanted = params.get("protocolVersion")
@@ -288,9 +305,9 @@ class Connection:
         }
         if self._settings.instructions:
             result["instructions"] = self._settings.instructions
-        reply(answer(request_id, result))
+        request.reply(answer(request.id, result))
 
-    def _discover(self, _params: dict[str, Any], request_id: RequestId, _modern: bool, reply: Reply) -> None:
+    def _discover(self, request: _Request) -> None:
         result: dict[str, Any] = {
             "supportedVersions": list(MODERN_VERSIONS),
             "capabilities": {"tools": {"listChanged": True}},
@@ -301,25 +318,26 @@ class Connection:
         }
         if self._settings.instructions:
             result["instructions"] = self._settings.instructions
-        reply(answer(request_id, result))
+        request.reply(answer(request.id, result))
 
-    def _listen(self, params: dict[str, Any], request_id: RequestId, _modern: bool, reply: Reply) -> None:
-        self._changes.listen(params, request_id)
-        reply(None)  # the answer comes when the stream ends
+    def _listen(self, request: _Request) -> None:
+        self._changes.listen(request.params, request.id)
+        request.reply(None)  # the answer comes when the stream ends
 
-    def _list_tools(self, params: dict[str, Any], request_id: RequestId, modern: bool, reply: Reply) -> None:
-        cursor = params.get("cursor")
+    def _list_tools(self, request: _Request) -> None:
+        cursor = request.params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
             raise Refusal(INVALID_PARAMS, "cursor must be a string")
-        page = self._listing(self._caller_in(params, modern)).page(cursor)
-        head = b'{"jsonrpc":"2.0","id":' + orjson.dumps(request_id) + b',"result":{'
-        if modern:
+        page = self._listing(self._caller_of(request), request.sender.identity).page(cursor)
+        head = b'{"jsonrpc":"2.0","id":' + orjson.dumps(request.id) + b',"result":{'
+        if request.modern:
             cache = b'"resultType":"complete","ttlMs":0,"cacheScope":"private",'
-            reply(b"".join((head, cache, page, self._modern_end, b"}")))
+            request.reply(b"".join((head, cache, page, self._modern_end, b"}")))
         else:
-            reply(b"".join((head, page, b"}}")))
+            request.reply(b"".join((head, page, b"}}")))
 
-    def _call_tool(self, params: dict[str, Any], request_id: RequestId, modern: bool, reply: Reply) -> None:
+    def _call_tool(self, request: _Request) -> None:
+        params, identity = request.params, request.sender.identity
         name = params.get("name")
         if not isinstance(name, str):
             raise Refusal(INVALID_PARAMS, "tools/call needs name, a string")
@@ -331,20 +349,18 @@ class Connection:
         if len(self._waiting) >= self._settings.max_waiting:
             busy = UnavailableError("too many calls are waiting", hint="Call again later.", retryable=True)
             raise Refusal(BUSY, busy.message, {"error": busy.as_dict()})
-        caller = self._caller_in(params, modern)
-        entry = self._listing(caller).entry(name)
-        call = Call(
-            name if entry is None else entry.tool.name, arguments, caller, identity=self._settings.identity
-        )
-        flight = _Flight(request_id, call, entry, modern, reply)
+        caller = self._caller_of(request)
+        entry = self._listing(caller, identity).entry(name)
+        call = Call(name if entry is None else entry.tool.name, arguments, caller, identity=identity)
+        flight = _Flight(request, call, entry)
         if self._settings.asker is not None:
             offered = is_offered(_meta(params).get(CAPABILITIES_KEY))
-            flight.may_ask = offered if modern else self._offers_forms
+            flight.may_ask = offered if request.modern else self._offers_forms
             self._take_answer(self._settings.asker, params, caller)
         token = _meta(params).get("progressToken")
         if is_request_id(token):
             call.on_progress = self._progress_of(flight, token)
-        self._flights[request_id] = flight
+        self._flights[request.id] = flight
         self._waiting.append(flight)
         self._pump()
 
@@ -357,21 +373,21 @@ class Connection:
             if answer is not None:
                 asker.decide(approval, caller, answer)
 
-    def _caller_in(self, params: dict[str, Any], modern: bool) -> str:
-        """Who makes a request."""
-        if self._settings.caller is not None:
-            return self._settings.caller
-        return _caller_of(_meta(params).get(CLIENT_KEY)) if modern else self._caller
+    def _caller_of(self, request: _Request) -> str:
+        """Return `Call.caller` of a request."""
+        if request.sender.caller is not None:
+            return request.sender.caller
+        return _caller_of(_meta(request.params).get(CLIENT_KEY)) if request.modern else self._caller
 
-    def _listing(self, caller: str) -> Listing:
-        """The list of tools that this caller sees."""
-        listing = self._listings.pop(caller, None)
+    def _listing(self, caller: str, identity: Caller | None) -> Listing:
+        """Return the list of tools that this caller sees."""
+        listing = self._listings.pop((caller, identity), None)
         if listing is None:
             while len(self._listings) >= _MOST_LISTINGS:
                 del self._listings[next(iter(self._listings))]
-            settings = self._settings
-            listing = Listing(self._catalog, settings.page_size, caller=caller, identity=settings.identity)
-        self._listings[caller] = listing
+            page_size = self._settings.page_size
+            listing = Listing(self._catalog, page_size, caller=caller, identity=identity)
+        self._listings[caller, identity] = listing
         return listing
 
     # --- calls
@@ -395,7 +411,7 @@ class Connection:
         try:
             if not flight.cancelled:
                 result = await self._catalog.invoke(flight.call)
-                if flight.may_ask and not flight.modern:
+                if flight.may_ask and not flight.request.modern:
                     result = await self._asked(flight, result)
         except asyncio.CancelledError:
             result = None if flight.cancelled else _shut_down()
@@ -421,20 +437,20 @@ class Connection:
 
     def _settle(self, flight: _Flight, result: Result | None) -> None:
         """The call is over: answer it, unless the client has cancelled it."""
-        self._flights.pop(flight.request_id, None)
+        self._flights.pop(flight.request.id, None)
         if flight.cancelled:
             result = None
-        flight.reply(None if result is None else self._result_line(flight, result))
+        flight.request.reply(None if result is None else self._result_line(flight, result))
 
     def _result_line(self, flight: _Flight, result: Result) -> bytes:
         error = result.error
         if flight.entry is None and isinstance(error, ToolNotFound):
             # MCP: failing to find the tool is an error of the protocol, not of a tool.
             message = f"{error.message} {error.hint}" if error.hint else error.message
-            return refuse(flight.request_id, Refusal(INVALID_PARAMS, message, {"error": error.as_dict()}))
-        if flight.may_ask and flight.modern and (asks := self._input_required(result)) is not None:
+            return refuse(flight.request.id, Refusal(INVALID_PARAMS, message, {"error": error.as_dict()}))
+        if flight.may_ask and flight.request.modern and (asks := self._input_required(result)) is not None:
             asks["_meta"] = {SERVER_KEY: self._server_info}
-            return answer(flight.request_id, asks)
+            return answer(flight.request.id, asks)
         try:
             return self._encode(flight, call_result(result, flight.entry))
         except Exception as broken:
@@ -455,10 +471,10 @@ class Connection:
         }
 
     def _encode(self, flight: _Flight, result: dict[str, Any]) -> bytes:
-        if flight.modern:
+        if flight.request.modern:
             result["resultType"] = "complete"
             result["_meta"][SERVER_KEY] = self._server_info
-        return to_json({"jsonrpc": "2.0", "id": flight.request_id, "result": result})
+        return to_json({"jsonrpc": "2.0", "id": flight.request.id, "result": result})
 
     def _progress_of(self, flight: _Flight, token: RequestId) -> Callable[[float, float | None, str], None]:
         """Sends progress notifications while the call runs; the protocol wants them to rise."""
@@ -466,7 +482,7 @@ class Connection:
 
         def progress(done: float, total: float | None, message: str) -> None:
             nonlocal last
-            live = self._flights.get(flight.request_id) is flight and not flight.cancelled
+            live = self._flights.get(flight.request.id) is flight and not flight.cancelled
             if not live or not last < done < math.inf or self._congested():
                 return
             last = done
@@ -481,7 +497,7 @@ class Connection:
         return progress
 
 
-_Handler = Callable[[dict[str, Any], RequestId, bool, Reply], None]
+_Handler = Callable[[_Request], None]
 
 
 class _Batch:
@@ -506,6 +522,10 @@ def _start(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         # A call that never waits ends here, one turn of the event loop sooner.
         return asyncio.Task(work, loop=loop, eager_start=True)
     return loop.create_task(work)
+
+
+def _is_modern(method: str, params: dict[str, Any]) -> bool:
+    return method != "initialize" and VERSION_KEY in _meta(params)
 
 
 def _check_envelope(meta: dict[str, Any]) -> None:

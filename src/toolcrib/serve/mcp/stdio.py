@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from typing import Any, NoReturn
 
-from toolcrib.serve.mcp.connection import Connection, ServerSettings
+from toolcrib.serve.mcp.connection import Connection, Sender, ServerSettings
 from toolcrib.serve.mcp.elicitation import Asker
 from toolcrib.serve.mcp.listing import DEFAULT_PAGE_SIZE
 from toolcrib.serve.mcp.pipes import LineReader, LineWriter
@@ -62,21 +62,26 @@ async def serve_stdio(
         name=name,
         version=version,
         instructions=instructions,
-        caller=caller if caller or identity is None else f"token:{identity.name}",
-        identity=identity,
         asker=asker,
         page_size=page_size,
         max_running=max_running,
     )
+    sender = Sender(caller if caller or identity is None else f"token:{identity.name}", identity)
     with ExitStack() as undo:
         output = _divert_output(undo)
         source = _divert_input(undo)
-        await _serve(catalog, settings, source, output, max_line, grace)
+        await _serve(catalog, settings, sender, source, output, max_line, grace)
     return 0
 
 
 async def _serve(
-    catalog: Catalog, settings: ServerSettings, source: int, output: int, max_line: int, grace: float
+    catalog: Catalog,
+    settings: ServerSettings,
+    sender: Sender,
+    source: int,
+    output: int,
+    max_line: int,
+    grace: float,
 ) -> None:
     ended = asyncio.Event()
     writer = LineWriter(
@@ -85,7 +90,7 @@ async def _serve(
     connection = Connection(catalog, writer.write, settings, congested=lambda: writer.congested)
     reader = LineReader(
         source,
-        connection.receive,
+        lambda line: connection.receive(line, sender),
         lambda: connection.receive_oversize(max_line),
         ended.set,
         limit=max_line,

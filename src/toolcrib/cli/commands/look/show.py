@@ -42,7 +42,7 @@ def command(tool: str, root: str | None, as_json: bool) -> None:
 
     project = Project.open(root)
     found = find_tool(project, tool)
-    found = replace(found, permissions=project.preview.permissions_of(found))
+    found = replace(found, permissions=project.permissions_of(found))
     if as_json:
         write_json(_document(found))
     else:

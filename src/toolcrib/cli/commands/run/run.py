@@ -106,7 +106,7 @@ def _tell_plan(project: Project, call: Call, *, as_json: bool) -> int:
     from toolcrib.schema import to_json_text
 
     call.tool = find_tool(project, call.tool).name
-    plan = project.preview.plan(call)
+    plan = project.plan(call)
     if as_json:
         write_json(plan)
         return 0
