@@ -72,7 +72,9 @@ def test_what_reaches_beyond_the_project_waits_for_a_person(crib: Crib, permissi
 
 @pytest.mark.parametrize("permissions", [{}, {"fs": {"read": ["."], "write": ["."]}}])
 def test_what_stays_in_the_project_does_not(crib: Crib, permissions: dict[str, Any]) -> None:
-    crib.shell(permissions=permissions)
+    # `allow_code` reaches beyond the project, so the tool runs no code of its caller.
+    config = {"args": ["-c", "echo ran"], "allow_code": False}
+    crib.shell(permissions=permissions, config=config)
     assert ask(crib).unwrap() == "ran\n"
 
 
