@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -169,26 +170,30 @@ HOSTILE: dict[str, bytes] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+# A child starts with the peak memory of the process that forked it: a small process must start the program.
+MEASURED = """
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:]).returncode
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss, file=sys.stderr)
+sys.exit(code)
+"""
+
+
 @pytest.mark.parametrize("file", ["tool.yml", "tool.json", "SKILL.md", "tools.yaml"])
-def test_a_hostile_file_is_an_error_in_bounded_time_and_memory(crib: Crib, file: str, name: str) -> None:
-    raw = HOSTILE[name]
-    path = crib.write(f"x/{file}", b"---\n" + raw + b"\n---\n" if file == "SKILL.md" else raw)
-    child = subprocess.Popen(
-        [PROGRAM, "lint", str(path), "--json"], cwd=crib.root, env=ENVIRONMENT, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )  # fmt: skip
-    assert child.stdout is not None
-    assert child.stderr is not None
-    out, err = child.stdout.read(), child.stderr.read()
-    _, status, used = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    child.stdout.close()
-    child.stderr.close()
-    assert child.returncode == 4, (child.returncode, err[-300:])
-    assert json.loads(out)["errors"] >= 1
-    assert used.ru_utime + used.ru_stime < 8
-    assert used.ru_maxrss < 400 * 1024
+def test_hostile_files_are_errors_in_bounded_time_and_memory(crib: Crib, file: str) -> None:
+    framed = {name: b"---\n" + raw + b"\n---\n" for name, raw in HOSTILE.items()}
+    contents = framed if file == "SKILL.md" else HOSTILE
+    paths = [str(crib.write(f"{name}/{file}", raw)) for name, raw in contents.items()]
+    lint = [sys.executable, "-c", MEASURED, PROGRAM, "lint", "--json", *paths]
+    done = subprocess.run(lint, cwd=crib.root, env=ENVIRONMENT, capture_output=True, check=False)
+    assert done.returncode == 4, done.stderr[-300:]
+    found = json.loads(done.stdout)["diagnostics"]
+    wrong = {Path(one["path"]).parent.name for one in found if one["severity"] == "error"}
+    assert wrong == set(HOSTILE)
+    cpu_s, peak_kb = map(float, done.stderr.split()[-2:])
+    assert cpu_s < 60
+    assert peak_kb < 700 * 1024  # all of them, one after the other
     assert not (crib.root / "pwned").exists()
 
 

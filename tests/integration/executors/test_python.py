@@ -136,7 +136,7 @@ def test_an_infinite_loop_ends_at_the_limit(crib: Crib) -> None:
 
 
 def test_a_limit_that_a_failed_tool_met_is_told(crib: Crib) -> None:
-    need(f"control groups ({groups()[1]})", groups()[0] is not None)
+    need(f"control groups ({groups()[1]})", groups()[0] is not None, of_root=True)
     source = "import subprocess\ndef run():\n    [subprocess.Popen(['sleep', '9']) for _ in range(9)]\n"
     crib.python(source, limits={"processes": 5})
     result = crib.call("py")

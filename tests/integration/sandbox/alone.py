@@ -90,7 +90,7 @@ class Alone:
 def alone(who: str) -> Iterator[Alone]:
     """Prepare for `own` (whoever runs the tests) or `nobody` (an ordinary user, if that is root)."""
     if who == "nobody":
-        need("root, to become an ordinary user", os.geteuid() == 0)
+        need("root, to become an ordinary user", os.geteuid() == 0, of_root=True)
     with tempfile.TemporaryDirectory(prefix="alone-") as name:
         folder = Path(name)
         folder.chmod(0o755)

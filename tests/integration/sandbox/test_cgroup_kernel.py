@@ -55,7 +55,7 @@ print(os.wait()[1])
 @pytest.fixture
 def pool() -> Iterator[CgroupPool]:
     found, reason = open_pool(keep=4)
-    need(f"writable cgroups ({reason})", found is not None)
+    need(f"writable cgroups ({reason})", found is not None, of_root=True)
     assert found is not None
     yield found
     found.close()
@@ -177,7 +177,7 @@ time.sleep(60)
 
 def test_a_pool_keeps_some_groups_and_removes_others() -> None:
     pool, reason = open_pool(keep=1)
-    need(f"writable cgroups ({reason})", pool is not None)
+    need(f"writable cgroups ({reason})", pool is not None, of_root=True)
     assert pool is not None
     try:
         first, second = pool.acquire(64 * MIB, 50), pool.acquire(64 * MIB, 50)
@@ -333,7 +333,7 @@ def test_an_ordinary_user_gets_a_reason_or_a_pool_that_works() -> None:
         "pool, reason = open_pool()\nprint(reason)\nif pool: pool.close()"
     )
     source = Path(str(toolcrib.__file__)).parents[1]
-    need("root, to become an ordinary user", os.geteuid() == 0)
+    need("root, to become an ordinary user", os.geteuid() == 0, of_root=True)
     python = next((path for path in interpreters() if runs_as_nobody(path)), None)
     need("a Python that an ordinary user may run", python is not None)
     assert python is not None

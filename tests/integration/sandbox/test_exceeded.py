@@ -42,7 +42,7 @@ def test_a_failure_of_the_commands_own_exceeds_nothing(ground: Ground) -> None:
 
 
 def test_less_memory_than_a_sandbox_takes_is_told_as_that(ground: Ground) -> None:
-    need(f"control groups ({groups()[1]})", groups()[0] is not None)
+    need(f"control groups ({groups()[1]})", groups()[0] is not None, of_root=True)
     with pytest.raises(ToolUnavailable, match="1048576 bytes") as caught:
         shell(ground, ":", memory_bytes=1 << 20)
     assert not caught.value.retryable
@@ -62,7 +62,7 @@ except OSError:
 
 @pytest.mark.parametrize(("told", "met"), [("good", False), ("bad", True)])
 def test_a_limit_is_told_of_a_failure_only_the_result_tells(ground: Ground, told: str, met: bool) -> None:
-    need(f"control groups ({groups()[1]})", groups()[0] is not None)
+    need(f"control groups ({groups()[1]})", groups()[0] is not None, of_root=True)
     argv = (PYTHON, "-I", "-S", "-c", FORKING, told)
     job = Confinement(
         argv=argv,

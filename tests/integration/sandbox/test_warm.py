@@ -506,10 +506,10 @@ def remove_group(folder: Path) -> None:
 async def test_control_groups_that_were_removed_are_made_anew() -> None:
     configure(Warmth(spares=0))
     job = command("echo x", memory_bytes=64 << 20)
-    before = (await run(job)).enforcement
     pool, reason = groups()
-    need(f"control groups ({reason})", pool is not None)
+    need(f"control groups ({reason})", pool is not None, of_root=True)
     assert pool is not None
+    before = (await run(job)).enforcement
     assert await asyncio.to_thread(eventually, lambda: not pool.used)
     for folder in {pool.memory.folder, pool.pids.folder}:
         remove_group(Path(folder))
