@@ -125,7 +125,7 @@ def test_every_key_of_an_entry_is_told(tmp_path: Path) -> None:
     rule = known_below(tmp_path, {"policy": {"rules": [{"?": 0}]}})
     assert set(first_cells(section(text_of("docs/security.md"), "### Rules"))) == rule
 
-    table = section(FENCED.sub("", text_of("docs/secrets.md")), "## Where they come from")
+    table = section(FENCED.sub("", text_of("docs/secrets.md")), "## Sources")
     kinds = known_below(tmp_path, {"secrets": {"sources": [{"?": 0}]}})
     assert kinds is not None
     told = dict(re.findall(r"^\| `(\w+)` \|(.*?) \|", table, re.MULTILINE))

@@ -16,7 +16,7 @@ __all__ = ["RateLease", "Rates"]
 
 _WINDOW_S = 60.0
 _RETRY_S = 1.0
-"""When to try again if too many calls run: nobody knows when one ends."""
+"""Seconds until a retry if too many calls run: nobody knows when one ends."""
 
 
 class Rates:

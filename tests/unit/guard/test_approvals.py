@@ -1,4 +1,4 @@
-"""What waits for a person, what a person decides, and what that allows."""
+"""Requests that wait for a person, decisions, and the calls that they allow."""
 
 from __future__ import annotations
 

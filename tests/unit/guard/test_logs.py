@@ -18,7 +18,7 @@ SECRET = "hunter22"
 
 @pytest.fixture
 def written() -> Iterator[io.StringIO]:
-    """What a handler on `toolcrib` writes, with the filter on Toolcrib's loggers."""
+    """Collect the output of a handler on `toolcrib`, with the filter on Toolcrib's loggers."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter("%(name)s %(message)s %(extra)s", defaults={"extra": ""}))

@@ -1,4 +1,4 @@
-"""How often and how many at a time, by a clock that only moves when told."""
+"""Rate limits, with a clock that only moves when the test moves it."""
 
 from __future__ import annotations
 

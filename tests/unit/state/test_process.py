@@ -1,4 +1,4 @@
-"""Who holds something: this process, another one, one that is dead, one of another boot."""
+"""Names of processes: this one, another one, a dead one, one of another boot."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ TABLE = ("CREATE TABLE note (name TEXT PRIMARY KEY)",)
 
 
 class Notes:
-    """What is waited for: a name that somebody writes down."""
+    """A table of names; tests wait until a name is written."""
 
     def __init__(self, folder: Path) -> None:
         self.database = Database(folder / "n.db", TABLE)

@@ -28,7 +28,7 @@ __all__ = [
 
 GrantScope = Literal["once", "session", "arguments", "rule"]
 GRANT_SCOPES: tuple[GrantScope, ...] = get_args(GrantScope)
-"""What an approval covers, always for this caller and this version of the tool. `once`: one call with these
+"""The scope of an approval, always for this caller and this version of the tool. `once`: one call with these
 arguments. `session`: calls in this session for which the same rule asks. `arguments`: every call with these
 arguments. `rule`: every call for which the same rule asks."""
 
@@ -59,7 +59,7 @@ class Ask:
     rule: str
     """The rule that asks; empty if scope `rule` is not available."""
     touches: tuple[str, ...]
-    """What the call may access, in words."""
+    """The things that the call may access, in words."""
     call_id: str | None
     token: str | None = None
     """Name of the caller's token."""

@@ -17,7 +17,7 @@ ANCHOR = "audit-head"
 """Name of the file in a user's own folder."""
 
 FORM = b"%020d %b\n"
-"""How a head is written over the previous one: number and digest."""
+"""The format of a head, written over the previous one: number and digest."""
 
 _SIZE = 86
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

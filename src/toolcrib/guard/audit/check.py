@@ -36,7 +36,7 @@ class Verdict:
     head: Head
     problem: Problem | None = None
     notices: dict[str, int] = field(default_factory=dict)
-    """How often the log recorded each event of its own: AUDIT_RECOVERED, AUDIT_GAP and so on."""
+    """The count of each event that the log itself recorded: AUDIT_RECOVERED, AUDIT_GAP and so on."""
     anchor: Head | None = None
     """The head the log was compared with; None if there was no anchor."""
     files: tuple[str, ...] = ()
