@@ -36,8 +36,7 @@ class Script:
 
     It must define `main`, which is called without arguments. All else is as `argv` would have it: standard
     streams, descriptor 3, environment, `sys.executable`, installed packages. An answer on descriptor 3 that
-    ends with `}` is whole: the call ends when the streams are closed after it. It must also define
-    `rehearse`, which makes a call that does nothing while a spare waits.
+    ends with `}` is whole: the call ends when the streams are closed after it.
     """
 
     path: str

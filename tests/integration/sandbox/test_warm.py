@@ -40,8 +40,6 @@ def main():
     sys.path[:0] = job["path"]
     import tool
     os.write(3, json.dumps(tool.run(*job["args"])).encode())
-def rehearse():
-    pass
 """
 STATEFUL = """
 import builtins, json, os

@@ -134,12 +134,6 @@ def observe() -> "dict":  # type: ignore[type-arg]
     return {"hosts": hosts, "variables": names}
 
 
-def rehearse() -> None:
-    """Make a call that does nothing (see `zygote.rehearse`)."""
-    job = {"module": "json", "function": "loads", "args": ["1"], "kwargs": {}, "returns": "json"}
-    answer(json.loads(json.dumps({**job, "path": [], "cwd": []})))
-
-
 def main() -> None:
     """Answer with {"value": …} or {"error": …, "message": …}; the traceback goes to standard error."""
     ours = os.getpid()
