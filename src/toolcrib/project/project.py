@@ -124,8 +124,6 @@ class Project:
         """Return a line about what is weaker than usual here, or "". The first time may take 0.5 s."""
         return self._workspaces.lowered
 
-    # -- listing and finding ---------------------------------------------------------------------
-
     @property
     def diagnostics(self) -> list[Diagnostic]:
         """Errors and warnings of manifests, as far as they are known yet."""
@@ -190,8 +188,6 @@ class Project:
         error = None if self.servers is None else self.servers.why_missing(name)
         return error or self._registry.error_of(name)
 
-    # -- calling ---------------------------------------------------------------------------------
-
     def invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
         """Make a call, by the one path that every call takes."""
         self._registry.check(call.tool)
@@ -248,8 +244,6 @@ class Project:
         digest = digest or self.fingerprint(tool)
         self.audit.record("TOOL_APPROVED", name=tool.name, approver=by, scope="review", digest=digest.digest)
         self.first_use.reviews.accept(tool, digest, by)
-
-    # -- changes ---------------------------------------------------------------------------------
 
     async def watch(self, report: Callable[[Change], None] | None = None) -> None:
         """Put changes of tools and sources into effect until the project is closed.
