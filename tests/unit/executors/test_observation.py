@@ -311,7 +311,7 @@ def test_a_place_is_named_by_the_links_that_led_to_it(root: Path) -> None:
     assert run.see("read current/a", "read conf/x").permissions()["fs"]["read"] == ["conf/x", "current/a"]
     assert Run(root, read=(".",)).see("read chain/b").permissions()["fs"]["read"] == ["chain/b"]
     listed = Run(root, read=(".",)).see("list data", "read current/a")
-    assert lines(listed.needed) == [("fs.read", "current")]
+    assert lines(listed.needed) == [("fs.read", "current/a"), ("fs.read", "data")]
     refused = Run(root).see("read current/a", "read out/away")
     assert ("fs.read", "current/a") in lines(refused.missing)
     assert not any("away" in value for _, value in lines(refused.missing))
@@ -324,37 +324,11 @@ def test_links_of_the_system_are_nobody_s_business(root: Path) -> None:
     assert lines(block.missing) == [("fs.write", "/usr/lib")]
 
 
-def test_a_folder_that_is_left_again_must_be_seen(root: Path) -> None:
-    block = Run(root, read=(".",)).see("read out/../data/a")
-    assert lines(block.needed) == [("fs.read", "data/a"), ("fs.read", "out")]
-
-
-def test_what_is_replaced_or_removed_gets_no_line_of_its_own(root: Path) -> None:
-    acts = ("look data/a", "remove data/a", "put data/b")
-    assert lines(Run(root).see(*acts).missing) == [("fs.write", "data")]
-    block = Run(root, read=("data/a",), write=("data",)).see(*acts)
-    assert lines(block.needed) == [("fs.write", "data")]
-    assert [(line.value, "granted by itself" in line.why) for line in block.unused] == [("data/a", True)]
-
-
-def test_what_is_moved_between_folders_needs_one_grant_over_both(root: Path) -> None:
-    run = Run(root, write=(".",))
-    run.see()
-    for call, access in (("renameat2", "remove"), ("renameat2", "put")):
-        name = "data/a" if access == "remove" else "out/a"
-        run.seen.see(Seen(call, access, str(run.root / name)))  # type: ignore[arg-type]
-    assert lines(Block.of(run.tool, run.seen).needed) == [("fs.write", ".")]
-    apart = Run(root, write=("data", "out"))
-    apart.see()
-    for call, access, name in (("link", "look", "data/a"), ("link", "make", "out/l")):
-        apart.seen.see(Seen(call, access, str(apart.root / name)))  # type: ignore[arg-type]
-    block = Block.of(apart.tool, apart.seen)
-    assert "one grant must cover both" in next(line.why for line in block.needed if line.value == "out")
-    same = Run(root)
-    same.see()
-    for call, access, name in (("link", "look", "data/a"), ("link", "make", "data/l")):
-        same.seen.see(Seen(call, access, str(same.root / name)))  # type: ignore[arg-type]
-    assert lines(Block.of(same.tool, same.seen).missing) == [("fs.write", "data")]
+def test_a_file_that_is_replaced_needs_its_folder(root: Path) -> None:
+    block = Run(root).see("look data/a", "remove data/a", "put data/b")
+    assert lines(block.missing) == [("fs.read", "data/a"), ("fs.write", "data")]
+    granted = Run(root, write=("data",)).see("look data/a", "remove data/a", "put data/b")
+    assert lines(granted.needed) == [("fs.write", "data")]
 
 
 def test_a_repository_is_named_as_a_whole_and_its_settings_never(root: Path) -> None:

@@ -88,26 +88,24 @@ def _denial(reach: Reach, path: str, number: int) -> Denial | None:
     if number not in _REFUSALS or not nameable(path):
         return None
     access: Access = "write" if number == errno.EROFS else "read"
-    asked, place = reach.absolute(path), reach.place(path)
-    if reach.of_kernel(asked):  # The tool sees a /proc of its own.
+    name, place = reach.name(path), reach.place(path)
+    if reach.of_kernel(os.path.normpath(path)):  # The tool sees a /proc of its own.
         return None
     if reach.in_project(place):
-        if reach.place(asked) != place:  # `..` behind a symbolic link
-            asked = place
         if not os.path.lexists(place):
             if access == "read":
                 return None
-            asked = next((folder for folder in reach.scratch if within(asked, folder)), nearest(asked))
-            if asked == reach.cwd:  # The name may be relative to another folder (`dir_fd`).
+            name = next((folder for folder in reach.scratch if within(name, folder)), nearest(name))
+            if name == reach.cwd:  # The path may be relative to another folder (`dir_fd`).
                 return None
-            place = reach.place(asked)
-    elif reach.of_system(asked):
+            place = reach.place(name)
+    elif reach.of_system(name):
         return None
     verdict = reach.verdict(place, access)
     if verdict == "closed":
-        return Denial(asked, access, None)
+        return Denial(name, access, None)
     if verdict == "missing":
-        return Denial(asked, access, reach.written(reach.repository(place) or asked))
+        return Denial(name, access, reach.written(reach.repository(place) or name))
     return None
 
 

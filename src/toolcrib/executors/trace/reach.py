@@ -1,4 +1,4 @@
-"""What one tool reaches in one run: may it read or write a path, and if not, would a grant do."""
+"""The files that one tool may use in one run, and those that a permission would give it."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ __all__ = ["Access", "Reach", "Verdict", "above", "in_any", "is_folder", "neares
 
 Access = Literal["read", "write"]
 Verdict = Literal["free", "granted", "missing", "closed"]
-"""Every tool has it · the tool's grants give it · a grant would give it · no grant does."""
+"""Every tool has it; the tool's permissions grant it; a permission would grant it; no permission does."""
 
 
 def in_any(path: str, folders: Iterable[str]) -> bool:
-    """Whether a real path is one of the folders or lies below one."""
+    """Return True if a real path is one of the folders or lies below one."""
     return any(within(path, folder) for folder in folders)
 
 
 def parent(path: str) -> str:
-    """The folder that an absolute path is an entry of."""
+    """Return the folder of an absolute path."""
     return path.rpartition("/")[0] or "/"
 
 
 def above(path: str) -> Iterator[str]:
-    """The folders above an absolute path, from the nearest up."""
+    """Yield the folders above an absolute path, the nearest first."""
     while path != "/":
         path = parent(path)
         yield path
 
 
 def there(path: str) -> bool:
-    """Whether it is known that there is something; what may not be looked at is not."""
-    return os.path.exists(path)  # noqa: PTH110 - Path.exists raises where that may not be asked
+    """Return True if the path is known to exist."""
+    return os.path.exists(path)  # noqa: PTH110 - Path.exists raises without permission to look
 
 
 def is_folder(path: str) -> bool:
-    """Whether it is known to be a folder."""
+    """Return True if the path is known to be a folder."""
     return os.path.isdir(path)  # noqa: PTH112 - likewise
 
 
 def nearest(entry: str) -> str:
-    """The nearest folder above an absolute path that is there."""
+    """Return the nearest existing folder above an absolute path."""
     return next(folder for folder in above(entry) if is_folder(folder))
 
 
@@ -59,17 +59,17 @@ class Reach:
     home: str
     cwd: str
     read: tuple[str, ...]
-    """What the tool's permissions name."""
+    """The tool's `permissions.fs.read`."""
     write: tuple[str, ...]
     free: tuple[str, ...]
-    """What it may read without naming it: its own folder, its program, its interpreter."""
+    """Readable without a permission: the tool's own folder, its program, its interpreter."""
     protect: tuple[str, ...]
     scratch: tuple[str, ...]
     hide: tuple[str, ...]
 
     @classmethod
     def of(cls, workspace: Workspace, tool: Tool, job: Confinement) -> Reach:
-        """What a job for this tool reaches."""
+        """Return the reach of a confined tool's job."""
         read = tuple(workspace.resolve(path) for path in tool.permissions.read)
         own = workspace.folder(tool)
         free = tuple(path for path in job.read if path not in read or path == own)
@@ -80,7 +80,7 @@ class Reach:
 
     @classmethod
     def of_file(cls, workspace: Workspace, tool: Tool) -> Reach:
-        """What a tool of kind `file` reaches: nothing it does not name."""
+        """Return the reach of a tool of kind `file`: only the paths that its permissions name."""
         grants = workspace.grants(tool)
         read = tuple(workspace.resolve(path) for path in tool.permissions.read)
         scratch = (*grants.scratch, workspace.scratch)
@@ -89,55 +89,61 @@ class Reach:
             grants.protect, scratch, grants.hide,
         )  # fmt: skip
 
-    def absolute(self, path: str) -> str:
-        """The path from the working folder, links as they are."""
-        return os.path.normpath(os.path.join(self.cwd, path))  # noqa: PTH118 - text is what is compared
-
     def place(self, path: str) -> str:
-        """The real path, links followed as far as there is something."""
-        return os.path.realpath(os.path.join(self.cwd, path))  # noqa: PTH118
+        """Return the real path of one from the working folder."""
+        return os.path.realpath(os.path.join(self.cwd, path))  # noqa: PTH118 - any text is a path here
+
+    def name(self, path: str) -> str:
+        """Return the absolute path that a grant must name.
+
+        That is the path with its symbolic links, because the tool needs those too; the real path if a link
+        leads into or out of the project, or is followed by `..`.
+        """
+        name = os.path.normpath(os.path.join(self.cwd, path))  # noqa: PTH118
+        place = self.place(path)
+        same = self.place(name) == place and self.in_project(name) == self.in_project(place)
+        return name if same else place
 
     def entry(self, path: str) -> str:
-        """The real path of an entry itself, which may be a link."""
-        folder, name = os.path.split(self.absolute(path))
-        return os.path.join(self.place(folder), name)  # noqa: PTH118
+        """Return the name of a folder's entry, which may itself be a link."""
+        folder, name = os.path.split(path.rstrip("/"))
+        return os.path.join(self.name(folder), name)  # noqa: PTH118
 
     def in_project(self, path: str) -> bool:
-        """Whether a real path lies in the project."""
+        """Return True if a path lies in the project."""
         return within(path, self.root) or within(path, self.home)
 
     def of_system(self, path: str) -> bool:
-        """Whether every tool sees this path: programs and libraries of this machine."""
+        """Return True for programs and libraries of this machine, which every tool sees."""
         return in_any(path, (*BASE, *BASE_ETC)) or in_any(self.place(path), (*BASE, *BASE_ETC))
 
-    def above_system(self, folder: str) -> bool:
-        """Whether every tool sees this folder with the system's part of what is in it."""
-        return any(within(place, folder) for place in (*BASE, *BASE_ETC))
-
     def of_kernel(self, path: str) -> bool:
-        """Whether it is one of the places that show processes and devices: the tool has its own."""
+        """Return True for /proc, /sys and /dev: the tool sees others than this process."""
         return in_any(path, RESERVED)
 
     def private(self, path: str) -> bool:
-        """Whether the tool has a place of its own of this name, which is not the machine's."""
+        """Return True if the tool sees an own folder of this name, such as `/tmp`, not the machine's."""
         granted = (*self.read, *self.write, *self.free)
         return in_any(path, PRIVATE) and not self.in_project(path) and not in_any(path, granted)
 
     def shown(self, folder: str) -> bool:
-        """Whether the tool sees this folder, be it as an empty one with its grants inside."""
+        """Return True if the tool sees this folder, if only as the way to a grant."""
         return any(within(place, folder) for place in (self.cwd, *self.read, *self.write, *self.free))
 
+    def above_system(self, folder: str) -> bool:
+        """Return True if a folder holds programs or libraries that every tool sees."""
+        return any(within(place, folder) for place in (*BASE, *BASE_ETC))
+
     def granted(self, path: str) -> Access | None:
-        """What the grants give for a real path: the one nearest to it decides."""
-        best, found = -1, None
-        for access, grants in (("read", (*self.read, *self.free)), ("write", self.write)):
-            for grant in grants:
-                if within(path, grant) and len(grant) >= best:
-                    best, found = len(grant), access
-        return found  # type: ignore[return-value]  # one of the two above
+        """Return the access that the nearest grant gives to a real path."""
+        grants: list[tuple[int, Access]] = [
+            *((len(grant), "read") for grant in (*self.read, *self.free) if within(path, grant)),
+            *((len(grant), "write") for grant in self.write if within(path, grant)),
+        ]
+        return max(grants)[1] if grants else None
 
     def verdict(self, path: str, access: Access) -> Verdict:
-        """What holds of a real path."""
+        """Return the verdict on this access to a real path."""
         if in_any(path, self.hide):
             return "closed"
         granted = self.granted(path)
@@ -160,7 +166,7 @@ class Reach:
         return "missing"
 
     def repository(self, path: str) -> str:
-        """The `.git` that a real path lies in, where only a grant that names it is missing; else nothing."""
+        """Return the protected `.git` that a grant must name to make a real path writable; else nothing."""
         for folder in self.protect:
             if folder.endswith("/.git") and within(path, folder) and not os.path.islink(folder):  # noqa: PTH114
                 inside = path[len(folder) + 1 :].partition("/")[0]
@@ -168,7 +174,7 @@ class Reach:
         return ""
 
     def written(self, path: str) -> str:
-        """A real path as a manifest names it: from the project root where it lies below."""
+        """Return an absolute path as a manifest has it: relative to the project root if it is below."""
         if path == self.root:
             return "."
         return path[len(self.root) + 1 :] if within(path, self.root) else path
