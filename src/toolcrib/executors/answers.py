@@ -1,4 +1,4 @@
-"""What a function in another process told of its failure, as the exception it stands for."""
+"""The failure of a function in another process, as the exception that it stands for."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, NoReturn
 
 from toolcrib.errors import RetryableError, ToolCancel, ToolDiscard, ToolFailed, ToolSignal, ToolSnooze
 
-__all__ = ["SIGNALS", "raise_told"]
+__all__ = ["SIGNALS", "raise_failure"]
 
 SIGNALS: dict[str, type[ToolSignal]] = {
     kind.__name__: kind for kind in (RetryableError, ToolCancel, ToolDiscard, ToolSnooze)
 }
-"""Exceptions known by name, so that code without Toolcrib can raise its own of that name."""
+"""Signals by name, so that code without Toolcrib can raise its own exceptions of these names."""
 
 
-def raise_told(
+def raise_failure(
     name: str,
     message: str,
     signal: str | None = None,
@@ -27,5 +27,5 @@ def raise_told(
         raise ToolSnooze(delay if isinstance(delay, (int, float)) else 0.0, message)
     if signal is not None:
         raise SIGNALS[signal](message)
-    told = message if name in ("Exception", "RuntimeError") and message else f"{name}: {message}"
-    raise ToolFailed(told.removesuffix(": "), details={"exception": name, **(details or {})})
+    text = message if name in ("Exception", "RuntimeError") and message else f"{name}: {message}"
+    raise ToolFailed(text.removesuffix(": "), details={"exception": name, **(details or {})})

@@ -1,4 +1,4 @@
-"""The tools of a folder for a toolset that stands alone: read, checked, and each with its executor."""
+"""The tools of a folder for a toolset without a project: read, checked, and each with its executor."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["open_directory"]
 
-Made = tuple[Tool, Callable[[], Executor]]
+LoadedTool = tuple[Tool, Callable[[], Executor]]
 
 
 def open_directory(
@@ -50,15 +50,15 @@ def open_directory(
     read: Sequence[str] = (".",),
     write: Sequence[str] = (),
     network: Any = False,
-) -> list[Made]:
-    """Every tool of a folder and what makes its executor.
+) -> list[LoadedTool]:
+    """Return every tool of a folder with the function that creates its executor.
 
-    `dialect` is its format, one of `folder_dialects`. `root` (default: the working folder)
-    is where relative paths begin; `read`, `write` and `network`, as in a manifest, are what programs and
-    files may touch. ManifestError with every mistake there is; UsageError for a format that is not known.
+    `dialect` is the folder's format, one of `folder_dialects`. Relative paths start at `root` (default: the
+    working folder). `read`, `write` and `network` are the permissions of all its tools, as in a manifest.
+    Raises ManifestError with every error of the folder, UsageError for an unknown format.
     """
     if dialect not in (known := folder_dialects(dialect)):
-        raise UsageError(f"there is no format {dialect!r} of folders", hint=f"Known: {', '.join(known)}.")
+        raise UsageError(f"unknown format {dialect!r} of a folder", hint=f"Known: {', '.join(known)}.")
     granted = Permissions(Network.parse(network), tuple(read), tuple(write))
     loaded = load_directory(Path(folder).absolute(), granted, dialect)
     found = [*loaded.diagnostics, *(finding for tool in loaded.tools for finding in check_tool(tool))]
@@ -73,7 +73,7 @@ def _executor(tool: Tool, host: Host) -> Executor:
     make = kind_of(tool).executor
     if make is None:
         raise ToolUnavailable(f"{tool.name}: tools of kind {tool.kind!r} cannot be in a folder")
-    return _Sealed(tool, make(tool, host))
+    return _WithSecrets(tool, make(tool, host))
 
 
 def _host(root: str, catalog: Catalog) -> Host:
@@ -98,12 +98,12 @@ def _host(root: str, catalog: Catalog) -> Host:
         workspace=workspace,
         egress=egress,
         function=function,
-        admit=lambda *_: None,  # the call of each step is checked by itself
+        admit=lambda *_: None,  # The call path checks the call of each step.
     )
 
 
-class _Sealed:
-    """Gives a tool its secrets from the environment, and masks them in all that comes back."""
+class _WithSecrets:
+    """Gives a tool its secrets from the environment, and masks them in its results and errors."""
 
     def __init__(self, tool: Tool, inner: Executor) -> None:
         self._tool = tool
@@ -111,7 +111,7 @@ class _Sealed:
         self.grace_s = getattr(inner, "grace_s", 0.0)
 
     async def run(self, call: Call, ctx: CallContext) -> Outcome | Any:
-        """One attempt."""
+        """Run one attempt."""
         if not self._tool.permissions.secrets:
             return await self._inner.run(call, ctx)
         secrets = resolve(self._tool.permissions, EnvironmentSecrets())

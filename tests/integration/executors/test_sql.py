@@ -104,7 +104,7 @@ def test_a_file_is_only_read_unless_the_manifest_grants_more(shop: Crib) -> None
         ("ATTACH DATABASE 'data/other.db' AS other", "not authorized"),
         ("PRAGMA query_only = OFF", "not authorized"),
         ("SELECT load_extension('x')", "not authorized"),
-        ("SELECT name, name FROM users", "stand twice"),
+        ("SELECT name, name FROM users", "appear twice"),
         ("SELECT * FROM absent", "no such table"),
         ("SELECT ?", "number of bindings"),
         ("SELECT 9e999 AS big", "not JSON compliant"),

@@ -180,7 +180,7 @@ async def test_when_all_threads_hang_calls_wait_until_their_time_is_up(
     gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(threads, "MAX_THREADS", 0)
-    monkeypatch.setattr(threads, "_crew", threads._Crew())
+    monkeypatch.setattr(threads, "_pool", threads._ThreadPool())
     tools = Toolset(timeout_ms=30)
     ran: list[int] = []
     tools.register("work", lambda: ran.append(1))
@@ -199,7 +199,7 @@ async def test_no_more_threads_is_an_error_not_a_hang(monkeypatch: pytest.Monkey
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threads, "_crew", threads._Crew())
+    monkeypatch.setattr(threads, "_pool", threads._ThreadPool())
     monkeypatch.setattr(threading.Thread, "start", refuse)
     tools = Toolset()
     tools.register("work", lambda: 1)

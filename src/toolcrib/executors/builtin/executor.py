@@ -9,7 +9,7 @@ __all__ = ["BuiltinExecutor"]
 
 
 class BuiltinExecutor:
-    """Calls the function by the one path, so that its own checks, approval and limits hold too."""
+    """Calls the function on the call path, so that its own checks, approval and limits apply too."""
 
     grace_s = 1.0
     """The function ends by its own limit."""
@@ -21,7 +21,7 @@ class BuiltinExecutor:
         self._catalog = catalog
 
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
-        """One call of the function. ToolUnavailable where none is registered by that name."""
+        """Call the function. Raises ToolUnavailable if none is registered by that name."""
         kind = self._kind()
         if kind != "function":
             raise ToolUnavailable(

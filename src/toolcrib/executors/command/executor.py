@@ -39,7 +39,7 @@ __all__ = ["CommandExecutor"]
 
 
 class CommandExecutor:
-    """Runs one command tool. Templates are parsed when it is made; a bad one is `ManifestError`."""
+    """Runs one command tool. The constructor raises `ManifestError` for a bad template."""
 
     grace_s = 1.0
     """The sandbox ends the process tree itself, first by SIGTERM."""
@@ -62,7 +62,7 @@ class CommandExecutor:
         self._grounds: PathCache[tuple[str, Confinement]] = PathCache(1)
 
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
-        """One run of the command."""
+        """Run the command once."""
         tool, config = self._tool, self._config
         values = Values.of(tool, call, ctx)
         entrypoint, ground = self._grounds.get(None, self._prepare)
@@ -103,7 +103,7 @@ class CommandExecutor:
             raise of_interpreter(self._workspace, self._tool, job, error) or error from None
 
     def _prepare(self, paths: Paths) -> tuple[str, Confinement]:
-        """The program, and what all its calls have in common."""
+        """Return the program, and the part of the job that all calls share."""
         workspace = self._workspace.noting(paths)
         entrypoint, grant = self._entrypoint(workspace)
         return entrypoint, workspace.tool_job(self._tool, self._config.cwd, read=grant, links=())
@@ -127,7 +127,7 @@ class CommandExecutor:
         if not stat.S_ISREG(workspace.paths.leads_to(path)):
             raise ToolUnavailable(
                 f"the command {written!r} of {self._tool.name} does not exist ({path})",
-                hint="Create it, or mend exec.command.entrypoint in the manifest.",
+                hint="Create it, or fix exec.command.entrypoint in the manifest.",
                 details={"path": path},
             )
         return path, (path,)
@@ -139,9 +139,9 @@ class CommandExecutor:
         try:
             return value.encode() if isinstance(value, str) else json.dumps(value).encode()
         except UnicodeEncodeError:
-            raise InvalidInput("what stands in stdin holds half of a surrogate pair") from None
+            raise InvalidInput("stdin contains half of a surrogate pair") from None
 
 
 def declared_environment(tool: Tool) -> dict[str, str]:
-    """The variables of our environment that `permissions.env` names and that are set."""
+    """Return the set variables of our environment that `permissions.env` names."""
     return {name: os.environ[name] for name in tool.permissions.env if name in os.environ}

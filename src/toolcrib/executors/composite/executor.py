@@ -28,9 +28,9 @@ from toolcrib.template import (
 __all__ = ["MOST_DEEP", "CompositeExecutor", "Plan", "plans"]
 
 MOST_DEEP = 8
-"""Composite tools that call each other, the outermost included."""
-_MOST_ITEMS = 10_000
-_MOST_TOLD = 100
+"""Depth of composite tools that call each other, the outermost included."""
+_MAX_ITEMS = 10_000
+_MAX_REPORTED = 100
 
 _stack: ContextVar[tuple[str, ...]] = ContextVar("toolcrib.composite", default=())
 """The composite tools that run here, the outermost first."""
@@ -42,7 +42,7 @@ class Plan:
 
     step: Step
     needs: frozenset[str]
-    """Steps that must be over first."""
+    """Steps that must be finished first."""
     args: Template
     foreach: Template | None
     when: tuple[tuple[Template, Callable[[Any], bool]], ...]
@@ -73,7 +73,7 @@ def _used(names: Namespaces, value: Any) -> set[str]:
 
 
 def _test(how: str, other: Any) -> Callable[[Any], bool]:
-    """What a value must be; MISSING is one that is absent. Equality is that of JSON Schema (1 is 1.0)."""
+    """Return the test of a value, which is MISSING if absent. Equality is that of JSON Schema (1 is 1.0)."""
     if how == "truth":
         return lambda value: value is not MISSING and bool(value)
     check = SchemaCheck(other if how == "schema" else {"const": other})
@@ -84,11 +84,11 @@ def _test(how: str, other: Any) -> Callable[[Any], bool]:
 
 @dataclass(slots=True)
 class _State:
-    """One run: what each step gave, for the templates and for the report."""
+    """The results of the steps of one run, for templates and for the report."""
 
     call: Call
     seen: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By id what templates see of the steps that are over."""
+    """Finished steps by id, as templates see them."""
     report: dict[str, dict[str, Any]] = field(default_factory=dict)
     failure: tuple[Step, ToolcribError] | None = None
 
@@ -98,7 +98,7 @@ class _State:
 
 
 class CompositeExecutor:
-    """Runs the steps of one tool. `invoke` is the call path; `prepare` refuses what no step could do."""
+    """Runs the steps of one tool. `invoke` is the call path; `prepare` refuses a call that must fail."""
 
     def __init__(self, tool: Tool, invoke: Invoke, prepare: Callable[[Call], None]) -> None:
         assert isinstance(tool.config, CompositeExec)
@@ -110,9 +110,9 @@ class CompositeExecutor:
         self._output = None if output is None else parse(output, step_namespaces(tool))
 
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
-        """One run of all steps. A failed step, unless `on_error` says else, fails the call.
+        """Run all steps. A failed step fails the call unless its `on_error` allows it.
 
-        What runs beside it then comes to its end, and nothing more is begun. `details["steps"]` tells each.
+        After a failure, running steps finish and no further one starts. `details["steps"]` reports each step.
         """
         stack = _stack.get()
         if self._tool.name in stack or len(stack) >= MOST_DEEP:
@@ -146,7 +146,7 @@ class CompositeExecutor:
         ]
 
     async def _all(self, state: _State, ctx: CallContext) -> None:
-        """Begin each step as soon as those it needs are over."""
+        """Start each step as soon as those that it needs are finished."""
         waiting = list(self._plans)
         running: set[asyncio.Task[None]] = set()
         try:
@@ -156,13 +156,15 @@ class CompositeExecutor:
                     waiting = [plan for plan in waiting if plan not in ready]
                     running |= {asyncio.ensure_future(self._step(plan, state)) for plan in ready}
                 if not running:
-                    if waiting and state.failure is None:  # lint refuses this; never wait for ever
+                    if (
+                        waiting and state.failure is None
+                    ):  # Lint refuses such a tool; this call must not hang.
                         raise ToolFailed("its steps wait for each other")
                     return
                 over, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in over:
                     task.result()
-                ctx.progress(len(state.seen), len(self._plans), f"{len(state.seen)} steps are over")
+                ctx.progress(len(state.seen), len(self._plans), f"{len(state.seen)} steps are finished")
         finally:
             await _end(running)
 
@@ -192,13 +194,13 @@ class CompositeExecutor:
         state.seen[step.id] = seen
 
     async def _each(self, plan: Plan, state: _State, report: dict[str, Any]) -> list[Any]:
-        """One call for each item, so many at a time; a failed one counts by itself."""
+        """Call the tool for each item, up to `concurrency` at a time; `on_error` applies to each call."""
         step = plan.step
         assert plan.foreach is not None
         items = render_value(plan.foreach, state.values())
-        if not isinstance(items, list) or len(items) > _MOST_ITEMS:
+        if not isinstance(items, list) or len(items) > _MAX_ITEMS:
             what = f"a list of {len(items):,} items" if isinstance(items, list) else "no list"
-            raise ToolFailed(f"foreach gives {what}; it takes a list of at most {_MOST_ITEMS:,}")
+            raise ToolFailed(f"foreach gives {what}; it takes a list of at most {_MAX_ITEMS:,}")
         values: list[Any] = [None] * len(items)
         places = iter(range(len(items)))
         failed: list[tuple[int, ToolcribError]] = []
@@ -224,7 +226,7 @@ class CompositeExecutor:
         if failed:
             report["failed"] = [
                 {"index": place, "code": error.code, "message": error.message}
-                for place, error in failed[:_MOST_TOLD]
+                for place, error in failed[:_MAX_REPORTED]
             ]
             if step.on_error == "fail":
                 raise failed[0][1]
@@ -250,7 +252,7 @@ class CompositeExecutor:
 
 
 async def _end(tasks: set[asyncio.Task[None]]) -> None:
-    """Leave no task behind."""
+    """Cancel the tasks and wait for them."""
     for task in tasks:
         task.cancel()
     if tasks:
@@ -258,7 +260,7 @@ async def _end(tasks: set[asyncio.Task[None]]) -> None:
 
 
 def _failed(step: Step, error: ToolcribError, details: dict[str, Any]) -> ToolcribError:
-    """The failure of the whole. One that waits for a person stays what it is: they may still agree."""
+    """Return the error of the whole tool. A pending approval stays one: a person may still approve."""
     if isinstance(error, ApprovalRequired):
         error.details.update(details, step=step.id)
         return error

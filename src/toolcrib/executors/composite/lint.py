@@ -1,4 +1,4 @@
-"""The steps of a composite tool, held against each other: circles, steps and tools that are not there."""
+"""Checks of a composite tool's steps: circles, unknown steps and unknown tools."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def steps(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     needed: dict[str, set[str]] = {}
     for number, step in enumerate(config.steps):
         if step.id in needed:
-            told = f"there are two steps with the id {quoted(step.id)}"
-            yield document.diagnostic("step", told, (*_START, number, "id"))
+            text = f"there are two steps with the id {quoted(step.id)}"
+            yield document.diagnostic("step", text, (*_START, number, "id"))
         used: set[str] = set()
         for path, value, loop in _templates(step):
             yield from _template(tool, document, (*_START, number, *path), value, ids, loop, used)
@@ -40,9 +40,9 @@ def steps(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     yield from _template(tool, document, ("exec", "composite", "output"), config.output, ids, False, set())
     circle = _circle(needed)
     if circle:
-        told = "these steps wait for each other: " + " → ".join(circle)
+        text = "these steps wait for each other: " + " → ".join(circle)
         at = (*_START, ids.index(circle[0]))
-        yield document.diagnostic("step", told, at, hint="let one of them not need the other")
+        yield document.diagnostic("step", text, at, hint="let one of them not need the other")
     yield from _tools(tool, config, document)
 
 
@@ -50,12 +50,12 @@ def _own(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     from toolcrib.template import LOOP_NAMES, STEPS_NAME, Namespaces
 
     if "permissions" in document.data:
-        told = "a composite tool has the permissions of its steps' tools, and none of its own"
-        yield document.diagnostic("step", told, ("permissions",), key=True, hint="remove the block")
+        text = "a composite tool has the permissions of its steps' tools, and none of its own"
+        yield document.diagnostic("step", text, ("permissions",), key=True, hint="remove the block")
     for name in sorted(Namespaces.of(tool).arguments & {STEPS_NAME, *LOOP_NAMES}):
-        told = f"no argument of a composite tool can be called {quoted(name)}: it has a meaning in steps"
+        text = f"no argument of a composite tool can be called {quoted(name)}: it has a meaning in steps"
         path: KeyPath = ("inputs", "schema", "properties", name)
-        yield document.diagnostic("step", told, path, key=True, hint="rename the argument")
+        yield document.diagnostic("step", text, path, key=True, hint="rename the argument")
 
 
 def _templates(step: Step) -> Iterator[tuple[KeyPath, Any, bool]]:
@@ -87,8 +87,8 @@ def _template(
 
 def _no_step(document: Document, path: KeyPath, name: str, ids: list[str]) -> Diagnostic:
     if not name:
-        told = "`${steps}` alone names no step"
-        return document.diagnostic("step", told, path, hint="write `${steps.ID.value}`")
+        text = "`${steps}` alone names no step"
+        return document.diagnostic("step", text, path, hint="write `${steps.ID.value}`")
     close = nearest(name, ids)
     hint = f"did you mean `{close}`?" if close else f"there are: {', '.join(ids)}"
     return document.diagnostic("step", f"there is no step {quoted(name)}", path, hint=hint)
@@ -104,8 +104,8 @@ def _schemas(step: Step, document: Document, number: int) -> Iterator[Diagnostic
         try:
             SchemaCheck(one.other)
         except DefinitionError as error:
-            told = f"the schema is {error.message}"
-            yield document.diagnostic("step", told, (*_START, number, *path, "schema"))
+            text = f"the schema is {error.message}"
+            yield document.diagnostic("step", text, (*_START, number, *path, "schema"))
 
 
 def _circle(needed: Mapping[str, set[str]]) -> list[str]:
@@ -138,5 +138,5 @@ def _tools(tool: Tool, config: CompositeExec, document: Document) -> Iterator[Di
             known = [other.name for other in folder.parent.iterdir()]
             close = nearest(step.tool, known)
             hint = f"did you mean `{close}`?" if close else "a function that a program registers is no error"
-            told = f"there is no manifest of a tool {quoted(step.tool)} beside this one"
-            yield document.diagnostic("step-tool", told, path, hint=hint)
+            text = f"there is no manifest of a tool {quoted(step.tool)} beside this one"
+            yield document.diagnostic("step-tool", text, path, hint=hint)

@@ -35,7 +35,7 @@ class FileExecutor:
         self._content = parse(tool.config.content, names)
 
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
-        """One read or write, in a thread."""
+        """Read or write the file, in a thread."""
         values = Values.of(self._tool, call, ctx)
         asked = str(Path(self._workspace.root, render_path(self._path, values)))
         path = self._place(asked)
@@ -53,7 +53,7 @@ class FileExecutor:
         return (*self._tool.permissions.read, *self._tool.permissions.write)
 
     def _place(self, path: str) -> str:
-        """The path with a grant that is a symbolic link replaced by what was granted, its real path."""
+        """Return the path with the real path of its grant, which may be written as a symbolic link."""
         for written in self._asked:
             prefix = os.path.normpath(Path(self._workspace.root, written))
             if within(path, prefix):
@@ -61,7 +61,7 @@ class FileExecutor:
         return path
 
     def _roots(self, access: str, path: str) -> Roots:
-        """Everything granted, the read-only parts too: a `read` inside a `write` stays read-only."""
+        """Return all granted roots. A `read` grant inside a `write` grant stays read-only."""
         tool, workspace = self._tool, self._workspace
         if not (tool.permissions.write if access == "write" else self._asked):
             from toolcrib.executors.trace.denials import of_file
@@ -89,7 +89,7 @@ class FileExecutor:
         warnings: list[str] = []
         details: dict[str, Any] = {"bytes": content.total}
         if content.total > len(content.data):
-            warnings.append(f"the file is cut: {len(content.data)} of {content.total} bytes are given")
+            warnings.append(f"the file is cut: {len(content.data)} of {content.total} bytes are returned")
             details["truncated"] = {"kept_bytes": len(content.data), "total_bytes": content.total}
             data = uncut(ctx, data)
         if self._config.encoding == "utf-8":
@@ -110,6 +110,6 @@ class FileExecutor:
                 return content.encode()
             return base64.b64decode(content, validate=True)
         except UnicodeEncodeError:
-            raise InvalidInput("the content holds half of a surrogate pair") from None
+            raise InvalidInput("the content contains half of a surrogate pair") from None
         except binascii.Error as error:
             raise InvalidInput(f"the content is not base64: {error}") from None

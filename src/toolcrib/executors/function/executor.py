@@ -18,7 +18,7 @@ _Adapter = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class _Callable:
-    """A callable and how its keyword arguments are made from the checked arguments."""
+    """A callable, and the adapter from checked arguments to its keyword arguments."""
 
     __slots__ = ("_adapt", "_context_parameter", "_function", "_plain")
 
@@ -60,7 +60,7 @@ class _Inline(_Callable):
 
 
 class _Thread(_Callable):
-    """A function that may block, in a thread. A coroutine it gives is awaited on the event loop."""
+    """A function that may block, in a thread. A coroutine that it returns is awaited on the event loop."""
 
     __slots__ = ()
 
@@ -86,7 +86,6 @@ _KINDS: dict[str, type[_Async | _Inline | _Thread | _Process]] = {
     "thread": _Thread,
     "process": _Process,
 }
-_ISOLATIONS = tuple(_KINDS)
 
 
 def function_executor(
@@ -95,27 +94,27 @@ def function_executor(
     adapt: _Adapter | None = None,
     context_parameter: str | None = None,
 ) -> Executor:
-    """The executor of one callable. `isolation` is `async`, `inline`, `thread` or `process`."""
+    """Return the executor of one callable. `isolation` is `async`, `inline`, `thread` or `process`."""
     return _KINDS[isolation](function, adapt, context_parameter)
 
 
 def isolation_of(name: str, shape: FunctionShape, wanted: str) -> str:
-    """How the function runs; `DefinitionError` where that does not suit it."""
+    """Return the isolation of a function. Raises DefinitionError if the wanted one does not fit it."""
     function = shape.function
     is_async = inspect.iscoroutinefunction(function) or (
         not inspect.isroutine(function) and inspect.iscoroutinefunction(type(function).__call__)
     )
     if not wanted:
         return "async" if is_async else "thread"
-    if wanted not in _ISOLATIONS:
-        known = ", ".join(_ISOLATIONS)
+    if wanted not in _KINDS:
+        known = ", ".join(_KINDS)
         raise DefinitionError(f"{name}: there is no isolation {wanted!r}", hint=f"Use one of: {known}.")
     if wanted != "process" and (wanted == "async") != is_async:
-        what = "a coroutine function" if is_async else "no coroutine function"
-        raise DefinitionError(f"{name}: isolation {wanted!r} does not suit it, it is {what}")
+        what = "a coroutine function" if is_async else "not a coroutine function"
+        raise DefinitionError(f"{name}: isolation {wanted!r} does not fit: it is {what}")
     if wanted == "process":
         if shape.context_parameter is not None:
-            raise DefinitionError(f"{name}: a function in its own process cannot be given the context")
+            raise DefinitionError(f"{name}: a function in its own process cannot receive the context")
         if "<" in getattr(function, "__qualname__", ""):
             raise DefinitionError(
                 f"{name}: only a function at the top level of a module can run in its own process"

@@ -1,8 +1,8 @@
 """A registered function in a process of its own (`isolation: process`): it may crash or hang there.
 
-The process comes from a launcher, never from a fork of this (threaded) process. It is killed, with all
-that it started, when it has answered, when its time is up, when the call is cancelled, and when this process
-dies. Only JSON comes back from it: nothing is unpickled here.
+A launcher forks the process, because this one has threads. The process and all its children are killed after
+the answer, at the timeout, when the call is cancelled and when this process dies. The answer is JSON; nothing
+is unpickled here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from toolcrib.errors import DefinitionError, ToolFailed
-from toolcrib.executors.answers import raise_told
+from toolcrib.executors.answers import raise_failure
 
 __all__ = ["run_in_process"]
 
@@ -34,8 +34,8 @@ async def run_in_process(
 ) -> Any:
     """Call `function(**arguments)` in a new process and wait for its answer.
 
-    With `memory_bytes` or `processes`, the whole tree is held to that; `SandboxUnavailable` where nothing
-    can hold it.
+    `memory_bytes` and `processes` limit the whole process tree. Raises SandboxUnavailable if that cannot be
+    enforced, DefinitionError if the call cannot be pickled, ToolFailed if the function raises.
     """
     from toolcrib.sandbox.host.function import FunctionCall, call_function
 
@@ -52,15 +52,16 @@ async def run_in_process(
         raise ToolFailed(_death(code, done.out_of_memory), details={"exit_code": code})
     try:
         answer = orjson.loads(done.data)
-        return answer["value"] if "value" in answer else raise_told(**answer)
+        return answer["value"] if "value" in answer else raise_failure(**answer)
     except (KeyError, TypeError, ValueError):
-        raise ToolFailed("the tool's process gave an answer that is none of ours") from None
+        raise ToolFailed("the tool's process wrote an invalid answer") from None
 
 
 def _needs(function: Callable[..., Any]) -> dict[str, Any]:
-    """What a new process takes to find the function, and to be as this one is.
+    """Return the state of this process that a new one needs to import the function.
 
-    As `multiprocessing` has it, but for the key that its processes know each other by.
+    It is that of `multiprocessing.spawn.get_preparation_data`, which cannot be used here: it fixes the start
+    method of this process.
     """
     from multiprocessing import process
 

@@ -1,6 +1,6 @@
-"""Runs in the process of a registered function: imports it ahead of the call, calls it, answers with JSON.
+"""Runs in the process of a registered function: imports the function, calls it, answers with JSON.
 
-Loaded by the launcher, so it takes nothing but the standard library until it knows `sys.path`.
+The launcher loads it, so it imports only the standard library until `sys.path` is set.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 SIGNALS = ("RetryableError", "ToolCancel", "ToolDiscard", "ToolSnooze")
 given: tuple[int, int] = (-1, -1)
-"""Where the call is read from, and where the answer goes."""
+"""Descriptors: the call is read from the first, the answer is written to the second."""
 trouble: BaseException | None = None
 
 
 def prepare(needs: dict[str, Any]) -> None:
-    """Be what the server is: environment, search path, working folder, main script; import the function.
+    """Take over the server's environment, search path, working folder and main script; import the function.
 
     The main script is run under the name `__mp_main__`, as `multiprocessing` does.
     """
@@ -30,7 +30,7 @@ def prepare(needs: dict[str, Any]) -> None:
     if "time" in sys.modules:
         sys.modules["time"].tzset()
     current: Any = process.current_process()
-    current._inheriting = True  # noqa: SLF001 - what keeps a script without a guard from calling itself
+    current._inheriting = True  # noqa: SLF001 - as multiprocessing does: a script without a guard must not call itself
     try:
         spawn.prepare(needs["like"])
         importlib.import_module("toolcrib.schema.jsonable")
@@ -43,7 +43,7 @@ def prepare(needs: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Call, and answer with a line of JSON."""
+    """Call the function and write a line of JSON."""
     source, target = given
     with os.fdopen(source, "rb") as file:
         call = file.read()
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def value_of(function: Any, arguments: dict[str, Any]) -> bytes:
-    """Call the function; a coroutine is run to its end."""
+    """Call the function and return its value as JSON. A coroutine is run to its end."""
     from toolcrib.schema.jsonable import to_json_text
 
     value = function(**arguments)
@@ -80,7 +80,7 @@ def value_of(function: Any, arguments: dict[str, Any]) -> bytes:
 
 
 def failure(error: BaseException) -> bytes:
-    """An exception by its name and message."""
+    """Return the name and message of an exception as JSON."""
     import json
 
     name = type(error).__name__
@@ -91,10 +91,10 @@ def failure(error: BaseException) -> bytes:
     names = [kind.__name__ for kind in type(error).__mro__]
     if isinstance(error, SystemExit):
         message = f"the tool called sys.exit({error.code!r})"
-    told = {
+    found = {
         "name": "RuntimeError" if name in ("SystemExit", "ToolFailed") else name,
         "message": message,
         "signal": next((known for known in names if known in SIGNALS), None),
         "delay": getattr(error, "delay", 0.0),
     }
-    return json.dumps(told, default=str).encode()
+    return json.dumps(found, default=str).encode()

@@ -1,8 +1,7 @@
 """Daemon threads for synchronous tools: started on demand, kept for reuse, never waited for at exit.
 
-A thread cannot be killed, so a tool that hangs keeps its thread. Here that thread is lost to nobody else:
-the next call takes an idle one or a new one, and the interpreter ends without joining it (which is what a
-`ThreadPoolExecutor` would do).
+A thread cannot be killed, so a tool that hangs keeps its thread. The next call uses an idle thread or a new
+one, and the interpreter exits without joining the one that hangs. A `ThreadPoolExecutor` would join it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from toolcrib.errors import ToolFailed, UnavailableError
 __all__ = ["MAX_THREADS", "run_in_thread"]
 
 MAX_THREADS = 256
-"""Threads alive at once, hung ones included; calls beyond wait for one, at most until their time is up."""
+"""Threads at once, those that hang included. Further calls wait for a thread until their timeout."""
 
 
 class _Job:
@@ -38,7 +37,7 @@ class _Job:
         self._context = contextvars.copy_context()
 
     def run(self) -> None:
-        """Run it, unless nobody waits for it any more, and tell the loop."""
+        """Run the function unless its call was cancelled, and pass the result to the event loop."""
         if self._future.cancelled():
             return
         value, error = None, None
@@ -46,14 +45,14 @@ class _Job:
             value = self._context.run(self._function)
         except Exception as raised:
             error = raised
-        except BaseException as raised:  # this thread goes on, and so does the loop
-            told = f"{type(raised).__name__}: {raised}".removesuffix(": ")
-            error = ToolFailed(told, details={"exception": type(raised).__name__})
-        if isinstance(error, StopIteration):  # a future cannot hold one
+        except BaseException as raised:  # SystemExit must end neither this thread nor the event loop.
+            text = f"{type(raised).__name__}: {raised}".removesuffix(": ")
+            error = ToolFailed(text, details={"exception": type(raised).__name__})
+        if isinstance(error, StopIteration):  # a future refuses it
             error = RuntimeError("the tool raised StopIteration")
         try:
             self._loop.call_soon_threadsafe(self._settle, value, error)
-        except RuntimeError:  # the loop is closed: nobody waits any more
+        except RuntimeError:  # The loop is closed.
             pass
         finally:
             del value, error
@@ -67,7 +66,7 @@ class _Job:
             self._future.set_exception(error)
 
 
-class _Crew:
+class _ThreadPool:
     """The threads of this process, and the jobs that wait for one."""
 
     def __init__(self) -> None:
@@ -77,7 +76,7 @@ class _Crew:
         self._alive = 0
 
     def submit(self, job: _Job) -> None:
-        """Give the job to an idle thread, to a new one, or let it wait."""
+        """Pass the job to an idle or new thread, or queue it."""
         with self._lock:
             if self._idle:
                 self._idle.pop().put(job)
@@ -85,7 +84,7 @@ class _Crew:
                 self._waiting.append(job)
 
     def _start(self, job: _Job) -> bool:
-        """Start a thread; False where the system gives no more but others are at work."""
+        """Start a thread. Return False if the system refuses one while others are busy."""
         inbox: SimpleQueue[_Job] = SimpleQueue()
         inbox.put(job)
         try:
@@ -107,20 +106,23 @@ class _Crew:
                     self._idle.append(inbox)
 
 
-_crew = _Crew()
+_pool = _ThreadPool()
 
 
-def _forget() -> None:
-    global _crew
-    _crew = _Crew()
+def _reset() -> None:
+    global _pool
+    _pool = _ThreadPool()
 
 
-os.register_at_fork(after_in_child=_forget)  # a forked child has none of its parent's threads
+os.register_at_fork(after_in_child=_reset)  # a forked child has none of its parent's threads
 
 
 def run_in_thread(function: Callable[[], Any]) -> asyncio.Future[Any]:
-    """Run `function` in a thread with the caller's context variables. A cancelled one finishes unheard."""
+    """Run `function` in a thread with the caller's context variables.
+
+    If the future is cancelled, the function still runs to its end, and its result is dropped.
+    """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
-    _crew.submit(_Job(function, loop, future))
+    _pool.submit(_Job(function, loop, future))
     return future

@@ -2,8 +2,8 @@
 
 Standard library only: it runs in whatever interpreter the tool's `venv` has. Standard input is the job as
 JSON: module, function, args, kwargs, path (folders that no tool may write, put first on sys.path), cwd (put
-last: what other tools may write there takes no name that stands for something else), returns (`json` or
-`text`), trace (whether to tell which hosts and variables were asked for).
+last, because other tools may write there), returns (`json` or `text`), trace (true to report the hosts and
+variables that the tool asks for).
 """
 
 import inspect
@@ -21,7 +21,7 @@ MAX_CAUSES = 10
 
 
 def call(job: dict) -> object:  # type: ignore[type-arg]  # runs on any Python 3
-    """Import and call; coroutines are run to their end."""
+    """Import the module and call the function; a coroutine is run to its end."""
     sys.path[:0] = job["path"]
     sys.path += job["cwd"]
     for folder in job["path"] + job["cwd"]:
@@ -41,7 +41,7 @@ def call(job: dict) -> object:  # type: ignore[type-arg]  # runs on any Python 3
 
 
 def has(folder: str, name: str) -> bool:
-    """Whether any file of the module, or of the packages above it, is in the folder."""
+    """Return True if the folder has a file of the module, or of a package above it."""
     base = folder
     for part in name.split("."):
         base += os.sep + part
@@ -66,7 +66,7 @@ def begin(name: str, folder: str) -> None:
 
 
 def answer(job: dict) -> bytes:  # type: ignore[type-arg]
-    """The return value as JSON; one that JSON cannot hold is an error that says so."""
+    """Return the function's value as JSON. Raises TypeError for a value that is not JSON."""
     value = call(job)
     try:
         return json.dumps({"value": value}, allow_nan=False, ensure_ascii=False).encode()
@@ -83,15 +83,15 @@ def failure(error: BaseException) -> bytes:
     try:
         message = str(error)
     except Exception:  # a tool's own __str__
-        message = "(its message cannot be told)"
-    told = {
+        message = "(its message cannot be read)"
+    found = {
         "error": names[0],
         "message": message,
         "signal": next((name for name in names if name in SIGNALS), None),
         "delay": getattr(error, "delay", 0),
         "cause": cause(error),
     }
-    return json.dumps(told, default=str, ensure_ascii=False).encode(errors="replace")
+    return json.dumps(found, default=str, ensure_ascii=False).encode(errors="replace")
 
 
 def cause(error: BaseException) -> "dict | None":  # type: ignore[type-arg]
@@ -111,7 +111,7 @@ def cause(error: BaseException) -> "dict | None":  # type: ignore[type-arg]
 def observe() -> "dict":  # type: ignore[type-arg]
     """Begin to note the hosts that are looked up, and the variables that are read through `os.environ`.
 
-    This helps whoever reads the trace, and holds nothing: code that wants to can go round it.
+    This only informs the reader of a trace: code can avoid it.
     """
     hosts: dict = {}  # type: ignore[type-arg]
     names: dict = {}  # type: ignore[type-arg]
@@ -142,18 +142,18 @@ def main() -> None:
     try:
         job = json.loads(sys.stdin.buffer.read())
         seen = observe() if job.get("trace") else None
-        told = answer(job)
-    except BaseException as error:  # SystemExit too: the caller must be told
-        told = failure(error)
+        written = answer(job)
+    except BaseException as error:  # SystemExit too
+        written = failure(error)
         place = error.__traceback__
         while place is not None and place.tb_frame.f_code.co_filename == __file__:
             place = place.tb_next
         traceback.print_exception(error.with_traceback(place))
     if seen is not None:
         lists = {name: [*found] for name, found in seen.items()}
-        told = told[:-1] + b', "trace": ' + json.dumps(lists).encode() + b"}"
+        written = written[:-1] + b', "trace": ' + json.dumps(lists).encode() + b"}"
     if os.getpid() == ours:  # A forked child of the tool may come this way as well.
-        rest = memoryview(told)
+        rest = memoryview(written)
         while rest:
             rest = rest[os.write(3, rest) :]
         os.close(3)

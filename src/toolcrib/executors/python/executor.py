@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolcrib.errors import CommandFailed, ToolFailed, ToolUnavailable
-from toolcrib.executors.answers import SIGNALS, raise_told
+from toolcrib.executors.answers import SIGNALS, raise_failure
 from toolcrib.executors.command.executor import declared_environment
 from toolcrib.executors.output import (
     MAX_OUTPUT,
@@ -35,29 +35,29 @@ __all__ = ["GOOD", "PythonExecutor", "interpreter", "returned", "runs_in"]
 
 _PYTHON = re.compile(r"python3(\.\d+)?t?")
 SYSTEM_FOLDERS = ("/usr/bin", "/usr/local/bin")
-"""Where the machine's own interpreters are. Not all of `/usr`: some keep their projects in `/usr/src`."""
+"""Folders of the machine's own interpreters. Not all of `/usr`: a project may be in `/usr/src`."""
 _MAX_SETTINGS = 65_536
-"""Bytes of a virtual environment's settings that are looked at."""
+"""Bytes that are read of a virtual environment's settings."""
 GOOD = b'{"value":'
-"""What an answer of our children begins with that tells no error."""
-_TOLD = ("error", "message", "signal", "delay")
-"""What an answer has that tells of an error."""
+"""The beginning of an answer with a value."""
+_FAILURE = ("error", "message", "signal", "delay")
+"""The keys of an answer without a value."""
 _CHILD = str(Path(__file__).with_name("child.py").resolve())
 
 
 class _Ground(NamedTuple):
-    """What all calls of a tool have in common."""
+    """The part of the job that all calls of a tool share."""
 
     job: Confinement
     path: list[str]
-    """Where its module is looked for: folders that no tool may write, and last its working folder."""
+    """Search path of its module: folders that no tool may write, and last its working folder."""
 
 
 class PythonExecutor:
     """Runs one Python tool. Its module is imported only inside the sandbox.
 
-    `module` is looked for in the tool's own folder, then in the project's home folder (so that `tools.NAME`
-    may lie beside the manifest), which no tool may write; then in `cwd`.
+    `module` is searched in the tool's own folder, then in the project's home folder (for `tools.NAME` beside
+    the manifest), then in `cwd`. No tool may write the first two.
     """
 
     grace_s = 1.0
@@ -74,7 +74,7 @@ class PythonExecutor:
         self._grounds: PathCache[_Ground] = PathCache(1)
 
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
-        """One call in an interpreter of its own."""
+        """Call the function in an interpreter of its own."""
         tool = self._tool
         ground = self._grounds.get(None, self._prepare)
         network = self._workspace.network(tool)
@@ -118,11 +118,10 @@ class PythonExecutor:
         return _Ground(job, path)
 
     def _script(self, workspace: Workspace, python: str, path: list[str]) -> Script | None:
-        """How to have the call made by an interpreter that runs already; its launcher is not confined.
+        """Return the script for a warm interpreter; None to start the interpreter inside the sandbox.
 
-        So only the machine's interpreters and our own are started as one, for any other may have come with
-        the project, and none that the tool may write any part of. The others are started inside the sandbox,
-        for each call.
+        A launcher is not confined. So only the machine's interpreters and our own may become one: any other
+        may come with the project. Nor may the tool be able to write any part of it.
         """
         paths = workspace.paths
         real = paths.real(python)
@@ -163,24 +162,23 @@ class PythonExecutor:
                 answer["message"] = redactor.redact(answer["message"])
             if (denied := of_exception(self._workspace, self._tool, job, done, answer)) is not None:
                 raise denied
-        return _taken(answer, done)
+        return _value_in(answer, done)
 
 
 def returned(name: str, done: Completed) -> Any:
-    """What a confined interpreter of ours answered. Raises what it told instead, or that it told nothing."""
-    return _taken(_answer(name, done), done)
+    """Return the value that a confined interpreter answered. Raises the failure that it reported, if any."""
+    return _value_in(_answer(name, done), done)
 
 
-def _taken(answer: dict[str, Any], done: Completed) -> Any:
-    """The value of an answer, or the error that it tells, raised."""
+def _value_in(answer: dict[str, Any], done: Completed) -> Any:
     if "value" in answer:
         return answer["value"]
-    kind, message, signal, delay = (answer[key] for key in _TOLD)
-    return raise_told(str(kind), str(message), signal, delay, facts(done))
+    name, message, signal, delay = (answer[key] for key in _FAILURE)
+    return raise_failure(str(name), str(message), signal, delay, facts(done))
 
 
 def _answer(name: str, done: Completed) -> dict[str, Any]:
-    """An answer as our child writes it: with a value, or with all that tells an error."""
+    """Return the answer of our child: with a value, or with all keys of a failure."""
     if done.result_total > len(done.result):
         raise ToolFailed(
             f"{name} returned {done.result_total} bytes, more than the {len(done.result)} allowed",
@@ -189,25 +187,22 @@ def _answer(name: str, done: Completed) -> dict[str, Any]:
         )
     try:
         answer = json.loads(done.result.decode())
-        if isinstance(answer, dict) and ("value" in answer or _tells_error(answer)):
-            return answer
     except (RecursionError, ValueError):
-        pass
-    # No answer, or none that our own child gives: the tool's code has ended the interpreter.
+        answer = None
+    if isinstance(answer, dict) and "value" in answer:
+        return answer
+    # The tool's own code may write here in our child's place.
+    if isinstance(answer, dict) and answer.keys() >= {*_FAILURE} and answer["signal"] in [None, *SIGNALS]:
+        return answer
     raise CommandFailed(
         f"{name} did not return: its interpreter {ending(done)}",
-        hint="The tool's own code has ended it: a crash, os._exit, too much memory.",
+        hint="The tool's own code ended it: a crash, os._exit, too much memory.",
         details=facts(done),
     )
 
 
-def _tells_error(answer: dict[str, Any]) -> bool:
-    """Whether all is there, whatever a tool's own code may have written in our child's place."""
-    return answer.keys() >= {*_TOLD} and answer["signal"] in [None, *SIGNALS]
-
-
 def interpreter(workspace: Workspace, venv: str | None, name: str) -> tuple[str, tuple[str, ...]]:
-    """The interpreter of a virtual environment (or the one Toolcrib runs on), and what it must read."""
+    """Return the interpreter of a virtual environment, or Toolcrib's own, and the files that it must read."""
     paths = workspace.paths
     if venv is None:
         base = paths.real(_base())
@@ -224,7 +219,7 @@ def interpreter(workspace: Workspace, venv: str | None, name: str) -> tuple[str,
 
 
 def is_known(real: str, paths: Paths) -> bool:
-    """Whether an interpreter is the machine's or the one Toolcrib runs on: none that a project can bring."""
+    """Return True for the machine's interpreters and Toolcrib's own, which no project can bring."""
     return os.path.dirname(real) in SYSTEM_FOLDERS or real == paths.real(_base())  # noqa: PTH120
 
 
@@ -233,7 +228,7 @@ def _base() -> str:
 
 
 def runs_in(python: str, paths: Paths) -> list[str]:
-    """What decides what an interpreter runs: itself and its own libraries."""
+    """Return the paths that decide which code an interpreter runs: itself and its libraries."""
     ways = (python, *_home_of(python, paths))
     return [
         *(place for way in ways for place in paths.to_protect(way)),
@@ -242,7 +237,7 @@ def runs_in(python: str, paths: Paths) -> list[str]:
 
 
 def _home_of(python: str, paths: Paths) -> list[str]:
-    """Where the settings of a virtual environment say that its interpreter comes from."""
+    """Return the folder that a virtual environment's settings name as its interpreter's."""
     settings = paths.text(str(Path(python).parent.with_name("pyvenv.cfg")), _MAX_SETTINGS)
     lines = settings.decode(errors="replace").splitlines()
     pairs = (line.partition("=") for line in lines)
@@ -250,9 +245,9 @@ def _home_of(python: str, paths: Paths) -> list[str]:
 
 
 def _installation(python: str, paths: Paths) -> tuple[str, ...]:
-    """An interpreter's own files as grants, unless they are the system's, which every tool sees.
+    """Return an interpreter's own files as grants; nothing for the system's, which every tool sees.
 
-    Not all of its prefix: that may be somebody's home folder.
+    The whole prefix is not granted: it may be a home folder.
     """
     prefix = str(Path(python).parent.parent)
     if within(python, "/usr"):

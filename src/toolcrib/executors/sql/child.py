@@ -14,12 +14,12 @@ DENIED = (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH)
 
 
 def value_of(cell: object) -> object:
-    """A cell as JSON has it: bytes as base64 text."""
+    """Return a cell as JSON: bytes become base64 text."""
     return base64.b64encode(cell).decode() if isinstance(cell, bytes) else cell
 
 
 def bound(value: object) -> object:
-    """An argument as SQLite takes it: lists and objects as JSON text, for `json_each`."""
+    """Return an argument for SQLite: lists and objects become JSON text, for `json_each`."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else value
 
 
@@ -30,7 +30,7 @@ def query(job: dict) -> object:  # type: ignore[type-arg]  # runs on any Python 
     try:
         if not job["writable"]:
             database.execute("PRAGMA query_only = ON")
-        # One statement cannot reach a second file, nor take back that this one is only read.
+        # A statement can neither open a second file nor make this one writable again.
         allowed = {sqlite3.SQLITE_PRAGMA} if not job["writable"] else set()
         database.set_authorizer(
             lambda action, *_: (
@@ -41,7 +41,7 @@ def query(job: dict) -> object:  # type: ignore[type-arg]  # runs on any Python 
         names = [column[0] for column in cursor.description or ()]
         if len(set(names)) != len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
-            raise ValueError("the columns " + ", ".join(twice) + " stand twice: give them names with AS")
+            raise ValueError("the columns " + ", ".join(twice) + " appear twice: rename them with AS")
         rows = [dict(zip(names, map(value_of, row))) for row in cursor]  # noqa: B905 - runs on any Python 3
         database.commit()
         return rows if names else {"changed": max(cursor.rowcount, 0)}
@@ -50,10 +50,10 @@ def query(job: dict) -> object:  # type: ignore[type-arg]  # runs on any Python 
 
 
 def answer() -> bytes:
-    """The rows as JSON, or the error by its name."""
+    """Return the rows as JSON, or the error with its name."""
     try:
-        told = {"value": query(json.loads(sys.stdin.buffer.read()))}
-        return json.dumps(told, allow_nan=False, ensure_ascii=False).encode()
+        done = {"value": query(json.loads(sys.stdin.buffer.read()))}
+        return json.dumps(done, allow_nan=False, ensure_ascii=False).encode()
     except Exception as error:
         message = str(error)
         if "readonly database" in message:
@@ -63,6 +63,6 @@ def answer() -> bytes:
 
 
 if __name__ == "__main__":
-    told = answer()
+    written = answer()
     with os.fdopen(3, "wb") as answers:
-        answers.write(told)
+        answers.write(written)

@@ -1,7 +1,7 @@
 """Kind `sql`: one statement on a SQLite file, its values bound, run by a confined interpreter.
 
-SQLite reads a file that others may have written, and may be made to compute for hours: so it runs where a
-command would, with the tool's own grants. Without a grant for writing the file is opened to be read only.
+SQLite reads a file that others may have written, and a query may compute for hours. So it runs confined like
+a command, with the tool's own grants. Without a grant to write, the file is opened read-only.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SqlExecutor:
         self._parameters = [parse(item, names) for item in tool.config.parameters]
 
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
-        """One statement: a list of rows as objects, or how many rows it changed."""
+        """Run the statement. Return a list of rows as objects, or the number of changed rows."""
         tool, workspace = self._tool, self._workspace
         path, writable = self._database()
         python, grants = interpreter(workspace, None, tool.name)
@@ -63,12 +63,12 @@ class SqlExecutor:
         return Outcome(returned(tool.name, done), place_warnings(done), facts(done))
 
     def _database(self) -> tuple[str, bool]:
-        """The file, and whether it may be written."""
+        """Return the file, and True if it may be written."""
         tool, config, workspace = self._tool, self._config, self._workspace
         if config.engine != "sqlite" or config.database is None:
             raise ToolUnavailable(
                 f"{tool.name} needs a driver for {config.engine}, and only sqlite has one here",
-                hint="Use a SQLite file, or a command or MCP server that speaks to the database.",
+                hint="Use a SQLite file, or a command or MCP server that connects to the database.",
                 details={"engine": config.engine},
             )
         path = workspace.resolve(config.database)
@@ -82,7 +82,7 @@ class SqlExecutor:
         if not Path(path).is_file():
             raise ToolUnavailable(
                 f"the database {config.database!r} of {tool.name} does not exist ({path})",
-                hint="Create it, or mend exec.sql.database in the manifest.",
+                hint="Create it, or fix exec.sql.database in the manifest.",
                 details={"path": path},
             )
         return path, any(within(path, folder) for folder in grants.write)

@@ -113,11 +113,11 @@ class Observation:
         elif access == "write":
             self._note(access, nearest(name), f"made {name.rpartition('/')[2]!r}")
 
-    def tell(self, told: Any) -> None:
+    def tell(self, report: Any) -> None:
         """Record the report of a Python tool's interpreter, which the tool's own code may have changed."""
-        if not isinstance(told, Mapping):
+        if not isinstance(report, Mapping):
             return
-        names, hosts = told.get("variables"), told.get("hosts")
+        names, hosts = report.get("variables"), report.get("hosts")
         if isinstance(names, list) and self._programs < 2:
             self.variables = self.variables or {}
             self.variables |= {name: None for name in names[:1_000] if isinstance(name, str)}
