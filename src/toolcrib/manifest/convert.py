@@ -1,7 +1,7 @@
-"""From one format to another, with what gets lost on the way.
+"""Convert tools from one format to another, with a report of the losses.
 
-What is lost is not guessed: the text that was written is read again, and the two tools are held against each
-other. An unchanged tool in its own format is written byte for byte as it was read.
+Losses are not guessed: the written text is read again, and the two tools are compared. An unchanged tool in
+its own format is written byte for byte as it was read.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ __all__ = ["Loss", "Written", "as_native", "convert", "in_terms", "losses", "rea
 _MEANING: dict[str, str] = {
     "version": "the format keeps no such version",
     "tags": "the tool is not found by them",
-    "annotations": "clients are not told what a call does",
-    "inputs": "arguments are held to other rules",
+    "annotations": "clients do not learn what a call does",
+    "inputs": "arguments are checked by other rules",
     "outputs.schema": "the output is not checked",
     "outputs": "the output is read or checked otherwise",
-    "permissions": "what it may touch is said where it is used",
+    "permissions": "each format states elsewhere what the tool may touch",
     "permissions.network": "the tool may reach the host of its own address, and no other",
     "permissions.secrets": "every ${NAME} that is no argument is a secret, and needed",
     "permissions.env": "every ${NAME} that is no argument is a secret, and needed",
@@ -40,27 +40,27 @@ _MEANING: dict[str, str] = {
     "exec": "only the limits of whoever runs it hold",
     "retry": "a failing call is tried again otherwise, or not at all",
     "examples": "a model is shown no such calls",
-    "extensions": "what another format said is gone",
+    "extensions": "the keys of another format are gone",
 }
-"""What a difference means, by where it is in the native manifest; the longest beginning counts."""
+"""The meaning of a difference, by its place in the native manifest; the longest matching prefix is used."""
 _MOST_TOLD = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """One value that is not the same after the way there and back."""
+    """One value that is not the same after writing and reading."""
 
     path: str
-    """Where it stands in the native manifest, as a JSON path."""
+    """Its place in the native manifest, as a JSON path."""
     was: Any
     """`ABSENT` where there was none."""
     becomes: Any
     """`ABSENT` where it is gone."""
     means: str = ""
-    """What follows from it."""
+    """The consequence."""
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON form; `was` or `becomes` is left out where there is no value."""
+        """Return the JSON form; `was` or `becomes` is left out where there is no value."""
         values = {"was": self.was, "becomes": self.becomes}
         return {
             "path": self.path,
@@ -73,12 +73,12 @@ class Loss:
             json.dumps(value, ensure_ascii=False, default=str) for value in (self.was, self.becomes)
         )
         if self.becomes is ABSENT:
-            told = f"{was} is lost"
+            message = f"{was} is lost"
         elif self.was is ABSENT:
-            told = f"{becomes} is added"
+            message = f"{becomes} is added"
         else:
-            told = f"{was} becomes {becomes}"
-        return f"{self.path}: {told}" + (f" ({self.means})" if self.means else "")
+            message = f"{was} becomes {becomes}"
+        return f"{self.path}: {message}" + (f" ({self.means})" if self.means else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +104,10 @@ def as_native(tool: Tool) -> Tool:
 
 
 def convert(tool: Tool, to: str) -> Written:
-    """The tool in another format, and what is lost.
+    """Return the tool in another format, with the losses.
 
-    Raises UsageError for an unknown format, ManifestError where the tool cannot be said in it, or not such
-    that a call does the same.
+    Raises UsageError for an unknown format, and ManifestError if the format cannot express the tool, or a
+    call would do something else.
     """
     target = _target(to)
     same = tool.source is not None and tool.source.dialect == to
@@ -124,9 +124,11 @@ def convert(tool: Tool, to: str) -> Written:
     found = tuple(losses(termed, entry.tool, to))
     if places := differences(termed, entry.tool):
         altering = [loss for loss in found if is_about_calls(loss.path[2:], places)]
-        told = "; ".join(str(replace(loss, means="")) for loss in altering[:_MOST_TOLD]) or ", ".join(places)
+        message = "; ".join(str(replace(loss, means="")) for loss in altering[:_MOST_TOLD]) or ", ".join(
+            places
+        )
         raise ManifestError(
-            f"{tool.name} cannot be written as {to}, where a call of it would do something else: {told}",
+            f"{tool.name} cannot be written as {to}, where a call of it would do something else: {message}",
             hint="Change that in the tool first.",
             details={"losses": [loss.as_dict() for loss in altering]},
         )
@@ -159,16 +161,16 @@ def _target(name: str) -> Dialect:
 
 
 def _unsayable(tool: Tool, to: str, found: Sequence[Diagnostic]) -> ManifestError:
-    told = "; ".join(finding.message for finding in found[:3]) or "it does not read back"
+    message = "; ".join(finding.message for finding in found[:3]) or "it does not read back"
     return ManifestError(
-        f"{tool.name} cannot be written as {to}: {told}", hint="Change that in the tool first."
+        f"{tool.name} cannot be written as {to}: {message}", hint="Change that in the tool first."
     )
 
 
 def losses(tool: Tool, back: Tool, to: str) -> Iterator[Loss]:
-    """What differs between a tool and what is read back of it; what only the other format says is no loss.
+    """Yield the differences between a tool and the one that is read back.
 
-    Nor is another way to write what runs alike.
+    Keys that only the other format has are no loss, nor is another way to write the same call.
     """
     before, after = _whole(tool), _whole(back)
     own = tool.extensions.get(to, {})
@@ -188,7 +190,7 @@ def losses(tool: Tool, back: Tool, to: str) -> Iterator[Loss]:
 
 
 def _whole(tool: Tool) -> dict[str, Any]:
-    """A tool's manifest, with the blocks in which what a call does stands beside other things."""
+    """Return a tool's manifest, with empty blocks where the other tool may have keys that are compared."""
     manifest = manifest_of(tool)
     manifest["outputs"] = {"format": tool.output.format, **manifest.get("outputs", {})}
     for part in parts_of(tool):
@@ -206,7 +208,7 @@ def _differences(path: tuple[str | int, ...], before: Any, after: Any) -> Iterat
 
 
 def _same(path: tuple[str | int, ...], before: Any, after: Any) -> bool:
-    """Whether two values are the same as JSON; the names that are required have no order."""
+    """Return True if two values are the same JSON; required names have no order."""
     if path[:2] == ("inputs", "schema") and path[-1] == "required" and path[-2] != "properties":
         before, after = (sorted(value) if isinstance(value, list) else value for value in (before, after))
     return bool(untied(before) == untied(after))
@@ -219,7 +221,7 @@ def _meaning(path: str) -> str:
 
 
 def _unchanged(tool: Tool) -> bool:
-    """Whether the tool still is what its source says, and its source says no other."""
+    """Return True if the tool is what its source says, and the only one in it."""
     assert tool.source is not None
     try:
         made = entries(tool.source.path, tool.source.raw, tool.source.dialect)
@@ -230,7 +232,7 @@ def _unchanged(tool: Tool) -> bool:
 
 
 def read_all(path: str, raw: bytes, dialect: str | None = None) -> Sequence[Tool]:
-    """Every tool of a file, those switched off too. Raises ManifestError where one cannot be used."""
+    """Return every tool of a file, disabled ones too. Raises ManifestError if one cannot be used."""
     tools: list[Tool] = []
     for entry in entries(path, raw, dialect):
         if entry.tool is None and not any(finding.is_error for finding in entry.found):

@@ -1,6 +1,6 @@
-"""What a call of a tool sends, runs and gives back, told apart from how a file writes it.
+"""Compare what calls of two tools send, run and return, however their files write it.
 
-Who may call the tool, how long and how often, is not part of that.
+Limits, approvals and permissions are not part of that.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from toolcrib.template import Namespaces, untied
 __all__ = ["differences", "is_about_calls", "parts_of"]
 
 _CALLS = ("exec", "auth", "outputs.format")
-"""Where a manifest says what a call does."""
+"""The places of a manifest that decide what a call does."""
 
 
 def differences(one: Tool, other: Tool) -> tuple[str, ...]:
-    """The places of a manifest (`exec.http.url`) where calls of two tools differ."""
+    """Return the places of a manifest (`exec.http.url`) where calls of two tools differ."""
     here, there = _effect(one), _effect(other)
     if here.keys() != there.keys():
         return _CALLS
@@ -27,7 +27,7 @@ def differences(one: Tool, other: Tool) -> tuple[str, ...]:
 
 
 def is_about_calls(path: str, places: tuple[str, ...] = _CALLS) -> bool:
-    """Whether a place of a manifest lies in these, and is no limit."""
+    """Return True if a place of a manifest is in one of these, and is no limit."""
     inside = any(path == place or path.startswith((f"{place}.", f"{place}[")) for place in places)
     return inside and not path.endswith(tuple(f".{name}" for name in LIMITS))
 

@@ -1,7 +1,6 @@
-"""Teams: who may use which tools, by `members[].skills` of a team file and by its map `agents:`.
+"""Teams: the tools that each member may use, by `members[].skills` of a team file or its map `agents:`.
 
-The lists are read and held against the tools that there are. Whatever else stands there (model, system
-prompt) is kept, for it is about running agents.
+The lists are compared with the existing tools. Other keys (model, system prompt) are kept as they are.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ class Member:
 
     name: str
     skills: tuple[str, ...] = ()
-    """The names of the tools it may use; where none are listed, it may use none."""
+    """The names of the tools that it may use; an empty list allows none."""
     role: str = ""
     more: dict[str, Any] = field(default_factory=dict)
     """The other keys, as written."""
     place: KeyPath = ()
-    """Where its list of tools stands in the file."""
+    """The position of its list of tools in the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class Team:
     document: Document
 
     def member(self, name: str) -> Member:
-        """The member of that name; NotFoundError names the nearest."""
+        """Return the member of that name. Raises NotFoundError with the nearest one."""
         for member in self.members:
             if member.name == name:
                 return member
@@ -52,19 +51,19 @@ class Team:
 
 
 def read_team(path: str, raw: bytes) -> Team:
-    """The team of a file. ManifestError with every place where it has not the form of one."""
+    """Return the team of a file. Raises ManifestError with every mistake in its form."""
     document = load(raw, path)
     found: list[Diagnostic] = []
     members: list[Member] = []
     data = document.data
     if not isinstance(data, dict) or not ({"members", "agents"} & data.keys()):
-        told = "a team file has `members:` (a list) or `agents:` (a mapping)"
-        raise failure([document.diagnostic("not-a-mapping", told)])
+        message = "a team file has `members:` (a list) or `agents:` (a mapping)"
+        raise failure([document.diagnostic("not-a-mapping", message)])
     for place, name, block, key in _entries(document, found):
         member = _member(document, place, name, block, key, found)
         if any(member.name == other.name for other in members):
-            told = f"{quoted(member.name)} stands twice"
-            found.append(document.diagnostic("wrong-value", told, place))
+            message = f"{quoted(member.name)} is defined twice"
+            found.append(document.diagnostic("wrong-value", message, place))
         members.append(member)
     if found:
         raise failure(sorted(found, key=lambda finding: (finding.line, finding.column)))
@@ -72,7 +71,7 @@ def read_team(path: str, raw: bytes) -> Team:
 
 
 def check_team(team: Team, names: Iterable[str]) -> list[Diagnostic]:
-    """Every tool that a list names and that there is not, with the nearest one."""
+    """Return a finding for each listed tool that does not exist, with the nearest name."""
     known = sorted(names)
     there = frozenset(known)
     found: list[Diagnostic] = []
@@ -83,16 +82,16 @@ def check_team(team: Team, names: Iterable[str]) -> list[Diagnostic]:
                 hint = (
                     f"did you mean `{close}`?" if close else "`toolcrib list` shows the tools that there are"
                 )
-                told = f"{quoted(member.name)} lists {quoted(skill)}, and there is no such tool"
+                message = f"{quoted(member.name)} lists {quoted(skill)}, and there is no such tool"
                 place = (*member.place, at)
-                found.append(team.document.diagnostic("team", told, place, hint=hint))
+                found.append(team.document.diagnostic("team", message, place, hint=hint))
     return found
 
 
 def _entries(
     document: Document, found: list[Diagnostic]
 ) -> Iterator[tuple[KeyPath, Any, dict[str, Any], str]]:
-    """Each entry: its place, its name, what it says, and the key of its list of tools."""
+    """Yield each entry: its position, its name, its block, and the key of its list of tools."""
     members, agents = document.data.get("members"), document.data.get("agents")
     if members is not None and not isinstance(members, list):
         found.append(document.diagnostic("wrong-type", "`members` must be a list", ("members",), key=True))
@@ -122,15 +121,15 @@ def _member(
     if skills is None:
         skills = []
     if not isinstance(skills, list) or not all(isinstance(skill, str) for skill in skills):
-        told = f"`{key}` must be a list of names of tools"
-        found.append(document.diagnostic("wrong-type", told, (*place, key)))
+        message = f"`{key}` must be a list of names of tools"
+        found.append(document.diagnostic("wrong-type", message, (*place, key)))
         skills = []
     for written in block:
         close = nearest(written, (key,))
         if written != key and close is not None:
-            told = f"there is no key {quoted(written)} here"
+            message = f"there is no key {quoted(written)} here"
             hint = f"did you mean `{key}`?"
-            found.append(document.diagnostic("unknown-key", told, (*place, written), key=True, hint=hint))
+            found.append(document.diagnostic("unknown-key", message, (*place, written), key=True, hint=hint))
     more = {written: value for written, value in block.items() if written not in ("name", "role", key)}
     role = block.get("role")
     return Member(

@@ -244,7 +244,7 @@ tools:
         ("kind: sqlite-sql\n    source: db", "kind: http\n    source: web\n    path: '/{{range .x}}'", 9,
          "cannot be read: only"),
         ("    statement: SELECT 1", "", 7, "tools of kind sqlite-sql are not known"),
-        ("SELECT 1", "SELECT ${x}", 10, "a placeholder cannot stand in `statement`"),
+        ("SELECT 1", "SELECT ${x}", 10, "a placeholder cannot be used in `statement`"),
     ],
 )  # fmt: skip
 def test_what_toolbox_says_and_cannot_be_held_is_refused(

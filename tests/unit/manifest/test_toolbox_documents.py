@@ -81,7 +81,7 @@ def test_a_file_of_documents_loads() -> None:
         ("name: one\n", "", (7, 1), "must say its `name`"),
         ("kind: toolset\nname: all", "kind: tool\nname: one", (20, 7), "a tool named `one` already"),
         ("  - one", "  - [one", (22, 9), ""),
-        ("SELECT ?", "SELECT ${x}", (12, 12), "a placeholder cannot stand in `statement`"),
+        ("SELECT ?", "SELECT ${x}", (12, 12), "a placeholder cannot be used in `statement`"),
         ("kind: toolset", "kind: prompts", (19, 1), "`prompts` has no meaning here"),
     ],
 )  # fmt: skip

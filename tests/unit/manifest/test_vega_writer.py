@@ -213,7 +213,7 @@ def test_everything_that_is_lost_is_told_with_what_it_means() -> None:
     assert found == {
         "$.version": "the format keeps no such version",
         "$.tags": "the tool is not found by them",
-        "$.annotations": "clients are not told what a call does",
+        "$.annotations": "clients do not learn what a call does",
         "$.outputs.schema": "the output is not checked",
         "$.outputs.on_violation": "the output is read or checked otherwise",
         "$.exec.http.response.max_bytes": "only the limits of whoever runs it hold",
@@ -225,7 +225,7 @@ def test_everything_that_is_lost_is_told_with_what_it_means() -> None:
         "$.limits": "only the limits of whoever runs it hold",
         "$.retry.jitter": "a failing call is tried again otherwise, or not at all",
         "$.examples": "a model is shown no such calls",
-        "$.extensions": "what another format said is gone",
+        "$.extensions": "the keys of another format are gone",
     }
 
 

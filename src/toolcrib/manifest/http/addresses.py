@@ -1,6 +1,6 @@
-"""An HTTP tool's own address: parsed, and held against the hosts its permission lets it reach.
+"""The URL of an HTTP tool: parsed, and compared with the hosts that its permission allows.
 
-What lint says of an address and what a call may do are the same two functions.
+Lint and the executor use the same functions.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class UrlFault(NamedTuple):
 
 
 def bind_url(url: str, network: Network, names: Namespaces) -> UrlTemplate:
-    """The parsed URL template; placeholders in its host only where the permission lists the hosts."""
+    """Return the parsed URL. Its host may hold placeholders only if the permission lists the hosts."""
     from toolcrib.template import parse_url
 
     return parse_url(url, names, host_placeholders=network.mode == "hosts")
 
 
 def bind_policy(url: UrlTemplate, network: Network, allowed_hosts: tuple[str, ...] | None) -> HostPolicy:
-    """The hosts the tool may reach. ManifestError when its own URL is not among them."""
+    """Return the hosts that the tool may reach. Raises ManifestError if its own URL is not among them."""
     from toolcrib.egress import Destination, HostPolicy
 
     if network.mode == "none":
@@ -56,7 +56,7 @@ def bind_policy(url: UrlTemplate, network: Network, allowed_hosts: tuple[str, ..
 
 
 def url_faults(url: str, network: Network, names: Namespaces) -> Iterator[UrlFault]:
-    """What keeps a request to `url` from being sent under `network`; bad placeholders are told elsewhere."""
+    """Yield the reasons why a request to `url` cannot be sent; bad placeholders are another check."""
     from toolcrib.template import problems
 
     if problems(url, names):

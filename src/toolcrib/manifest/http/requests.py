@@ -1,6 +1,6 @@
-"""What an HTTP tool says about its request beyond the address, held against itself: styles, body, auth.
+"""Check that the parts of a request fit each other: styles, body, auth.
 
-What lint says and what a call may do are the same function.
+Lint and the executor use the same function.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RequestFault(NamedTuple):
 
 
 def request_faults(tool: Tool, names: Namespaces) -> Iterator[RequestFault]:
-    """What keeps a tool's request from being made; bad placeholders and addresses are told elsewhere."""
+    """Yield the reasons why a request cannot be made; placeholders and URL are other checks."""
     config = tool.config
     assert isinstance(config, HttpExec)
     if config.styles:
@@ -44,8 +44,9 @@ def request_faults(tool: Tool, names: Namespaces) -> Iterator[RequestFault]:
 
 
 def signed(auth: Auth) -> tuple[str, str, str] | None:
-    """What an entry of `auth` adds to a request: header, query or cookie, its name, and the template of its
-    value. None for basic, which no template can say.
+    """Return what an entry of `auth` adds: `header`, `query` or `cookie`, a name, and a template as value.
+
+    None for basic, which no template can express.
     """
     from toolcrib.template import escape
 
@@ -72,7 +73,7 @@ def with_auth_written(tool: Tool, config: HttpExec) -> Tool:
 
 
 def _styles(config: HttpExec, names: Namespaces) -> Iterator[RequestFault]:
-    """Each style is of an argument, that stands where the style can be written."""
+    """Check that each style belongs to an argument whose position allows it."""
     from toolcrib.template import STYLES
 
     places = _places(config)
@@ -83,16 +84,16 @@ def _styles(config: HttpExec, names: Namespaces) -> Iterator[RequestFault]:
             continue
         found = places.get(name)
         if not found:
-            told = f"`${{{name}}}` stands alone in no path, query, header, cookie or form"
-            yield RequestFault("style", path, told, f'write the whole value as "${{{name}}}"')
+            message = f"`${{{name}}}` is no whole value in a path, query, header, cookie or form"
+            yield RequestFault("style", path, message, f'write the whole value as "${{{name}}}"')
         for place in sorted(found or ()):
             if style.style not in STYLES[place]:
-                told = f"the style {style.style} cannot stand in a {place}"
-                yield RequestFault("style", path, told, f"one of {', '.join(STYLES[place])}")
+                message = f"the style {style.style} cannot stand in a {place}"
+                yield RequestFault("style", path, message, f"one of {', '.join(STYLES[place])}")
 
 
 def _places(config: HttpExec) -> dict[str, set[str]]:
-    """Where each argument stands outside JSON: the kinds of position by its name."""
+    """Return argument names to the kinds of position, outside JSON, where they are used."""
     from toolcrib.errors import ManifestError
     from toolcrib.template import references
 
@@ -136,8 +137,8 @@ def _body(config: HttpExec) -> Iterator[RequestFault]:
     if form in ("text", "binary") and not isinstance(body, str):
         yield RequestFault("body", path, f"a body of format {form} is one text")
     if form == "multipart" and any(name.lower() == "content-type" for name in config.headers):
-        told = "the content type of a multipart body is set by the client, with its boundary"
-        yield RequestFault("body", (*_HTTP, "headers"), told)
+        message = "the content type of a multipart body is set by the client, with its boundary"
+        yield RequestFault("body", (*_HTTP, "headers"), message)
     for name, part in config.parts.items():
         place = (*_HTTP, "parts", name)
         if form != "multipart":
@@ -158,8 +159,8 @@ def _cookies(tool: Tool, config: HttpExec) -> Iterator[RequestFault]:
         if not _TOKEN.fullmatch(name):
             yield RequestFault("body", (*_HTTP, "cookies", name), f"`{name}` is not the name of a cookie")
     if (config.cookies or keys) and any(name.lower() == "cookie" for name in config.headers):
-        told = "cookies stand in `cookies` or in the header Cookie, not in both"
-        yield RequestFault("body", (*_HTTP, "headers"), told)
+        message = "write cookies in `cookies` or in the header Cookie, not in both"
+        yield RequestFault("body", (*_HTTP, "headers"), message)
 
 
 def _auth(tool: Tool, auth: Auth, path: tuple[str | int, ...]) -> Iterator[RequestFault]:
@@ -178,7 +179,7 @@ def _auth(tool: Tool, auth: Auth, path: tuple[str | int, ...]) -> Iterator[Reque
 
 
 def _key(config: HttpExec, auth: Auth, path: tuple[str | int, ...]) -> Iterator[RequestFault]:
-    """Where the key of `api_key` stands, and that nothing else stands there."""
+    """Check the place of an API key, and that the request does not set it too."""
     if auth.type != "api_key":
         if auth.location is not None or auth.name is not None:
             yield RequestFault("auth", path, f"`in` and `name` are for api_key, not for {auth.type}")

@@ -1,4 +1,4 @@
-"""What a tool says, held against itself: schemas, examples, placeholders, address, response, grants."""
+"""Checks for tools of every kind: schemas, defaults, examples, placeholders, grants, texts."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ _SAID = re.compile(r"\bdefaults?\b|\bomitted\b|\bleft out\b|\bunless\b|\botherwi
 
 
 def input_schema(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """`inputs.schema` is a valid 2020-12 schema of an object that can be compiled offline."""
+    """Check that `inputs.schema` is a valid JSON Schema 2020-12 that needs no network."""
     yield from _schema_faults(tool.input_schema, ("inputs", "schema"), "input-schema", document)
 
 
 def output_schema(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """`outputs.schema` is valid, and stands with format json only."""
+    """Check that `outputs.schema` is valid, and used with format json."""
     if tool.output.schema is None:
         return
     path: KeyPath = ("outputs", "schema")
     if tool.output.format == "text":
-        told = "`outputs.schema` cannot stand with `format: text`: text is not checked against a schema"
+        message = "`outputs.schema` cannot be used with `format: text`: text is not checked against a schema"
         hint = "remove the schema, or write `format: json`"
-        yield document.diagnostic("output-schema", told, path, key=True, hint=hint)
+        yield document.diagnostic("output-schema", message, path, key=True, hint=hint)
     yield from _schema_faults(tool.output.schema, path, "output-schema", document)
 
 
 def defaults(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """Each property's default fits its own schema, and is told in its description."""
+    """Check that each default fits the schema of its property, and is mentioned in the description."""
     from toolcrib.schema import SchemaCheck
 
     for name, rule in islice(_properties(tool), _MOST_PROPERTIES):
         path: KeyPath = ("inputs", "schema", "properties", name)
         if not isinstance(rule.get("description"), str) or not rule["description"].strip():
-            told = f"the property {quoted(name)} has no description"
-            hint = "say what it is: the model reads it"
-            yield document.diagnostic("property-description", told, path, key=True, hint=hint)
+            message = f"the property {quoted(name)} has no description"
+            hint = "describe it: the model reads it"
+            yield document.diagnostic("property-description", message, path, key=True, hint=hint)
         if "default" not in rule:
             continue
         try:
@@ -60,16 +60,16 @@ def defaults(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         except DefinitionError:
             continue
         for violation in check.violations(rule["default"])[:1]:
-            told = f"the default of {quoted(name)} does not fit its schema: {violation.message}"
-            yield document.diagnostic("default-value", told, (*path, "default"))
-        if not _told(rule["default"], str(rule.get("description", ""))):
-            told = f"the default of {quoted(name)} is not told in its description"
+            message = f"the default of {quoted(name)} does not fit its schema: {violation.message}"
+            yield document.diagnostic("default-value", message, (*path, "default"))
+        if not _mentions(rule["default"], str(rule.get("description", ""))):
+            message = f"the default of {quoted(name)} is not mentioned in its description"
             hint = f"add to the description: (default {_json(rule['default'])})"
-            yield document.diagnostic("default-untold", told, (*path, "default"), key=True, hint=hint)
+            yield document.diagnostic("default-untold", message, (*path, "default"), key=True, hint=hint)
 
 
 def examples(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """Each example's params fit the input schema, its expected output the outputs block."""
+    """Check that params and expected outputs of the examples fit the schemas."""
     from toolcrib.schema import SchemaCheck
 
     try:
@@ -79,22 +79,24 @@ def examples(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     for number, example in enumerate(tool.examples):
         for violation in check.violations(example.params):
             path: KeyPath = ("examples", number, "params", *_steps(violation.path))
-            told = f"the example does not fit inputs.schema: {violation.path} {violation.message}"
+            message = f"the example does not fit inputs.schema: {violation.path} {violation.message}"
             missing = violation.message == "is required"
-            yield document.diagnostic("example", told, path, key=missing or "not known" in violation.message)
+            yield document.diagnostic(
+                "example", message, path, key=missing or "not known" in violation.message
+            )
         yield from _expected(tool, document, number)
 
 
 def placeholders(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """Each `${name}` is declared, once, and stands in a value."""
+    """Check that each `${name}` is declared exactly once."""
     from toolcrib.template import Namespaces, problems
 
     block = document.data["exec"][tool.kind]
     names = Namespaces.of(tool)
     count = sum(_marks(block[key]) for key in kind_of(tool).templated if key in block)
     if count * len(names.arguments) > _MOST_COMPARED:
-        told = f"{count:,} placeholders and {len(names.arguments):,} properties are too many to check"
-        yield document.diagnostic("placeholder", told, ("exec", tool.kind), key=True)
+        message = f"{count:,} placeholders and {len(names.arguments):,} properties are too many to check"
+        yield document.diagnostic("placeholder", message, ("exec", tool.kind), key=True)
         return
     for key in kind_of(tool).templated:
         if key not in block:
@@ -111,7 +113,7 @@ def placeholders(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 
 
 def _marks(value: Any) -> int:
-    """How many placeholders there may be."""
+    """Return an upper bound for the number of placeholders."""
     if isinstance(value, str):
         return value.count("${") + value.count("{{")
     if isinstance(value, Choice):
@@ -122,16 +124,16 @@ def _marks(value: Any) -> int:
 
 
 def fixed(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """What decides which program runs where is written out: no placeholder stands in it."""
+    """Check that no placeholder decides what is run."""
     block = document.data["exec"][tool.kind]
     for key in kind_of(tool).fixed:
         if "${" in str(block.get(key, "")):
-            told = f"a placeholder cannot stand in `{key}`: it decides what is run"
-            yield document.diagnostic("placeholder", told, ("exec", tool.kind, key))
+            message = f"a placeholder cannot be used in `{key}`: it decides what is run"
+            yield document.diagnostic("placeholder", message, ("exec", tool.kind, key))
 
 
 def of_kind(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """Check what only tools of this kind have; `auth` only stands in those that it has a meaning for."""
+    """Run the checks of the kind, and refuse `auth` where it has no meaning."""
     kind = kind_of(tool)
     yield from kind.lint(tool, document)
     for at in range(0 if kind.takes_auth else len(tool.auth)):
@@ -142,42 +144,48 @@ def of_kind(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 
 
 def grants(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """No permission covers `/`, what lies above the project root, or the machine's own network."""
+    """Check that no permission covers `/`, folders above the project root, or the machine's network."""
     if tool.permissions.network.mode == "host" and kind_of(tool).confined:
-        told = (
+        message = (
             "the permission `network: host` covers all of this machine's network; such a tool needs approval"
         )
         hint = "name the hosts, if the program speaks HTTP or SOCKS: `network: {allow: [host]}`"
-        yield document.diagnostic("grant", told, ("permissions", "network"), hint=hint)
+        yield document.diagnostic("grant", message, ("permissions", "network"), hint=hint)
     root = _project_root(document.path)
     for mode, paths in (("read", tool.permissions.read), ("write", tool.permissions.write)):
         for number, path in enumerate(paths):
             why = _too_wide(path, root)
             if why is not None:
-                told = f"the permission to {mode} {quoted(path)} covers {why}; such a tool needs approval"
+                message = f"the permission to {mode} {quoted(path)} covers {why}; such a tool needs approval"
                 place: KeyPath = ("permissions", "fs", mode, number)
-                yield document.diagnostic("grant", told, place, hint="name the folders that the tool needs")
+                yield document.diagnostic(
+                    "grant", message, place, hint="name the folders that the tool needs"
+                )
 
 
 def wording(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """No hidden characters and no instructions in the texts that a model reads."""
+    """Check that texts for the model hold no hidden characters and no instructions."""
     if is_plain(tool):
         return
     for path, text in texts(tool):
         hidden = hidden_characters(text)
         if hidden:
             codes = ", ".join(f"U+{ord(char):04X}" for char in hidden[:5])
-            told = f"{quoted(_dotted(path))} holds characters that are not seen, or reorder the text: {codes}"
+            message = (
+                f"{quoted(_dotted(path))} holds characters that are invisible or reorder the text: {codes}"
+            )
             at = document.locate_text(path, hidden[0])
-            yield document.diagnostic("hidden-characters", told, path, hint="type the text anew", at=at)
+            yield document.diagnostic("hidden-characters", message, path, hint="type the text again", at=at)
         if len(text) > MAX_TEXT:
-            told = f"{quoted(_dotted(path))} is longer than {MAX_TEXT:,} characters; the rest was not checked"
-            yield document.diagnostic("instruction-text", told, path, hint="say it shortly")
+            message = (
+                f"{quoted(_dotted(path))} is longer than {MAX_TEXT:,} characters; the rest was not checked"
+            )
+            yield document.diagnostic("instruction-text", message, path, hint="make it shorter")
         said = instructions(text)
         if said is not None:
-            told = f"{quoted(_dotted(path))} reads like an instruction to the model: {quoted(said)}"
-            hint = "say what the tool does, not what the model has to do"
-            yield document.diagnostic("instruction-text", told, path, hint=hint)
+            message = f"{quoted(_dotted(path))} reads like an instruction to the model: {quoted(said)}"
+            hint = "describe what the tool does, not what the model must do"
+            yield document.diagnostic("instruction-text", message, path, hint=hint)
 
 
 CHECKS: tuple[Callable[[Tool, Document], Iterator[Diagnostic]], ...] = (
@@ -191,7 +199,7 @@ CHECKS: tuple[Callable[[Tool, Document], Iterator[Diagnostic]], ...] = (
     grants,
     wording,
 )
-"""Everything a tool of the right form is still held to."""
+"""The checks for a manifest that fits the schema, in order."""
 
 
 def _schema_faults(
@@ -221,9 +229,9 @@ def _expected(tool: Tool, document: Document, number: int) -> Iterator[Diagnosti
         value = orjson.loads(expected)
     except ValueError:
         if _WILDCARD not in expected:
-            told = "the expected output is not JSON, though `outputs.format` is json"
+            message = "the expected output is not JSON, though `outputs.format` is json"
             hint = "write JSON, with `...` for what may differ"
-            yield document.diagnostic("example-output", told, path, hint=hint)
+            yield document.diagnostic("example-output", message, path, hint=hint)
         return
     if tool.output.schema is None or _WILDCARD in expected:
         return
@@ -232,8 +240,8 @@ def _expected(tool: Tool, document: Document, number: int) -> Iterator[Diagnosti
     except DefinitionError:
         return
     for violation in violations[:1]:
-        told = f"the expected output does not fit outputs.schema: {violation.path} {violation.message}"
-        yield document.diagnostic("example-output", told, path)
+        message = f"the expected output does not fit outputs.schema: {violation.path} {violation.message}"
+        yield document.diagnostic("example-output", message, path)
 
 
 def _properties(tool: Tool) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -244,8 +252,8 @@ def _properties(tool: Tool) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield name, rule
 
 
-def _told(default: Any, description: str) -> bool:
-    """Whether a description tells a default: by its value, or by saying what holds without one."""
+def _mentions(default: Any, description: str) -> bool:
+    """Return True if a description mentions a default: its value, or what happens without one."""
     folded = description.lower()
     if _SAID.search(folded):
         return True
@@ -260,7 +268,7 @@ def _json(value: Any) -> str:
 
 
 def _steps(path: str) -> KeyPath:
-    """`$.a[0]["b c"]` as `("a", 0, "b c")`."""
+    """Return `$.a[0]["b c"]` as `("a", 0, "b c")`."""
     return tuple(
         int(index) if index else name or re.sub(r"\\(.)", r"\1", key)
         for name, index, key in _STEP.findall(path)
@@ -268,7 +276,7 @@ def _steps(path: str) -> KeyPath:
 
 
 def _project_root(path: str) -> str | None:
-    """The project a manifest lies in: the folder above `.toolcrib/tools/<name>/tool.yml`."""
+    """Return the project's root: the folder above `.toolcrib/tools/<name>/tool.yml`."""
     parents = Path(path).absolute().parents
     if len(parents) > 3 and parents[1].name == "tools" and parents[2].name in (".toolcrib", ".glee"):
         return os.fspath(parents[3])

@@ -1,4 +1,4 @@
-"""Lint: everything that can be said about manifests without running them."""
+"""Lint: check manifests without running them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from toolcrib.spec import Tool
 __all__ = ["check_tool", "lint_file", "lint_tool", "lint_tree"]
 
 _MOST = 50
-"""Findings of one check about one tool; more tell nothing new."""
+"""The most findings of one check about one tool."""
 
 
 def check_tool(tool: Tool, document: Document | None = None) -> list[Diagnostic]:
-    """What is wrong with a tool whose manifest has the right form, in the order of the file.
+    """Return the findings about a tool whose manifest fits the schema, in the order of the file.
 
     Costs a part of a millisecond, more where something is found, so it is done when the tool is first listed
     or called. A tool with an error among the findings must not be run. Without `document` the manifest's kept
@@ -42,17 +42,17 @@ def check_tool(tool: Tool, document: Document | None = None) -> list[Diagnostic]
 
 
 def lint_tool(path: Path) -> list[Diagnostic]:
-    """All findings about one manifest: `path` is its folder or the file itself."""
+    """Return all findings about one manifest; `path` is its folder or the file itself."""
     folder = os.fspath(path.parent if path.name in (FILE_NAME, OTHER_NAME) and not path.is_dir() else path)
     found = _folder(folder, Path(folder).absolute().name)
     if found is None:
-        told = f"there is no {FILE_NAME} here"
-        return [make(f"{folder}/{FILE_NAME}", (1, 1), "unreadable", told)]
+        message = f"there is no {FILE_NAME} here"
+        return [make(f"{folder}/{FILE_NAME}", (1, 1), "unreadable", message)]
     return found
 
 
 def lint_tree(tools_dir: Path) -> list[Diagnostic]:
-    """All findings about all manifests of a folder of tools, sorted by file and place."""
+    """Return all findings about the manifests of a folder of tools, by file and position."""
     base = os.fspath(tools_dir)
     found: list[Diagnostic] = []
     for name in folders(base, found):
@@ -61,7 +61,7 @@ def lint_tree(tools_dir: Path) -> list[Diagnostic]:
 
 
 def lint_file(path: str, dialect: str | None = None) -> list[Diagnostic]:
-    """All findings about the tools of one file in any format; which one is found out unless it is said."""
+    """Return all findings about the tools of one file; the format is found out if not named."""
     found: list[Diagnostic] = []
     try:
         for entry in entries(path, read(path), dialect):
@@ -74,7 +74,7 @@ def lint_file(path: str, dialect: str | None = None) -> list[Diagnostic]:
 
 
 def _folder(folder: str, name: str) -> list[Diagnostic] | None:
-    """The findings about one folder; None when it holds no manifest."""
+    """Return the findings about one folder; None if it holds no manifest."""
     found: list[Diagnostic] = []
     read_one = read_folder(folder, name, found)
     if read_one is None and not found:
@@ -83,8 +83,10 @@ def _folder(folder: str, name: str) -> list[Diagnostic] | None:
             [finding for path, dialect in others for finding in lint_file(path, dialect)] if others else None
         )
     if os.path.lexists(f"{folder}/{FILE_NAME}") and os.path.lexists(f"{folder}/{OTHER_NAME}"):
-        told = f"{OTHER_NAME} is not read, because {FILE_NAME} stands beside it"
-        found.append(make(f"{folder}/{OTHER_NAME}", (1, 1), "file-name", told, hint="remove one of the two"))
+        message = f"{OTHER_NAME} is ignored, because {FILE_NAME} is beside it"
+        found.append(
+            make(f"{folder}/{OTHER_NAME}", (1, 1), "file-name", message, hint="remove one of the two")
+        )
     if read_one is not None:
         found += check_tool(*read_one)
     return _sorted(found)

@@ -124,8 +124,8 @@ def folders(base: str, found: list[Diagnostic]) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        told = f"the folder of tools cannot be listed: {error.strerror}"
-        found.append(make(base, (1, 1), "unreadable", told))
+        message = f"the folder of tools cannot be listed: {error.strerror}"
+        found.append(make(base, (1, 1), "unreadable", message))
         return []
 
 
@@ -174,15 +174,15 @@ def _other_file(path: str, other: str, found: list[Diagnostic]) -> tuple[str, by
         raw = read(other)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    told = (
+    message = (
         f"the manifest is called {OTHER_NAME}; other programs that read the format look for {FILE_NAME} only"
     )
-    found.append(make(other, (1, 1), "file-name", told, hint=f"rename it to {FILE_NAME}"))
+    found.append(make(other, (1, 1), "file-name", message, hint=f"rename it to {FILE_NAME}"))
     return other, raw
 
 
 def parse_tool(document: Document, folder_name: str | None = None) -> Tool:
-    """The tool that a document says. Raises ManifestError with every place where it has not the form of one.
+    """Return the tool of a document. Raises ManifestError with every mistake in its form.
 
     `folder_name` is the name of the folder that holds the manifest; None when there is no folder.
     """
@@ -203,26 +203,26 @@ def _check_form(document: Document, folder_name: str | None) -> None:
 
 
 def tool_of(data: dict[str, Any], path: str, raw: bytes) -> Tool:
-    """The tool that data of the right form say."""
+    """Return the tool of data that fit the schema."""
     return _tool(data, Source("native", path, raw, hashlib.sha256(raw).hexdigest()))
 
 
 def _identity(document: Document, data: dict[str, Any], folder: str | None) -> list[Diagnostic]:
-    """What the JSON Schema cannot say: name and folder, kind and exec, a version that is a float."""
+    """Check what JSON Schema cannot: name and folder, kind and exec, a version that is a float."""
     name, kind, block, version = data.get("name"), data.get("kind"), data.get("exec"), data.get("version")
     found: list[Diagnostic] = []
     if isinstance(name, str) and name != folder:
         found += _bad_name(document, name, folder)
     only = next(iter(block)) if isinstance(block, dict) and len(block) == 1 else None
-    if kind != only and isinstance(kind, str) and {kind, only} <= {*kind_names()}:
-        told = f"`kind` is {quoted(kind)}, but `exec` holds {quoted(only)}"
+    if kind != only and kind in kind_names() and only in kind_names():
+        message = f"`kind` is {quoted(kind)}, but `exec` holds {quoted(only)}"
         found.append(
-            document.diagnostic("exec-kind", told, ("kind",), hint=f"write `kind: {only}`, or mend `exec`")
+            document.diagnostic("exec-kind", message, ("kind",), hint=f"write `kind: {only}`, or fix `exec`")
         )
     if isinstance(version, float) and version.is_integer():
-        told = f"`version` must be a whole number or text, not the number {version}"
+        message = f"`version` must be a whole number or text, not the number {version}"
         found.append(
-            document.diagnostic("version", told, ("version",), hint=f'put it in quotes: "{version}"')
+            document.diagnostic("version", message, ("version",), hint=f'put it in quotes: "{version}"')
         )
     return found
 
@@ -230,11 +230,11 @@ def _identity(document: Document, data: dict[str, Any], folder: str | None) -> l
 def _bad_name(document: Document, name: str, folder: str | None) -> Iterator[Diagnostic]:
     composed = unicodedata.normalize("NFC", name)
     if composed != name:
-        told = "`name` is not in Unicode normal form C: it looks like another text than it is"
-        yield document.diagnostic("name", told, ("name",), hint=f"type it anew: {visible(composed)}")
+        message = "`name` is not in Unicode normal form C: it looks like a different text"
+        yield document.diagnostic("name", message, ("name",), hint=f"type it again: {visible(composed)}")
     elif not name.isascii() and any(unicodedata.category(char) in _UNSEEN for char in name):
         yield document.diagnostic(
-            "name", "`name` holds a character that is not seen", ("name",), hint="type it anew"
+            "name", "`name` holds an invisible character", ("name",), hint="type it again"
         )
     elif len(name.encode()) > 255:
         yield document.diagnostic(
@@ -243,11 +243,11 @@ def _bad_name(document: Document, name: str, folder: str | None) -> Iterator[Dia
     if folder is None:
         return
     if unicodedata.normalize("NFC", folder) == composed:
-        hint = "rename the folder: it is written with other code points than it looks"
+        hint = "rename the folder: its name has other code points, though it looks the same"
     else:
         hint = f"rename the folder to {quoted(name)}, or write `name: {visible(folder)}`"
-    told = f"`name` is {quoted(name)}, but the folder is {quoted(visible(folder))}"
-    yield document.diagnostic("name-folder", told, ("name",), hint=hint)
+    message = f"`name` is {quoted(name)}, but the folder is {quoted(visible(folder))}"
+    yield document.diagnostic("name-folder", message, ("name",), hint=hint)
 
 
 def _tool(data: dict[str, Any], source: Source) -> Tool:
@@ -325,7 +325,7 @@ def _auth(block: Any) -> tuple[Auth, ...]:
 
 
 def secrets_of(data: dict[str, Any]) -> list[str]:
-    """The names of the secrets that data of the right form declare."""
+    """Return the names of the secrets that data of the right form declare."""
     permissions = data.get("permissions")
     return list((permissions.get("secrets") if permissions else None) or ())
 
@@ -346,5 +346,5 @@ def _example(block: dict[str, Any]) -> Example:
 
 
 def _whole(value: float | None) -> int | None:
-    """JSON Schema takes 2.0 for a whole number."""
+    """Return an int: JSON Schema takes 2.0 for a whole number."""
     return None if value is None else int(value)

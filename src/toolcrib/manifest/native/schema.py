@@ -1,4 +1,4 @@
-"""Holds manifests to the published JSON Schema of the format, and says in words where one does not fit."""
+"""Check manifests against the JSON Schema of the format, and explain each misfit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RULES: tuple[tuple[KeyPath, str], ...] = (
     (("inputs", "schema"), "input-schema"),
     (("outputs", "schema"), "output-schema"),
 )
-"""Rules of their own, by the beginning of the path."""
+"""Rules for the values at or below a path."""
 
 _TYPES = {
     "object": "a mapping",
@@ -87,7 +87,7 @@ def _extend(data: Any) -> bool:
 
 
 def misfits(document: Document) -> list[Diagnostic]:
-    """Everything in which a document is not a manifest, in the order of the file."""
+    """Return every misfit of a document, in the order of the file."""
     if not isinstance(document.data, dict):
         return [_not_a_mapping(document)]
     found: list[Diagnostic] = []
@@ -129,15 +129,15 @@ def _explain(error: Any, document: Document) -> Iterator[Diagnostic]:
         for name in names[:_MOST_NAMES]:
             yield _unknown(document, path, name, error)
         if len(names) > _MOST_NAMES:
-            told = f"and {len(names) - _MOST_NAMES} more unknown keys"
-            yield document.diagnostic("unknown-key", told, path, key=True)
+            explanation = f"and {len(names) - _MOST_NAMES} more unknown keys"
+            yield document.diagnostic("unknown-key", explanation, path, key=True)
     elif keyword == "required":
         yield _missing(document, path, facts["property"])
     elif keyword == "propertyNames":
         yield _bad_name(document, path, facts["error"])
     elif path == ("exec",) and keyword in ("minProperties", "maxProperties"):
-        told = f"`exec` must hold exactly one of {', '.join(kind_names())}"
-        yield document.diagnostic("exec-kind", told, path, key=True)
+        explanation = f"`exec` must hold exactly one of {', '.join(kind_names())}"
+        yield document.diagnostic("exec-kind", explanation, path, key=True)
     else:
         yield _misfit(document, path, keyword, facts, error)
 
@@ -164,20 +164,20 @@ def _missing(document: Document, parent: KeyPath, name: str) -> Diagnostic:
     path = (*parent, name)
     rule = _own_rule(path) or _misfit_of_kind(path, "required").rule or "missing-key"
     what = f"`{_dotted(parent)}`" if parent else "the manifest"
-    told: str
+    explanation: str
     hint: str | None
     if path == ("approval", "reason"):
-        told, hint = (
+        explanation, hint = (
             "`approval.required` is true, but there is no `reason`",
-            "add `reason:`, told to the person asked",
+            "add `reason:`, which the person asked sees",
         )
     elif parent == ("permissions", "network"):
-        told, hint = "a mapping here must hold `allow`", "write `network: {allow: [api.example.com]}`"
+        explanation, hint = "a mapping here must hold `allow`", "write `network: {allow: [api.example.com]}`"
     elif path == ("inputs", "schema", "type"):
-        told, hint = "the schema of the arguments must say `type: object`", "add `type: object`"
+        explanation, hint = "the schema of the arguments must say `type: object`", "add `type: object`"
     else:
-        told, hint = f"{what} needs the key `{name}`", _meaning(path)
-    return document.diagnostic(rule, told, parent, key=True, hint=hint)
+        explanation, hint = f"{what} needs the key `{name}`", _meaning(path)
+    return document.diagnostic(rule, explanation, parent, key=True, hint=hint)
 
 
 def _bad_name(document: Document, parent: KeyPath, inner: Any) -> Diagnostic:
@@ -185,8 +185,8 @@ def _bad_name(document: Document, parent: KeyPath, inner: Any) -> Diagnostic:
     message = _rule_at(tool_schema(), tuple(inner.schema_path)[:-1]).get("patternErrorMessage", "")
     if not message:
         message = _rule_at(tool_schema(), ("$defs", "variable"))["patternErrorMessage"]
-    told = f"the key {quoted(name)} {message}"
-    return document.diagnostic("wrong-value", told, (*parent, name), key=True)
+    explanation = f"the key {quoted(name)} {message}"
+    return document.diagnostic("wrong-value", explanation, (*parent, name), key=True)
 
 
 def _misfit(document: Document, path: KeyPath, keyword: str, facts: dict[str, Any], error: Any) -> Diagnostic:
@@ -196,26 +196,26 @@ def _misfit(document: Document, path: KeyPath, keyword: str, facts: dict[str, An
     hint: str | None = None
     if keyword == "type":
         wanted = " or ".join(_TYPES[name] for name in facts["types"])
-        told = f"{label} must be {wanted}, not {_what(value)}"
+        explanation = f"{label} must be {wanted}, not {_what(value)}"
         hint = _type_hint(path, facts["types"], value)
     elif keyword in ("enum", "const"):
         options = facts["options"] if keyword == "enum" else [facts["expected_value"]]
         known = [str(option) for option in options]
         one_of = "one of " if len(known) > 1 else ""
-        told = f"{label} must be {one_of}{', '.join(known)}, not {quoted(value)}"
+        explanation = f"{label} must be {one_of}{', '.join(known)}, not {quoted(value)}"
         close = nearest(value, known) if isinstance(value, str) else None
         hint = f"did you mean `{close}`?" if close else None
     elif keyword == "pattern":
         message = _rule_at(tool_schema(), tuple(error.schema_path)[:-1]).get("patternErrorMessage")
-        told = f"{label} {message or 'has a form that is not allowed'}"
+        explanation = f"{label} {message or 'has a form that is not allowed'}"
     else:
-        told = f"{label} {_bound(keyword, facts)}"
+        explanation = f"{label} {_bound(keyword, facts)}"
     own = _misfit_of_kind(path, keyword)
-    return document.diagnostic(own.rule or rule, told, path, hint=own.hint or hint)
+    return document.diagnostic(own.rule or rule, explanation, path, hint=own.hint or hint)
 
 
 def _misfit_of_kind(path: KeyPath, keyword: str) -> Misfit:
-    """Return what the kind itself says of a value in its block."""
+    """Return the rule and hint that the kind has for a value in its block."""
     if path[:1] == ("exec",) and len(path) > 2:
         for one in KINDS[str(path[1])].misfits:
             if path[2 : 2 + len(one.path)] == one.path and one.keyword in (None, keyword):
@@ -269,7 +269,7 @@ def _what(value: Any) -> str:
 
 
 def _meaning(path: KeyPath) -> str | None:
-    """What the format says about a key."""
+    """Return the description of a key in the schema."""
     rule: Any = tool_schema()
     for step in path:
         rule = _followed(rule).get("properties", {}).get(step)
@@ -280,7 +280,7 @@ def _meaning(path: KeyPath) -> str | None:
 
 
 def _elsewhere(name: str) -> str | None:
-    """The one other place of the format where this very key stands."""
+    """Return the only other place of the format that has this key, if there is one."""
     places: list[str] = []
     waiting: list[tuple[KeyPath, Any]] = [((), tool_schema())]
     while waiting:

@@ -1,4 +1,4 @@
-"""A tool as a native manifest again: the data that reads back as the same tool."""
+"""Write a tool as a native manifest that reads back as the same tool."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["manifest_of"]
 
 
 def manifest_of(tool: Tool) -> dict[str, Any]:
-    """The native manifest as data, keys in the order of the documentation; what holds anyway is left out.
+    """Return the native manifest as data, in the order of the documentation, without defaults.
 
-    Of a tool that `as_native` was not asked for, what only its own format has stands in it too.
+    Of a tool that is not in native terms, it holds what only the tool's own format has.
     """
     approval = {"required": tool.approval.required or None, "reason": tool.approval.reason or None}
     manifest: dict[str, Any] = {
@@ -80,5 +80,5 @@ def _auth(entries: Iterable[Auth]) -> Any:
 
 
 def _said(block: dict[str, Any]) -> dict[str, Any]:
-    """A block without what is not said."""
+    """Return a block without null values."""
     return {key: value for key, value in block.items() if value is not None}

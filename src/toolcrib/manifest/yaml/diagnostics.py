@@ -1,4 +1,4 @@
-"""What is wrong with a manifest, where, and how to mend it."""
+"""Findings: what is wrong with a manifest, where, and how to fix it."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ class Diagnostic:
     """An id from `RULES`."""
     message: str
     hint: str | None = None
-    """How to mend it."""
+    """The way to fix it."""
     where: str = "$"
     """The place in the data, as a JSON path."""
     source: str = ""
-    """The line of the file, or what of a very long one is near the place."""
+    """The line of the file; of a very long one, the part near the position."""
     cut: int = 0
-    """Characters of the line that come before that."""
+    """The number of characters cut off before that part."""
 
     @property
     def is_error(self) -> bool:
-        """Whether the finding keeps the tool from being used."""
+        """True if the tool cannot be used."""
         return self.severity == "error"
 
     def render(self, source_text: str | None = None, *, hint: bool = True) -> str:
-        """`file:line:col: error[rule]: message`, then the source line, a caret below the place, the mend.
+        """Return `file:line:col: error[rule]: message`, the source line, a caret below it, the hint.
 
         The line is the one kept with the finding unless the whole text is given. Characters that could steer
-        a terminal or reorder text are replaced. `hint=False` leaves out the mend.
+        a terminal or reorder text are replaced. `hint=False` leaves out the hint.
         """
         place = f"{visible(self.path)}:{self.line}:{self.column}"
         out = [f"{place}: {self.severity}[{self.rule}]: {visible(self.message)}"]
@@ -75,7 +75,7 @@ class Diagnostic:
         return "\n".join(out)
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON form."""
+        """Return the JSON form."""
         return {
             "path": _writable(self.path),
             "line": self.line,
@@ -91,7 +91,7 @@ class Diagnostic:
 
 
 def failure(diagnostics: Sequence[Diagnostic]) -> ManifestError:
-    """The error that carries these findings; its message is the first one as rendered.
+    """Return the error that carries these findings; its message is the first one as rendered.
 
     `details["diagnostics"]` holds all of them in their JSON form.
     """
@@ -106,13 +106,13 @@ def failure(diagnostics: Sequence[Diagnostic]) -> ManifestError:
 
 
 def diagnostics_of(error: ManifestError) -> tuple[Diagnostic, ...]:
-    """The findings that `error` carries."""
+    """Return the findings that `error` carries."""
     found = cast("list[dict[str, Any]]", error.details.get("diagnostics", []))
     return tuple(Diagnostic(**finding) for finding in found)
 
 
 def report(diagnostics: Iterable[Diagnostic]) -> dict[str, Any]:
-    """The one JSON document of a lint run: all findings, and how many of each weight."""
+    """Return the JSON document of a lint run: the findings, and the number of errors and warnings."""
     found = [finding.as_dict() for finding in diagnostics]
     errors = sum(finding["severity"] == "error" for finding in found)
     return {"diagnostics": found, "errors": errors, "warnings": len(found) - errors}
@@ -128,14 +128,14 @@ def make(
     where: str = "$",
     source: str = "",
 ) -> Diagnostic:
-    """A finding with the weight its rule has."""
+    """Return a finding with the severity of its rule."""
     cut = 0 if at[1] <= _MAX_LINE else at[1] - _WINDOW
     source = source[cut : cut + _MAX_LINE]
     return Diagnostic(path, at[0], at[1], RULES[rule].severity, rule, message, hint, where, source, cut)
 
 
 def source_line(text: str, number: int) -> str:
-    """Line `number` (from 1) of a text, without its end; empty when there is none."""
+    """Return line `number` (from 1) of a text without its end; empty if there is none."""
     start = 0
     for _ in range(number - 1):
         found = _BREAK.search(text, start)
@@ -147,12 +147,12 @@ def source_line(text: str, number: int) -> str:
 
 
 def split_lines(text: str) -> list[str]:
-    """All lines of a text, without their ends."""
+    """Return all lines of a text without their ends."""
     return _BREAK.split(text)
 
 
 def quoted(value: Any) -> str:
-    """A value as a message names it: short, and told apart from the words round it."""
+    """Return a value as a message names it: short, text in backticks."""
     if isinstance(value, str):
         return f"`{_short(value)}`"
     if isinstance(value, bool):
@@ -165,7 +165,7 @@ def quoted(value: Any) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with every character replaced that is not seen, or steers a terminal."""
+    """Return the text with invisible and terminal control characters replaced."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -178,12 +178,12 @@ def _short(text: str) -> str:
 
 
 def _writable(text: str) -> str:
-    """Without the lone surrogates that stand for undecodable bytes of a file name."""
+    """Replace the lone surrogates of undecodable bytes in a file name."""
     return text.encode("utf-8", "replace").decode() if not text.isascii() else text
 
 
 def _pointed(line: str, column: int) -> list[str]:
-    """The line and the caret below its place; a long line is cut round the place."""
+    """Return the line and a caret below the position; a long line is cut around it."""
     at = min(column - 1, len(line))
     start = 0 if at < _WINDOW - 20 else at - _WINDOW // 2
     shown = visible(line[start : start + _WINDOW].replace("\t", " "))

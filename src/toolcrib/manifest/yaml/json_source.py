@@ -1,7 +1,7 @@
-"""Reads JSON files as strictly as manifests are read from YAML, with the place of every value.
+"""Read JSON files as strictly as YAML manifests, with the position of every value.
 
-The text is RFC 8259, plus comments (`//`, `/* */`), which hand-written tool files have. A key that stands
-twice, a number that would be rounded and what costs without bound are refused. Nothing here recurses.
+The text is RFC 8259 plus comments (`//`, `/* */`), which hand-written tool files have. Duplicate keys,
+numbers that would be rounded, and unbounded costs are refused. Nothing here recurses.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["JsonDocument", "load_json"]
 _MAX_DEPTH = 128
 _MAX_VALUES = 100_000
 _MAX_SPOTS = 20_000
-"""Values whose places are kept; the nearest one above stands for the others."""
+"""The most positions that are kept; other values have that of the nearest one above."""
 _TOKEN = re.compile(
     r'[ \t\r\n]+|//[^\n]*|/\*.*?\*/|(?P<text>"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*")'
     r"|(?P<number>-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)(?![\w.])"
@@ -31,7 +31,7 @@ _CLOSE = {"[": "]", "{": "}"}
 
 
 class JsonDocument(Document):
-    """One JSON file: its data, its text, and where each value stands in it."""
+    """One JSON file: its data, its text, and the position of each value."""
 
     __slots__ = ("spots",)
 
@@ -48,7 +48,7 @@ class JsonDocument(Document):
 
 
 def load_json(raw: bytes, path: str) -> Document:
-    """The data of a JSON file. Raises ManifestError with one finding if it is not JSON."""
+    """Return the document of a JSON file. Raises ManifestError with one finding if it is not JSON."""
     document = JsonDocument(path, raw, decode(raw, path))
     _Reader(document).read()
     return document
@@ -121,13 +121,13 @@ class _Reader:
 
     def _open(self, written: str, mark: Mark) -> None:
         if len(self._frames) >= _MAX_DEPTH:
-            told = f"arrays and objects are nested more than {_MAX_DEPTH} deep"
-            raise self._refuse(mark, told, rule="yaml-depth")
+            message = f"arrays and objects are nested more than {_MAX_DEPTH} deep"
+            raise self._refuse(mark, message, rule="yaml-depth")
         value: Any = [] if written == "[" else {}
         self._frames.append(_Frame(value, self._place(value, mark, mark.index + 1), mark))
 
     def _place(self, value: Any, mark: Mark, end: int) -> KeyPath:
-        """Put a value where it stands; its path."""
+        """Add a value to its parent; return its path."""
         self._count += 1
         if self._count > _MAX_VALUES:
             raise self._refuse(mark, f"the file holds more than {_MAX_VALUES:,} values", rule="too-large")
@@ -158,8 +158,8 @@ class _Reader:
         if key in frame.value:
             first = self._spots.get((*frame.path, key))
             where = f" (first in line {first.start.line})" if first is not None else ""
-            told = f"the key {quoted(key)} stands twice{where}"
-            raise self._refuse(mark, told, "remove one of the two", rule="yaml-duplicate-key")
+            message = f"the key {quoted(key)} stands twice{where}"
+            raise self._refuse(mark, message, "remove one of the two", rule="yaml-duplicate-key")
         frame.key, frame.key_mark, frame.expect = key, mark, ": after the key"
 
     def _sign(self, frame: _Frame | None, written: str, mark: Mark) -> None:
@@ -185,8 +185,8 @@ class _Reader:
         except ValueError as error:
             raise self._refuse(mark, f"not JSON: {error}") from None
         if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**64:
-            told = "a whole number beyond 64 bits"
-            raise self._refuse(mark, told, "quote it if it is text", rule="yaml-number")
+            message = "a whole number beyond 64 bits"
+            raise self._refuse(mark, message, "quote it if it is text", rule="yaml-number")
         if isinstance(value, float) and value - value != 0:
             raise self._refuse(mark, "a number beyond what can be held", rule="yaml-number")
         if (isinstance(value, str) and not written.isascii()) or "\\u" in written:

@@ -1,4 +1,4 @@
-"""Where things stand in an ordinary manifest: block style, one key a line. Much faster than a parser.
+"""Find the positions in an ordinary manifest: block style, one key a line. Much faster than a parser.
 
 The data is known already, so the text is only followed line by line, key by key in the same order. Where a
 line is not as expected the answer is None, and the exact and slow `positions` is asked instead.
@@ -22,7 +22,7 @@ class _Unclear(Exception):
 
 
 def outline(text: str, data: Any) -> dict[KeyPath, Spot] | None:
-    """The places of keys and values by path; what stands inside `[…]` and `{…}` is not in it."""
+    """Return the positions by path, without those inside `[…]` and `{…}`; None if it is not ordinary."""
     if not isinstance(data, dict) or not data or len(text) > _MAX_CHARS:
         return None
     follower = _Follower(text)
@@ -52,15 +52,15 @@ class _Follower:
         self._length = len(text)
 
     def mark(self, column: int) -> Mark:
-        """A column (from 0) of the line reached."""
+        """Return the mark of a column (from 0) in the current line."""
         return Mark(self.at + 1, column + 1, self.starts[self.at] + column)
 
     def put(self, path: KeyPath, start: Mark, key: Mark | None) -> None:
-        """Note a value."""
+        """Record the position of a value."""
         self._places.append((path, start, key))
 
     def finish(self) -> dict[KeyPath, Spot]:
-        """The places, each value taken to reach to the line of the next."""
+        """Return the positions; each value ends at the line of the next."""
         spots: dict[KeyPath, Spot] = {}
         for number, (path, start, key) in enumerate(self._places):
             end = self._length
@@ -73,7 +73,7 @@ class _Follower:
         return spots
 
     def next_content(self, deeper_than: int, at_most: int | None = None) -> int:
-        """Go to the next line that says something, none deeper than `at_most`, and return its indent."""
+        """Go to the next line with content, none deeper than `at_most`, and return its indent."""
         while self.at + 1 < len(self.lines):
             self.at += 1
             line = self.lines[self.at]
@@ -89,7 +89,7 @@ class _Follower:
         raise _Unclear
 
     def mapping(self, data: dict[str, Any], path: KeyPath, indent: int) -> None:
-        """Follow a block mapping whose first key stands in the line reached."""
+        """Follow a block mapping whose first key is in the current line."""
         for number, (key, value) in enumerate(data.items()):
             if number and self.next_content(-1, indent) != indent:
                 raise _Unclear
@@ -97,7 +97,7 @@ class _Follower:
             self._value(value, (*path, key), column, indent, self.mark(indent))
 
     def sequence(self, data: list[Any], path: KeyPath, indent: int) -> None:
-        """Follow a block list whose first dash stands in the line reached."""
+        """Follow a block list whose first dash is in the current line."""
         for number, value in enumerate(data):
             if number and self.next_content(-1, indent) != indent:
                 raise _Unclear
@@ -116,7 +116,7 @@ class _Follower:
                 self.sequence(value, (*path, number), column)
 
     def _after_key(self, key: Any, indent: int) -> int:
-        """Where the value begins after `key:` in the line reached."""
+        """Return the column of the value after `key:` in the current line."""
         if not isinstance(key, str):
             raise _Unclear
         line = self.lines[self.at]

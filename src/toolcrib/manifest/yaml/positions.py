@@ -1,4 +1,4 @@
-"""Where things stand in a YAML text. Slow and exact, so only run for files that something is wrong with.
+"""Find the positions in a YAML text. Slow and exact, so only used for files with findings.
 
 Works on the events of a second parser, within a budget: a text that is too long gives the places found so
 far, and the nearest place above stands for the rest.
@@ -85,7 +85,7 @@ class Positions:
             self._spots.setdefault(path, Spot(start, event.end_mark.index, key))
 
     def find(self, path: KeyPath) -> tuple[Spot | None, bool]:
-        """The place of `path`, or of the nearest thing above that has one; and whether it is the very one."""
+        """Return the position of `path` or of the nearest value above it, and True if it is exact."""
         for length in range(len(path), -1, -1):
             spot = self._spots.get(path[:length])
             if spot is not None:
@@ -93,7 +93,7 @@ class Positions:
         return None, False
 
     def child(self, parent: KeyPath, number: int) -> Spot | None:
-        """The place of the entry `number` (from 0) of a mapping, whatever its key is."""
+        """Return the position of the entry `number` (from 0) of a mapping."""
         at = 0
         for path, spot in self._spots.items():
             if len(path) == len(parent) + 1 and path[:-1] == parent:
@@ -104,7 +104,7 @@ class Positions:
 
 
 def duplicate_key(text: str) -> tuple[str, Mark, Mark] | None:
-    """The first key that stands twice in one mapping: the key, the second place, the first place."""
+    """Return the first duplicate key of a mapping: the key, its second position, its first one."""
     frames: list[_Frame] = []
     for event in _events(text):
         found = _advance(frames, event)
@@ -114,7 +114,7 @@ def duplicate_key(text: str) -> tuple[str, Mark, Mark] | None:
 
 
 def first_tag(text: str) -> tuple[str, Mark] | None:
-    """The first value with a tag: the tag as written, and its place."""
+    """Return the tag of the first tagged value, as written, and its position."""
     for event in _events(text):
         if getattr(event, "tag", None) is not None:
             start = _mark(event.start_mark)
@@ -130,7 +130,7 @@ def first_tag(text: str) -> tuple[str, Mark] | None:
 
 
 def second_document(text: str) -> Mark | None:
-    """Where the second document begins."""
+    """Return the position of the second document."""
     count = 0
     for event in _events(text):
         count += type(event).__name__ == "DocumentStartEvent"
@@ -140,7 +140,7 @@ def second_document(text: str) -> Mark | None:
 
 
 def expansion_fault(text: str) -> tuple[str, Mark | None] | None:
-    """Why the aliases of a text must not be expanded: `self`, `unknown`, `size`, `unchecked`; else None.
+    """Return why aliases must not be expanded (`self`, `unknown`, `size`, `unchecked`) and where; or None.
 
     The YAML parser copies what an alias stands for, so 500 kB of text and a thousand aliases are 500 MB.
     """
@@ -178,7 +178,7 @@ def expansion_fault(text: str) -> tuple[str, Mark | None] | None:
 
 
 def _events(text: str) -> Iterator[Any]:
-    """Parser events within the budget; what the parser does not understand ends them."""
+    """Yield parser events within the budget, up to the first syntax error."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
@@ -194,7 +194,7 @@ def _events(text: str) -> Iterator[Any]:
 
 
 def _nodes(text: str) -> Iterator[tuple[KeyPath, Mark | None, Any]]:
-    """Every value of the first document with its path and the place of its key."""
+    """Yield every value of the first document, with its path and the position of its key."""
     frames: list[_Frame] = []
     documents = 0
     for event in _events(text):
@@ -216,7 +216,7 @@ def _nodes(text: str) -> Iterator[tuple[KeyPath, Mark | None, Any]]:
 
 
 def _advance(frames: list[_Frame], event: Any) -> tuple[str, Mark, Mark] | None:
-    """Move on by one event; the answer is a key seen twice."""
+    """Process one event; return a duplicate key."""
     kind = type(event).__name__
     if kind in ("MappingEndEvent", "SequenceEndEvent"):
         frames.pop()

@@ -1,4 +1,4 @@
-"""The rules a manifest is held to: a stable id, how much it weighs, and what it means."""
+"""The rules for manifests: a stable id, a severity, and a meaning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Severity = Literal["error", "warning"]
 
 
 class Rule(NamedTuple):
-    """One rule. An `error` keeps the tool from being used; a `warning` is only told."""
+    """One rule. A tool with an `error` cannot be used; a `warning` is only reported."""
 
     severity: Severity
     meaning: str
@@ -105,7 +105,7 @@ RULES: dict[str, Rule] = {
     "code": Rule("warning", "A program takes a value of the call as code; such a tool needs approval."),
     "code-shape": Rule("warning", "An option of an unknown program looks as if it took a value as code."),
     "property-description": Rule("warning", "A property of `inputs.schema` has no description."),
-    "default-untold": Rule("warning", "A property's default is not told in its description."),
+    "default-untold": Rule("warning", "A property's default is not mentioned in its description."),
     "hidden-characters": Rule(
         "warning", "A text shown to the model holds hidden or bidirectional characters."
     ),

@@ -1,4 +1,4 @@
-"""Reads manifests: bytes from disk, YAML to JSON-shaped data, and back.
+"""Read manifests: bytes from disk, YAML to JSON-shaped data, and back.
 
 Only this, `positions` and `openapi.syntax` know YAML.
 
@@ -67,7 +67,7 @@ _STAND_INS = range(0x100, 0x250)
 
 
 class Document:
-    """One YAML file: its data, its text, and where each value stands in it."""
+    """One YAML file: its data, its text, and the position of each value."""
 
     __slots__ = ("_lines", "_outline", "_positions", "data", "json", "path", "raw", "text")
 
@@ -84,7 +84,7 @@ class Document:
         self._positions: Positions | None = None
 
     def locate(self, path: KeyPath, key: bool = False) -> tuple[int, int]:
-        """Line and column, from 1, of the value at `path` or of its key; else of the nearest thing above."""
+        """Return line and column, from 1, of the value at `path` or its key, or the nearest one above."""
         spot, exact = self._spot(path)
         if spot is None:
             return 1, 1
@@ -93,7 +93,7 @@ class Document:
         return spot.start.at
 
     def locate_text(self, path: KeyPath, literal: str, number: int = 0) -> tuple[int, int]:
-        """Line and column of the occurrence `number` (from 0) of `literal` in the text at `path`."""
+        """Return line and column of the occurrence `number` (from 0) of `literal` in the text at `path`."""
         spot, exact = self._spot(path)
         if spot is None or not exact:
             return self.locate(path)
@@ -116,7 +116,7 @@ class Document:
         hint: str | None = None,
         at: tuple[int, int] | None = None,
     ) -> Diagnostic:
-        """A finding at `path`, or at the given line and column."""
+        """Return a finding at `path`, or at the given line and column."""
         place = self.locate(path, key) if at is None else at
         if self._lines is None:
             self._lines = split_lines(self.text)
@@ -125,15 +125,15 @@ class Document:
         return make(self.path, place, rule, message, hint=hint, where=where, source=source)
 
     def source_path(self, path: KeyPath) -> KeyPath:
-        """Where the value at `path` of the data stands in the file."""
+        """Return the path in the file of the value at `path` of the data."""
         return path
 
     def value_at(self, path: KeyPath) -> Any:
-        """The value at `path` as it stands in the file; None where there is none."""
+        """Return the value at `path` as written in the file; None if there is none."""
         return value_at(self.data, path)
 
     def nth_key(self, parent: KeyPath, number: int) -> tuple[int, int]:
-        """Line and column of the key `number` (from 0) of the mapping at `parent`."""
+        """Return line and column of the key `number` (from 0) of the mapping at `parent`."""
         spot = self._index().child(parent, number)
         return spot.key.at if spot is not None and spot.key is not None else self.locate(parent)
 
@@ -150,7 +150,7 @@ class Document:
 
 
 class Unplaced(Document):
-    """The data of a manifest that was read before. Finding where things stand takes longest; it does not."""
+    """The data of a manifest from the cache. Its positions are read from the text only when needed."""
 
     __slots__ = ()
 
@@ -165,7 +165,7 @@ class Unplaced(Document):
 
 
 def value_at(data: Any, path: KeyPath) -> Any:
-    """The value below `data`; None where there is none."""
+    """Return the value below `data`; None if there is none."""
     for step in path:
         try:
             data = data[step]
@@ -175,7 +175,7 @@ def value_at(data: Any, path: KeyPath) -> Any:
 
 
 def read(path: str) -> bytes:
-    """The bytes of a manifest.
+    """Return the bytes of a manifest.
 
     Raises FileNotFoundError or NotADirectoryError when there is none, ManifestError when it cannot be read,
     is not a regular file, or is larger than `MAX_BYTES`. Never waits: a pipe or a device is refused.
@@ -184,7 +184,7 @@ def read(path: str) -> bytes:
 
 
 def read_with_facts(path: str) -> tuple[bytes, os.stat_result]:
-    """As `read`; and what the kernel told of the file just before it was read."""
+    """Return the bytes as `read`, and the state of the file just before."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except (FileNotFoundError, NotADirectoryError):
@@ -209,10 +209,10 @@ def read_with_facts(path: str) -> tuple[bytes, os.stat_result]:
 
 
 def load(raw: bytes, path: str) -> Document:
-    """The data of a YAML file. Raises ManifestError with one finding if it is not YAML, or not JSON-shaped.
+    """Return the document of a YAML file. Raises ManifestError with one finding if it is not like JSON.
 
-    `path` is only told. An empty file gives None. Dates and octal-looking numbers stay as the YAML 1.2 core
-    schema has them: `no` and `017` are text, `0o17` is 15.
+    `path` is only used in findings. The data of an empty file are None. Values are read by the YAML 1.2 core
+    schema: `no` and `017` are text, `0o17` is 15.
     """
     import orjson
     from ryaml._ryaml import loads
@@ -238,7 +238,7 @@ def load(raw: bytes, path: str) -> Document:
 
 
 def dump(data: Any) -> str:
-    """JSON-shaped data as YAML in which every character is seen; where that cannot be, as JSON."""
+    """Return JSON-shaped data as YAML without invisible characters; as JSON if YAML cannot do that."""
 
     from ryaml._ryaml import dumps, loads
 
@@ -253,13 +253,13 @@ def dump(data: Any) -> str:
 
 
 def flow(data: Any, indent: int | None = None) -> str:
-    """Data as JSON, which is YAML too, in which every character is seen; without `indent` on one line."""
+    """Return data as JSON without invisible characters, on one line unless `indent` is given."""
     text = json.dumps(data, indent=indent, ensure_ascii=False)
     return _UNSEEN.sub(lambda found: f"\\U{ord(found[0]):08x}", text)
 
 
 def _read_on(descriptor: int, raw: bytes) -> bytes:
-    """The rest of a file whose size is not told, or that changes meanwhile."""
+    """Return the rest of a file whose size is unknown or changes."""
     parts = [raw]
     size = len(raw)
     while size <= MAX_BYTES:
@@ -295,7 +295,7 @@ def decode(raw: bytes, path: str) -> str:
 
 
 def _place(text: str, index: int) -> tuple[int, int]:
-    """Line and column of an index, with the line ends that editors know."""
+    """Return line and column of an index, by the line ends that editors know."""
     before = text[:index].replace("\r\n", "\n\n").replace("\r", "\n")
     doubled = text.count("\r\n", 0, index)
     return before.count("\n") + 1 - doubled, index - (before.rfind("\n") + 1) + 1
@@ -308,7 +308,7 @@ def _refuse(
 
 
 def _refuse_before(document: Document) -> None:
-    """What must not even be given to the parser."""
+    """Refuse what must not reach the parser."""
     text = document.text
     if len(text) > _MAX_BRACKETS and text.count("[") + text.count("{") > _MAX_BRACKETS:
         at = _nth_bracket(text, _MAX_BRACKETS)
@@ -356,7 +356,7 @@ def _nth_bracket(text: str, number: int) -> tuple[int, int]:
 
 
 def _refuse_tags(document: Document) -> None:
-    """The parser drops tags or makes mappings of them; with a letter for `!` only plain text is the same."""
+    """Refuse tags, which the parser drops: with a letter in place of `!` only plain text stays the same."""
     import orjson
     from ryaml._ryaml import loads
 
@@ -408,7 +408,7 @@ def _refuse_keys(document: Document) -> None:
 
 
 def _walk(data: Any) -> list[tuple[KeyPath, Any]]:
-    """Every value with its path, in the order of the document."""
+    """Return every value with its path, in the order of the document."""
     found: list[tuple[KeyPath, Any]] = []
     waiting: list[tuple[KeyPath, Any]] = [((), data)]
     while waiting:
@@ -449,14 +449,16 @@ _UNPLACED = (
 
 
 def _explain(message: str, document: Document) -> Diagnostic:
-    """The parser's message in the user's words, with the place it does not always tell."""
+    """Explain an error of the parser, with a position that it may not name."""
     if control := _CONTROL.search(document.text):
-        told = f"the control character U+{ord(control.group()):04X} cannot stand in YAML"
-        return document.diagnostic("yaml-character", told, at=_place(document.text, control.start()))
+        explanation = f"the control character U+{ord(control.group()):04X} cannot stand in YAML"
+        return document.diagnostic("yaml-character", explanation, at=_place(document.text, control.start()))
     if "duplicate entry" in message and (twice := duplicate_key(document.text)):
         key, second, first = twice
-        told = f"the key {quoted(key)} stands twice in one mapping; first in line {first.line}"
-        return document.diagnostic("yaml-duplicate-key", told, at=second.at, hint="remove one of the two")
+        explanation = f"the key {quoted(key)} is used twice in one mapping; first in line {first.line}"
+        return document.diagnostic(
+            "yaml-duplicate-key", explanation, at=second.at, hint="remove one of the two"
+        )
     at = _told_place(message, document)
     if "more than one document" in message and (mark := second_document(document.text)):
         at = mark.at
@@ -464,29 +466,29 @@ def _explain(message: str, document: Document) -> Diagnostic:
         return _bad_start(document, at)
     if "tab character" in message:
         return document.diagnostic("yaml-tab", "a tab indents this line", at=at, hint="use spaces")
-    for part, rule, told, hint in _UNPLACED:
+    for part, rule, explanation, hint in _UNPLACED:
         if part in message:
-            return document.diagnostic(rule, told, at=at, hint=hint)
+            return document.diagnostic(rule, explanation, at=at, hint=hint)
     if "duplicate entry" in message:
-        return document.diagnostic("yaml-duplicate-key", "a key stands twice in one mapping", at=at)
+        return document.diagnostic("yaml-duplicate-key", "a key is used twice in one mapping", at=at)
     problem = _TOLD_PLACE.sub("", message.partition(", while ")[0])
     return document.diagnostic("yaml-syntax", f"not YAML: {visible(problem)[:200]}", at=at)
 
 
 def _told_place(message: str, document: Document) -> tuple[int, int]:
-    """The parser's place; where it was opened for something never closed; never beyond the last line."""
+    """Return the parser's position; the start of what is never closed; never beyond the last line."""
     problem, _, context = message.partition(", while ")
     ended = "end of stream" in problem
     for part in (context, problem) if ended else (problem, context):
-        told = _TOLD_PLACE.search(part)
-        if told is not None:
-            at = int(told[1]), int(told[2])
+        explanation = _TOLD_PLACE.search(part)
+        if explanation is not None:
+            at = int(explanation[1]), int(explanation[2])
             return at if source_line(document.text, at[0]).strip() else _last_place(document.text, at)
     return 1, 1
 
 
 def _last_place(text: str, at: tuple[int, int]) -> tuple[int, int]:
-    """The end of the last line with something in it, when `at` is after it."""
+    """Return the end of the last line with content if `at` is after it, else `at`."""
     end = len(text.rstrip())
     last = _place(text, end)
     return last if at[0] >= last[0] else at
