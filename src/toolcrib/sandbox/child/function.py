@@ -27,7 +27,7 @@ PRELOADED = (
     "pickle", "multiprocessing.spawn", "toolcrib", "orjson", "toolcrib.schema.jsonable",
     "toolcrib.core.toolset", "toolcrib.executors.function.executor",
 )  # fmt: skip
-"""What the answer of a function needs, and most likely its module."""
+"""Modules that the answer of a function needs, and most likely its own module."""
 
 
 def run_function(job: dict[str, Any], control: int) -> None:

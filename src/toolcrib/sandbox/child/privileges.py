@@ -1,5 +1,4 @@
-"""What a confined process gives up or is limited to, whatever its level: capabilities, keyring, signals,
-limits.
+"""The privileges and limits of a confined process at any level: capabilities, keyring, signals, limits.
 
 Our own calls, because they are made between fork and exec, where only the standard library may be loaded.
 See capabilities(7), prctl(2), keyrings(7).

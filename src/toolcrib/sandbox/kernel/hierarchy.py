@@ -1,4 +1,4 @@
-"""Where control groups can be made: the kernel's hierarchies, and the place of this server in them.
+"""The places for control groups: the kernel's hierarchies, and this server's group in them.
 
 Groups are made below the one that the server is in, so that what bounds the server bounds its tools:
 

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from typing import TypedDict
 
     class LandlockReport(TypedDict):
-        """What was put in force; plain data, so that it can be sent."""
+        """The checks in force; plain data, so that it can be sent."""
 
         abi: int
         """Version of the kernel's interface."""
         held: tuple[str, ...]
-        """What the kernel now checks, by the names in `FEATURES`."""
+        """Checks now made by the kernel, by the names in `FEATURES`."""
         missing: tuple[str, ...]
-        """What was asked for and this kernel cannot check."""
+        """Checks asked for that this kernel cannot make."""
 
 
 __all__ = ["Ruleset", "abi"]

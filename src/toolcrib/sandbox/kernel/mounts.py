@@ -47,7 +47,7 @@ OLD = "/.toolcrib-old"
 MASKS = "/.toolcrib-masks"
 MASK_FILE, MASK_FOLDER = f"{MASKS}/file", f"{MASKS}/folder"
 STAGE = "/proc"
-"""Where the new root is mounted first; any folder would do, because pivot_root moves it away at once."""
+"""The first mount point of the new root; any folder would do, because pivot_root moves it away at once."""
 DEVICES = ("null", "zero", "full", "random", "urandom")
 PROC_MASKS = (
     "acpi", "bus", "cmdline", "driver", "kallsyms", "kcore", "key-users", "keys", "kmsg", "kpagecgroup",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from toolcrib.sandbox.kernel.bpf import Instruction
 
     Condition = tuple[str, int, int, tuple[int, ...]]
-    """What must hold of an argument: kind, index of the argument, mask, values after masking."""
+    """A condition on an argument: kind, index of the argument, mask, values after masking."""
     ArgumentRule = tuple[int, tuple[Condition, ...]]
     """A call fails with this errno when all of these hold."""
 
