@@ -41,7 +41,7 @@ LIMITS = ("timeout_ms", "max_response_bytes", "max_bytes")
 
 
 class Misfit(NamedTuple):
-    """What lint says of a block that does not fit the schema, beside the usual words."""
+    """A rule or hint of its own, for a block that does not fit the schema."""
 
     path: tuple[str, ...]
     """Keys from the block down. What lies below counts too."""

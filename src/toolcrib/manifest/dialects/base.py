@@ -59,11 +59,11 @@ class Draft:
     document: Document
     dialect: str
     place: KeyPath = ()
-    """Where the tool stands in the file."""
+    """The path of the tool in the file."""
     manifest: dict[str, Any] = field(default_factory=dict)
     places: dict[KeyPath, KeyPath] = field(default_factory=dict)
     kept: dict[str, Any] = field(default_factory=dict)
-    """What the native format has no word for."""
+    """The keys that the native format does not have."""
     found: list[Diagnostic] = field(default_factory=list)
     enabled: bool = True
 
@@ -90,7 +90,7 @@ class Draft:
         self.found.append(self.document.diagnostic(rule, message, path, key=key, hint=hint))
 
     def fits(self, block: Any, form: dict[str, Any], origin: KeyPath = ()) -> bool:
-        """Whether a block has its format's own form, a JSON Schema; each misfit is told."""
+        """Return True if a block fits a JSON Schema; report each misfit."""
         from toolcrib.schema import SchemaCheck
 
         violations = SchemaCheck(form).violations(block)

@@ -16,7 +16,7 @@ class Field(NamedTuple):
     default: str
     """`required`, a value as it is written, or nothing."""
     means: str
-    """What becomes of it here: Markdown, one sentence or more."""
+    """Its meaning here, as Markdown: one sentence or more."""
     kept: bool = False
     """It has no word in a manifest; it stays under `extensions` and does nothing there."""
 

@@ -57,7 +57,7 @@ def _any_instruction() -> Callable[[str], Any]:
 
 
 def is_plain(tool: Tool) -> bool:
-    """Whether a quick look shows that there is nothing to find in the texts of a tool.
+    """Return True if a quick look shows that the texts of a tool are harmless.
 
     It looks at more than the texts: at the schemas as JSON, of which each text becomes a line of its own.
     What may look another way there than in the manifest is not plain.
@@ -129,7 +129,7 @@ def instructions(text: str) -> str | None:
 
 
 def _joins(text: str, at: int) -> bool:
-    """Whether a joiner stands between two signs that are written with it: emoji, or letters beyond ASCII."""
+    """Return True if a joiner is between two signs that need it: emoji, or letters beyond ASCII."""
     before, after = text[at - 1 : at], text[at + 1 : at + 2]
     if not before or not after or before.isascii() or after.isascii():
         return False

@@ -73,12 +73,12 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a folder of tools holds: the tools that can be used, and what was found in the others."""
+    """The content of a folder of tools: the usable tools, and the findings about all."""
 
     tools: tuple[Tool, ...]
     diagnostics: tuple[Diagnostic, ...]
     broken: Mapping[str, tuple[Diagnostic, ...]] = field(default_factory=dict)
-    """What of it was found in tools that cannot be used, by their names, as far as they have one."""
+    """Name of an unusable tool to the findings about it."""
 
 
 def load_tools(tools_dir: Path) -> Loaded:
@@ -166,7 +166,7 @@ def read_document(
 
 
 def _other_file(path: str, other: str, found: list[Diagnostic]) -> tuple[str, bytes] | None:
-    """What there is instead of `tool.yml`: a link that leads nowhere, or a file with the wrong ending."""
+    """Return the file in the place of `tool.yml`, if it has the wrong ending; report a dead link."""
     if Path(path).is_symlink():
         found.append(make(path, (1, 1), "unreadable", "the manifest is a link that leads to nothing"))
         return None

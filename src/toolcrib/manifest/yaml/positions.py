@@ -49,7 +49,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where one value stands, and its key if it has one."""
+    """The position of one value, and of its key if it has one."""
 
     start: Mark
     end: int
