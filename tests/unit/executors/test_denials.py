@@ -138,7 +138,7 @@ def test_a_path_that_no_permission_opens_is_reported_as_closed(ground: Ground) -
 @pytest.mark.parametrize(
     ("manifest", "line"),
     [
-        (b"name: t\nkind: command\n", None),
+        (b"name: t\nkind: command\n", 1),
         (b"name: t\npermissions:\n  network: false\n", 2),
         (b"name: t\n\npermissions:\n\n  fs:\n    write: []\n", 5),
         (b"\xff", None),

@@ -12,6 +12,7 @@ import pickle
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def _needs(function: Callable[..., Any]) -> dict[str, Any]:
         )
     first: str | None = getattr(process, "ORIGINAL_DIR", None)
     path = [first if entry == "" and first is not None else entry for entry in sys.path]
-    like: dict[str, Any] = {"sys_path": path, "sys_argv": list(sys.argv), "dir": _folder()}
+    like: dict[str, Any] = {"sys_path": path, "sys_argv": list(sys.argv)}
     main = sys.modules["__main__"]
     name = getattr(getattr(main, "__spec__", None), "name", None)
     file = getattr(main, "__file__", None)
@@ -80,17 +81,10 @@ def _needs(function: Callable[..., Any]) -> dict[str, Any]:
         like["init_main_from_name"] = name
     elif file is not None:
         like["init_main_from_path"] = os.path.normpath(os.path.join(first or "", file))  # noqa: PTH118
-    if like["dir"] is None:
-        del like["dir"]
+    with suppress(FileNotFoundError):
+        like["dir"] = os.getcwd()  # noqa: PTH109 - the text as it is
     module = getattr(function, "__module__", None) or "builtins"
     return {"env": dict(os.environ), "like": like, "module": module}
-
-
-def _folder() -> str | None:
-    try:
-        return os.getcwd()  # noqa: PTH109 - the text as it is
-    except FileNotFoundError:
-        return None
 
 
 def _death(code: int, out_of_memory: bool) -> str:

@@ -136,19 +136,13 @@ def _error(
 
 
 def _location(workspace: Workspace, tool: Tool, keys: tuple[str, ...]) -> tuple[str, int | None]:
-    """Return the manifest's path from the project root, and the line of the last of `keys` that it has."""
+    """Return the manifest's path from the project root, and the line of the nearest of `keys` that it has."""
     from toolcrib.manifest import load
 
     if tool.source is None:
         return "its manifest", None
     shown = os.path.realpath(tool.source.path).removeprefix(f"{workspace.root}/")
     try:
-        document = load(tool.source.raw, tool.source.path)
+        return shown, load(tool.source.raw, tool.source.path).locate(keys, key=True)[0]
     except ManifestError:
         return shown, None
-    data: Any = document.data
-    known = 0
-    while known < len(keys) and isinstance(data, dict) and keys[known] in data:
-        data = data[keys[known]]
-        known += 1
-    return shown, document.locate(keys[:known], key=True)[0] if known else None
