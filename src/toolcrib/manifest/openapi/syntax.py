@@ -11,14 +11,13 @@ from typing import Any
 
 from toolcrib.errors import ManifestError
 
-__all__ = ["MAX_DOCUMENT_BYTES", "parse_document", "yaml_text"]
+__all__ = ["MAX_DOCUMENT_BYTES", "parse_document"]
 
 MAX_DOCUMENT_BYTES = 128 * 1024 * 1024
 _MAX_SLOW = 4 * 1024 * 1024
 _MAX_DEPTH = 200
 _MAX_VALUES = 5_000_000
 _MERGE = "<<"
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ufeff]")
 
 
 def parse_document(raw: bytes, where: str) -> dict[str, Any]:
@@ -39,16 +38,6 @@ def parse_document(raw: bytes, where: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ManifestError(f"{where} holds no OpenAPI document: it is not an object")
     return data
-
-
-def yaml_text(data: Any) -> str:
-    """JSON-shaped data as YAML; as escaped JSON, which is YAML too, where a text has hidden characters."""
-    import json
-
-    from ryaml._ryaml import dumps
-
-    text: str = dumps(data)
-    return json.dumps(data, indent=1) + "\n" if _UNSEEN.search(text) else text
 
 
 def _decoded(raw: bytes, where: str) -> str:
