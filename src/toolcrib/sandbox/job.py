@@ -119,7 +119,7 @@ class Confinement:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """How a confined command ended; a command that failed or was stopped at its timeout is still one."""
+    """The end of a confined command; one that failed or was stopped at its timeout is still one."""
 
     exit_code: int | None
     """None when a signal ended it."""
@@ -139,7 +139,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Warmth:
-    """How much is kept ready for the next calls."""
+    """The amount kept ready for the next calls."""
 
     idle_s: float = 300.0
     """Seconds after its last use that a launcher is ended."""

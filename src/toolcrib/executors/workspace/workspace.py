@@ -86,7 +86,7 @@ class Workspace:
     root: str
     home: str
     programs: tuple[str, ...] = ()
-    """What the project's tools run: entrypoints and virtual environments, as written and as real paths. No
+    """The project's programs: entrypoints and virtual environments, as written and as real paths. No
     tool may write them, or replace a link on the way to them."""
     closed: tuple[Closed, ...] = ()
     """Folders of which each file is run or read as a definition, whatever its name."""

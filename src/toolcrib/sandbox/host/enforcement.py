@@ -31,7 +31,7 @@ SEEN_AT_LANDLOCK = (
     "times of the user's own files can be changed",
     "resources that the kernel counts for each user (inotify) can be used up",
 )
-"""What Landlock cannot deny, and no filter can tell from harmless use."""
+"""The access that Landlock cannot deny, and no filter can tell from harmless use."""
 
 
 @cache

@@ -73,7 +73,7 @@ class Mechanism:
     ok: bool
     detail: str
     cost: str
-    """What its absence costs the user; empty where it costs nothing today."""
+    """The cost of its absence to the user; empty where it costs nothing today."""
     required: bool = True
     """True if level `full` needs it."""
 
