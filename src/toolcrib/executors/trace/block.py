@@ -40,7 +40,6 @@ class Line(NamedTuple):
 class Block:
     """The permissions that a run needed, and what else it asked for. A block grants nothing."""
 
-    tool: str
     network: Any = False
     """As in a manifest: false, true, host or {allow: […]}."""
     network_why: str = ""
@@ -55,7 +54,7 @@ class Block:
     @classmethod
     def of(cls, tool: Tool, seen: Observation) -> Block:
         """Return the block for a run of `tool` with its present permissions."""
-        block = cls(tool.name)
+        block = cls()
         _network(block, tool, seen)
         if seen.reach is not None:
             _files(block, tool, seen, seen.reach)
@@ -103,7 +102,7 @@ class Block:
                 lines.append(f"    {scalar(line.value)}: {declared}  # {line.why}")
         lines += self._list("  env:", "    ", self.of_kind("env"))
         for label, found in comments:
-            lines += [f"# {label}: {line.permission}: {_escaped(line.value)}  # {line.why}" for line in found]
+            lines += [f"# {label}: {line.permission}: {quoted(line.value)}  # {line.why}" for line in found]
         return "\n".join(lines) + "\n"
 
     def _network_lines(self) -> list[str]:
@@ -120,16 +119,11 @@ class Block:
 
 def scalar(text: str) -> str:
     """Return a YAML scalar that stands for exactly this text."""
-    return text if _PLAIN.fullmatch(text) and text.lower() not in _WORDS else _escaped(text)
+    return text if _PLAIN.fullmatch(text) and text.lower() not in _WORDS else quoted(text)
 
 
 def quoted(text: str) -> str:
-    """Return a YAML scalar in quotes."""
-    return f"'{text}'" if text.isprintable() and "'" not in text else _escaped(text)
-
-
-def _escaped(text: str) -> str:
-    """Return a double-quoted scalar without line breaks or characters that control a terminal."""
+    """Return a double-quoted YAML scalar without line breaks or characters that control a terminal."""
     return '"' + "".join(map(_character, text)) + '"'
 
 
@@ -204,7 +198,7 @@ def _fewest(uses: Uses, granted: tuple[str, ...]) -> Uses:
         siblings.setdefault(parent(path), []).append(path)
     for folder, paths in siblings.items():
         if len(paths) > _MANY and any(within(folder, grant) for grant in granted):
-            acts = (f"{act} {_escaped(path.rpartition('/')[2])}" for path in paths for act in alone.pop(path))
+            acts = (f"{act} {quoted(path.rpartition('/')[2])}" for path in paths for act in alone.pop(path))
             alone[folder] = dict.fromkeys(acts)
     return alone if all(path in uses for path in alone) else _fewest(alone, granted)
 

@@ -74,7 +74,7 @@ def of_interpreter(
 
 def of_file(workspace: Workspace, tool: Tool, access: Access, path: str) -> PermissionDenied:
     """Return the error for a file tool without any permission of this kind."""
-    reach = Reach.of_file(workspace, tool)
+    reach = Reach.of(workspace, tool)
     denial = _denial(reach, path, errno.EROFS if access == "write" else errno.ENOENT)
     denial = denial or Denial(path, access, reach.written(path))
     return _error(workspace, tool, denial, f"it has no fs.{access} permission", {})

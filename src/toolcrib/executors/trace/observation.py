@@ -106,7 +106,7 @@ class Observation:
 
     def touch(self, workspace: Workspace, tool: Tool, access: Access, path: str) -> None:
         """Record a file that Toolcrib itself opens for a tool."""
-        reach = self.reach = Reach.of_file(workspace, tool)
+        reach = self.reach = Reach.of(workspace, tool)
         name = reach.name(path)
         if there(name):
             self._note(access, name, "written" if access == "write" else "read")

@@ -68,26 +68,23 @@ class Reach:
     hide: tuple[str, ...]
 
     @classmethod
-    def of(cls, workspace: Workspace, tool: Tool, job: Confinement) -> Reach:
-        """Return the reach of a confined tool's job."""
-        read = tuple(workspace.resolve(path) for path in tool.permissions.read)
-        own = workspace.folder(tool)
-        free = tuple(path for path in job.read if path not in read or path == own)
-        return cls(
-            workspace.root, workspace.home, job.cwd, read, job.write, free,
-            job.protect, (*job.scratch, workspace.scratch), job.hide,
-        )  # fmt: skip
-
-    @classmethod
-    def of_file(cls, workspace: Workspace, tool: Tool) -> Reach:
-        """Return the reach of a tool of kind `file`: only the paths that its permissions name."""
+    def of(cls, workspace: Workspace, tool: Tool, job: Confinement | None = None) -> Reach:
+        """Return the reach of a tool. `job` is that of a confined tool; a file tool has none."""
         grants = workspace.grants(tool)
         read = tuple(workspace.resolve(path) for path in tool.permissions.read)
-        scratch = (*grants.scratch, workspace.scratch)
+        own = workspace.folder(tool)
+        free = () if job is None else tuple(path for path in job.read if path not in read or path == own)
         return cls(
-            workspace.root, workspace.home, workspace.root, read, grants.write, (),
-            grants.protect, scratch, grants.hide,
-        )  # fmt: skip
+            workspace.root,
+            workspace.home,
+            workspace.root if job is None else job.cwd,
+            read,
+            grants.write,
+            free,
+            grants.protect,
+            (*grants.scratch, workspace.scratch),
+            grants.hide,
+        )
 
     def place(self, path: str) -> str:
         """Return the real path of one from the working folder."""
