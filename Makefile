@@ -1,22 +1,22 @@
-# Toolcrib's house work. `make help` says what there is; every target sets up .venv by itself.
+# Targets for developers. `make help` lists them; every target sets up .venv by itself.
 
-# The interpreter for .venv; without it scripts/setup.sh takes the first that is new enough.
+# The interpreter for .venv. Without it scripts/setup.sh takes the first that is new enough.
 PYTHON ?=
-# Processes that run tests at once, and further arguments for pytest: make test PYTEST_ARGS="-k spec -x"
+# Number of test processes, and more arguments for pytest: make test PYTEST_ARGS="-k spec -x"
 WORKERS ?= auto
 PYTEST_ARGS ?=
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 CODE := $(wildcard src tests benchmarks examples scripts)
-# Tests that hold what a reader relies on: the public names, the weight of an import, the docs.
+# Tests of what a reader relies on: the public names, the cost of an import, the docs.
 DRIFT := $(wildcard tests/unit/test_public.py tests/unit/test_docs.py)
-CHECKS := check-format check-lint check-types check-floors check-size check-repo check-drift
+CHECKS := check-format check-lint check-types check-layers check-size check-repo check-drift
 EXPORT := .venv/bin/uv export --quiet --frozen --format requirements-txt \
 	--no-emit-project --no-annotate --no-header
 
 export PYTHON
-# Trust what the machine trusts (a company's proxy, say), where it says what that is.
+# Use the certificates of the machine, if it has any: a proxy of a company may need its own.
 export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt),1,0)
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
@@ -26,16 +26,16 @@ help: ## Show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do \
 		printf '  make %-8s %s\n' "$$name" "$$text"; done
 
-setup: ## Make .venv from the locks (the other targets do it by themselves)
+setup: ## Create .venv from the lock files (other targets run this)
 	@sh scripts/setup.sh
 
-demo: setup ## Watch an agent's calls go through Toolcrib
+demo: setup ## Run a demo: an agent calls tools through Toolcrib
 	@$(PY) examples/demo.py
 
-test: setup ## Run every test but the soak
+test: setup ## Run all tests except the long ones
 	@$(PYTEST) -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
-check: setup ## Format, lint, types, floors, sizes, public names, docs
+check: setup ## Format, lint, types, layers, sizes, public names, docs
 	@$(MAKE) --keep-going --jobs=$$(nproc) --output-sync=target $(CHECKS)
 	@echo "check: all good"
 
@@ -48,7 +48,7 @@ check-lint:
 check-types:
 	@.venv/bin/mypy $(CODE)
 
-check-floors:
+check-layers:
 	@.venv/bin/lint-imports --no-logo
 
 check-size:
@@ -60,11 +60,11 @@ check-repo:
 check-drift:
 	@$(PYTEST) --quiet $(DRIFT)
 
-format: setup ## Format the code and mend what the linter can
+format: setup ## Format the code and fix what the linter can
 	@.venv/bin/ruff check --fix --exit-zero --quiet $(CODE)
 	@.venv/bin/ruff format $(CODE)
 
-docs: setup ## Write the parts of the docs that are made from the code
+docs: setup ## Write the generated parts of the docs
 	@$(PY) scripts/make_docs.py
 
 bench: setup ## Measure, and compare with the limits
@@ -73,7 +73,7 @@ bench: setup ## Measure, and compare with the limits
 soak: setup ## Run the long tests (minutes to hours)
 	@$(PYTEST) -m soak --timeout=0 $(PYTEST_ARGS)
 
-lock: setup ## Bring the locks up to date with pyproject.toml and the newest releases
+lock: setup ## Update the lock files to pyproject.toml and the newest releases
 	@.venv/bin/uv lock --quiet --upgrade
 	@$(EXPORT) --no-dev --output-file requirements.lock >/dev/null
 	@$(EXPORT) --all-groups --output-file requirements-dev.lock >/dev/null

@@ -13,9 +13,9 @@ ROOT = Path(__file__).resolve().parent.parent
 MAX_BYTES = 1_000_000
 
 ALLOW = "check_repo: allow"
-"""A line with this comment is let through; the reason stands after it."""
+"""A line with this comment is allowed. The reason follows the comment."""
 
-# Each pattern holds one bracketed letter, so that this file does not match itself.
+# Each pattern has one letter in brackets, so that this file does not match itself.
 FORBIDDEN_TEXT = {
     "package registry address": re.compile(
         r"py[p]i\.(?:org|python)|pythonhoste[d]\.org|npm[j]s\.(?:org|com)|yarnpk[g]\.com"
@@ -32,7 +32,7 @@ EXECUTABLE = (".ci/run",)
 
 
 def repository_files() -> list[Path]:
-    """List the files git tracks or would take in; of a copy without git, all but hidden folders."""
+    """List the files that git tracks or would add. Without git, list all files outside hidden folders."""
     git = shutil.which("git")
     if git and (ROOT / ".git").exists():
         command = [git, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
@@ -45,8 +45,8 @@ def repository_files() -> list[Path]:
     return sorted(path for path in map(ROOT.joinpath, names) if path.is_file() and not path.is_symlink())
 
 
-def complaints(path: Path) -> Iterator[str]:
-    """Yield one line for each thing in the file that must not be in the repository."""
+def findings(path: Path) -> Iterator[str]:
+    """Yield one line for each thing that must not be in the repository."""
     name = str(path.relative_to(ROOT))
     if FORBIDDEN_FILES.search(name):
         yield f"{name}: build product or environment"
@@ -68,12 +68,12 @@ def complaints(path: Path) -> Iterator[str]:
 
 
 def main() -> int:
-    """Print every complaint; the exit status is 1 if there is one."""
+    """Print every finding, and return 1 if there are any."""
     files = repository_files()
-    found = [line for path in files for line in complaints(path)]
+    found = [line for path in files for line in findings(path)]
     for line in found:
         print(line)
-    print(f"check_repo: {len(files)} files, {len(found)} complaints")
+    print(f"check_repo: {len(files)} files, {len(found)} findings")
     return 1 if found or not files else 0
 
 

@@ -1,4 +1,4 @@
-"""Hold every module to 600 lines and every function to 60: `check_size.py FOLDER...`."""
+"""Check that modules have at most 600 lines and functions 60: `check_size.py FOLDER...`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ MODULE_LINES = 600
 FUNCTION_LINES = 60
 
 EXCEPTIONS: frozenset[str] = frozenset()
-"""Places that may be longer, as `path` or `path:function`. Empty from the first day, and to stay so."""
+"""Places that may be longer, as `path` or `path:function`. It must stay empty."""
 
 
 def functions(
     tree: ast.AST, prefix: str = ""
 ) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    """Yield every function with its dotted name, those inside classes and functions too."""
+    """Yield every function with its dotted name, also those inside classes and functions."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield prefix + node.name, node

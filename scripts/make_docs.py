@@ -1,6 +1,6 @@
-"""Write the parts of the docs that are made from the code: `make_docs.py`, or `--check` what is out of date.
+"""Write the generated parts of the docs; with `--check` only list the pages that are out of date.
 
-A page holds such a part between `<!-- made by scripts/make_docs.py: NAME -->` and `<!-- end -->`.
+A generated part is between `<!-- made by scripts/make_docs.py: NAME -->` and `<!-- end -->`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def error_table() -> Iterator[str]:
 
 
 def exit_table() -> Iterator[str]:
-    """Yield a row for each exit code that an error has, with the codes that lead to it."""
+    """Yield a row for each exit code, with the error codes that lead to it."""
     yield "| exit | error codes |"
     yield "|---|---|"
     by_exit: dict[int, list[str]] = {}
@@ -70,7 +70,7 @@ def exit_table() -> Iterator[str]:
 
 
 def command_reference() -> Iterator[str]:
-    """Yield each command with its usage, what it does and its options, as `--help` tells them."""
+    """Yield each command with its usage, what it does and its options, as `--help` shows them."""
     top = click.Context(toolcrib, info_name="toolcrib", **toolcrib.context_settings)
     yield "| command | |"
     yield "|---|---|"
@@ -81,10 +81,10 @@ def command_reference() -> Iterator[str]:
     for name in sorted(COMMANDS):
         command = toolcrib.get_command(top, name)
         assert command is not None
-        yield from told(command, click.Context(command, info_name=name, parent=top), "###")
+        yield from reference(command, click.Context(command, info_name=name, parent=top), "###")
 
 
-def told(command: click.Command, context: click.Context, heading: str) -> Iterator[str]:
+def reference(command: click.Command, context: click.Context, heading: str) -> Iterator[str]:
     """Yield a command's usage, what it does and its options, and then its own commands."""
     yield ""
     yield f"{heading} {context.command_path}"
@@ -100,11 +100,11 @@ def told(command: click.Command, context: click.Context, heading: str) -> Iterat
         yield from options
     if isinstance(command, click.Group):
         for name, one in sorted(command.commands.items()):
-            yield from told(one, click.Context(one, info_name=name, parent=context), f"{heading}#")
+            yield from reference(one, click.Context(one, info_name=name, parent=context), f"{heading}#")
 
 
 def options_of(command: click.Command, context: click.Context) -> Iterator[str]:
-    """Yield the table of a command's own options; `--help`, which all have, is told for the program."""
+    """Yield the table of a command's own options. All have `--help`, so only the program's table has it."""
     records = [
         record
         for option in command.get_params(context)
@@ -119,7 +119,7 @@ def options_of(command: click.Command, context: click.Context) -> Iterator[str]:
 
 
 def settings_table() -> Iterator[str]:
-    """Yield a row for each setting of a project, by name; its meaning is the docstring of its field."""
+    """Yield a row for each setting of a project, by name. Its meaning is the docstring of its field."""
     source = SOURCE / "project" / "config" / "settings.py"
     tree = ast.parse(source.read_text(encoding="utf-8"))
     (table,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Config")
@@ -151,8 +151,8 @@ def shown_default(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else "none" if is_dataclass(value) else str(value)
 
 
-def rooms() -> list[Path]:
-    """List the rooms of the house: packages and modules directly below the package."""
+def parts_of_toolcrib() -> list[Path]:
+    """List the packages and modules directly below `toolcrib`."""
     return [
         path
         for path in sorted(SOURCE.iterdir())
@@ -161,13 +161,13 @@ def rooms() -> list[Path]:
 
 
 def module_table() -> Iterator[str]:
-    """Yield each room with its modules and what their first line says."""
-    yield "| module | what it holds |"
+    """Yield each module with its first line."""
+    yield "| module | contents |"
     yield "|---|---|"
-    for room in rooms():
-        files = [room] if room.suffix else sorted(room.rglob("*.py"))
+    for part in parts_of_toolcrib():
+        files = [part] if part.suffix else sorted(part.rglob("*.py"))
         for path in files:
-            if "starter_files" in path.parts:  # laid out in new projects, not part of the house
+            if "starter_files" in path.parts:  # files for new projects, not modules of Toolcrib
                 continue
             name = path.relative_to(SOURCE).with_suffix("").as_posix().removesuffix("/__init__")
             doc = first_sentence(ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))))
@@ -181,19 +181,19 @@ def native_fields(*roots: str) -> Iterator[str]:
     for path, rule, needed in fields_of(tool_schema()):
         if root_of(path) in roots:
             default = (
-                "required" if needed else f"`{told_value(rule['default'])}`" if "default" in rule else ""
+                "required" if needed else f"`{shown_value(rule['default'])}`" if "default" in rule else ""
             )
             yield f"| `{path}` | {type_of(rule)} | {default} | {rule['description']} |"
 
 
 def root_of(path: str) -> str:
-    """Return the longest of the places of `NATIVE` that a field stands at or below."""
+    """Return the longest path of `NATIVE` that is the field's own or one above it."""
     every = [root for roots in NATIVE.values() for root in roots]
     return max((one for one in every if path == one or path.startswith((f"{one}.", f"{one}["))), key=len)
 
 
 def fields_of(rule: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any], bool]]:
-    """Yield every field below a part of the schema: its path, what holds for it, whether it must be there."""
+    """Yield every field below a part of the schema: its path, its rule, and True if it is required."""
     if path == "inputs.schema":
         return
     for name, inner in rule.get("properties", {}).items():
@@ -209,7 +209,7 @@ def fields_of(rule: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[
 
 
 def resolved(rule: dict[str, Any]) -> dict[str, Any]:
-    """Return a part of the schema with what it refers to."""
+    """Return a part of the schema with its reference resolved."""
     named = tool_schema()["$defs"].get(rule.get("$ref", "").rsplit("/", 1)[-1], {})
     return {**named, **rule}
 
@@ -232,7 +232,7 @@ def type_of(rule: dict[str, Any]) -> str:
     return ", ".join(word if word != "array" else "list" for word in words)
 
 
-def told_value(value: Any) -> str:
+def shown_value(value: Any) -> str:
     """Return a default as it is written in a manifest."""
     return str(value) if isinstance(value, str) else json.dumps(value)
 
@@ -259,8 +259,8 @@ def record_table(record: type) -> Iterator[str]:
     for field, doc in pairwise([*node.body, ast.Pass()]):
         if not isinstance(field, ast.AnnAssign):
             continue
-        told = isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant)
-        meaning = " ".join(str(doc.value.value).split()) if told else ""  # type: ignore[attr-defined]
+        documented = isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant)
+        meaning = " ".join(str(doc.value.value).split()) if documented else ""  # type: ignore[attr-defined]
         value = field.value
         plain = isinstance(value, ast.Constant) or (isinstance(value, ast.Tuple) and not value.elts)
         default = "required" if value is None else f"`{ast.unparse(value)}`" if plain else ""
@@ -283,7 +283,7 @@ FORMATS: dict[str, Fields] = {
     "mcp_servers": mcp_servers.FIELDS,
     "openapi": openapi.FIELDS,
 }
-"""The fields of other formats, as their readers know them."""
+"""The fields of other formats, from the tables that read them."""
 PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "commands": command_reference,
     "errors": error_table,
@@ -298,7 +298,7 @@ PARTS: dict[str, Callable[[], Iterator[str]]] = {
 
 
 def renewed(text: str) -> str:
-    """Return a page with its made parts as they should be."""
+    """Return a page with its generated parts as they should be."""
     return PART.sub(lambda found: f"{found[1]}\n{chr(10).join(PARTS[found[2]]())}\n\n{found[3]}", text)
 
 
@@ -308,19 +308,19 @@ def pages() -> list[Path]:
 
 
 def outdated() -> list[Path]:
-    """List the pages whose made parts are not what the code says."""
+    """List the pages whose generated parts differ from the code."""
     return [page for page in pages() if renewed(text := page.read_text(encoding="utf-8")) != text]
 
 
 def main(arguments: list[str]) -> int:
-    """Write the pages, or only name those that are out of date; then the exit status is 1."""
+    """Write the pages. With `--check`, list those that are out of date and return 1 if there are any."""
     found = outdated()
     for page in found:
         if arguments != ["--check"]:
             page.write_text(renewed(page.read_text(encoding="utf-8")), encoding="utf-8")
-    told = "out of date; run `make docs`" if arguments == ["--check"] else "written"
+    status = "out of date; run `make docs`" if arguments == ["--check"] else "written"
     for page in found:
-        print(f"{page.relative_to(ROOT)}: {told}")
+        print(f"{page.relative_to(ROOT)}: {status}")
     return 1 if found and arguments == ["--check"] else 0
 
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes .venv with exactly what requirements-dev.lock names and the project itself, editable.
-# A second run finds its stamp and does nothing, without the network.
-# PYTHON names the interpreter to use; without it the first of the known names that is new enough.
+# Create .venv with exactly the packages of requirements-dev.lock, and the project itself, editable.
+# A second run finds that nothing has changed and does nothing. It does not use the network.
+# PYTHON names the interpreter to use. Without it, the first known name that is new enough is used.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -22,10 +22,11 @@ find_python() {
 }
 
 if [ -n "${PYTHON:-}" ]; then
-    new_enough "$PYTHON" || die "PYTHON=$PYTHON is not a Python 3.11 or newer that runs."
+    new_enough "$PYTHON" || die "PYTHON=$PYTHON does not run, or is older than Python 3.11."
 fi
 
-# What the environment depends on: the place (scripts in .venv hold it), the interpreter, the files named.
+# Print a digest of all that the environment depends on: its path (scripts in .venv contain it), the
+# interpreter, and the files given.
 fingerprint() {
     {
         pwd -P
@@ -34,7 +35,7 @@ fingerprint() {
     } | sha256sum | cut -d ' ' -f 1
 }
 
-# `fresh STAMP FILE...`: whether the step that writes this stamp was done for these files as they are.
+# `fresh STAMP FILE...` succeeds if the step that writes this stamp was done for these files unchanged.
 fresh() {
     stamp=.venv/$1
     shift
@@ -53,7 +54,7 @@ if ready; then
     exit 0
 fi
 
-# Two runs at once must not build the same folder; the lock is on this folder itself and leaves no file.
+# Two runs at once must not build the same folder. The lock is on the folder itself, so it leaves no file.
 if command -v flock >/dev/null; then
     exec 9<.
     flock 9
@@ -62,7 +63,7 @@ if command -v flock >/dev/null; then
     fi
 fi
 
-[ -w . ] || die "$(pwd) cannot be written by $(id -un)."
+[ -w . ] || die "$(id -un) may not write to $(pwd)."
 if [ -d .venv ] && ! [ -w .venv ]; then
     die ".venv belongs to another user ($(stat -c %U .venv)); remove it as that user, then try again."
 fi
@@ -75,29 +76,29 @@ if [ -e .venv ]; then
     elif [ -n "${PYTHON:-}" ] && [ "$have" != "$(version_of "$PYTHON")" ]; then
         reason="it has Python $have, PYTHON is $(version_of "$PYTHON")"
     elif [ "$(cat .venv/.place 2>/dev/null)" != "$(pwd -P)" ]; then
-        reason="it was not finished, or was made in another folder"
+        reason="it was not finished, or was created in another folder"
     elif ! .venv/bin/uv --version >/dev/null 2>&1; then
         reason="its uv does not run"
     fi
 fi
 
 if [ -n "$reason" ]; then
-    say "making .venv anew: $reason"
+    say "creating .venv again: $reason"
     rm -rf .venv
 fi
 
 if ! [ -e .venv ]; then
     python=${PYTHON:-$(find_python)}
     [ -n "$python" ] || die "no Python 3.11 or newer found; install one, or name it: make PYTHON=/path/to/python"
-    say "making .venv with $python ($(version_of "$python"))"
+    say "creating .venv with $python ($(version_of "$python"))"
     "$python" -m venv .venv ||
-        die "$python cannot make a virtual environment; on Debian: apt-get install python3-venv"
+        die "$python cannot create a virtual environment; on Debian: apt-get install python3-venv"
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
         --only-binary :all: -r requirements-uv.lock || die "uv could not be installed; is the package index reachable?"
     pwd -P >.venv/.place
 fi
 
-# The interpreter is named outright, so that no UV_ variable or activated environment leads elsewhere.
+# The interpreter is given explicitly, so that no UV_ variable or activated environment changes it.
 uv() { .venv/bin/uv --quiet "$@" --python .venv/bin/python; }
 cache=$(.venv/bin/uv cache dir)
 if ! mkdir -p "$cache" 2>/dev/null || ! [ -w "$cache" ]; then
@@ -105,8 +106,8 @@ if ! mkdir -p "$cache" 2>/dev/null || ! [ -w "$cache" ]; then
 fi
 
 if ! fresh .synced requirements-dev.lock; then
-    say "installing what requirements-dev.lock names"
-    # What was fetched before serves again, the network is asked only for the rest.
+    say "installing the packages of requirements-dev.lock"
+    # Packages in the cache are used first; the network is needed only if some are missing.
     uv pip sync --offline --require-hashes requirements-dev.lock 2>/dev/null ||
         uv pip sync --require-hashes requirements-dev.lock ||
         die "the locked packages could not be installed; is the package index reachable?"

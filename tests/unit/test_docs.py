@@ -1,6 +1,6 @@
-"""The docs say what the code says: what exists is told, and what is told exists.
+"""The docs agree with the code: everything that exists is documented, and everything documented exists.
 
-The fields of manifests and the rules of lint are held by tests/unit/manifest/test_schema.py.
+tests/unit/manifest/test_schema.py checks the fields of manifests and the rules of lint.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def text_of(name: str) -> str:
 
 
 def section(text: str, heading: str) -> str:
-    """A page from a heading to the next of its level or above."""
+    """Return the text of a page from a heading to the next of its level or above."""
     level = heading.split(" ", maxsplit=1)[0]
     found = re.search(
         rf"^{re.escape(heading)}\n(.*?)(?=^#{{1,{len(level)}}} |\Z)", text, re.DOTALL | re.MULTILINE
@@ -67,20 +67,20 @@ def section(text: str, heading: str) -> str:
 
 
 def first_cells(text: str) -> list[str]:
-    """The code in the first column of a table's rows."""
+    """Return the code in the first column of a table's rows."""
     return [name for cell in ROW.findall(text) for name in CODE.findall(cell)]
 
 
-def test_the_made_parts_are_up_to_date() -> None:
+def test_the_generated_parts_are_up_to_date() -> None:
     assert [page.name for page in make_docs.outdated()] == [], "run `make docs`"
 
 
-def test_every_made_part_is_on_a_page() -> None:
+def test_every_generated_part_is_on_a_page() -> None:
     everything = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     assert {name for _, name, _ in make_docs.PART.findall(everything)} == set(make_docs.PARTS)
 
 
-def test_every_command_and_option_is_told() -> None:
+def test_every_command_and_option_is_documented() -> None:
     page = text_of("docs/cli.md")
     top = click.Context(program, info_name="toolcrib")
     for name in COMMANDS:
@@ -90,19 +90,19 @@ def test_every_command_and_option_is_told() -> None:
         if isinstance(command, click.Group):
             parts |= {f"#### toolcrib {name} {part}": inner for part, inner in command.commands.items()}
         for heading, one in parts.items():
-            told = section(page, heading)
+            text = section(page, heading)
             for parameter in one.params:
                 option = isinstance(parameter, click.Option)
                 for word in parameter.opts if option else [parameter.make_metavar(top)]:
-                    assert word.strip("[].") in told, f"{heading} {word}"
+                    assert word.strip("[].") in text, f"{heading} {word}"
 
 
-def test_every_setting_is_told_and_no_other() -> None:
+def test_exactly_the_settings_are_documented() -> None:
     assert sorted(first_cells(section(text_of("docs/project.md"), "## Settings"))) == sorted(KEYS)
 
 
 def known_below(folder: Path, settings: dict[str, Any]) -> set[str] | None:
-    """What is known in the place where `settings` hold a key that cannot be; None for no mapping."""
+    """Return the keys that are known where `settings` have the key `?`; None where no mapping belongs."""
     (folder / "config.yml").write_text(json.dumps(settings))
     with pytest.raises(errors.ConfigError) as caught:
         load_config(folder / "config.yml")
@@ -111,7 +111,7 @@ def known_below(folder: Path, settings: dict[str, Any]) -> set[str] | None:
     return set(known[1].split(", ")) if finding["rule"] == "unknown-key" and known else None
 
 
-def test_the_settings_told_are_those_that_are_read(tmp_path: Path) -> None:
+def test_the_documented_settings_are_those_that_are_read(tmp_path: Path) -> None:
     blocks = known_below(tmp_path, {"?": 0})
     assert blocks is not None
     found = set()
@@ -121,26 +121,26 @@ def test_the_settings_told_are_those_that_are_read(tmp_path: Path) -> None:
     assert found == set(KEYS)
 
 
-def test_every_key_of_an_entry_is_told(tmp_path: Path) -> None:
+def test_every_key_of_an_entry_is_documented(tmp_path: Path) -> None:
     rule = known_below(tmp_path, {"policy": {"rules": [{"?": 0}]}})
     assert set(first_cells(section(text_of("docs/security.md"), "### Rules"))) == rule
 
     table = section(FENCED.sub("", text_of("docs/secrets.md")), "## Sources")
     kinds = known_below(tmp_path, {"secrets": {"sources": [{"?": 0}]}})
     assert kinds is not None
-    told = dict(re.findall(r"^\| `(\w+)` \|(.*?) \|", table, re.MULTILINE))
-    assert set(told) == kinds
+    documented = dict(re.findall(r"^\| `(\w+)` \|(.*?) \|", table, re.MULTILINE))
+    assert set(documented) == kinds
     for kind in kinds - {"env"}:
         options = known_below(tmp_path, {"secrets": {"sources": [{kind: {"?": 0}}]}})
-        assert set(CODE.findall(told[kind])) == options, kind
+        assert set(CODE.findall(documented[kind])) == options, kind
 
     (tmp_path / "config.yml").write_text("mcp_servers: {a: {'?': 0}}")
     with pytest.raises(errors.ConfigError, match="known: ") as caught:
         load_config(tmp_path / "config.yml")
     (finding,) = caught.value.details["diagnostics"]
     fields = first_cells(section(text_of("docs/manifest.md"), "### MCP servers"))
-    told_keys = {field.rpartition(".")[2] for field in fields}
-    assert set(finding["message"].partition("known: ")[2].split(", ")) <= told_keys
+    documented_keys = {field.rpartition(".")[2] for field in fields}
+    assert set(finding["message"].partition("known: ")[2].split(", ")) <= documented_keys
 
     row = re.search(r"^\| `sources` .*$", text_of("docs/project.md"), re.MULTILINE)
     below = known_below(tmp_path, {"sources": [{"?": 0}]})
@@ -149,25 +149,25 @@ def test_every_key_of_an_entry_is_told(tmp_path: Path) -> None:
     assert below <= set(CODE.findall(row[0]))
 
 
-def test_every_variable_of_the_environment_is_told() -> None:
+def test_every_variable_of_the_environment_is_documented() -> None:
     source = "".join(path.read_text(encoding="utf-8") for path in make_docs.SOURCE.rglob("*.py"))
     read = set(re.findall(r'"((?:TOOLCRIB|XDG)_[A-Z]+_?[A-Z]*|NO_COLOR)"', source))
-    told = first_cells(section(text_of("docs/cli.md"), "## Environment variables"))
-    assert set(told) == read
+    documented = first_cells(section(text_of("docs/cli.md"), "## Environment variables"))
+    assert set(documented) == read
 
 
-def test_every_event_of_the_audit_log_is_told() -> None:
+def test_every_event_of_the_audit_log_is_documented() -> None:
     names = {
         node.value
-        for room in ("cli", "executors", "guard", "project", "serve")
-        for path in (make_docs.SOURCE / room).rglob("*.py")
+        for package in ("cli", "executors", "guard", "project", "serve")
+        for path in (make_docs.SOURCE / package).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and EVENT.fullmatch(node.value)
     }
     assert sorted(first_cells(section(text_of("docs/audit.md"), "## Events"))) == sorted(names)
 
 
-def test_every_error_code_is_told_once() -> None:
+def test_every_error_code_is_documented_once() -> None:
     codes = [
         getattr(errors, name).code
         for name in errors.__all__
@@ -179,34 +179,34 @@ def test_every_error_code_is_told_once() -> None:
     assert sorted(rows) == sorted(set(codes))
 
 
-def test_every_exit_code_has_its_words() -> None:
-    words = section(text_of("docs/cli.md"), "## Exit codes")
+def test_every_exit_code_is_described() -> None:
+    text = section(text_of("docs/cli.md"), "## Exit codes")
     for kind in make_docs.error_classes():
-        assert re.search(rf"(?<!\d){kind.exit_code} [a-z]", words), kind.exit_code
+        assert re.search(rf"(?<!\d){kind.exit_code} [a-z]", text), kind.exit_code
 
 
 @pytest.mark.parametrize("name", toolcrib.__all__)
-def test_every_public_name_is_told_and_used(name: str) -> None:
+def test_every_public_name_is_documented_and_used(name: str) -> None:
     page = text_of("docs/python.md")
-    assert re.search(rf"`[^`\n]*\b{name}\b", FENCED.sub("", page)), f"{name} is not told"
+    assert re.search(rf"`[^`\n]*\b{name}\b", FENCED.sub("", page)), f"{name} is not documented"
     assert re.search(rf"\b{name}\b", "".join(FENCED.findall(page))), f"{name} is in no block that runs"
 
 
-def test_every_option_of_registration_is_told() -> None:
+def test_every_option_of_registration_is_documented() -> None:
     table = section(text_of("docs/python.md"), "## Make a tool of a function")
     options = inspect.signature(Options).parameters
     assert [cell for cell in first_cells(table) if cell in options] == list(options)
 
 
-def test_every_field_of_retry_is_told() -> None:
+def test_every_field_of_retry_is_documented() -> None:
     table = section(text_of("docs/python.md"), "## Errors and retries").partition("| `Retry` |")[2]
     assert first_cells(table) == [field.name for field in fields(toolcrib.Retry)]
 
 
-def test_every_signal_is_told() -> None:
-    told = section(text_of("docs/python.md"), "## Errors and retries")
+def test_every_signal_is_documented() -> None:
+    text = section(text_of("docs/python.md"), "## Errors and retries")
     for signal in errors.ToolSignal.__subclasses__():
-        assert f"`{signal.__name__}(" in told
+        assert f"`{signal.__name__}(" in text
 
 
 @pytest.mark.parametrize(("annotation", "schema"), TYPE_ROW.findall(text_of("docs/python.md")))
@@ -216,19 +216,23 @@ def test_the_table_of_types_is_right(annotation: str, schema: str) -> None:
     assert TypeSchemas().schema(kind) == json.loads(schema)
 
 
-def test_the_floors_are_those_that_are_checked() -> None:
+def test_the_documented_layers_are_those_that_are_checked() -> None:
     contract = tomllib.loads(text_of("pyproject.toml"))["tool"]["importlinter"]["contracts"][0]
-    there = {path.stem for path in make_docs.rooms()}
+    there = {path.stem for path in make_docs.parts_of_toolcrib()}
     layers = [
-        sorted(room for name in layer.split(":") if (room := name.strip(" ()")) in there)
+        sorted(package for name in layer.split(":") if (package := name.strip(" ()")) in there)
         for layer in reversed(contract["layers"])
     ]
-    told: dict[int, list[str]] = {}
-    for floor, room in re.findall(r"^\| (\d+) \| `(\w+)` \|", text_of("docs/architecture.md"), re.MULTILINE):
-        told.setdefault(int(floor), []).append(room)
+    documented: dict[int, list[str]] = {}
+    for layer, package in re.findall(
+        r"^\| (\d+) \| `(\w+)` \|", text_of("docs/architecture.md"), re.MULTILINE
+    ):
+        documented.setdefault(int(layer), []).append(package)
 
-    assert [sorted(rooms) for _, rooms in sorted(told.items())] == [layer for layer in layers if layer]
-    assert sorted(room for rooms in told.values() for room in rooms) == sorted(there)
+    assert [sorted(packages) for _, packages in sorted(documented.items())] == [
+        layer for layer in layers if layer
+    ]
+    assert sorted(package for packages in documented.values() for package in packages) == sorted(there)
 
 
 def test_every_page_is_linked_from_the_readme() -> None:
@@ -251,7 +255,7 @@ def test_the_readme_names_targets_that_make_has() -> None:
 
 
 def anchors(text: str) -> set[str]:
-    """What the headings of a page can be linked as."""
+    """Return the link targets of a page's headings."""
     headings = re.findall(r"^#+ (.+)$", FENCED.sub("", text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
