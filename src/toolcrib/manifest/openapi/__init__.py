@@ -1,10 +1,8 @@
 """OpenAPI documents, versions 2.0 and 3.x, to HTTP tools."""
 
-from toolcrib.manifest.openapi.document import Document, read_document
+from toolcrib.manifest.openapi.document import Document, fetch_document, is_url, open_document, read_document
 from toolcrib.manifest.openapi.fields import FIELDS
-from toolcrib.manifest.openapi.importing import import_document
-from toolcrib.manifest.openapi.report import Imported, Made
-from toolcrib.manifest.openapi.source import fetch_document, is_url, open_document
+from toolcrib.manifest.openapi.importer import Imported, Made, import_document
 from toolcrib.manifest.openapi.writer import Draft, draft, manifest_of, put
 
 __all__ = [

@@ -1,21 +1,37 @@
-"""One OpenAPI document: its version, and where its references lead, in itself and in files beside it."""
+"""Read an OpenAPI document, from a file or a URL, and follow its references."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urldefrag
 
-from toolcrib.errors import ManifestError
-from toolcrib.manifest.openapi.syntax import MAX_DOCUMENT_BYTES, parse_document
+from toolcrib.errors import HttpFailed, ManifestError, NotFoundError
 
-__all__ = ["Document", "Node", "RefProblem", "Resource", "read_document"]
+__all__ = [
+    "MAX_NAME",
+    "Document",
+    "Node",
+    "RefProblem",
+    "Resource",
+    "clean",
+    "fetch_document",
+    "is_url",
+    "open_document",
+    "read_document",
+    "unique",
+]
 
 _MAX_CHAIN = 50
 _MAX_FILES = 1_000
+MAX_NAME = 64
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff]"
+)
 
 
 class RefProblem(Exception):
@@ -180,7 +196,7 @@ def read_document(raw: bytes, where: str, *, folder: str | None = None) -> Docum
 
 def _read(path: Path) -> bytes:
     with path.open("rb") as file:
-        return file.read(MAX_DOCUMENT_BYTES + 1)
+        return file.read(_MAX_DOCUMENT_BYTES + 1)
 
 
 def _anchors(resource: Resource) -> dict[str, tuple[str, Any]]:
@@ -202,3 +218,199 @@ def _anchors(resource: Resource) -> dict[str, tuple[str, Any]]:
 
 def _escaped(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
+
+
+_MAX_DOCUMENT_BYTES = 128 * 1024 * 1024
+_MAX_SLOW = 4 * 1024 * 1024
+_MAX_DEPTH = 200
+_MAX_VALUES = 5_000_000
+_MERGE = "<<"
+
+
+def parse_document(raw: bytes, where: str) -> dict[str, Any]:
+    """The data of a document, an object. Raises ManifestError, `where` named, when there is none in it."""
+    import orjson
+
+    if len(raw) > _MAX_DOCUMENT_BYTES:
+        raise ManifestError(f"{where} is larger than {_MAX_DOCUMENT_BYTES // 2**20} MiB")
+    text = _decoded(raw, where)
+    data: Any
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            data = orjson.loads(text)
+        except ValueError as error:
+            data = _yaml(text, where, told=f"not JSON: {error}")
+    else:
+        data = _yaml(text, where)
+    if not isinstance(data, dict):
+        raise ManifestError(f"{where} holds no OpenAPI document: it is not an object")
+    return data
+
+
+def _decoded(raw: bytes, where: str) -> str:
+    for mark, encoding in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"", "utf-8-sig")):
+        if raw.startswith(mark):
+            try:
+                return raw.decode(encoding)
+            except UnicodeDecodeError as error:
+                raise ManifestError(f"{where} is not {encoding.upper()} text: {error.reason}") from None
+    raise AssertionError
+
+
+def _yaml(text: str, where: str, told: str = "") -> Any:
+    import orjson
+    from ryaml._ryaml import loads
+
+    try:
+        data = loads(text)
+    except ValueError as error:
+        if "repetition limit" in str(error) or "recursion limit" in str(error):
+            raise ManifestError(f"{where} cannot be read: {error}") from None
+        data = _slow_yaml(text, where, told or f"not YAML: {error}")
+    try:
+        if _MERGE not in text:
+            orjson.dumps(data)
+            return data
+    except TypeError:
+        pass
+    return _Plain(where).of(data)
+
+
+def _slow_yaml(text: str, where: str, told: str) -> Any:
+    """A second, slow and patient parser: keys that stand twice, numbers beyond 64 bits, tags."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    if len(text) > _MAX_SLOW:
+        raise ManifestError(f"{where} cannot be read: {told[:300]}")
+    parser = YAML(typ="safe", pure=True)
+    parser.allow_duplicate_keys = True
+    parser.version = "1.2"
+    try:
+        return parser.load(text)
+    except (YAMLError, ValueError, TypeError, RecursionError) as error:
+        first = re.sub(r"\s+", " ", str(error))[:300]
+        raise ManifestError(f"{where} cannot be read: {told[:300] or first}") from None
+
+
+class _Plain:
+    """Values with keys as text, merge keys merged, and nothing that JSON does not have; within bounds."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._left = _MAX_VALUES
+
+    def of(self, value: Any, depth: int = 0) -> Any:
+        """The value made plain. Raises ManifestError when aliases make too much of it."""
+        self._left -= 1
+        if self._left < 0:
+            raise ManifestError(f"{self._where} grows beyond {_MAX_VALUES:,} values by its aliases")
+        if depth > _MAX_DEPTH:
+            return None
+        if isinstance(value, dict):
+            return self._object(value, depth)
+        if isinstance(value, list | tuple | set):
+            return [self.of(item, depth + 1) for item in value]
+        if isinstance(value, float):
+            return value if value - value == 0 else None
+        if value is None or isinstance(value, str | bool | int):
+            return value
+        return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+    def _object(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        merged = value.get(_MERGE)
+        for source in merged if isinstance(merged, list) else [merged]:
+            if isinstance(source, dict):
+                out.update(self.of(source, depth + 1))
+        for key, item in value.items():
+            if key != _MERGE:
+                out[_key(key)] = self.of(item, depth + 1)
+        return out
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return "null" if key is None else str(key)
+
+
+_MAX_FETCHED_BYTES = 32 * 1024 * 1024
+_TIMEOUT_S = 60.0
+_ACCEPT = "application/json, application/yaml;q=0.9, */*;q=0.5"
+
+
+def is_url(source: str) -> bool:
+    """Whether a source is to be fetched."""
+    return source.lower().startswith(("http://", "https://"))
+
+
+def open_document(path: str | os.PathLike[str]) -> Document:
+    """A document from a file; its references reach files beneath its folder. Never waits for a pipe.
+
+    Raises NotFoundError when there is no such file, ManifestError when it holds no OpenAPI document.
+    """
+    real = Path(path).resolve()
+    try:
+        if not real.is_file():
+            if real.exists():
+                raise ManifestError(f"{path} is not a file")
+            raise NotFoundError(f"there is no file {path}")
+        with real.open("rb") as file:
+            raw = file.read(_MAX_DOCUMENT_BYTES + 1)
+    except OSError as error:
+        raise ManifestError(f"{path} cannot be read: {error.strerror}") from None
+    return read_document(raw, str(real), folder=str(real.parent))
+
+
+async def fetch_document(url: str) -> Document:
+    """A document from a URL; the person who named it named its host. Other hosts are not followed to.
+
+    Raises HttpFailed, HostNotAllowed, TimedOut and ManifestError.
+    """
+    from toolcrib.egress import Destination, Egress, EgressRequest, HostPolicy
+    from toolcrib.spec import Network
+
+    plain = url.partition("#")[0]
+    try:
+        own = Destination.parse(plain)
+    except ValueError as error:
+        raise ManifestError(f"{url} cannot be fetched: {error}") from None
+    policy = HostPolicy.of(Network("hosts", (own.authority,)), own.host, own.port)
+    request = EgressRequest(
+        "GET",
+        plain,
+        (("Accept", _ACCEPT),),
+        timeout_s=_TIMEOUT_S,
+        max_response_bytes=_MAX_FETCHED_BYTES,
+    )
+    async with Egress() as egress:
+        response = await egress.request(request, policy)
+    if response.status != 200:
+        raise HttpFailed(f"{url} answered {response.status}", details={"status": response.status})
+    if response.truncated:
+        raise ManifestError(f"{url} is larger than {_MAX_FETCHED_BYTES // 2**20} MiB")
+    return read_document(response.body, response.url)
+
+
+def clean(value: Any) -> str:
+    """A text for people and models: no control or hidden characters, line ends as `\\n`, no blanks around."""
+    if not isinstance(value, str):
+        return ""
+    text: str = value
+    if text.isascii() and text.isprintable():
+        return text.strip()
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = _UNSEEN.sub("", text)
+    return text.encode(errors="ignore").decode().strip()
+
+
+def unique(name: str, taken: Container[str]) -> str:
+    """The name, or with the first number behind it that makes it new."""
+    if name not in taken:
+        return name
+    number = 2
+    while (other := f"{name[: MAX_NAME - len(str(number)) - 1]}_{number}") in taken:
+        number += 1
+    return other

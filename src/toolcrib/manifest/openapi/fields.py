@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from toolcrib.manifest.dialects.fields import Field, Fields
 
-__all__ = ["FIELDS"]
+__all__ = [
+    "FIELDS",
+]
 
 _STYLE = "How it is written: [`exec.http.styles`](http-tools.md#lists-and-objects)."
 _SERVERS = Field("list", "the document's, or where it was fetched", "The first gives `exec.http.url`.")

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from toolcrib.errors import DefinitionError
-from toolcrib.manifest.openapi.circles import Step, cut
-from toolcrib.manifest.openapi.document import Document, Node, RefProblem
-from toolcrib.manifest.openapi.text import unique
+from toolcrib.manifest.openapi.document import Document, Node, RefProblem, unique
 from toolcrib.manifest.openapi.translation import Direction, Schema, Translator
 
-__all__ = ["Schemas"]
+__all__ = [
+    "Fields",
+    "Schemas",
+    "Step",
+    "cut",
+    "fields_of",
+    "is_file",
+    "is_scalar",
+]
 
 
 class Schemas:
@@ -189,3 +197,171 @@ class Schemas:
                     found.add(other)
                     waiting.append(other)
         return frozenset(found)
+
+
+_AGAIN = ("$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A reference in place: where it stands, by which keyword, and what it leads to."""
+
+    place: dict[str, Any]
+    word: str
+    target: str
+
+
+def cut(names: Iterable[str], steps: Mapping[str, list[Step]], schemas: Mapping[str, Any]) -> list[str]:
+    """Take every circle out of the steps and the schemas; returns the names that lost something by it."""
+    names = [name for name in names if steps.get(name)]
+    circled = _circled(names, steps)
+    own = {
+        name: {key: value for key, value in schemas[name].items() if key not in _AGAIN}
+        for name in circled
+        if isinstance(schemas.get(name), dict)
+    }
+    lost: list[str] = []
+    for word_is_all in (True, False):
+        for name in names:
+            for step in list(steps[name]):
+                if name not in circled or circled.get(step.target) != circled[name]:
+                    continue
+                if (step.word == "allOf") is word_is_all:
+                    step.place.clear()
+                    step.place.update(own.get(step.target, {}) if word_is_all else {})
+                    steps[name].remove(step)
+                    if not word_is_all:
+                        lost.append(name)
+        circled = _circled(names, steps)
+    return lost
+
+
+def _circled(names: Iterable[str], steps: Mapping[str, list[Step]]) -> dict[str, int]:
+    """The names that stand in a circle, and which one (Tarjan's strongly connected components)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    on_stack: set[str] = set()
+    found: dict[str, int] = {}
+    for start in names:
+        if start in index:
+            continue
+        work = [(start, iter(steps.get(start, ())))]
+        index[start] = low[start] = len(index)
+        stack.append(start)
+        on_stack.add(start)
+        while work:
+            name, rest = work[-1]
+            step = next(rest, None)
+            if step is not None:
+                target = step.target
+                if target not in index:
+                    index[target] = low[target] = len(index)
+                    stack.append(target)
+                    on_stack.add(target)
+                    work.append((target, iter(steps.get(target, ()))))
+                elif target in on_stack:
+                    low[name] = min(low[name], index[target])
+                continue
+            work.pop()
+            if work:
+                low[work[-1][0]] = min(low[work[-1][0]], low[name])
+            if low[name] == index[name]:
+                members = [stack.pop()]
+                while members[-1] != name:
+                    members.append(stack.pop())
+                on_stack.difference_update(members)
+                if len(members) > 1 or any(step.target == name for step in steps.get(name, ())):
+                    found.update(dict.fromkeys(members, index[name]))
+    return found
+
+
+_SCALARS = frozenset({"string", "number", "integer", "boolean", "null"})
+_NO_RULE = frozenset(
+    {"type", "properties", "required", "title", "description", "examples", "deprecated", "$comment", "format"}
+)
+_MAX_FIELDS = 300
+_MAX_DEPTH = 10
+
+
+@dataclass(slots=True)
+class Fields:
+    """An object with known fields: each can be an argument of its own."""
+
+    properties: dict[str, Schema | bool] = field(default_factory=dict)
+    required: list[str] = field(default_factory=list)
+    needs: set[str] = field(default_factory=set)
+
+
+def fields_of(schema: Schema | bool, needs: set[str], schemas: Schemas) -> Fields | None:
+    """The fields of a schema that is nothing but fields, through references and `allOf`; None for others."""
+    out = Fields(needs=set(needs))
+    if not _collect(schema, schemas, out, 0) or not 0 < len(out.properties) <= _MAX_FIELDS:
+        return None
+    out.required = [name for name in dict.fromkeys(out.required) if name in out.properties]
+    return out
+
+
+def _collect(schema: Schema | bool, schemas: Schemas, out: Fields, depth: int) -> bool:
+    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+        return False
+    name = _named(schema)
+    if name is not None:
+        out.needs.discard(name)
+        out.needs |= schemas.needs(name)
+        rest = schema.keys() - {"$ref"} <= _NO_RULE - {"properties", "required"}
+        return rest and _collect(schemas.definition(name), schemas, out, depth + 1)
+    if schema.get("additionalProperties") is False:
+        schema = {key: value for key, value in schema.items() if key != "additionalProperties"}
+    if schema.get("type", "object") != "object" or not schema.keys() <= _NO_RULE | {"allOf"}:
+        return False
+    for part in schema.get("allOf", ()):
+        if not _collect(part, schemas, out, depth + 1):
+            return False
+    for key, rule in schema.get("properties", {}).items():
+        both = key in out.properties and out.properties[key] != rule
+        out.properties[key] = {"allOf": [out.properties[key], rule]} if both else rule
+    out.required += schema.get("required", ())
+    return "allOf" in schema or "properties" in schema
+
+
+def is_scalar(schema: Schema | bool, schemas: Schemas, depth: int = 0) -> bool:
+    """Whether no list and no object can fit."""
+    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+        return False
+    kinds = schema.get("type")
+    if kinds is not None:
+        return _SCALARS.issuperset(kinds if isinstance(kinds, list) else [kinds])
+    if "enum" in schema:
+        return not any(isinstance(item, dict | list) for item in schema["enum"])
+    name = _named(schema)
+    if name is not None and is_scalar(schemas.definition(name), schemas, depth + 1):
+        return True
+    if any(is_scalar(part, schemas, depth + 1) for part in schema.get("allOf", ())):
+        return True
+    either = list(_alternatives(schema))
+    return bool(either) and all(is_scalar(part, schemas, depth + 1) for part in either)
+
+
+def is_file(schema: Schema | bool, schemas: Schemas, depth: int = 0) -> bool:
+    """Whether the values are bytes, and not text that stands for them."""
+    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+        return False
+    name = _named(schema)
+    if name is not None:
+        return is_file(schemas.definition(name), schemas, depth + 1)
+    if schema.get("type", "string") not in ("string", ["string", "null"]):
+        return False
+    if schema.get("format") == "binary":
+        return True
+    return "contentMediaType" in schema and "contentEncoding" not in schema and "contentSchema" not in schema
+
+
+def _named(schema: Schema) -> str | None:
+    ref = schema.get("$ref")
+    return ref[len("#/$defs/") :] if isinstance(ref, str) else None
+
+
+def _alternatives(schema: Schema) -> Iterator[Any]:
+    for word in ("anyOf", "oneOf"):
+        yield from schema.get(word, ())

@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolcrib.manifest.openapi.document import Document, Node, RefProblem
-from toolcrib.manifest.openapi.text import unique, variable
+from toolcrib.manifest.openapi.document import MAX_NAME, Document, Node, RefProblem, unique
 from toolcrib.spec import Auth, SecretSpec
 
-__all__ = ["Access", "Security"]
+__all__ = [
+    "Access",
+    "Security",
+    "variable",
+]
 
 _LONGEST_TITLE = 24
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -158,3 +161,10 @@ def _place(auth: Auth) -> tuple[str, str]:
         name = auth.name or ""
         return auth.location or "", name.lower() if auth.location == "header" else name
     return "header", "authorization"
+
+
+def variable(*words: str) -> str:
+    """The name of an environment variable from some words."""
+    plain = "_".join(re.sub(r"[^A-Za-z0-9]+", "_", word).strip("_") for word in words if word).upper()
+    plain = plain or "API"
+    return ("_" + plain if plain[0].isdigit() else plain)[:MAX_NAME].rstrip("_")

@@ -12,7 +12,10 @@ from typing import Any
 
 from toolcrib.spec import Output, Tool
 
-__all__ = ["Slimmer", "size_of"]
+__all__ = [
+    "Slimmer",
+    "size_of",
+]
 
 Schema = dict[str, Any]
 

@@ -13,12 +13,17 @@ from typing import Any
 from toolcrib.errors import ConflictError, ManifestError
 from toolcrib.manifest.lint import checks
 from toolcrib.manifest.native.reader import FILE_NAME, parse_tool
+from toolcrib.manifest.openapi.document import clean
 from toolcrib.manifest.openapi.slim import Slimmer
-from toolcrib.manifest.openapi.text import clean
 from toolcrib.manifest.yaml.source import MAX_BYTES, dump, load
 from toolcrib.spec import Auth, HttpExec, Tool
 
-__all__ = ["Draft", "draft", "manifest_of", "put"]
+__all__ = [
+    "Draft",
+    "draft",
+    "manifest_of",
+    "put",
+]
 
 _SMALLER = (400_000, 150_000, 50_000, 15_000, 5_000)
 """Bytes of schema tried when a manifest becomes larger than the format allows."""
