@@ -83,8 +83,8 @@ class BadSchema(Weather):
     [
         (Weather, {}, "is a class; register an instance"),
         (TwoParameters(), {}, "takes the arguments as one dict"),
-        (BadSchema(), {}, "must say type: object"),
-        (Methods(), {"isolation": "process"}, "given the context"),
+        (BadSchema(), {}, "must have type: object"),
+        (Methods(), {"isolation": "process"}, "cannot receive the context"),
         (Weather(), {"isolation": "process"}, "keeps its state here"),
     ],
 )
