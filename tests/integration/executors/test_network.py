@@ -285,7 +285,7 @@ def test_the_projects_list_binds_programs_too(crib: Crib, port: int) -> None:
     assert "not among the hosts the project allows" in message
     crib.shell("host", permissions={"network": "host"})
     result = crib.call("host", {"c": "true"}, approved_by="me")
-    assert "cannot be held" in failed(result, "permission_denied")
+    assert "allows only some hosts" in failed(result, "permission_denied")
     assert Handler.seen == []
 
 

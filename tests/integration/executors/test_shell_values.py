@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -129,7 +130,7 @@ def test_a_program_sees_the_words_with_the_values_in_them(
     line = " ".join(("SEE", *(word for word, _ in words)))
     for outer in around:
         line = outer.replace("SELF", line)
-    expected = [value.replace("\1", a).replace("\2", b) for _, value in words]
+    expected = [re.sub("[\1\2]", lambda mark: a if mark[0] == "\1" else b, value) for _, value in words]
     for shell in SHELLS:
         assert words_seen(Path("/"), shell, line, a, b) == expected, (shell, line)
 

@@ -191,6 +191,12 @@ async def invoke(
         return await project.invoke(Call(tool, arguments, caller, identity=identity))
 
 
+async def review(crib: Crib, tool: str) -> None:
+    """Accept a tool that runs what its argument says, as other callers need it."""
+    async with crib.open() as project:
+        project.review(project.get(tool), "ann")
+
+
 async def test_events_of_calls_reach_only_those_who_may_see_the_tool(crib: Crib) -> None:
     counting(crib)
     crib.shell("secret_count")
@@ -210,6 +216,7 @@ async def test_rules_decide_by_caller_and_by_arguments(crib: Crib) -> None:
     counting(crib)
     crib.shell("secret_count")
     crib.write(".toolcrib/config.yml", POLICY)
+    await review(crib, "count")
     assert (await invoke(crib, "count", COUNT, "cli")).ok
     assert "never" in failed(await invoke(crib, "count", {"c": "rm -rf x"}, "cli"), "policy_denied")
     assert "an agent calls" in failed(await invoke(crib, "count", COUNT, "mcp:x"), "approval_required")
@@ -223,6 +230,7 @@ async def test_rules_decide_by_caller_and_by_arguments(crib: Crib) -> None:
 async def test_a_token_is_held_to_its_scopes_and_tools(crib: Crib) -> None:
     counting(crib)
     crib.shell("other")
+    await review(crib, "count")
     reader = Caller("r", frozenset({"read"}))
     narrow = Caller("n", frozenset({"invoke"}), ("cou*",))
     failed(await invoke(crib, "count", COUNT, "token:r", reader), "invalid_token")

@@ -222,5 +222,5 @@ async def test_a_toolset_alone_loads_folders_of_every_format(crib: Crib) -> None
         assert tool in loaded
         result = (await tools.call(tool, arguments)).unwrap()
         assert result == value if value is not None else "fields.md" in result
-    with pytest.raises(UsageError, match="no format 'openapi'"):
+    with pytest.raises(UsageError, match="unknown format 'openapi'"):
         tools.load_directory(crib.root, dialect="openapi")
