@@ -19,7 +19,6 @@ HEAVY = {
     "click",
     "filelock",
     "griffe",
-    "h11",
     "jsonpath",
     "jsonschema_rs",
     "mcp",

@@ -1,15 +1,14 @@
-"""The only way out: which hosts may be reached, and the client and the proxy that hold to it."""
+"""The only way out: the hosts that may be reached, and the client and the proxy that enforce it."""
 
 from toolcrib.egress.address import AddressKind, address_kind
 from toolcrib.egress.client import MAX_REDIRECTS, Egress
 from toolcrib.egress.destination import Destination
 from toolcrib.egress.httpx_transport import guarded_transport
 from toolcrib.egress.message import DEFAULT_RESPONSE_BYTES, EgressRequest, EgressResponse
-from toolcrib.egress.policy import HostPolicy, HostRule
-from toolcrib.egress.proxy.gate import ProxyLimits
-from toolcrib.egress.proxy.refusal import Refusal, grant_line
+from toolcrib.egress.policy import HostPolicy, HostRule, program_policy
+from toolcrib.egress.proxy.dialer import ProxyLimits
+from toolcrib.egress.proxy.refusal import HostRefusal, grant_line
 from toolcrib.egress.proxy.server import Proxy
-from toolcrib.egress.reach import PublicHosts, program_policy
 from toolcrib.egress.resolver import Resolver, SystemResolver
 
 __all__ = [
@@ -21,11 +20,10 @@ __all__ = [
     "EgressRequest",
     "EgressResponse",
     "HostPolicy",
+    "HostRefusal",
     "HostRule",
     "Proxy",
     "ProxyLimits",
-    "PublicHosts",
-    "Refusal",
     "Resolver",
     "SystemResolver",
     "address_kind",

@@ -1,9 +1,8 @@
-"""The guarded HTTP client: every request of a tool goes through here, and every hop is checked.
+"""The guarded HTTP client: every request of a tool goes through it, and it checks every hop.
 
-A destination is checked against the policy, its name is resolved once for a connection, the addresses are
-checked, and the connection goes to a checked address; TLS verifies the host's name. Connections to hosts that
-a policy names outright and to all others are pooled apart, so that a tool can never ride on a connection that
-its own policy would not have opened.
+It checks a destination against the policy, resolves its name once for a connection, checks the addresses, and
+connects to a checked one; TLS verifies the host's name. Connections to hosts that a policy names outright and
+to all others are in separate pools: a tool must never use a connection that its own policy does not allow.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from toolcrib.egress.address import NAMED_KINDS, address_kind
+from toolcrib.egress.address import allowed_addresses
 from toolcrib.egress.destination import Destination
 from toolcrib.egress.message import EgressRequest, EgressResponse
 from toolcrib.egress.policy import HostPolicy
@@ -45,7 +44,7 @@ _CONNECT_S = 30.0
 
 @dataclass(slots=True)
 class _Sessions:
-    """The two pools of one event loop."""
+    """The two connection pools of one event loop."""
 
     public: aiohttp.ClientSession
     named: aiohttp.ClientSession
@@ -55,7 +54,7 @@ class _Sessions:
         await self.named.close()
 
     def abandon(self) -> None:
-        """For a loop that is closed: nothing can be awaited any more; the sockets go with their objects."""
+        """Drop the sockets without waiting: their loop is closed."""
         self.public.detach()
         self.named.detach()
 
@@ -64,7 +63,7 @@ class Egress:
     """The only way out for HTTP. One per project; usable from several event loops, closed once.
 
     `resolver` turns names into addresses (default: the machine's own), `ssl_context` verifies servers
-    (default: the system's certificate authorities), `user_agent` is sent where a request names none.
+    (default: the system's certificate authorities), `user_agent` is sent if a request names none.
     Proxy variables, netrc and cookies are never used.
     """
 
@@ -109,30 +108,16 @@ class Egress:
         body: bytes | None,
         policy: HostPolicy,
     ) -> aiohttp.ClientResponse:
-        """Send one request, and give its answer as soon as it begins: whoever has it reads and closes it.
+        """Send one request and return its answer as soon as it begins. The caller reads and closes it.
 
-        Redirects are answers. Raises HostNotAllowed, and HttpFailed as `request` does.
+        Redirects are answers. Raises HostNotAllowed, and HttpFailed like `request`.
         """
-        import aiohttp
-        from yarl import URL
-
-        named = policy.check(destination)
-        sessions = self._of_loop()
-        session = sessions.named if named else sessions.public
         with self.translated(destination):
-            return await session.request(
-                method,
-                URL(destination.url, encoded=True),
-                headers=headers,
-                data=body,
-                allow_redirects=False,
-                skip_auto_headers=("Content-Type",),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
-            )
+            return await self._send(method, destination, headers, body, policy, connect_s=_CONNECT_S)
 
     @contextmanager
     def translated(self, destination: Destination) -> Iterator[None]:
-        """Turn what goes wrong on the wire into HttpFailed."""
+        """Raise network errors as HttpFailed."""
         import aiohttp
 
         try:
@@ -160,8 +145,7 @@ class Egress:
         except ValueError as error:
             raise InvalidInput(f"the URL cannot be called: {error}") from None
         for hop in range(MAX_REDIRECTS + 1):
-            named = policy.check(destination)
-            response, location = await self._send(request, destination, named=named)
+            response, location = await self._hop(request, destination, policy)
             if location is None:
                 return replace(response, redirects=hop) if hop else response
             try:
@@ -174,40 +158,50 @@ class Egress:
         message = f"{destination.authority} redirects more than {MAX_REDIRECTS} times"
         raise _failure(message, "redirects", destination)
 
-    async def _send(
-        self, request: EgressRequest, destination: Destination, *, named: bool
+    async def _hop(
+        self, request: EgressRequest, destination: Destination, policy: HostPolicy
     ) -> tuple[EgressResponse, str | None]:
-        """One hop: the answer, and where it redirects to, if that is to be followed."""
-        import aiohttp
-        from yarl import URL
-
-        sessions = self._of_loop()
-        session = sessions.named if named else sessions.public
-        body: Any = request.body
-        if body is not None and len(body) > _LARGE_BODY:
-            body = io.BytesIO(body)
-        url = URL(destination.url, encoded=True)
-        try:
-            async with session.request(
-                request.method,
-                url,
-                headers=request.headers,
-                data=body,
-                allow_redirects=False,
-                skip_auto_headers=("Content-Type",),
+        """Return one answer, and the target of a redirect that is to be followed; then no body is read."""
+        with self.translated(destination):
+            async with await self._send(
+                request.method, destination, request.headers, request.body, policy
             ) as answer:
-                location = answer.headers.get("Location") if answer.status in _REDIRECTS else None
-                if not request.follow_redirects:
-                    location = None
+                follow = request.follow_redirects and answer.status in _REDIRECTS
+                location = answer.headers.get("Location") if follow else None
                 content, truncated = b"", False
                 if location is None:
                     content, truncated = await _read(answer, request.max_response_bytes)
                 headers = tuple(answer.headers.items())
                 return EgressResponse(answer.status, headers, content, destination.url, truncated), location
-        except (aiohttp.ClientError, OSError) as error:
-            raise _translated(error, destination) from error
 
-    def _of_loop(self) -> _Sessions:
+    async def _send(
+        self,
+        method: str,
+        destination: Destination,
+        headers: Sequence[tuple[str, str]],
+        body: bytes | None,
+        policy: HostPolicy,
+        connect_s: float | None = None,
+    ) -> aiohttp.ClientResponse:
+        import aiohttp
+        from yarl import URL
+
+        named = policy.check(destination)
+        sessions = self._sessions_of_loop()
+        session = sessions.named if named else sessions.public
+        # aiohttp warns of large bodies in memory, and copies them.
+        data: Any = io.BytesIO(body) if body is not None and len(body) > _LARGE_BODY else body
+        return await session.request(
+            method,
+            URL(destination.url, encoded=True),
+            headers=headers,
+            data=data,
+            allow_redirects=False,
+            skip_auto_headers=("Content-Type",),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_s),
+        )
+
+    def _sessions_of_loop(self) -> _Sessions:
         loop = asyncio.get_running_loop()
         sessions = self._sessions.get(loop)
         if sessions is None:
@@ -222,7 +216,7 @@ class Egress:
         import aiohttp
 
         connector = aiohttp.TCPConnector(
-            resolver=_guarded(self._resolver, named=named),
+            resolver=_checked_resolver(self._resolver, named=named),
             use_dns_cache=False,
             limit=_CONNECTIONS,
             keepalive_timeout=_KEEPALIVE_S,
@@ -232,13 +226,12 @@ class Egress:
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
-            timeout=aiohttp.ClientTimeout(total=None),
             headers={"User-Agent": self._user_agent},
         )
 
 
 async def _read(answer: aiohttp.ClientResponse, limit: int) -> tuple[bytes, bool]:
-    """At most `limit` decoded bytes of the body, and whether there was more."""
+    """Return at most `limit` decoded bytes of the body, and True if there are more."""
     length = answer.content_length
     if length is not None and length <= limit and "Content-Encoding" not in answer.headers:
         return await answer.read(), False
@@ -254,7 +247,7 @@ async def _read(answer: aiohttp.ClientResponse, limit: int) -> tuple[bytes, bool
 
 
 def _redirected(request: EgressRequest, status: int, here: Destination, there: Destination) -> EgressRequest:
-    """The request that follows a redirect (RFC 9110, 15.4): no secret goes to another origin."""
+    """Return the request that follows a redirect (RFC 9110, 15.4): no secret goes to another origin."""
     headers = list(request.headers)
     method, body = request.method, request.body
     if (status == 303 and method != "HEAD") or (status in (301, 302) and method == "POST"):
@@ -269,17 +262,20 @@ def _redirected(request: EgressRequest, status: int, here: Destination, there: D
     return replace(request, method=method, body=body, headers=headers)
 
 
-def _guarded(resolver: Resolver, *, named: bool) -> AbstractResolver:
-    """An aiohttp resolver that lets through only addresses of the kinds this pool may connect to."""
+def _checked_resolver(resolver: Resolver, *, named: bool) -> AbstractResolver:
+    """Return an aiohttp resolver that returns only addresses that this pool may connect to."""
     from aiohttp.abc import AbstractResolver, ResolveResult
 
-    class Guarded(AbstractResolver):
+    class CheckedResolver(AbstractResolver):
         async def resolve(
             self,
             host: str,
             port: int = 0,
             family: socket.AddressFamily = socket.AF_INET,  # noqa: ARG002 - aiohttp passes it; both are wanted
         ) -> list[ResolveResult]:
+            addresses = await resolver.resolve(host, port)
+            if not addresses:
+                raise OSError(f"{host} has no address")
             return [
                 ResolveResult(
                     hostname=host,
@@ -289,39 +285,17 @@ def _guarded(resolver: Resolver, *, named: bool) -> AbstractResolver:
                     proto=0,
                     flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
                 )
-                for address in _checked(host, port, await resolver.resolve(host, port), named=named)
+                for address in allowed_addresses(host, port, addresses, named=named)
             ]
 
         async def close(self) -> None:
             pass
 
-    return Guarded()
-
-
-def _checked(host: str, port: int, addresses: Sequence[str], *, named: bool) -> list[str]:
-    """The addresses that may be connected to; HostNotAllowed when there is none."""
-    kinds = {address: address_kind(address) for address in addresses}
-    allowed = NAMED_KINDS if named else {"public"}
-    good = [address for address, kind in kinds.items() if kind in allowed]
-    if good:
-        return good
-    if not kinds:
-        raise OSError(f"{host} has no address")
-    address, kind = next(iter(kinds.items()))
-    hint = (
-        f"name {address} itself in permissions.network.allow"
-        if named
-        else "name it in permissions.network.allow"
-    )
-    raise HostNotAllowed(
-        f"{host} resolves to {address}, a {kind} address",
-        hint=hint,
-        details={"host": host, "port": port, "address": address, "kind": kind},
-    )
+    return CheckedResolver()
 
 
 def _translated(error: Exception, destination: Destination) -> HttpFailed:
-    """What went wrong on the wire, in words; most of it may go better next time."""
+    """Return a network error as HttpFailed, retryable if another attempt may succeed."""
     import aiohttp
 
     where = destination.authority
@@ -340,12 +314,12 @@ def _translated(error: Exception, destination: Destination) -> HttpFailed:
     if isinstance(error, aiohttp.ClientPayloadError):
         if isinstance(error.__cause__, aiohttp.http_exceptions.ContentEncodingError):
             return _failure(f"the answer of {where} cannot be decoded", "undecodable", destination)
-        message = f"{where} stopped in the middle of its answer"
+        message = f"{where} closed the connection in the middle of its answer"
         return _failure(message, "incomplete", destination, retryable=True)
     if isinstance(error, aiohttp.ClientOSError | OSError):
         message = f"the connection to {where} broke: {getattr(error, 'strerror', None) or error}"
         return _failure(message, "disconnected", destination, retryable=True)
-    return _failure(f"{where} did not answer in HTTP", "malformed", destination)
+    return _failure(f"the answer of {where} is not HTTP", "malformed", destination)
 
 
 def _failure(message: str, reason: str, destination: Destination, *, retryable: bool = False) -> HttpFailed:

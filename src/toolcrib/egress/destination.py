@@ -1,4 +1,4 @@
-"""Where a request goes: one strict reading of a URL, used for the check and for the connection alike."""
+"""The destination of a request: one strict parser of URLs, for the check and the connection alike."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from urllib.parse import quote, urljoin
 
-__all__ = ["Destination", "normal_host"]
+__all__ = ["Destination", "normal_host", "split_authority"]
 
 _URL = re.compile(r"(https?)://([^/?#]*)([^#]*)(#.*)?", re.IGNORECASE | re.DOTALL)
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")
@@ -31,7 +31,7 @@ class Destination:
 
     @classmethod
     def parse(cls, url: str) -> Destination:
-        """Read `url`; ValueError says what is wrong with it (scheme, userinfo, fragment, host, port)."""
+        """Parse `url`; ValueError names the bad part (scheme, user, fragment, host, port)."""
         match = _URL.fullmatch(url)
         if match is None:
             raise ValueError("only http:// and https:// URLs can be called")
@@ -40,20 +40,20 @@ class Destination:
         if match.group(4):
             raise ValueError("a URL cannot have a fragment (`#…`)")
         scheme = match.group(1).lower()
-        host, port = _authority(match.group(2), _PORTS[scheme])
+        host, port = split_authority(match.group(2))
         target = match.group(3)
         if not target.isascii():
             target = quote(target, safe=_PRINTABLE)
-        return cls(scheme, host, port, target if target.startswith("/") else f"/{target}")
+        return cls(scheme, host, port or _PORTS[scheme], target if target.startswith("/") else f"/{target}")
 
     def join(self, location: str) -> Destination:
-        """Where a redirect to `location` leads; ValueError as `parse`. A fragment in it is not sent."""
+        """Return the destination of a redirect to `location`, without a fragment. ValueError as `parse`."""
         location = location.strip().partition("#")[0].replace(" ", "%20")
         return Destination.parse(urljoin(self.url, location))
 
     @property
     def authority(self) -> str:
-        """Host, and the port where it is not the scheme's own."""
+        """Host, and the port if it is not the scheme's own."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -64,12 +64,12 @@ class Destination:
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """Scheme, host and port: what secrets are bound to (RFC 6454)."""
+        """Scheme, host and port (RFC 6454). Secrets are bound to it."""
         return (self.scheme, self.host, self.port)
 
     @property
     def address(self) -> IPv4Address | IPv6Address | None:
-        """The host, when it is an address and not a name."""
+        """The host if it is an address, None for a name."""
         if ":" in self.host:
             return IPv6Address(self.host)
         # No name that `normal_host` lets through ends in a digit label.
@@ -77,7 +77,7 @@ class Destination:
 
 
 def normal_host(host: str) -> str:
-    """A host name or address in the one form that is compared and connected to; else ValueError.
+    """Return a host name or address in the one form that is compared and connected to; else ValueError.
 
     Other spellings of an IPv4 address (`127.1`, `0x7f.1`, `2130706433`) are refused, as are zone names.
     """
@@ -98,19 +98,18 @@ def normal_host(host: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _authority(authority: str, default_port: int) -> tuple[str, int]:
+def split_authority(authority: str) -> tuple[str, int | None]:
+    """Return normalised host and port of `host`, `host:port` or `[address]:port`; else ValueError."""
     if "@" in authority:
-        raise ValueError("a URL cannot hold a user name or password (`user@`)")
+        raise ValueError("a host cannot have a user name or password before it (`user@`)")
     if authority.startswith("["):
-        inner, closed, rest = authority[1:].partition("]")
-        if not closed or (rest and not rest.startswith(":")) or ":" not in inner:
+        host, closed, rest = authority[1:].partition("]")
+        if not closed or (rest and not rest.startswith(":")) or ":" not in host:
             raise ValueError(f"`{authority}` is not a host")
-        host, port = inner, rest[1:] if rest else None
     else:
-        host, colon, digits = authority.partition(":")
-        port = digits if colon else None
-    if port is None:
-        return normal_host(host), default_port
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        host, colon, rest = authority.partition(":")
+        rest = colon + rest
+    port = rest[1:]
+    if rest and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise ValueError(f"`{port}` is not a port (1 to 65535)")
-    return normal_host(host), int(port)
+    return normal_host(host), int(port) if rest else None

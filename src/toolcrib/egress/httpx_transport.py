@@ -1,4 +1,4 @@
-"""The guarded client as a transport of httpx2, for libraries that speak HTTP through that."""
+"""The guarded client as a transport of httpx2, for libraries that use httpx2."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["guarded_transport"]
 
-_NOT_PASSED = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
+_NOT_SENT = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
 _DECODED = frozenset({"content-encoding", "content-length", "transfer-encoding"})
-"""Of an answer: aiohttp has undone them."""
+"""Headers of an answer that no longer apply: aiohttp has decoded it."""
 
 
 def guarded_transport(
@@ -31,15 +31,15 @@ def guarded_transport(
     seen: Callable[[str, int], None] = lambda *_: None,
     max_bytes: int = 16 * 1024 * 1024,
 ) -> httpx2.AsyncBaseTransport:
-    """A transport that checks every request by `policy`; redirects are requests too.
+    """Return a transport that checks every request by `policy`; redirects are requests too.
 
-    `secrets` are headers that are sent to the origin of `home`, and to no other. `seen` is told URL and
-    status of each answer. An answer of more than `max_bytes`, decoded, is HttpFailed; a stream of events has
-    no end. Else raises what `Egress.begin` raises.
+    `secrets` are headers that are sent to the origin of `home`, and to no other. `seen` is called with URL
+    and status of each answer. An answer of more than `max_bytes`, decoded, raises HttpFailed; streams of
+    events have no limit. Raises otherwise what `Egress.begin` raises.
     """
     import httpx2
 
-    class Body(httpx2.AsyncByteStream):
+    class AnswerBody(httpx2.AsyncByteStream):
         def __init__(self, answer: aiohttp.ClientResponse, destination: Destination) -> None:
             self._answer = answer
             self._destination = destination
@@ -50,26 +50,26 @@ def guarded_transport(
                 async for chunk in self._answer.content.iter_any():
                     if left is not None and (left := left - len(chunk)) < 0:
                         where = self._destination.authority
-                        raise HttpFailed(f"the answer of {where} has more than {max_bytes:,} bytes")
+                        raise HttpFailed(f"the answer of {where} is longer than {max_bytes:,} bytes")
                     yield chunk
 
         async def aclose(self) -> None:
             self._answer.close()
 
-    class Guarded(httpx2.AsyncBaseTransport):
+    class GuardedTransport(httpx2.AsyncBaseTransport):
         async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
             try:
                 destination = Destination.parse(str(request.url))
             except ValueError as error:
                 raise InvalidInput(f"the URL cannot be called: {error}") from None
-            headers = [(k, v) for k, v in request.headers.items() if k.lower() not in _NOT_PASSED]
+            headers = [(k, v) for k, v in request.headers.items() if k.lower() not in _NOT_SENT]
             if destination.origin == home.origin:
                 headers = [(k, v) for k, v in headers if k.lower() not in secrets]
                 headers += secrets.items()
             body: Any = await request.aread()
             answer = await egress.begin(request.method, destination, headers, body or None, policy)
             seen(destination.url, answer.status)
-            told = [(k, v) for k, v in answer.headers.items() if k.lower() not in _DECODED]
-            return httpx2.Response(answer.status, headers=told, stream=Body(answer, destination))
+            received = [(k, v) for k, v in answer.headers.items() if k.lower() not in _DECODED]
+            return httpx2.Response(answer.status, headers=received, stream=AnswerBody(answer, destination))
 
-    return Guarded()
+    return GuardedTransport()

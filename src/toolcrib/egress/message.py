@@ -1,4 +1,4 @@
-"""One request out and one answer back, as plain data."""
+"""Requests and answers of the guarded client, as plain data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 __all__ = ["DEFAULT_RESPONSE_BYTES", "EgressRequest", "EgressResponse"]
 
 DEFAULT_RESPONSE_BYTES = 2 * 1024 * 1024
-"""How many decoded bytes of a body are read unless the request says otherwise."""
+"""The decoded bytes of a body that are read if the request sets no other limit."""
 
 
 # Made for every call, so slotted but not frozen: a frozen dataclass triples the cost of making one.
@@ -16,7 +16,7 @@ DEFAULT_RESPONSE_BYTES = 2 * 1024 * 1024
 
 @dataclass(slots=True)
 class EgressRequest:
-    """What to send, and how far to go for it."""
+    """One request, and the limits for its answer."""
 
     method: str
     url: str
@@ -25,7 +25,7 @@ class EgressRequest:
     timeout_s: float | None = None
     """Seconds for everything: name, connection, headers, body, redirects. None: no limit of its own."""
     max_response_bytes: int = DEFAULT_RESPONSE_BYTES
-    """Decoded bytes of the body; what lies beyond is not read and `truncated` says so."""
+    """Decoded bytes of the body. The rest is not read, and `truncated` is set."""
     follow_redirects: bool = True
     secret_headers: frozenset[str] = frozenset()
     """Lower-case names of headers derived from a secret: like Authorization and Cookie, they never go to
@@ -36,7 +36,7 @@ class EgressRequest:
 
 @dataclass(slots=True)
 class EgressResponse:
-    """What came back, whatever its status."""
+    """One answer, whatever its status."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -47,11 +47,11 @@ class EgressResponse:
     redirects: int = 0
 
     def header(self, name: str) -> str | None:
-        """The first header of this name, in any case of letters."""
+        """Return the first header of this name, upper or lower case."""
         wanted = name.lower()
         return next((value for key, value in self.headers if key.lower() == wanted), None)
 
     @property
     def content_type(self) -> str:
-        """The media type in lower case without parameters, or nothing."""
+        """The media type in lower case without parameters, or no text."""
         return (self.header("content-type") or "").partition(";")[0].strip().lower()

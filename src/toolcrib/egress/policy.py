@@ -1,4 +1,4 @@
-"""Which hosts a tool may reach: an allow-list, and for each entry whether it names the host outright."""
+"""The hosts that a tool may reach: an allow-list, and for each entry if it names its host outright."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolcrib.egress.address import address_kind
-from toolcrib.egress.destination import Destination, normal_host
+from toolcrib.egress.destination import Destination, normal_host, split_authority
 from toolcrib.errors import HostNotAllowed
 from toolcrib.spec import Network
 
-__all__ = ["HostPolicy", "HostRule"]
+__all__ = ["HostPolicy", "HostRule", "program_policy"]
 
 _WEB_PORTS = frozenset({80, 443})
 _HINT = "name it in permissions.network.allow"
@@ -22,7 +22,7 @@ class HostRule:
     """One entry of an allow-list."""
 
     host: str
-    """Normalised; for a wildcard what follows `*.`."""
+    """Normalised; for a wildcard the part after `*.`."""
     ports: frozenset[int]
     wildcard: bool = False
     named: bool = True
@@ -30,26 +30,20 @@ class HostRule:
 
     @classmethod
     def parse(cls, text: str, own_port: int | None = None) -> HostRule:
-        """Read `host`, `*.host`, `host:port`, `[address]:port`; ValueError for anything else.
+        """Parse `host`, `*.host`, `host:port` or `[address]:port`; ValueError for anything else.
 
         Without a port the entry covers 80, 443 and `own_port`, the port of the tool's own URL.
         """
-        host, port = text.strip().lower(), ""
-        if host.startswith("["):
-            host, closed, rest = host[1:].partition("]")
-            if not closed or (rest and not rest.startswith(":")):
-                raise ValueError(f"`{text}` is not a host")
-            port = rest[1:]
-        elif host.count(":") == 1:
-            host, _, port = host.partition(":")
-        if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-            raise ValueError(f"`{port}` is not a port (1 to 65535)")
-        wildcard = host.startswith("*.")
-        ports = frozenset({int(port)}) if port else _WEB_PORTS | ({own_port} if own_port else set())
-        return cls(normal_host(host[2:] if wildcard else host), ports, wildcard, named=not wildcard)
+        entry = text.strip().lower()
+        wildcard = entry.startswith("*.")
+        entry = entry[2:] if wildcard else entry
+        bare_ipv6 = entry.count(":") > 1 and not entry.startswith("[")
+        host, port = (normal_host(entry), None) if bare_ipv6 else split_authority(entry)
+        ports = frozenset({port}) if port else _WEB_PORTS | ({own_port} if own_port else set())
+        return cls(host, ports, wildcard, named=not wildcard)
 
     def matches(self, destination: Destination) -> bool:
-        """Whether the destination is covered. `*.host` covers names below `host`, not `host` itself."""
+        """Return True if the destination is covered. `*.host` covers names below `host`, not `host`."""
         if destination.port not in self.ports:
             return False
         if self.wildcard:
@@ -59,18 +53,20 @@ class HostRule:
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = f":{next(iter(self.ports))}" if len(self.ports) == 1 else ""
-        return ("*." if self.wildcard else "") + host + port
+        return f"{'*.' if self.wildcard else ''}{host}{port}"
 
 
 @dataclass(frozen=True, slots=True)
 class HostPolicy:
-    """The hosts one tool may reach. What matches no rule is refused; an empty policy refuses everything."""
+    """The hosts that one tool may reach."""
 
     rules: tuple[HostRule, ...] = ()
     ceiling: tuple[HostRule, ...] | None = None
-    """A further list that must match too, such as the project's; it names nothing outright."""
-    tell: Callable[[str, int, bool], None] | None = field(default=None, compare=False)
-    """Told host and port of each destination that is checked, and whether it may be reached."""
+    """The project's own list, if it has one: a destination must match it too."""
+    any_public: bool = False
+    """Any host may be reached, on any port and also without encryption, but only at a public address."""
+    on_check: Callable[[str, int, bool], None] | None = field(default=None, compare=False)
+    """Called with host and port of each destination that is checked, and True if it may be reached."""
 
     @classmethod
     def of(
@@ -81,7 +77,7 @@ class HostPolicy:
         *,
         allowed_hosts: Iterable[str] | None = None,
     ) -> HostPolicy:
-        """The policy of a tool with this permission whose own URL has `host` and `port`.
+        """Return the policy of a tool with this permission whose own URL has `host` and `port`.
 
         `true` and `host` mean the URL's own host, at public addresses only; a list means the list, and its
         entries without `*` name their host outright. Raises ValueError for an entry that is no host.
@@ -92,53 +88,61 @@ class HostPolicy:
         elif network.mode in ("any", "host") and host is not None:
             ports = frozenset({port or 443, 443})
             rules = (HostRule(normal_host(host), ports, named=False),)
-        ceiling = None
-        if allowed_hosts is not None:
-            ceiling = tuple(HostRule.parse(entry, port) for entry in allowed_hosts)
-        return cls(rules, ceiling)
+        return cls(rules, _ceiling(allowed_hosts, port))
+
+    @property
+    def allows_any_name(self) -> bool:
+        """True if a connection may lead to a host whose name cannot be seen."""
+        return self.any_public and self.ceiling is None
 
     def check(self, destination: Destination) -> bool:
-        """Raise HostNotAllowed unless it may be reached; returns whether the host is named outright."""
-        if self.tell is None:
-            return self._named(destination)
-        may = False
+        """Return True if the host is named outright. Raises HostNotAllowed if it may not be reached."""
         try:
-            named = self._named(destination)
-            may = True
-        finally:
-            self.tell(destination.host, destination.port, may)
+            named = self._check(destination)
+        except HostNotAllowed:
+            if self.on_check is not None:
+                self.on_check(destination.host, destination.port, False)
+            raise
+        if self.on_check is not None:
+            self.on_check(destination.host, destination.port, True)
         return named
 
-    def covers(self, destination: Destination) -> bool:
-        """Whether it might be reached, where nobody has asked for it: `tell` is not told."""
-        try:
-            self._named(destination)
-        except HostNotAllowed:
-            return False
-        return True
-
-    def _named(self, destination: Destination) -> bool:
+    def _check(self, destination: Destination) -> bool:
         matching = [rule for rule in self.rules if rule.matches(destination)]
-        if not matching:
-            raise self._refusal(destination, "is not a host this tool may reach", _HINT)
+        if not matching and not self.any_public:
+            raise self._error(destination, "is not a host this tool may reach", _HINT)
         if self.ceiling is not None and not any(rule.matches(destination) for rule in self.ceiling):
-            raise self._refusal(destination, "is not among the hosts the project allows", None)
-        named = any(rule.named for rule in matching)
-        if named:
+            raise self._error(destination, "is not among the hosts the project allows", None)
+        if any(rule.named for rule in matching):
             return True
         address = destination.address
         if address is not None and (kind := address_kind(address)) != "public":
-            raise self._refusal(destination, f"is a {kind} address", _HINT, kind=kind)
-        if destination.scheme == "http":
+            raise self._error(destination, f"is a {kind} address", _HINT, kind=kind)
+        if destination.scheme == "http" and not self.any_public:
             hint = f"use https, or {_HINT}"
-            raise self._refusal(destination, "would be called without encryption (plain http)", hint)
+            raise self._error(destination, "would be called without encryption (plain http)", hint)
         return False
 
-    def _refusal(
+    def _error(
         self, destination: Destination, reason: str, hint: str | None, **details: Any
     ) -> HostNotAllowed:
-        where = {"host": destination.host, "port": destination.port}
-        allowed = [str(rule) for rule in self.rules]
-        return HostNotAllowed(
-            f"{destination.authority} {reason}", hint=hint, details={**where, **details, "allowed": allowed}
-        )
+        details = {"host": destination.host, "port": destination.port, **details}
+        details["allowed"] = [str(rule) for rule in self.rules]
+        return HostNotAllowed(f"{destination.authority} {reason}", hint=hint, details=details)
+
+
+def program_policy(network: Network, *, allowed_hosts: Iterable[str] | None = None) -> HostPolicy:
+    """Return the policy for a confined program: nothing, the listed hosts, or any public host (`true`).
+
+    `allowed_hosts` is the project's own list, which must match too. Raises ValueError for an entry that is
+    no host, and for `network: host`, which shares the machine's network and has no proxy.
+    """
+    if network.mode == "host":
+        raise ValueError("a tool with `network: host` has no proxy")
+    if network.mode == "any":
+        return HostPolicy(ceiling=_ceiling(allowed_hosts), any_public=True)
+    return HostPolicy.of(network, allowed_hosts=allowed_hosts)
+
+
+def _ceiling(hosts: Iterable[str] | None, port: int | None = None) -> tuple[HostRule, ...] | None:
+    return None if hosts is None else tuple(HostRule.parse(entry, port) for entry in hosts)

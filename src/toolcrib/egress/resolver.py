@@ -1,4 +1,4 @@
-"""How host names become addresses: a seam, so that a test or a project can bring its own."""
+"""Host names to addresses; tests and projects can replace it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class Resolver(Protocol):
     """Turns a host name into addresses."""
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
-        """The addresses in order of preference. OSError when the name does not resolve."""
+        """Return the addresses in order of preference. OSError if the name does not resolve."""
 
 
 class SystemResolver:
     """The machine's own resolver (getaddrinfo, in a worker thread)."""
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
-        """As `Resolver.resolve`."""
+        """Resolve like `Resolver.resolve`."""
         found = await asyncio.get_running_loop().getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
         )

@@ -12,7 +12,7 @@ from typing import Any
 
 import toolcrib
 from tests.integration.egress.servers import Names
-from toolcrib.egress import HostPolicy, Proxy, ProxyLimits, Refusal
+from toolcrib.egress import HostPolicy, HostRefusal, Proxy, ProxyLimits
 
 QUICK = ProxyLimits(header_s=0.3, dial_s=0.3, idle_s=0.3)
 
@@ -31,7 +31,7 @@ class Proxied:
 
     proxy: Proxy
     port: int
-    refused: list[Refusal] = field(default_factory=list)
+    refused: list[HostRefusal] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -78,7 +78,7 @@ async def proxied(
 ) -> AsyncIterator[Proxied]:
     """A proxy for `policy` whose resolver knows `names` only."""
     listener = listening()
-    refused: list[Refusal] = []
+    refused: list[HostRefusal] = []
     proxy = Proxy(
         listener,
         policy,

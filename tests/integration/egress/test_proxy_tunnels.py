@@ -20,7 +20,7 @@ from tests.certificates import certificate_for
 from tests.conftest import need
 from tests.integration.egress.proxies import Proxied, listening, proxied, until
 from tests.integration.egress.servers import Names, named, serving
-from toolcrib.egress import HostPolicy, Proxy, ProxyLimits, Refusal
+from toolcrib.egress import HostPolicy, HostRefusal, Proxy, ProxyLimits
 from toolcrib.egress.proxy.client_hello import MAX_HELLO_BYTES
 
 TINY_RECORD = b"\x16\x03\x01\x00\x01\x00"
@@ -135,7 +135,9 @@ async def test_tls_for_another_name_is_cut_off_before_the_server_sees_it(
     async with serving(hello, server_tls) as port, proxied(named(f"svc.test:{port}"), NAMES) as proxy:
         with pytest.raises((ssl.SSLError, OSError)):
             await asked(how, proxy, port, client_tls, "other.test")
-    assert proxy.refused == [Refusal("other.test", port, "TLS asks for other.test in a tunnel to svc.test")]
+    assert proxy.refused == [
+        HostRefusal("other.test", port, "TLS asks for other.test in a tunnel to svc.test")
+    ]
     assert seen == []
 
 
@@ -258,17 +260,13 @@ async def test_a_hello_that_may_hide_another_name_needs_a_policy_for_any_name(
     message = b"\x01" + (len(body) + len(hidden)).to_bytes(3) + body + hidden
     data = b"\x16\x03\x01" + len(message).to_bytes(2) + message
 
-    class AnyHost(HostPolicy):
-        def _named(self, destination: object) -> bool:
-            return True
-
-    told: list[tuple[str, int, bool]] = []
+    checked: list[tuple[str, int, bool]] = []
     for anything, through in ((False, False), (True, True)):
         async with (
             parroting() as port,
             proxied(
                 replace(
-                    AnyHost() if anything else named(f"svc.test:{port}"), tell=lambda *it: told.append(it)
+                    named(f"svc.test:{port}"), any_public=anything, on_check=lambda *it: checked.append(it)
                 ),
                 NAMES,
             ) as proxy,
@@ -278,7 +276,7 @@ async def test_a_hello_that_may_hide_another_name_needs_a_policy_for_any_name(
             writer.write_eof()
             assert (await asyncio.wait_for(reader.read(), 30) == data + b"bye") is through
         assert ["Encrypted Client Hello" in it.reason for it in proxy.refused] == ([] if through else [True])
-    assert {host for host, _, _ in told} == {"svc.test"}
+    assert {host for host, _, _ in checked} == {"svc.test"}
 
 
 @both_ways

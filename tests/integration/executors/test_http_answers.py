@@ -305,8 +305,8 @@ async def test_error_mode_empty_is_for_the_last_attempt_and_not_for_refusals(htt
     ("sent", "message"),
     [
         (b"", "closed the connection without an answer"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", "stopped in the middle"),
-        (b"garbage\r\n\r\n", "did not answer in HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", "in the middle of its answer"),
+        (b"garbage\r\n\r\n", "is not HTTP"),
     ],
 )
 @pytest.mark.parametrize("mode", ["fail", "empty"])

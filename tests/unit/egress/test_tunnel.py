@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.egress.proxy.tunnel import speech_of
+from toolcrib.egress.proxy.tunnel import protocol_of
 
 
 @pytest.mark.parametrize(
-    ("data", "speech"),
+    ("data", "protocol"),
     [
         (b"", "more"),
         (b"\x16", "tls"),
@@ -51,11 +51,11 @@ from toolcrib.egress.proxy.tunnel import speech_of
         (b"GET /" + b"a" * 65536 + b" HTTP/1.1", "http"),
     ],
 )
-def test_a_protocol_is_known_by_its_first_bytes(data: bytes, speech: str) -> None:
-    assert speech_of(data) == speech
+def test_a_protocol_is_known_by_its_first_bytes(data: bytes, protocol: str) -> None:
+    assert protocol_of(data) == protocol
 
 
 @given(st.binary(min_size=1, max_size=40), st.integers(1, 40))
 def test_more_bytes_never_change_what_was_decided(data: bytes, size: int) -> None:
-    first = speech_of(data[:size])
-    assert first in ("more", speech_of(data))
+    first = protocol_of(data[:size])
+    assert first in ("more", protocol_of(data))

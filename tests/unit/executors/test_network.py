@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.manifest.samples import COMMAND, tool
-from toolcrib.egress import Destination, HostPolicy, Proxy, Refusal
+from toolcrib.egress import Destination, HostPolicy, HostRefusal, Proxy
 from toolcrib.errors import (
     CommandFailed,
     HostNotAllowed,
@@ -25,20 +25,20 @@ def a_tool(network: str) -> Tool:
     return tool(f"{COMMAND}permissions:\n  network: {network}\n")
 
 
-def after(network: CallNetwork, *refusals: Refusal) -> CallNetwork:
+def after(network: CallNetwork, *refusals: HostRefusal) -> CallNetwork:
     """The same, once its proxy has refused these."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         proxy: Proxy = network.job["outlet"](listener)
         for refusal in refusals:
-            proxy._gate.denied(refusal)
+            proxy._dialer.denied(refusal)
     return network
 
 
-def refusal(url: str) -> Refusal:
+def refusal(url: str) -> HostRefusal:
     destination = Destination.parse(url)
     with pytest.raises(HostNotAllowed) as caught:
         HostPolicy.of(Network("hosts", ())).check(destination)
-    return Refusal.of(caught.value, destination)
+    return HostRefusal.of(caught.value, destination)
 
 
 @pytest.mark.parametrize(("network", "kind"), [("false", None), ("true", "proxy"), ("host", "host")])
@@ -87,7 +87,7 @@ def test_the_line_to_write_holds_what_was_granted_and_what_was_refused() -> None
 
 def test_what_no_permission_allows_is_told_so() -> None:
     network = after(
-        CallNetwork(a_tool("true")), Refusal("a.test", 443, "TLS asks for b.test in a tunnel to a.test")
+        CallNetwork(a_tool("true")), HostRefusal("a.test", 443, "TLS asks for b.test in a tunnel to a.test")
     )
     with pytest.raises(HostNotAllowed) as caught, network.explained():
         raise CommandFailed("it failed")
@@ -95,7 +95,7 @@ def test_what_no_permission_allows_is_told_so() -> None:
 
 
 def test_many_refusals_are_told_shortly_and_without_what_moves_the_cursor() -> None:
-    refusals = [Refusal(f"h{n}\x1b[2J", 80, f"h{n}\x1b[2J\u202e is not known") for n in range(30)]
+    refusals = [HostRefusal(f"h{n}\x1b[2J", 80, f"h{n}\x1b[2J\u202e is not known") for n in range(30)]
     network = after(CallNetwork(a_tool("true")), *refusals)
     assert len(network.warnings) == 11
     assert network.warnings[0] == "not reached: h0\ufffd[2J\ufffd is not known"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator
 
-from toolcrib.egress.proxy.head import BadMessage, Body
-from toolcrib.egress.proxy.wire import TooLong, Wire
+from toolcrib.egress.proxy.head import BadMessage, BodyLength
+from toolcrib.egress.proxy.stream import SocketStream, TooLong
 
-__all__ = ["LAST_CHUNK", "chunk", "pass_body"]
+__all__ = ["LAST_CHUNK", "chunk", "read_body"]
 
 LAST_CHUNK = b"0\r\n\r\n"
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[\t ]*(;[\t\x20-\x7e\x80-\xff]*)?\r\n")
@@ -17,56 +17,54 @@ _MAX_TRAILERS = 16 * 1024
 
 
 def chunk(data: bytes) -> bytes:
-    """`data`, which is not empty, as one chunk."""
+    """Return `data`, which is not empty, as one chunk."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-async def pass_body(wire: Wire, body: Body, give: Callable[[bytes], Awaitable[None]]) -> None:
-    """Give away the pieces of the body as they come, without chunk marks, extensions and trailers.
+async def read_body(stream: SocketStream, length: BodyLength) -> AsyncGenerator[bytes]:
+    """Yield the pieces of a body as they arrive, without chunk sizes, extensions and trailers.
 
-    Reads no byte beyond the body. Raises EOFError when it breaks off and BadMessage for malformed chunks.
+    Takes no byte beyond the body. Raises EOFError if it breaks off, BadMessage for malformed chunks.
     """
-    if body == "chunked":
-        await _pass_chunks(wire, give)
-    elif body == "rest":
-        while piece := await wire.receive():
-            await give(piece)
-    else:
-        await _pass_sized(wire, body, give)
-
-
-async def _pass_sized(wire: Wire, size: int, give: Callable[[bytes], Awaitable[None]]) -> None:
+    if length == "rest":
+        while piece := await stream.receive():
+            yield piece
+        return
+    size = await _chunk_size(stream) if length == "chunked" else length
     while size:
-        piece = await wire.receive(size)
+        piece = await stream.receive(size)
         if not piece:
             raise EOFError
+        yield piece
         size -= len(piece)
-        await give(piece)
+        if size == 0 and length == "chunked":
+            if await stream.exactly(2) != b"\r\n":
+                raise BadMessage("a chunk is longer than its size")
+            size = await _chunk_size(stream)
+    if length == "chunked":
+        await _skip_trailers(stream)
 
 
-async def _pass_chunks(wire: Wire, give: Callable[[bytes], Awaitable[None]]) -> None:
-    while True:
-        match = _CHUNK_LINE.fullmatch(await _line(wire))
-        if match is None:
-            raise BadMessage("a chunk has no readable size")
-        size = int(match[1], 16)
-        if size == 0:
-            break
-        await _pass_sized(wire, size, give)
-        if await wire.exactly(2) != b"\r\n":
-            raise BadMessage("a chunk is longer than its size")
+async def _chunk_size(stream: SocketStream) -> int:
+    match = _CHUNK_LINE.fullmatch(await _line(stream))
+    if match is None:
+        raise BadMessage("the size of a chunk is malformed")
+    return int(match[1], 16)
+
+
+async def _skip_trailers(stream: SocketStream) -> None:
     left = _MAX_TRAILERS
-    while (line := await _line(wire)) != b"\r\n":
+    while (line := await _line(stream)) != b"\r\n":
         left -= len(line)
         if left < 0:
             raise BadMessage("the trailers are too long")
 
 
-async def _line(wire: Wire) -> bytes:
+async def _line(stream: SocketStream) -> bytes:
     try:
-        line = await wire.until(b"\r\n", _MAX_LINE)
+        line = await stream.line(_MAX_LINE)
     except TooLong:
         raise BadMessage("a line between chunks is too long") from None
-    if not line.endswith(b"\r\n") or b"\n" in line[:-2]:
+    if not line.endswith(b"\r\n"):
         raise BadMessage("a line between chunks does not end in CR LF")
     return line

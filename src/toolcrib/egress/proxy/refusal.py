@@ -1,37 +1,41 @@
-"""What the proxy would not let through, as data: the caller makes an error or an audit line of it."""
+"""A destination that the proxy refused, as data: for the program's answer, the call's error and the audit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from toolcrib.egress.address import NAMED_KINDS
 from toolcrib.egress.destination import Destination
 from toolcrib.errors import HostNotAllowed
 
-__all__ = ["Denied", "Refusal", "grant_line"]
+__all__ = ["Denied", "HostRefusal", "grant_line"]
 
 _WEB_PORTS = frozenset({80, 443})
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """One destination that a tool asked for and did not get."""
+class HostRefusal:
+    """One destination that a tool asked for and was refused."""
 
     host: str
-    """Normalised; as it was asked for where it could not be read as a host."""
+    """Normalised; as it was asked for if it is not a host."""
     port: int
-    """0 where it could not be read."""
+    """0 if it could not be read."""
     reason: str
     """A whole clause that names the host."""
     entry: str | None = None
-    """What the allow-list would have to hold for it; None where no permission of the tool could allow it."""
+    """The entry of the allow-list that would allow it; None if no permission of the tool could."""
 
     @classmethod
-    def of(cls, error: HostNotAllowed, destination: Destination) -> Refusal:
-        """What a policy said about `destination`; `details` may name the `address` that must be granted."""
+    def of(cls, error: HostNotAllowed, destination: Destination) -> HostRefusal:
+        """Return the refusal of `destination` by a policy or because of an address of its name."""
         entry = None
         if error.hint is not None:
-            entry = allow_entry(error.details.get("grant", destination.host), destination.port)
+            by_name = error.details.get("kind") in NAMED_KINDS
+            host = destination.host if by_name else error.details.get("address", destination.host)
+            host = f"[{host}]" if ":" in host else host
+            entry = host if destination.port in _WEB_PORTS else f"{host}:{destination.port}"
         return cls(destination.host, destination.port, error.message, entry)
 
     @property
@@ -41,32 +45,21 @@ class Refusal:
 
     @property
     def text(self) -> str:
-        """One line for the program that asked: what was refused, and how to grant it."""
+        """One line for the program that asked: the refused host, and how to allow it."""
         if self.grant is None:
             return self.reason
-        return f"{self.reason}; the tool's manifest can grant it with `{self.grant}`"
-
-    def error(self) -> HostNotAllowed:
-        """The refusal as the error that ends a call."""
-        hint = None if self.grant is None else f"the tool's manifest can grant it with `{self.grant}`"
-        return HostNotAllowed(self.reason, hint=hint, details={"host": self.host, "port": self.port})
+        return f"{self.reason}; to allow it, write in the tool's manifest: `{self.grant}`"
 
 
 class Denied(Exception):
     """The connection is refused; the refusal is already recorded."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: HostRefusal) -> None:
         self.refusal = refusal
         super().__init__(refusal.reason)
 
 
-def allow_entry(host: str, port: int) -> str:
-    """What names `host` in an allow-list; the port only where the host alone would not cover it."""
-    entry = f"[{host}]" if ":" in host else host
-    return entry if port in _WEB_PORTS else f"{entry}:{port}"
-
-
 def grant_line(entries: Iterable[str]) -> str:
-    """The manifest line that names these hosts."""
+    """Return the manifest line that allows these hosts."""
     quoted = (f'"{entry}"' if entry.startswith(("[", "*")) else entry for entry in entries)
     return f"permissions.network: {{allow: [{', '.join(quoted)}]}}"

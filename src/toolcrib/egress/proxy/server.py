@@ -1,44 +1,43 @@
-"""The one way out of an empty network namespace: HTTP, CONNECT and SOCKS5 on one listening socket."""
+"""The only way out of an empty network namespace: HTTP, CONNECT and SOCKS5 on one listening socket."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import resource
 import socket
 import threading
 from collections.abc import Callable
-from types import TracebackType
 
 from toolcrib.egress.policy import HostPolicy
-from toolcrib.egress.proxy.gate import Gate, ProxyLimits
-from toolcrib.egress.proxy.http import serve_http, too_late
-from toolcrib.egress.proxy.refusal import Refusal
+from toolcrib.egress.proxy.dialer import Dialer, ProxyLimits
+from toolcrib.egress.proxy.http_server import serve_http
+from toolcrib.egress.proxy.refusal import HostRefusal
 from toolcrib.egress.proxy.socks import VERSION, serve_socks
-from toolcrib.egress.proxy.wire import Wire
+from toolcrib.egress.proxy.stream import SocketStream
 from toolcrib.egress.resolver import Resolver, SystemResolver
 
 __all__ = ["Proxy"]
 
 _log = logging.getLogger(__name__)
-_NO_ROOM = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 _RETRY_S = 0.2
 _DEFAULT_LIMITS = ProxyLimits()
 _SPARED = 256
 """Descriptors of this process that no proxied connection takes."""
 
 
-class _Budget:
-    """How many connections all proxies of this process may have open, so that programs cannot use up its
-    descriptors together: two for each, and half of all stay for other things."""
+class _DescriptorBudget:
+    """The number of connections of all proxies in this process.
+
+    Programs must not use up its descriptors together: a connection takes two, and half of all are spared.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open = 0
 
     def take(self) -> bool:
-        """Whether there is room for one more, which is counted then."""
+        """Count one more connection; return False if there are too many."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         with self._lock:
             if soft != resource.RLIM_INFINITY and self._open >= max(16, (soft - _SPARED) // 4):
@@ -47,24 +46,24 @@ class _Budget:
         return True
 
     def give_back(self) -> None:
-        """One has been closed."""
+        """Count one connection less."""
         with self._lock:
             self._open -= 1
 
 
-_budget = _Budget()
+_budget = _DescriptorBudget()
 
 
 class Proxy:
     """Serves one program on `listener`, a listening TCP socket, which it owns from now on and closes.
 
-    `policy` says which hosts may be reached (`program_policy`), `resolver` turns names into addresses
-    (default: the machine's own), `on_refusal` is called in the event loop with each distinct thing that
-    was not let through, at most a hundred times.
+    `policy` gives the hosts that may be reached (`program_policy`), `resolver` turns names into addresses
+    (default: the machine's own), `on_refusal` is called in the event loop with each distinct refusal, at
+    most a hundred times.
 
-    What may be asked, one request per connection: an absolute `http://` URL by any method, `CONNECT
-    host:port`, SOCKS5 CONNECT. The destination is checked, its name resolved once, the addresses checked,
-    and a checked address connected to. Refusals are answered with 403 and the reason, or SOCKS reply 2.
+    A connection serves one request: an absolute `http://` URL by any method, `CONNECT host:port`, or SOCKS5
+    CONNECT. The proxy checks the destination, resolves its name once, checks the addresses, and connects to
+    a checked one. It answers a refused request with 403 and the reason, or SOCKS reply 2.
     Nothing is left after `aclose`: no task, no descriptor, no timer.
     """
 
@@ -73,43 +72,41 @@ class Proxy:
         listener: socket.socket,
         policy: HostPolicy,
         *,
-        on_refusal: Callable[[Refusal], None],
+        on_refusal: Callable[[HostRefusal], None],
         resolver: Resolver | None = None,
         limits: ProxyLimits = _DEFAULT_LIMITS,
     ) -> None:
         self._listener = listener
-        self._gate = Gate(policy, resolver or SystemResolver(), on_refusal, limits)
+        self._dialer = Dialer(policy, resolver or SystemResolver(), on_refusal, limits)
+        self._free = asyncio.Semaphore(limits.connections)
         self._connections: dict[asyncio.Task[None], socket.socket] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._accepting = False
-        self._retry: asyncio.TimerHandle | None = None
+        self._accepting: asyncio.Task[None] | None = None
         self.used = False
-        """Whether anybody has ever connected."""
+        """True once a client has connected."""
 
     async def __aenter__(self) -> Proxy:
         self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     @property
     def connections(self) -> int:
-        """How many are open now."""
+        """The number of open connections."""
         return len(self._connections)
 
     def start(self) -> None:
         """Accept connections from now on, in the running event loop."""
-        self._loop = asyncio.get_running_loop()
         self._listener.setblocking(False)
-        self._listen()
+        self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
     async def aclose(self) -> None:
         """Close the listener and every connection at once, and wait until all of it has ended."""
-        self._pause()
-        self._loop = None
+        if self._accepting is not None:
+            self._accepting.cancel()
+            await asyncio.wait((self._accepting,))
+            self._accepting = None
         self._listener.close()
         tasks = list(self._connections)
         for task in tasks:
@@ -117,73 +114,45 @@ class Proxy:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _listen(self) -> None:
-        self._retry = None
-        if self._loop is not None and not self._accepting:
-            self._loop.add_reader(self._listener, self._accept)
-            self._accepting = True
-
-    def _pause(self) -> None:
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
-        if self._loop is not None and self._accepting:
-            self._loop.remove_reader(self._listener)
-        self._accepting = False
-
-    def _accept(self) -> None:
-        """Take one connection; the listener stays readable while there are more."""
-        assert self._loop is not None
-        if len(self._connections) >= self._gate.limits.connections:
-            self._pause()
-            return
-        if not _budget.take():
-            self._come_again()
-            return
-        try:
-            sock, _ = self._listener.accept()
-        except OSError as error:
-            _budget.give_back()
-            if error.errno in _NO_ROOM:
-                self._come_again()
-            return
-        self.used = True
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        task = self._loop.create_task(self._serve(sock))
-        self._connections[task] = sock
-        task.add_done_callback(self._ended)
-
-    def _come_again(self) -> None:
-        """Let connections wait in the backlog for a while."""
-        assert self._loop is not None
-        self._pause()
-        self._retry = self._loop.call_later(_RETRY_S, self._listen)
+    async def _accept(self) -> None:
+        """Take connections while there are free places; others wait in the listener's backlog."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._free.acquire()
+            try:
+                sock, _ = await loop.sock_accept(self._listener)
+            except OSError:  # no descriptor or memory left, or a client that has gone
+                self._free.release()
+                await asyncio.sleep(_RETRY_S)
+                continue
+            self.used = True
+            try:
+                while not _budget.take():  # noqa: ASYNC110 - other event loops give back too
+                    await asyncio.sleep(_RETRY_S)
+            except asyncio.CancelledError:
+                sock.close()
+                raise
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            task = loop.create_task(self._serve(sock))
+            self._connections[task] = sock
+            task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         # Here and not in the task: one that is cancelled before its first step runs none of its lines.
         self._connections.pop(task).close()
+        self._free.release()
         _budget.give_back()
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a proxied connection failed", exc_info=error)
-        if self._retry is None:
-            self._listen()
 
     async def _serve(self, sock: socket.socket) -> None:
-        client = Wire(sock)
-        first = b""
+        client = SocketStream(sock)
         try:
-            async with asyncio.timeout(self._gate.limits.header_s) as head_limit:
-                first = await client.receive()
-                client.put_back(first)
-                if not first:
-                    return
-                if first[0] == VERSION:
-                    await serve_socks(client, self._gate, head_limit)
-                else:
-                    await serve_http(client, self._gate, head_limit)
-        except TimeoutError:
-            if first and first[0] != VERSION:
-                await too_late(client, self._gate)
-        except (EOFError, OSError):
+            async with asyncio.timeout(self._dialer.limits.header_s):
+                first = await client.peek()
+            if first[:1] == VERSION:
+                await serve_socks(client, self._dialer)
+            elif first:
+                await serve_http(client, self._dialer)
+        except (EOFError, OSError):  # TimeoutError too
             pass

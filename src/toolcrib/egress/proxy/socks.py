@@ -1,4 +1,4 @@
-"""The proxy's SOCKS5 side: CONNECT without authentication, names resolved here (RFC 1928)."""
+"""The proxy's SOCKS5 side: CONNECT without authentication; the proxy resolves the names (RFC 1928)."""
 
 from __future__ import annotations
 
@@ -6,61 +6,60 @@ import asyncio
 from ipaddress import IPv4Address, IPv6Address
 
 from toolcrib.egress.destination import Destination, normal_host
-from toolcrib.egress.proxy.gate import Gate, Unreachable
-from toolcrib.egress.proxy.refusal import Denied, Refusal
+from toolcrib.egress.proxy.dialer import Dialer, Unreachable
+from toolcrib.egress.proxy.refusal import Denied, HostRefusal
+from toolcrib.egress.proxy.stream import SocketStream
 from toolcrib.egress.proxy.tunnel import tunnel
-from toolcrib.egress.proxy.wire import Wire
 
 __all__ = ["VERSION", "serve_socks"]
 
-VERSION = 5
+VERSION = b"\x05"
 _CONNECT = 1
-_COMMANDS = {2: "BIND", 3: "UDP ASSOCIATE"}
 _IPV4, _NAME, _IPV6 = 1, 3, 4
 _SUCCEEDED, _NOT_ALLOWED, _NO_COMMAND, _NO_ADDRESS_TYPE = 0, 2, 7, 8
-_NO_AUTHENTICATION = b"\x05\x00"
-_NO_METHOD = b"\x05\xff"
+_NO_AUTHENTICATION = VERSION + b"\x00"
+_NO_METHOD = VERSION + b"\xff"
 
 
-class _Rejected(Exception):
-    """The request cannot be served; the reply says why."""
+class _SocksError(Exception):
+    """The request cannot be served; `reply` is the code for the client."""
 
     def __init__(self, reply: int) -> None:
         self.reply = reply
 
 
-async def serve_socks(client: Wire, gate: Gate, head_limit: asyncio.Timeout) -> None:
-    """Serve the one request of a connection; `head_limit` is lifted when it has been read."""
+async def serve_socks(client: SocketStream, dialer: Dialer) -> None:
+    """Serve the one request of a connection."""
     try:
-        if not await _greet(client):
-            return
-        destination = await _request(client, gate)
-        head_limit.reschedule(None)
-        server = await gate.connect(destination)
-    except (_Rejected, Unreachable, Denied) as error:
-        head_limit.reschedule(None)
-        await client.send(_reply(_code(error)))
-        await client.linger()
-        return
-    try:
-        await client.send(_reply(_SUCCEEDED))
-        await tunnel(client, server, destination, gate)
-    finally:
-        server.close()
+        async with asyncio.timeout(dialer.limits.header_s):
+            if not await _greet(client):
+                return
+            destination = await _request(client, dialer)
+        server = await dialer.connect(destination)
+    except _SocksError as error:
+        await _refuse(client, error.reply)
+    except Unreachable as error:
+        await _refuse(client, error.socks_reply)
+    except Denied:
+        await _refuse(client, _NOT_ALLOWED)
+    else:
+        try:
+            await client.send(_reply(_SUCCEEDED))
+            await tunnel(client, server, destination, dialer)
+        finally:
+            server.close()
 
 
-async def _greet(client: Wire) -> bool:
+async def _greet(client: SocketStream) -> bool:
     _, count = await client.exactly(2)
-    if 0 not in await client.exactly(count):
-        await client.send(_NO_METHOD)
-        return False
-    await client.send(_NO_AUTHENTICATION)
-    return True
+    accepted = 0 in await client.exactly(count)
+    await client.send(_NO_AUTHENTICATION if accepted else _NO_METHOD)
+    return accepted
 
 
-async def _request(client: Wire, gate: Gate) -> Destination:
+async def _request(client: SocketStream, dialer: Dialer) -> Destination:
     version, command, _, kind = await client.exactly(4)
-    if version != VERSION:
+    if version != VERSION[0]:
         raise EOFError
     if kind == _NAME:
         (size,) = await client.exactly(1)
@@ -70,27 +69,25 @@ async def _request(client: Wire, gate: Gate) -> Destination:
     elif kind == _IPV6:
         host = str(IPv6Address(await client.exactly(16)))
     else:
-        raise _Rejected(_NO_ADDRESS_TYPE)
+        raise _SocksError(_NO_ADDRESS_TYPE)
     port = int.from_bytes(await client.exactly(2))
     if command != _CONNECT:
-        name = _COMMANDS.get(command, f"command {command}")
-        gate.denied(Refusal(host, port, f"SOCKS {name} is not offered, only connections by TCP"))
-        raise _Rejected(_NO_COMMAND)
+        reason = f"SOCKS command {command} is not supported, only CONNECT (TCP)"
+        dialer.denied(HostRefusal(host, port, reason))
+        raise _SocksError(_NO_COMMAND)
     try:
         if port == 0:
             raise ValueError("`0` is not a port (1 to 65535)")
         return Destination("https", normal_host(host), port)
     except ValueError as error:
-        gate.denied(Refusal(host, port, str(error)))
-        raise _Rejected(_NOT_ALLOWED) from None
+        raise dialer.denied(HostRefusal(host, port, str(error))) from None
 
 
-def _code(error: _Rejected | Unreachable | Denied) -> int:
-    if isinstance(error, Denied):
-        return _NOT_ALLOWED
-    return error.reply if isinstance(error, _Rejected) else error.socks_reply
+async def _refuse(client: SocketStream, code: int) -> None:
+    await client.send(_reply(code))
+    await client.linger()
 
 
 def _reply(code: int) -> bytes:
-    """A reply with an empty bound address: where we dial from is nobody's business."""
-    return bytes((VERSION, code, 0, _IPV4)) + bytes(6)
+    """Return a reply with an empty bound address: a program need not know the proxy's own."""
+    return VERSION + bytes((code, 0, _IPV4)) + bytes(6)

@@ -77,7 +77,7 @@ class HttpExecutor:
         with placed("url"):
             self._url = bind_url(config.url, tool.permissions.network, names)
             hosts = None if allowed_hosts is None else tuple(allowed_hosts)
-            self._policy = replace(bind_policy(self._url, tool.permissions.network, hosts), tell=tell)
+            self._policy = replace(bind_policy(self._url, tool.permissions.network, hosts), on_check=tell)
         with placed("query"):
             self._query = parse_query({**config.query, **query}, names)
         self._headers = bind_headers({**config.headers, **headers}, names)

@@ -13,7 +13,7 @@ from toolcrib.errors import HostNotAllowed, ManifestError, PermissionDenied, Tim
 from toolcrib.spec import Tool
 
 if TYPE_CHECKING:
-    from toolcrib.egress import Proxy, Refusal, Resolver
+    from toolcrib.egress import HostRefusal, Proxy, Resolver
     from toolcrib.sandbox import Outlet
 
 __all__ = ["CallNetwork"]
@@ -51,7 +51,7 @@ class CallNetwork:
         tell: Callable[[str, int, bool], None] | None = None,
     ) -> None:
         self._tool = tool
-        self._refused: list[Refusal] = []
+        self._refused: list[HostRefusal] = []
         self._proxy: Proxy | None = None
         self.job: dict[str, Any] = {}
         """Fields of `Confinement`."""
@@ -69,7 +69,7 @@ class CallNetwork:
         from toolcrib.egress import Proxy, program_policy
 
         try:
-            policy = replace(program_policy(network, allowed_hosts=allowed_hosts), tell=tell)
+            policy = replace(program_policy(network, allowed_hosts=allowed_hosts), on_check=tell)
         except ValueError as error:
             raise ManifestError(f"permissions.network of {tool.name}: {error}") from None
 

@@ -11,7 +11,7 @@ __all__ = ["LOGGERS", "MaskingFilter"]
 
 LOGGERS = (
     "toolcrib.calls",
-    "toolcrib.egress.proxy.gate",
+    "toolcrib.egress.proxy.dialer",
     "toolcrib.egress.proxy.server",
     "toolcrib.project.catalog.reload",
     "toolcrib.serve.mcp.connection",

@@ -1,0 +1,135 @@
+"""The way to a destination: check it, resolve its name once, check the addresses, dial a checked one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from toolcrib.egress.address import allowed_addresses
+from toolcrib.egress.destination import Destination
+from toolcrib.egress.policy import HostPolicy
+from toolcrib.egress.proxy.refusal import Denied, HostRefusal
+from toolcrib.egress.proxy.stream import SocketStream
+from toolcrib.egress.resolver import Resolver
+from toolcrib.errors import HostNotAllowed
+
+__all__ = ["Dialer", "ProxyLimits", "Unreachable"]
+
+_log = logging.getLogger(__name__)
+_MAX_REFUSALS = 100
+_FIRST_ADDRESS_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyLimits:
+    """Time limits of a connection, in seconds, and the number of connections."""
+
+    header_s: float = 10.0
+    """For a request's head, a SOCKS handshake, and the first message inside a tunnel once it has begun."""
+    dial_s: float = 10.0
+    """For the name and the connection together."""
+    idle_s: float = 60.0
+    """Without a byte in either direction; also the time a server has to begin its answer."""
+    connections: int = 64
+    """At once; further ones wait in the listener's backlog until one ends."""
+
+
+class Unreachable(Exception):
+    """An allowed destination that cannot be connected to."""
+
+    def __init__(self, text: str, *, socks_reply: int = 4, timed_out: bool = False) -> None:
+        self.text = text
+        self.socks_reply = socks_reply
+        self.timed_out = timed_out
+        super().__init__(text)
+
+
+class Dialer:
+    """Connects to the destinations that one proxy's policy allows, and records those it refuses."""
+
+    def __init__(
+        self,
+        policy: HostPolicy,
+        resolver: Resolver,
+        on_refusal: Callable[[HostRefusal], None],
+        limits: ProxyLimits,
+    ) -> None:
+        self.policy = policy
+        self.limits = limits
+        self._resolver = resolver
+        self._on_refusal = on_refusal
+        self._refused: set[HostRefusal] = set()
+
+    def check(self, destination: Destination) -> bool:
+        """Return True if the policy names the host outright. Raises Denied if it may not be reached."""
+        try:
+            return self.policy.check(destination)
+        except HostNotAllowed as error:
+            raise self.denied(HostRefusal.of(error, destination)) from None
+
+    def denied(self, refusal: HostRefusal) -> Denied:
+        """Record the refusal and return the exception to raise. Records each one once, a hundred at most."""
+        if refusal not in self._refused and len(self._refused) < _MAX_REFUSALS:
+            self._refused.add(refusal)
+            try:
+                self._on_refusal(refusal)
+            except Exception:
+                _log.exception("a refused connection could not be recorded")
+        return Denied(refusal)
+
+    async def connect(self, destination: Destination) -> SocketStream:
+        """Connect to a checked address of a checked destination. Raises Denied and Unreachable."""
+        named = self.check(destination)
+        where = destination.authority
+        try:
+            async with asyncio.timeout(self.limits.dial_s):
+                addresses = await self._addresses(destination, named=named)
+                return SocketStream(await _dial(addresses, destination.port))
+        except HostNotAllowed as error:
+            raise self.denied(HostRefusal.of(error, destination)) from None
+        except TimeoutError:
+            text = f"no connection to {where} within {self.limits.dial_s:g} s"
+            raise Unreachable(text, timed_out=True) from None
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            reply = 5 if isinstance(error, ConnectionRefusedError) else 4
+            raise Unreachable(f"no connection to {where}: {reason}", socks_reply=reply) from None
+
+    async def _addresses(self, destination: Destination, *, named: bool) -> Sequence[str]:
+        if destination.address is not None:
+            return (destination.host,)
+        try:
+            addresses = await self._resolver.resolve(destination.host, destination.port)
+        except (OSError, UnicodeError):
+            addresses = ()
+        if not addresses:
+            raise Unreachable(f"{destination.host} does not resolve")
+        return allowed_addresses(destination.host, destination.port, addresses, named=named)
+
+
+async def _dial(addresses: Sequence[str], port: int) -> socket.socket:
+    """Connect to the first address that answers; raises the OSError of the last one if none does."""
+    *others, last = addresses
+    for address in others:
+        try:
+            async with asyncio.timeout(_FIRST_ADDRESS_S):
+                return await _connected(address, port)
+        except OSError:  # TimeoutError too; asyncio tells this block's own from the outer one's
+            pass
+    return await _connected(last, port)
+
+
+async def _connected(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        await asyncio.get_running_loop().sock_connect(sock, (address, port))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
