@@ -1,4 +1,4 @@
-"""The doors: what serves a catalog of tools to other programs."""
+"""Servers that offer a catalog of tools to other programs."""
 
 from toolcrib.serve.mcp import run_stdio, serve_stdio
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.serve.doubles import MemoryCatalog, make_tool
 from toolcrib.serve.mcp import Listing
-from toolcrib.serve.mcp.wire import Refusal
+from toolcrib.serve.mcp.wire import JsonRpcError
 
 
 def catalog_of(count: int) -> MemoryCatalog:
@@ -67,7 +67,7 @@ def test_a_cursor_whose_tool_has_gone_says_to_begin_again() -> None:
     cursor = read(listing)["nextCursor"]
     del catalog.list[2]
     catalog.revision += 1
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(JsonRpcError) as refused:
         listing.page(cursor)
     assert refused.value.code == -32602
     assert "without a cursor" in refused.value.message
@@ -78,18 +78,18 @@ def test_a_cursor_whose_tool_has_gone_says_to_begin_again() -> None:
     ["", "x", "é", "!!!!", base64.urlsafe_b64encode(b"three:tool_2").decode(), "9" * 9_000, "MzrwKIw="],
 )
 def test_a_bad_cursor_is_refused(cursor: str) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(JsonRpcError) as refused:
         Listing(catalog_of(6), page_size=3).page(cursor)
     assert refused.value.code == -32602
 
 
 def test_a_tool_is_found_by_its_wire_name() -> None:
     listing = Listing(MemoryCatalog(make_tool("my.tool")))
-    entry = listing.entry("my_tool")
+    entry = listing.get("my_tool")
     assert entry is not None
     assert entry.tool.name == "my.tool"
-    assert listing.entry("my_tool") is entry
-    assert listing.entry("other") is None
+    assert listing.get("my_tool") is entry
+    assert listing.get("other") is None
 
 
 def test_a_page_of_nothing_makes_no_sense() -> None:

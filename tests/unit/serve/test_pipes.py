@@ -129,7 +129,7 @@ async def test_a_paused_reader_reads_on_later(kind: str, tmp_path: Path) -> None
         for _ in range(20):
             await asyncio.sleep(0.001)
         before = list(heard.lines)
-        heard.reader.resume()
+        heard.reader.start()
         await until(lambda: heard.lines == [b"one"])
         heard.reader.stop()
         assert before == [] or kind == "file"  # the thread may have read one piece before the pause

@@ -11,13 +11,13 @@ import pytest
 from tests.unit.serve.doubles import make_tool, typed_tool
 from toolcrib.errors import InvalidInput, ToolFailed, Violation
 from toolcrib.schema.providers import mcp_output_schema
-from toolcrib.serve.mcp.listing import Entry
+from toolcrib.serve.mcp.listing import ListedTool
 from toolcrib.serve.mcp.results import call_result
 from toolcrib.spec import Result
 
-PLAIN = Entry(make_tool("plain"))
-OBJECT = Entry(typed_tool("object", {"type": "object", "required": ["n"]}))
-LIST = Entry(typed_tool("list", {"type": "array", "items": {"type": "integer"}}))
+PLAIN = ListedTool(make_tool("plain"))
+OBJECT = ListedTool(typed_tool("object", {"type": "object", "required": ["n"]}))
+LIST = ListedTool(typed_tool("list", {"type": "array", "items": {"type": "integer"}}))
 
 
 def texts(out: dict[str, Any]) -> list[str]:
@@ -42,12 +42,12 @@ def test_plain_text_is_not_said_twice() -> None:
 
 
 def test_text_with_a_schema_is_said_in_both() -> None:
-    entry = Entry(typed_tool("text", {"type": "string"}))
+    entry = ListedTool(typed_tool("text", {"type": "string"}))
     assert call_result(Result("ok", "hello"), entry)["structuredContent"] == {"result": "hello"}
 
 
 @pytest.mark.parametrize(("entry", "value"), [(OBJECT, {"n": 1}), (LIST, [1, 2])])
-def test_structured_content_fits_the_schema_that_is_advertised(entry: Entry, value: Any) -> None:
+def test_structured_content_fits_the_schema_that_is_advertised(entry: ListedTool, value: Any) -> None:
     schema = mcp_output_schema(entry.tool)
     assert schema is not None
     out = call_result(Result("ok", value), entry)
@@ -55,7 +55,7 @@ def test_structured_content_fits_the_schema_that_is_advertised(entry: Entry, val
 
 
 @pytest.mark.parametrize(("entry", "value"), [(OBJECT, {}), (OBJECT, [1]), (LIST, ["x"]), (LIST, None)])
-def test_an_output_that_breaks_the_promise_is_an_error_that_shows_it(entry: Entry, value: Any) -> None:
+def test_an_output_that_breaks_the_promise_is_an_error_that_shows_it(entry: ListedTool, value: Any) -> None:
     out = call_result(Result("ok", value, warnings=("does not fit",)), entry)
     assert out["isError"] is True
     assert out["structuredContent"]["error"]["code"] == "invalid_output"
@@ -93,7 +93,7 @@ def test_what_is_cut_for_the_model_is_not_slipped_in_beside_it() -> None:
 
 
 def test_what_a_schema_promises_is_sent_whole() -> None:
-    entry = Entry(typed_tool("texts", {"type": "array"}))
+    entry = ListedTool(typed_tool("texts", {"type": "array"}))
     out = call_result(Result("ok", ["x" * 100]), entry, limit=50)
     assert "[cut:" in texts(out)[0]
     assert out["structuredContent"] == {"result": ["x" * 100]}

@@ -8,11 +8,11 @@ from typing import Any
 import orjson
 import pytest
 
-from toolcrib.serve.mcp.wire import Refusal, is_request_id, read_batch, read_message, to_json
+from toolcrib.serve.mcp.wire import JsonRpcError, is_request_id, read_batch, read_message, to_json
 
 
-def refused(line: bytes) -> Refusal:
-    with pytest.raises(Refusal) as caught:
+def refused(line: bytes) -> JsonRpcError:
+    with pytest.raises(JsonRpcError) as caught:
         read_message(line)
     return caught.value
 
@@ -73,13 +73,13 @@ def test_everything_else_is_read(message: dict[str, Any]) -> None:
 @pytest.mark.parametrize("depth", [900, 1_000, 1_020])
 def test_deep_nesting_is_read_or_refused_but_never_fatal(depth: int) -> None:
     line = b'{"id":1,"a":' + b"[" * depth + b"]" * depth + b"}"
-    with suppress(Refusal):
+    with suppress(JsonRpcError):
         assert read_message(line)["id"] == 1
 
 
 @pytest.mark.parametrize("line", [b'[],"x":1', b'[1]},{"x":2', b'[],"batch":[1]', b"[1", b"[]"])
 def test_a_batch_cannot_smuggle_in_members(line: bytes) -> None:
-    with pytest.raises(Refusal):
+    with pytest.raises(JsonRpcError):
         read_batch(line)
 
 

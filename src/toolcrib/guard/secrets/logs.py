@@ -14,7 +14,7 @@ LOGGERS = (
     "toolcrib.egress.proxy.dialer",
     "toolcrib.egress.proxy.server",
     "toolcrib.project.catalog.reload",
-    "toolcrib.serve.mcp.connection",
+    "toolcrib.serve.mcp",
     "toolcrib.tools",
 )
 """The loggers that Toolcrib writes to."""

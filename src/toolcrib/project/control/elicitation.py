@@ -18,7 +18,7 @@ class ClientAnswer(Protocol):
     """The answer of a client's user."""
 
     @property
-    def yes(self) -> bool:
+    def approved(self) -> bool:
         """True if the call may run."""
 
     @property
@@ -57,7 +57,7 @@ class Elicitation:
             if asked.caller != client or asked.token is not None:
                 return
             who = f"user of {client}"
-            if answer.yes:
+            if answer.approved:
                 self._service.approve(approval, who, note=answer.reason, channel="elicitation")
             else:
                 self._service.deny(approval, who, answer.reason, channel="elicitation")

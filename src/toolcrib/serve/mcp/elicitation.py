@@ -1,6 +1,6 @@
-"""A person asked through the client: `elicitation/create` in sessions, `input_required` in 2026-07-28.
+"""Approval by the client's user: `elicitation/create` in sessions, `input_required` in 2026-07-28.
 
-Only where the project allows that channel: a client shows the question to its user, or answers by itself.
+It is used only if the project allows this channel, because a client may also answer by itself.
 """
 
 from __future__ import annotations
@@ -10,13 +10,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from toolcrib.serve.mcp.wire import RequestId, to_json
+from toolcrib.serve.mcp.wire import notification, to_json
 from toolcrib.spec import Result
 
-__all__ = ["ASKED", "Answer", "Asker", "Questions", "answer_in", "is_offered", "request", "waits_for"]
+__all__ = [
+    "Approver",
+    "OpenQuestions",
+    "Question",
+    "UserAnswer",
+    "question_about",
+    "supports_forms",
+    "take_answer",
+]
 
-ASKED = "toolcrib/approval"
-"""The name of the one question in a result that needs input."""
+_KEY = "toolcrib/approval"
+"""The name of the one question in a result that requires input."""
 _FORM = {
     "type": "object",
     "properties": {
@@ -28,86 +36,112 @@ _FORM = {
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What the client's user said."""
+class UserAnswer:
+    """The answer of the client's user."""
 
-    yes: bool
+    approved: bool
     reason: str = ""
 
 
-class Asker(Protocol):
-    """What a project lets a client ask its user."""
+class Approver(Protocol):
+    """Lets a client's user decide on approvals."""
 
     def question(self, approval: str) -> str | None:
-        """What to ask about an approval that waits; None where this channel may not decide on it."""
+        """Return the question about an approval; None if this user may not decide on it."""
 
-    def decide(self, approval: str, client: str, answer: Answer) -> None:
-        """The answer of the user of this client. One that does not count is passed over: the call says so."""
+    def decide(self, approval: str, client: str, answer: UserAnswer) -> None:
+        """Take the answer of this client's user. An answer that does not count changes nothing."""
 
 
-def waits_for(result: Result) -> str | None:
-    """The approval that a refused call waits for."""
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question to the client's user about an approval."""
+
+    approval: str
+    text: str
+
+    def request(self) -> dict[str, Any]:
+        """Return method and parameters of the question."""
+        params = {"mode": "form", "message": self.text, "requestedSchema": _FORM}
+        return {"method": "elicitation/create", "params": params}
+
+    def input_required(self) -> dict[str, Any]:
+        """Return the result of 2026-07-28 that asks the question."""
+        return {
+            "resultType": "input_required",
+            "inputRequests": {_KEY: self.request()},
+            "requestState": self.approval,
+        }
+
+
+def question_about(approver: Approver | None, result: Result) -> Question | None:
+    """Return the question about the approval that a refused call needs; None if there is none to ask."""
     error = result.error
-    if error is None or error.code != "approval_required":
+    if approver is None or error is None or error.code != "approval_required":
         return None
     approval = error.details.get("approval")
-    return approval if isinstance(approval, str) else None
+    if not isinstance(approval, str):
+        return None
+    text = approver.question(approval)
+    return None if text is None else Question(approval, text)
 
 
-def is_offered(capabilities: Any) -> bool:
-    """Whether a client can show its user a form."""
+def supports_forms(capabilities: Any) -> bool:
+    """Return True if a client can show a form to its user."""
     offered = capabilities.get("elicitation") if isinstance(capabilities, dict) else None
     return isinstance(offered, dict) and (not offered or "form" in offered)
 
 
-def request(question: str) -> dict[str, Any]:
-    """Method and parameters of the question."""
-    return {
-        "method": "elicitation/create",
-        "params": {"mode": "form", "message": question, "requestedSchema": _FORM},
-    }
+def take_answer(approver: Approver, params: dict[str, Any], caller: str) -> None:
+    """Take the user's answer from a call that is made again after `input_required`."""
+    approval, answers = params.get("requestState"), params.get("inputResponses")
+    if isinstance(approval, str) and isinstance(answers, dict):
+        answer = _read_answer(answers.get(_KEY))
+        if answer is not None:
+            approver.decide(approval, caller, answer)
 
 
-def answer_in(value: Any) -> Answer | None:
-    """The answer in an `ElicitResult`; None where the user has not made a choice, or what came is none."""
+def _read_answer(value: Any) -> UserAnswer | None:
+    """Return the answer in an `ElicitResult`; None if the user has not decided, or it is malformed."""
     if not isinstance(value, dict):
         return None
     content = value.get("content")
-    reason = content.get("reason", "") if isinstance(content, dict) else ""
+    content = content if isinstance(content, dict) else {}
+    reason = content.get("reason")
     reason = reason if isinstance(reason, str) else ""
     if value.get("action") == "decline":
-        return Answer(False, reason)
-    if value.get("action") != "accept" or not isinstance(content, dict):
+        return UserAnswer(False, reason)
+    approved = content.get("approve")
+    if value.get("action") != "accept" or not isinstance(approved, bool):
         return None
-    approve = content.get("approve")
-    return Answer(approve, reason) if isinstance(approve, bool) else None
+    return UserAnswer(approved, reason)
 
 
-class Questions:
-    """Questions sent to a session's client that have not been answered."""
+class OpenQuestions:
+    """Questions sent to a session's client and not answered yet."""
 
     def __init__(self, send: Callable[[bytes], None]) -> None:
         self._send = send
-        self._open: dict[RequestId, asyncio.Future[Any]] = {}
+        self._open: dict[str, asyncio.Future[Any]] = {}
         self._sent = 0
 
-    async def ask(self, question: str) -> Answer | None:
-        """Ask, and wait for the answer. Cancelled with the call it is for; the client is told then."""
+    async def ask(self, question: Question) -> UserAnswer | None:
+        """Ask, and wait for the answer. If the call is cancelled, the question is withdrawn."""
         self._sent += 1
         name = f"toolcrib-{self._sent}"
-        told = self._open[name] = asyncio.get_running_loop().create_future()
+        answered = self._open[name] = asyncio.get_running_loop().create_future()
         try:
-            self._send(to_json({"jsonrpc": "2.0", "id": name, **request(question)}))
-            return answer_in(await told)
+            self._send(to_json({"jsonrpc": "2.0", "id": name, **question.request()}))
+            return _read_answer(await answered)
         except asyncio.CancelledError:
             params = {"requestId": name, "reason": "the call was cancelled"}
-            self._send(to_json({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}))
+            self._send(notification("notifications/cancelled", params))
             raise
         finally:
             del self._open[name]
 
     def receive(self, message: dict[str, Any]) -> None:
-        """A client's answer; one to a question that is not open is passed over."""
+        """Take a client's answer. An answer to a question that is not open is ignored."""
         name = message.get("id")
         waiting = self._open.get(name) if isinstance(name, str) else None
         if waiting is not None and not waiting.done():

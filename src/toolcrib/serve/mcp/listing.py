@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 import base64
+from functools import cached_property
 
 import orjson
 
 from toolcrib.schema import SchemaCheck
 from toolcrib.schema.providers import mcp_tool, wire_names, wraps_output
-from toolcrib.serve.mcp.wire import INVALID_PARAMS, Refusal, to_json
+from toolcrib.serve.mcp.wire import ErrorCode, JsonRpcError, to_json
 from toolcrib.spec import Caller, Catalog, Tool
 
-__all__ = ["DEFAULT_PAGE_SIZE", "Entry", "Listing"]
+__all__ = ["DEFAULT_PAGE_SIZE", "ListedTool", "Listing"]
 
 DEFAULT_PAGE_SIZE = 500
 
 
-class Entry:
-    """One tool as this list names it."""
-
-    __slots__ = ("_check", "tool", "wraps")
+class ListedTool:
+    """One tool of a list, and its output schema as the list advertises it."""
 
     def __init__(self, tool: Tool) -> None:
         self.tool = tool
-        self.wraps = wraps_output(tool)
-        """Whether its value goes out as `{"result": value}` unless it is an object without a schema."""
-        self._check: SchemaCheck | None = None
 
-    @property
-    def promise(self) -> SchemaCheck | None:
-        """The compiled output schema, which every value sent must fit; None where none is advertised."""
-        if self._check is None and self.tool.output.schema is not None:
-            self._check = SchemaCheck(self.tool.output.schema)
-        return self._check
+    @cached_property
+    def wraps_output(self) -> bool:
+        """True if its value is sent as `{"result": value}` to fit the advertised schema."""
+        return wraps_output(self.tool)
+
+    @cached_property
+    def output_check(self) -> SchemaCheck | None:
+        """The compiled output schema, which every value sent must match; None if none is advertised."""
+        schema = self.tool.output.schema
+        return None if schema is None else SchemaCheck(schema)
 
 
 class Listing:
-    """What one caller sees: tools by wire name, and pages. Built anew when the catalog's revision changes."""
+    """The tools that one caller may see, by wire name and in pages.
+
+    It is built again when the catalog's revision has changed.
+    """
 
     def __init__(
         self,
@@ -53,79 +56,61 @@ class Listing:
         self._identity = identity
         self._page_size = page_size
         self._revision: int | None = None
-        self._tools: dict[str, Tool] = {}
+        self._tools: dict[str, ListedTool] = {}
         self._names: list[str] = []
-        self._entries: dict[str, Entry] = {}
+        self._ends: dict[str, int] = {}
+        """Tool name to the number of tools up to and including it."""
         self._pages: dict[int, bytes] = {}
-        self._places: dict[str, int] | None = None
 
-    def entry(self, wire_name: str) -> Entry | None:
-        """The tool of this wire name, or None."""
-        if self._catalog.revision != self._revision:
-            self._build()
-        found = self._entries.get(wire_name)
-        if found is None and (tool := self._tools.get(wire_name)) is not None:
-            found = self._entries[wire_name] = Entry(tool)
-        return found
+    def get(self, wire_name: str) -> ListedTool | None:
+        """Return the tool of this wire name, or None."""
+        self._refresh()
+        return self._tools.get(wire_name)
 
     def page(self, cursor: str | None = None) -> bytes:
-        """Members `"tools":[…]` and, if more follow, `"nextCursor":"…"` of one page, as JSON.
+        """Return the JSON members `"tools":[…]` and, if more follow, `"nextCursor":"…"` of one page.
 
-        Raises Refusal (invalid params) for a cursor that was not given out by this list.
+        Raises JsonRpcError (invalid params) for a cursor that is not of this list.
         """
-        if self._catalog.revision != self._revision:
-            self._build()
-        start = 0 if cursor is None else self._after(cursor)
+        self._refresh()
+        start = 0 if cursor is None else self._start(cursor)
         page = self._pages.get(start)
         if page is None:
             page = self._write(start)
-            if start % self._page_size == 0:  # a list that changed gives odd starts: those are read once
+            if start % self._page_size == 0:  # Other starts come from a cursor of an older list.
                 self._pages[start] = page
         return page
 
-    def _build(self) -> None:
-        # The revision is read first: a change while the list is being read is seen by the next request.
+    def _refresh(self) -> None:
+        # The revision is read first: a change while the list is read is seen by the next request.
         revision = self._catalog.revision
-        self._tools = wire_names(self._catalog.tools(self._caller, self._identity))
-        self._names = list(self._tools)
-        self._entries = {}
-        self._pages = {}
-        self._places = None
-        self._revision = revision
+        if revision != self._revision:
+            found = wire_names(self._catalog.tools(self._caller, self._identity))
+            self._tools = {name: ListedTool(tool) for name, tool in found.items()}
+            self._names = list(found)
+            self._ends = {name: number for number, name in enumerate(found, 1)}
+            self._pages = {}
+            self._revision = revision
 
     def _write(self, start: int) -> bytes:
         names = self._names[start : start + self._page_size]
-        tools = b",".join(to_json(mcp_tool(self._tools[name], name)) for name in names)
+        tools = b",".join(to_json(mcp_tool(self._tools[name].tool, name)) for name in names)
         page = b'"tools":[' + tools + b"]"
-        end = start + len(names)
-        if end < len(self._names):
-            page += b',"nextCursor":' + orjson.dumps(_cursor(end, names[-1]))
+        if start + len(names) < len(self._names):
+            cursor = base64.urlsafe_b64encode(names[-1].encode()).decode()
+            page += b',"nextCursor":' + orjson.dumps(cursor)
         return page
 
-    def _after(self, cursor: str) -> int:
-        """Where the page begins that `cursor` stands for.
+    def _start(self, cursor: str) -> int:
+        """Return the position of the first tool after `cursor`.
 
-        The cursor names the last tool of the page before, so a list that changed meanwhile goes on at the
-        right place as long as that tool is still in it.
+        A cursor is the name of the last tool sent, so it stays good when other tools come or go.
         """
-        place, last = _read_cursor(cursor)
-        if 0 < place <= len(self._names) and self._names[place - 1] == last:
-            return place
-        if self._places is None:
-            self._places = {name: index for index, name in enumerate(self._names, 1)}
-        moved = self._places.get(last)
-        if moved is None:
-            raise Refusal(INVALID_PARAMS, "the list of tools has changed: list again without a cursor")
-        return moved
-
-
-def _cursor(place: int, last: str) -> str:
-    return base64.urlsafe_b64encode(f"{place}:{last}".encode()).decode()
-
-
-def _read_cursor(cursor: str) -> tuple[int, str]:
-    try:
-        place, _, last = base64.b64decode(cursor, altchars=b"-_", validate=True).decode().partition(":")
-        return int(place), last
-    except ValueError:
-        raise Refusal(INVALID_PARAMS, "the cursor is not one this server gave out") from None
+        try:
+            last = base64.b64decode(cursor, altchars=b"-_", validate=True).decode()
+        except ValueError:
+            last = ""
+        if last not in self._ends:
+            message = "the cursor is not of this list: it may have changed, so list again without a cursor"
+            raise JsonRpcError(ErrorCode.INVALID_PARAMS, message)
+        return self._ends[last]

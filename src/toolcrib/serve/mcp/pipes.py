@@ -1,8 +1,9 @@
-"""Lines in and lines out over file descriptors, on the event loop, whatever the descriptors are.
+"""Lines in and lines out over file descriptors, on the event loop, for descriptors of any kind.
 
-Reading waits for readiness and never sets O_NONBLOCK: that flag belongs to the open file, which other
-processes may share. What cannot be waited for (regular files) is read by a thread. Writing must not block the
-loop either, so a pipe is opened a second time, non-blocking, by way of /proc.
+asyncio's own pipes are not used, because they set O_NONBLOCK on standard input and output. That flag belongs
+to the open file, which other processes may share: the shell that started this one would get errors. So
+reading waits until the descriptor is ready and leaves the flag alone; writing opens a pipe a second time by
+way of /proc, and makes only that one non-blocking.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import errno
 import fcntl
 import os
 import stat
-import threading
 from collections import deque
 from collections.abc import Callable
 
@@ -25,10 +25,10 @@ _LOW = 1 << 20
 
 
 class LineReader:
-    """Reads `fd` and hands over each line without its end; blank lines are passed over.
+    """Reads `fd` and passes on each line without its end; blank lines are ignored.
 
-    A line longer than `limit` bytes is thrown away and `on_oversize` told once. At the end of the input
-    `on_end` is called, after an unfinished last line was handed over.
+    `on_oversize` is called once for each line of more than `limit` bytes, which is discarded. At the end of
+    the input an unfinished last line is passed on, then `on_end` is called.
     """
 
     def __init__(
@@ -46,137 +46,82 @@ class LineReader:
         self._on_end = on_end
         self._limit = limit
         self._parts: list[bytes] = []
-        self._held = 0
-        self._skipping = False
+        """The begun line; empty if it is too long already."""
+        self._size = 0
         self._loop = asyncio.get_running_loop()
-        self._threaded = False
+        self._reading = False
         self._ended = False
-        self._paused = False
-        self._turn = threading.Event()
-        """Set while the thread may read on."""
+        self._turn: asyncio.Handle | None = None
+        """The next read of a regular file."""
 
     def start(self) -> None:
-        """Begin to read."""
+        """Read from now on, also after `pause`."""
+        if self._reading or self._ended:
+            return
+        self._reading = True
         try:
-            self._loop.add_reader(self._fd, self._ready)
-        except (PermissionError, ValueError):  # epoll takes no regular files
-            self._threaded = True
-            self._turn.set()
-            # A descriptor of its own: the thread may outlive the caller's, whose number may be given anew.
-            fd = os.dup(self._fd)
-            threading.Thread(target=self._read_in_thread, args=(fd,), name="mcp-stdin", daemon=True).start()
+            self._loop.add_reader(self._fd, self._read)
+        except (PermissionError, ValueError):  # epoll takes no regular files: those can always be read
+            self._turn = self._loop.call_soon(self._read_file)
 
     def pause(self) -> None:
-        """Read nothing until `resume`."""
-        if not self._paused and not self._ended:
-            self._paused = True
-            if self._threaded:
-                self._turn.clear()
-            else:
-                self._loop.remove_reader(self._fd)
-
-    def resume(self) -> None:
-        """Read on after `pause`."""
-        if self._paused and not self._ended:
-            self._paused = False
-            if self._threaded:
-                self._turn.set()
-            else:
-                self._loop.add_reader(self._fd, self._ready)
+        """Read nothing until `start`."""
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._fd)
+            if self._turn is not None:
+                self._turn.cancel()
 
     def stop(self) -> None:
-        """Read nothing more, ever."""
-        if not self._ended:
-            self._ended = True
-            if self._threaded:
-                self._turn.set()
-            else:
-                self._loop.remove_reader(self._fd)
+        """Read nothing more."""
+        self.pause()
+        self._ended = True
 
-    def _ready(self) -> None:
+    def _read_file(self) -> None:
+        # Scheduled before it reads, so that whatever `_read` calls can pause it.
+        self._turn = self._loop.call_soon(self._read_file)
+        self._read()
+
+    def _read(self) -> None:
         try:
             chunk = os.read(self._fd, _CHUNK)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:  # a terminal that hung up, a connection reset
             chunk = b""
-        self._take(chunk)
-
-    def _read_in_thread(self, fd: int) -> None:
-        chunk = b"-"
-        while chunk:
-            self._turn.wait()
-            if self._ended:
-                break
-            try:
-                chunk = os.read(fd, _CHUNK)
-            except OSError:
-                chunk = b""
-            self._turn.clear()
-            try:
-                self._loop.call_soon_threadsafe(self._take_from_thread, chunk)
-            except RuntimeError:  # the loop is closed
-                break
-        os.close(fd)
-
-    def _take_from_thread(self, chunk: bytes) -> None:
-        if not self._ended:
-            self._take(chunk)
-            if not self._paused:
-                self._turn.set()
-
-    def _take(self, chunk: bytes) -> None:
         if not chunk:
-            self._finish()
+            self.stop()
+            self._end_line()
+            self._on_end()
             return
-        lines = chunk.split(b"\n")
-        last = lines.pop()
-        if lines:
-            self._line(lines[0])
-            for line in lines[1:]:
-                self._line(line)
-        if last:
-            self._hold(last)
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            self._add(end)
+            self._end_line()
+        self._add(rest)
 
-    def _line(self, end: bytes) -> None:
-        """A line is complete: `end` is what came after the parts held."""
-        if self._skipping:
-            self._skipping = False
-            return
-        if self._parts:
-            self._parts.append(end)
-            end = b"".join(self._parts)
-            self._parts.clear()
-            self._held = 0
-        if len(end) > self._limit:
-            self._on_oversize()
-        elif end and not end.isspace():
-            self._on_line(end)
-
-    def _hold(self, part: bytes) -> None:
-        if self._skipping:
-            return
-        self._held += len(part)
-        if self._held > self._limit:
-            self._parts.clear()
-            self._held = 0
-            self._skipping = True
-            self._on_oversize()
-        else:
+    def _add(self, part: bytes) -> None:
+        before = self._size
+        self._size += len(part)
+        if self._size <= self._limit:
             self._parts.append(part)
+        elif before <= self._limit:
+            self._parts.clear()
+            self._on_oversize()
 
-    def _finish(self) -> None:
-        self.stop()
-        if self._parts:
-            self._line(b"")
-        self._on_end()
+    def _end_line(self) -> None:
+        line = b"".join(self._parts)
+        self._parts.clear()
+        self._size = 0
+        if line and not line.isspace():
+            self._on_line(line)
 
 
 class LineWriter:
     """Writes lines to `fd`, each in one piece and in order, without ever blocking the event loop.
 
-    `on_pressure(True)` is called when the client does not keep up, `on_pressure(False)` when it has caught
-    up, `on_broken` once when nobody reads any more.
+    `on_pressure(True)` is called when the client reads too slowly, `on_pressure(False)` when it has caught
+    up, `on_broken` once when it reads no more.
     """
 
     def __init__(self, fd: int, on_pressure: Callable[[bool], None], on_broken: Callable[[], None]) -> None:
@@ -192,11 +137,11 @@ class LineWriter:
 
     @property
     def congested(self) -> bool:
-        """Whether anything waits to be sent."""
+        """True while anything waits to be sent."""
         return self._size > 0
 
     def write(self, line: bytes) -> None:
-        """Send one line; what the descriptor does not take now goes out later."""
+        """Send one line, or as much as the descriptor takes now and the rest later."""
         if self._broken:
             return
         data = line + b"\n"
@@ -215,7 +160,7 @@ class LineWriter:
             self._on_pressure(True)
 
     async def flush(self, seconds: float) -> None:
-        """Wait until all is sent, but not longer than `seconds`."""
+        """Wait until everything is sent, at most `seconds`."""
         if self._size and not self._broken:
             self._flushed = asyncio.Event()
             try:
@@ -225,7 +170,7 @@ class LineWriter:
                 pass
 
     def close(self) -> None:
-        """Give the descriptor back as it was; what is unsent is lost."""
+        """Leave the descriptor as it was. Unsent lines are lost."""
         if self._size and not self._broken:
             self._loop.remove_writer(self._fd)
         self._broken = True
@@ -258,7 +203,7 @@ class LineWriter:
             return os.write(self._fd, data)
         except (BlockingIOError, InterruptedError):
             return 0
-        except OSError:  # EPIPE, ECONNRESET, ENOSPC: nothing more will arrive anywhere
+        except OSError:  # EPIPE, ECONNRESET, ENOSPC: no further line can arrive
             self._broken = True
             if self._unsent:
                 self._loop.remove_writer(self._fd)
@@ -270,7 +215,10 @@ class LineWriter:
 
 
 def _non_blocking(fd: int) -> tuple[int, bool, bool]:
-    """A descriptor that writes where `fd` does, without blocking; is it ours; is `fd` to be set back."""
+    """Return a descriptor that writes to the file of `fd` without blocking.
+
+    With it: True if it must be closed, and True if `fd` must be made blocking again.
+    """
     kind = os.fstat(fd).st_mode
     if stat.S_ISREG(kind) or fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_NONBLOCK:
         return fd, False, False
@@ -279,7 +227,7 @@ def _non_blocking(fd: int) -> tuple[int, bool, bool]:
             flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
             return os.open(f"/proc/self/fd/{fd}", flags), True, False
         except OSError as error:
-            if error.errno == errno.ENXIO:  # nobody reads it: writing will say so
+            if error.errno == errno.ENXIO:  # nobody reads it: the first write will fail
                 return fd, False, False
     os.set_blocking(fd, False)
     return fd, False, True

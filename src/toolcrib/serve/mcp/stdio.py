@@ -13,18 +13,20 @@ from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from typing import Any, NoReturn
 
-from toolcrib.serve.mcp.connection import Connection, Sender, ServerSettings
-from toolcrib.serve.mcp.elicitation import Asker
+from toolcrib.serve.mcp.connection import Connection
+from toolcrib.serve.mcp.elicitation import Approver
 from toolcrib.serve.mcp.listing import DEFAULT_PAGE_SIZE
 from toolcrib.serve.mcp.pipes import LineReader, LineWriter
+from toolcrib.serve.mcp.request import Sender
+from toolcrib.serve.mcp.settings import ServerSettings
 from toolcrib.spec import Caller, Catalog
 
 __all__ = ["MAX_LINE", "run_stdio", "serve_stdio"]
 
 MAX_LINE = 16 << 20
-"""Bytes of the longest message taken."""
+"""Bytes of the longest message."""
 
-_FLUSH_SECONDS = 1.0
+_FLUSH_S = 1.0
 
 
 async def serve_stdio(
@@ -36,67 +38,45 @@ async def serve_stdio(
     page_size: int = DEFAULT_PAGE_SIZE,
     caller: str | None = None,
     identity: Caller | None = None,
-    asker: Asker | None = None,
+    approver: Approver | None = None,
     max_running: int = 64,
     max_line: int = MAX_LINE,
     grace: float = 1.0,
 ) -> int:
-    """Serve `catalog` on this process's standard input and output until the client goes; gives 0.
+    """Serve `catalog` on this process's standard input and output until the client goes. Return 0.
 
-    While it serves, descriptor 1 leads to standard error and descriptor 0 to nothing, so neither a tool's
-    `print` nor a child process can get between the messages; both are put back at the end.
+    Meanwhile descriptor 1 leads to standard error and descriptor 0 to nothing, so neither a tool's `print`
+    nor a child process can write or read between the messages. Both are restored at the end.
 
     Args:
-        name, version, instructions: what the server says of itself.
+        name, version, instructions: the description that the server gives of itself.
         page_size: tools in one page of `tools/list`.
         caller: `Call.caller` of every call; by default `mcp:` and the client's own name, or `token:` and the
             token's.
-        asker: asks the client's user about calls that need approval, where the project allows that.
-        identity: what the client's token allows; None for this machine's own user.
-        max_running: calls that run at once; more wait.
-        max_line: bytes of the longest message taken; a longer one is refused.
-        grace: seconds that running calls get to end after the client closed its side or the process was asked
-            to stop (SIGTERM, SIGINT); then they are cancelled.
+        identity: the permissions of the client's token; None for this machine's own user.
+        approver: lets the client's user approve calls, if the project allows that.
+        max_running: calls that run at once; further ones wait.
+        max_line: bytes of the longest message; a longer one is refused.
+        grace: seconds that running calls may take to end after the client closed its side or the process was
+            asked to stop (SIGTERM, SIGINT); then they are cancelled.
     """
-    settings = ServerSettings(
-        name=name,
-        version=version,
-        instructions=instructions,
-        asker=asker,
-        page_size=page_size,
-        max_running=max_running,
-    )
+    settings = ServerSettings(name, version, instructions, page_size, approver, max_running)
     sender = Sender(caller if caller or identity is None else f"token:{identity.name}", identity)
-    with ExitStack() as undo:
-        output = _divert_output(undo)
-        source = _divert_input(undo)
-        await _serve(catalog, settings, sender, source, output, max_line, grace)
-    return 0
-
-
-async def _serve(
-    catalog: Catalog,
-    settings: ServerSettings,
-    sender: Sender,
-    source: int,
-    output: int,
-    max_line: int,
-    grace: float,
-) -> None:
     ended = asyncio.Event()
-    writer = LineWriter(
-        output, on_pressure=lambda on: reader.pause() if on else reader.resume(), on_broken=ended.set
-    )
-    connection = Connection(catalog, writer.write, settings, congested=lambda: writer.congested)
-    reader = LineReader(
-        source,
-        lambda line: connection.receive(line, sender),
-        lambda: connection.receive_oversize(max_line),
-        ended.set,
-        limit=max_line,
-    )
     with ExitStack() as undo:
+        output, source = _divert_output(undo), _divert_input(undo)
+        writer = LineWriter(
+            output, on_pressure=lambda on: reader.pause() if on else reader.start(), on_broken=ended.set
+        )
         undo.callback(writer.close)
+        connection = Connection(catalog, writer.write, settings, congested=lambda: writer.congested)
+        reader = LineReader(
+            source,
+            lambda line: connection.receive(line, sender),
+            lambda: connection.receive_oversize(max_line),
+            ended.set,
+            limit=max_line,
+        )
         undo.callback(reader.stop)
         _on_signals(ended.set, undo)
         reader.start()
@@ -105,13 +85,14 @@ async def _serve(
         finally:
             reader.stop()
             await connection.drain(grace)
-            await writer.flush(_FLUSH_SECONDS)
+            await writer.flush(_FLUSH_S)
+    return 0
 
 
 def run_stdio(main: Coroutine[Any, Any, int]) -> NoReturn:
-    """Run a coroutine that ends in `serve_stdio`, and leave the process with the status it gives.
+    """Run a coroutine that ends in `serve_stdio`, and end the process with the status that it returns.
 
-    A tool that hangs in a thread cannot be stopped; `asyncio.run` would wait for it for ever. This does not.
+    A tool that hangs in a thread cannot be stopped. `asyncio.run` would wait for it forever; this does not.
     """
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -120,7 +101,7 @@ def run_stdio(main: Coroutine[Any, Any, int]) -> NoReturn:
     if all(thread.daemon or thread is threading.main_thread() for thread in threading.enumerate()):
         loop.close()
         sys.exit(status)
-    atexit._run_exitfuncs()  # noqa: SLF001 - all that `sys.exit` does but wait for threads
+    atexit._run_exitfuncs()  # noqa: SLF001 - as `sys.exit` does, without waiting for threads
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -130,7 +111,7 @@ def run_stdio(main: Coroutine[Any, Any, int]) -> NoReturn:
 
 
 def _divert_output(undo: ExitStack) -> int:
-    """A private descriptor of standard output; descriptor 1 goes to standard error meanwhile."""
+    """Return a private descriptor of standard output. Until `undo`, descriptor 1 is standard error."""
     sys.stdout.flush()
     private = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
     undo.callback(os.close, private)
@@ -148,7 +129,7 @@ def _divert_output(undo: ExitStack) -> int:
 
 
 def _divert_input(undo: ExitStack) -> int:
-    """A private descriptor of standard input; descriptor 0 reads nothing meanwhile."""
+    """Return a private descriptor of standard input. Until `undo`, descriptor 0 reads nothing."""
     private = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
     undo.callback(os.close, private)
     _point(0, os.O_RDONLY)
@@ -163,7 +144,7 @@ def _point(fd: int, flags: int) -> None:
 
 
 def _on_signals(stop: Callable[[], None], undo: ExitStack) -> None:
-    """Stop on SIGTERM and SIGINT; where this is not the main thread, the program's own handlers stay."""
+    """Stop on SIGTERM and SIGINT. Outside the main thread the program's own handlers stay."""
     loop = asyncio.get_running_loop()
     if threading.current_thread() is not threading.main_thread():
         return

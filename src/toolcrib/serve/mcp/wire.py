@@ -1,38 +1,35 @@
-"""JSON-RPC 2.0 as MCP uses it: versions, error codes, how a message is read and how an answer is written."""
+"""JSON-RPC 2.0 as MCP uses it: versions, error codes, reading and writing of messages."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, TypeGuard
 
 import orjson
 
-from toolcrib.errors import InvalidInput
+from toolcrib.errors import InvalidInput, UnavailableError
 from toolcrib.schema import decode_object
 
 __all__ = [
-    "BUSY",
     "CAPABILITIES_KEY",
     "CLIENT_KEY",
-    "INTERNAL_ERROR",
-    "INVALID_PARAMS",
-    "INVALID_REQUEST",
     "LATEST_SESSION_VERSION",
-    "METHOD_NOT_FOUND",
     "MODERN_VERSIONS",
-    "PARSE_ERROR",
     "SERVER_KEY",
     "SESSION_VERSIONS",
-    "UNSUPPORTED_VERSION",
     "VERSION_KEY",
-    "Refusal",
+    "ErrorCode",
+    "JsonRpcError",
     "RequestId",
     "answer",
+    "busy",
+    "error_answer",
     "is_request_id",
+    "notification",
     "read_batch",
     "read_message",
-    "refuse",
     "to_json",
 ]
 
@@ -47,86 +44,106 @@ CLIENT_KEY = "io.modelcontextprotocol/clientInfo"
 CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 SERVER_KEY = "io.modelcontextprotocol/serverInfo"
 
-PARSE_ERROR = -32700
-INVALID_REQUEST = -32600
-METHOD_NOT_FOUND = -32601
-INVALID_PARAMS = -32602
-INTERNAL_ERROR = -32603
-UNSUPPORTED_VERSION = -32022
-"""Defined by MCP 2026-07-28; `data` names what is supported and what was asked for."""
-BUSY = -32000
-"""From the band MCP leaves to implementations: too many requests wait already."""
-
 RequestId = int | str
 """MCP takes strings and integers; `null` and fractions are not ids."""
 
 
+class ErrorCode(IntEnum):
+    """Codes of JSON-RPC 2.0 errors."""
+
+    PARSE_ERROR = -32700
+    INVALID_REQUEST = -32600
+    METHOD_NOT_FOUND = -32601
+    INVALID_PARAMS = -32602
+    INTERNAL_ERROR = -32603
+    UNSUPPORTED_VERSION = -32022
+    """Defined by MCP 2026-07-28; `data` names the supported versions and the requested one."""
+    BUSY = -32000
+    """From the range that MCP leaves to implementations: too many requests wait already."""
+
+
 @dataclass(eq=False)
-class Refusal(Exception):
+class JsonRpcError(Exception):
     """A request that is answered with a JSON-RPC error instead of a result."""
 
-    code: int
+    code: ErrorCode
     message: str
     data: Any = None
     request_id: RequestId | None = None
-    """Only needed where the request could not be read far enough to have been given its id."""
+    """Set only if the message could not be read completely, but its id could."""
+
+
+def busy(message: str, hint: str) -> JsonRpcError:
+    """Return the error of a request that may succeed later."""
+    error = UnavailableError(message, hint=hint, retryable=True)
+    return JsonRpcError(ErrorCode.BUSY, message, {"error": error.as_dict()})
 
 
 def is_request_id(value: Any) -> TypeGuard[RequestId]:
-    """Whether MCP takes this as the id of a request."""
+    """Return True if MCP allows this value as the id of a request."""
     kind = type(value)
     return kind is int or kind is str
 
 
 def read_message(line: bytes) -> dict[str, Any]:
-    """One message; Refusal where it is not JSON, not an object, or ambiguous (equal keys, huge integers)."""
+    """Return one message.
+
+    Raises JsonRpcError if it is not JSON, not an object, or ambiguous (equal keys, huge integers).
+    """
     try:
         return decode_object(line)
     except InvalidInput as error:
-        reason = error.message
-        told = "; ".join(f"{path} {message}" for path, message in error.violations)
+        violations = "; ".join(f"{path} {message}" for path, message in error.violations)
+        reason = f"the message is ambiguous JSON: {violations}" if violations else error.message
     except RecursionError:
-        reason, told = "the message is nested too deeply", ""
+        reason = "the message is nested too deeply"
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise Refusal(PARSE_ERROR, f"the message is not JSON in UTF-8: {error}") from None
+        message = f"the message is not JSON in UTF-8: {error}"
+        raise JsonRpcError(ErrorCode.PARSE_ERROR, message) from None
     if not isinstance(value, dict):
-        raise Refusal(INVALID_REQUEST, "a message must be a JSON object")
+        raise JsonRpcError(ErrorCode.INVALID_REQUEST, "a message must be a JSON object")
     request_id = value.get("id")
-    message = f"the message is ambiguous JSON: {told}" if told else reason
-    raise Refusal(INVALID_REQUEST, message, None, request_id if is_request_id(request_id) else None)
+    known = request_id if is_request_id(request_id) else None
+    raise JsonRpcError(ErrorCode.INVALID_REQUEST, reason, None, known)
 
 
 def read_batch(line: bytes) -> list[Any]:
-    """The messages of a batch, which only protocol 2025-03-26 knows; checked like `read_message`."""
+    """Return the messages of a batch, checked as `read_message` checks one."""
     # As a member of an object the array passes the same check; a line such as `[],"x":1` would add a key.
     wrapped = read_message(b'{"batch":' + line + b"}")
     batch = wrapped["batch"]
     if len(wrapped) != 1 or not isinstance(batch, list):
-        raise Refusal(PARSE_ERROR, "the message is not JSON")
+        raise JsonRpcError(ErrorCode.PARSE_ERROR, "the message is not JSON")
     if not batch:
-        raise Refusal(INVALID_REQUEST, "a batch must not be empty")
+        raise JsonRpcError(ErrorCode.INVALID_REQUEST, "a batch must not be empty")
     return batch
 
 
-def answer(request_id: RequestId | None, result: Any) -> bytes:
-    """A success, as one line without its end."""
+def answer(request_id: RequestId, result: Any) -> bytes:
+    """Return a successful answer as one line without its end."""
     return to_json({"jsonrpc": "2.0", "id": request_id, "result": result})
 
 
-def refuse(request_id: RequestId | None, refusal: Refusal) -> bytes:
-    """An error, as one line without its end."""
-    error: dict[str, Any] = {"code": refusal.code, "message": refusal.message}
-    if refusal.data is not None:
-        error["data"] = refusal.data
-    return to_json({"jsonrpc": "2.0", "id": request_id, "error": error})
+def error_answer(request_id: RequestId | None, error: JsonRpcError) -> bytes:
+    """Return an error as one line without its end."""
+    described: dict[str, Any] = {"code": error.code, "message": error.message}
+    if error.data is not None:
+        described["data"] = error.data
+    return to_json({"jsonrpc": "2.0", "id": request_id, "error": described})
+
+
+def notification(method: str, params: dict[str, Any] | None = None) -> bytes:
+    """Return a notification as one line without its end."""
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    return to_json(message if params is None else message | {"params": params})
 
 
 def to_json(message: Any) -> bytes:
-    """JSON in UTF-8, whatever a tool put in: lone surrogates are replaced, unknown objects become their text.
+    """Return JSON in UTF-8. Lone surrogates are replaced, unknown objects become their text.
 
-    Raises ValueError or TypeError where even that fails (cycles, keys that are no JSON keys).
+    Raises ValueError or TypeError for cycles, and for keys that are not JSON keys.
     """
     try:
         return orjson.dumps(message)

@@ -50,7 +50,7 @@ async def _serve(root: str | None) -> int:
         watching = asyncio.create_task(project.watch(_tell))
         try:
             return await serve_stdio(
-                McpCatalog(project), version=__version__, identity=identity, asker=project.elicitation
+                McpCatalog(project), version=__version__, identity=identity, approver=project.elicitation
             )
         finally:
             watching.cancel()

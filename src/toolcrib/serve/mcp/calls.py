@@ -1,0 +1,191 @@
+"""Calls of one client: they run side by side, can be cancelled, and each is answered once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from toolcrib.errors import Cancelled, InvalidOutput, ToolcribError, ToolNotFound
+from toolcrib.serve.mcp.elicitation import OpenQuestions, question_about, take_answer
+from toolcrib.serve.mcp.listing import ListedTool
+from toolcrib.serve.mcp.request import McpRequest
+from toolcrib.serve.mcp.results import call_result
+from toolcrib.serve.mcp.settings import ServerSettings
+from toolcrib.serve.mcp.wire import (
+    SERVER_KEY,
+    ErrorCode,
+    JsonRpcError,
+    RequestId,
+    answer,
+    busy,
+    error_answer,
+    is_request_id,
+    notification,
+)
+from toolcrib.spec import Call, Catalog, Result
+
+__all__ = ["ClientCall", "ClientCalls"]
+
+_log = logging.getLogger("toolcrib.serve.mcp")
+
+_CANCEL_S = 2.0
+"""Seconds that cancelled calls may take to end before the connection is given up."""
+
+
+@dataclass(slots=True, eq=False)
+class ClientCall:
+    """One `tools/call` request."""
+
+    request: McpRequest
+    call: Call
+    listed: ListedTool | None
+    can_ask: bool
+    """True if the client's user can be asked to approve the call."""
+    task: asyncio.Task[None] | None = None
+
+
+class ClientCalls:
+    """The calls of one client that have not been answered."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        send: Callable[[bytes], None],
+        settings: ServerSettings,
+        congested: Callable[[], bool],
+    ) -> None:
+        self._catalog = catalog
+        self._send = send
+        self._settings = settings
+        self._congested = congested
+        self._questions = OpenQuestions(send)
+        self._server_info = settings.server_info
+        self._slots = asyncio.Semaphore(settings.max_running)
+        self._open: dict[RequestId, ClientCall] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Also those of cancelled calls, until they have ended."""
+
+    def __contains__(self, request_id: object) -> bool:
+        """Return True if a call with this id has not been answered."""
+        return request_id in self._open
+
+    def start(self, one: ClientCall) -> None:
+        """Run a call as soon as a slot is free. Raises JsonRpcError if too many calls wait already."""
+        if len(self._tasks) >= self._settings.max_running + self._settings.max_waiting:
+            raise busy("too many calls are waiting", "Call again later.")
+        if self._settings.approver is not None:
+            take_answer(self._settings.approver, one.request.params, one.call.caller)
+        token = one.request.meta.get("progressToken")
+        if is_request_id(token):
+            one.call.on_progress = self._progress(one, token)
+        self._open[one.request.id] = one
+        one.task = _start(self._run(one))
+        if not one.task.done():
+            self._tasks.add(one.task)
+            one.task.add_done_callback(self._tasks.discard)
+
+    def cancel(self, request_id: RequestId) -> None:
+        """Cancel a call at the client's wish. It gets no answer."""
+        one = self._open.pop(request_id, None)
+        if one is not None and one.task is not None:
+            one.task.cancel()
+            one.request.reply(None)
+
+    def receive_answer(self, message: dict[str, Any]) -> None:
+        """Take the client's answer to a question of ours."""
+        self._questions.receive(message)
+
+    async def drain(self, grace: float) -> None:
+        """Wait `grace` seconds for the calls to end, then cancel the rest and answer them as cancelled."""
+        if self._tasks:
+            _, rest = await asyncio.wait(self._tasks, timeout=grace)
+            for task in rest:
+                task.cancel()
+            if rest:
+                await asyncio.wait(rest, timeout=_CANCEL_S)
+
+    async def _run(self, one: ClientCall) -> None:
+        try:
+            async with self._slots:
+                result = await self._invoke(one)
+        except asyncio.CancelledError:
+            result = Result("error", error=Cancelled("the server is shutting down"))
+        except BaseException as error:
+            # The catalog promises not to raise. If it does, the server and the other calls continue.
+            _log.exception("the call path raised")
+            result = Result("error", error=ToolcribError(f"the call failed: {type(error).__name__}"))
+        if self._open.get(one.request.id) is one:
+            del self._open[one.request.id]
+            one.request.reply(self._answer(one, result))
+
+    async def _invoke(self, one: ClientCall) -> Result:
+        """Make the call. In a session, ask the client's user for approval and make it again."""
+        result = await self._catalog.invoke(one.call)
+        if not one.can_ask or one.request.modern:
+            return result
+        approver = self._settings.approver
+        question = question_about(approver, result)
+        if approver is None or question is None:
+            return result
+        user_answer = await self._questions.ask(question)
+        if user_answer is None:
+            return result
+        approver.decide(question.approval, one.call.caller, user_answer)
+        return await self._catalog.invoke(one.call)
+
+    def _answer(self, one: ClientCall, result: Result) -> bytes:
+        error = result.error
+        if one.listed is None and isinstance(error, ToolNotFound):
+            # In MCP an unknown tool is an error of the request, not of a tool.
+            message = f"{error.message} {error.hint}" if error.hint else error.message
+            refused = JsonRpcError(ErrorCode.INVALID_PARAMS, message, {"error": error.as_dict()})
+            return error_answer(one.request.id, refused)
+        if one.can_ask and one.request.modern:
+            question = question_about(self._settings.approver, result)
+            if question is not None:
+                meta = {SERVER_KEY: self._server_info}
+                return answer(one.request.id, {**question.input_required(), "_meta": meta})
+        try:
+            return self._encode(one, call_result(result, one.listed))
+        except Exception as broken:
+            misfit = InvalidOutput(f"the tool's output cannot be written as JSON: {str(broken)[:200]}")
+            failed = Result("error", error=misfit, duration_ms=result.duration_ms, call_id=result.call_id)
+            return self._encode(one, call_result(failed))
+
+    def _encode(self, one: ClientCall, result: dict[str, Any]) -> bytes:
+        if one.request.modern:
+            result["resultType"] = "complete"
+            result["_meta"][SERVER_KEY] = self._server_info
+        return answer(one.request.id, result)
+
+    def _progress(self, one: ClientCall, token: RequestId) -> Callable[[float, float | None, str], None]:
+        """Return a function that sends progress while the call runs; MCP wants it to increase."""
+        last = -math.inf
+
+        def report(done: float, total: float | None, message: str) -> None:
+            nonlocal last
+            live = self._open.get(one.request.id) is one
+            if not live or not last < done < math.inf or self._congested():
+                return
+            last = done
+            params: dict[str, Any] = {"progressToken": token, "progress": done}
+            if total is not None and math.isfinite(total):
+                params["total"] = total
+            if message:
+                params["message"] = message
+            self._send(notification("notifications/progress", params))
+
+        return report
+
+
+def _start(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    loop = asyncio.get_running_loop()
+    if sys.version_info >= (3, 12):
+        # A call that never waits ends here, one turn of the event loop sooner.
+        return asyncio.Task(work, loop=loop, eager_start=True)
+    return loop.create_task(work)

@@ -1,0 +1,82 @@
+"""One request of an MCP client: its sender, its protocol, and the client's name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from toolcrib.serve.mcp.wire import (
+    CAPABILITIES_KEY,
+    MODERN_VERSIONS,
+    VERSION_KEY,
+    ErrorCode,
+    JsonRpcError,
+    RequestId,
+)
+from toolcrib.spec import Caller
+
+__all__ = ["McpRequest", "Reply", "Sender", "caller_name", "check_envelope", "meta_of"]
+
+Reply = Callable[[bytes | None], None]
+"""Takes the answer of one request, or None for a message that gets none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """The sender of a message, as its transport knows it."""
+
+    caller: str | None = None
+    """`Call.caller`; None: `mcp:` and the name that the client gives itself."""
+    identity: Caller | None = None
+    """The owner of a token; None for this machine's own user."""
+
+
+@dataclass(frozen=True, slots=True)
+class McpRequest:
+    """One request whose form has been checked."""
+
+    params: dict[str, Any]
+    id: RequestId
+    modern: bool
+    """True if it uses protocol 2026-07-28, which has an envelope in each request."""
+    reply: Reply
+    sender: Sender
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """`params._meta`; empty if there is none."""
+        return meta_of(self.params)
+
+
+def meta_of(params: dict[str, Any]) -> dict[str, Any]:
+    """Return `_meta` of the parameters of a request; empty if there is none."""
+    meta = params.get("_meta")
+    return meta if isinstance(meta, dict) else {}
+
+
+def check_envelope(meta: dict[str, Any]) -> None:
+    """Check the envelope of 2026-07-28 in `params._meta`. Raises JsonRpcError."""
+    version = meta.get(VERSION_KEY)
+    if not isinstance(version, str):
+        raise JsonRpcError(ErrorCode.INVALID_PARAMS, f"params._meta must hold {VERSION_KEY}, a string")
+    if not isinstance(meta.get(CAPABILITIES_KEY), dict):
+        raise JsonRpcError(ErrorCode.INVALID_PARAMS, f"params._meta must hold {CAPABILITIES_KEY}, an object")
+    if version not in MODERN_VERSIONS:
+        data = {"supported": list(MODERN_VERSIONS), "requested": version}
+        raise JsonRpcError(ErrorCode.UNSUPPORTED_VERSION, "Unsupported protocol version", data)
+
+
+def caller_name(client_info: Any) -> str:
+    """Return `Call.caller` for the client that describes itself so: `mcp:NAME`, or `mcp` without a name."""
+    name = client_info.get("name") if isinstance(client_info, dict) else None
+    return _caller_name(name) if isinstance(name, str) else "mcp"
+
+
+@lru_cache(maxsize=32)
+def _caller_name(name: str) -> str:
+    # Only characters that cannot disturb a log or a rule.
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name[:256]).strip("-")[:64]
+    return f"mcp:{plain}" if plain else "mcp"

@@ -1,0 +1,30 @@
+"""Settings of an MCP server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toolcrib.serve.mcp.elicitation import Approver
+from toolcrib.serve.mcp.listing import DEFAULT_PAGE_SIZE
+
+__all__ = ["ServerSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """The description that a server gives of itself, and its limits."""
+
+    name: str = "toolcrib"
+    version: str = "0"
+    instructions: str | None = None
+    page_size: int = DEFAULT_PAGE_SIZE
+    approver: Approver | None = None
+    """Lets the client's user approve calls; None if the project does not allow that."""
+    max_running: int = 64
+    max_waiting: int = 4_096
+    """Calls that may wait until one of `max_running` ends; further ones are refused at once."""
+
+    @property
+    def server_info(self) -> dict[str, str]:
+        """MCP's `serverInfo`."""
+        return {"name": self.name, "version": self.version}
