@@ -1,4 +1,4 @@
-"""The body of an operation: which content type is sent, and what of it becomes arguments."""
+"""The bodies of an operation: the request body that is sent, and the response that is expected."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from toolcrib.manifest.openapi.document import Document, Node, RefProblem
 from toolcrib.manifest.openapi.parameters import Parameter, Request, Unusable
-from toolcrib.manifest.openapi.schemas import Fields, Schemas, fields_of, is_file, is_scalar
+from toolcrib.manifest.openapi.schemas import ObjectFields, Schemas, fields_of, is_file, is_scalar
 from toolcrib.manifest.openapi.translation import Schema, flag
 from toolcrib.spec import BodyPart, Output, ParameterStyle
 from toolcrib.template import escape
 
 __all__ = [
-    "Answer",
-    "answer",
+    "ExpectedResponse",
+    "expected_response",
     "media_kind",
     "place_body",
     "place_old_body",
@@ -36,7 +36,7 @@ _BASE64 = "The bytes as base64."
 
 
 def media_kind(media: str) -> str:
-    """How a body of a content type is written: json, multipart, form, text or binary."""
+    """Return the encoding of a content type: json, multipart, form, text or binary."""
     plain = media.partition(";")[0].strip().lower()
     if plain in ("application/json", "*/*", "application/*", "text/json", "") or plain.endswith("+json"):
         return "json"
@@ -62,7 +62,7 @@ def place_body(node: Node, request: Request, schemas: Schemas, document: Documen
     offered = {media: inner for media, inner in body.at("content").entries() if isinstance(inner.value, dict)}
     if not offered:
         if flag(body.object.get("required")) is True:
-            raise Unusable("the body is required, but no content type is given for it")
+            raise Unusable("the body is required, but has no content type")
         return
     media = min(offered, key=lambda name: _ORDER.index(media_kind(name)))
     inner = document.follow(offered[media]) if "$ref" in offered[media].value else offered[media]
@@ -94,7 +94,7 @@ def place_old_body(
         needs |= own
     if not fields:
         return
-    whole = Fields(
+    whole = ObjectFields(
         {name: schema for name, (_, schema) in fields.items()},
         [name for name, (parameter, _) in fields.items() if parameter.required],
         needs,
@@ -121,7 +121,7 @@ class _Sender:
         self._description = description
 
     def send(self, media: str, schema: Schema | bool, needs: set[str], encoding: Node) -> None:
-        """The body in the content type `media`."""
+        """Set the body in the content type `media`."""
         kind = media_kind(media)
         request = self._request
         if kind in ("form", "multipart"):
@@ -150,24 +150,26 @@ class _Sender:
         request.body = self._whole(dict(_FILE), set(), _BASE64)
         request.body_format = "binary"
 
-    def form(self, found: Fields, encoding: Node, *, multipart: bool) -> None:
-        """A form with a field for each argument."""
+    def form(self, found: ObjectFields, encoding: Node, *, multipart: bool) -> None:
+        """Set a form with a field for each argument."""
         request = self._request
         body: dict[str, str] = {}
         for name, schema in found.properties.items():
             if "${" in name:
                 if self._required and name in found.required:
-                    raise Unusable(f"the form's field {name!r} has a name that cannot be written")
-                request.notes.append(f"the form's field {name!r} has a name that cannot be written")
+                    raise Unusable(f"the form field {name!r} has a name that cannot be written in a template")
+                request.notes.append(
+                    f"the form field {name!r} has a name that cannot be written in a template"
+                )
                 continue
             rule = encoding.at(name).object
             many = isinstance(schema, dict) and is_file(schema.get("items", False), self._schemas)
             file = multipart and (is_file(schema, self._schemas) or many)
             shown: Schema | bool = schema
             if file:
-                said = schema.get("description", _BASE64) if isinstance(schema, dict) else _BASE64
-                one: Schema = {**_FILE, "description": said}
-                shown = {"type": "array", "items": dict(_FILE), "description": said} if many else one
+                about = schema.get("description", _BASE64) if isinstance(schema, dict) else _BASE64
+                one: Schema = {**_FILE, "description": about}
+                shown = {"type": "array", "items": dict(_FILE), "description": about} if many else one
             argument = request.argument(
                 name, shown, set(), required=self._required and name in found.required
             )
@@ -184,15 +186,15 @@ class _Sender:
     def _part(
         self, name: str, rule: dict[str, Any], *, file: bool, many: bool, shown: Schema | bool
     ) -> BodyPart | None:
-        said = rule.get("contentType")
-        media = said.strip() if isinstance(said, str) and "," not in said and "*" not in said else None
+        given = rule.get("contentType")
+        media = given.strip() if isinstance(given, str) and "," not in given and "*" not in given else None
         if media is not None and not (media.isascii() and media.isprintable()):
             media = None
         if file:
             filename = None
             if not many:
-                told = {"type": "string", "description": f"The file name of {name}."}
-                filename = f"${{{self._request.argument(f'{name}_filename', told, set())}}}"
+                schema = {"type": "string", "description": f"The file name of {name}."}
+                filename = f"${{{self._request.argument(f'{name}_filename', schema, set())}}}"
             return BodyPart("base64", filename, media)
         if media is not None and media_kind(media) == "json" and not is_scalar(shown, self._schemas):
             return BodyPart("json", None, media)
@@ -210,22 +212,24 @@ class _Sender:
         self._request.needs |= found.needs
         self._request.body = body
 
-    def _fields(self, schema: Schema | bool, needs: set[str]) -> Fields | None:
-        """The fields, if each can be an argument: none is the name of a parameter, and the body is needed,
-        or needs nothing."""
+    def _fields(self, schema: Schema | bool, needs: set[str]) -> ObjectFields | None:
+        """Return the fields if each can be an argument, else None.
+
+        A field may not have the name of a parameter, nor be required in an optional body.
+        """
         found = fields_of(schema, needs, self._schemas)
         if found is None or found.properties.keys() & self._request.properties.keys():
             return None
         return found if self._required or not found.required else None
 
     def _whole(self, schema: Schema | bool, needs: set[str], description: str = "") -> str:
-        said = "\n".join(text for text in (self._description, description) if isinstance(text, str) and text)
-        name = self._request.argument("body", schema, needs, required=self._required, description=said)
+        text = "\n".join(text for text in (self._description, description) if isinstance(text, str) and text)
+        name = self._request.argument("body", schema, needs, required=self._required, description=text)
         return f"${{{name}}}"
 
 
 def _field_style(rule: dict[str, Any], schema: Schema | bool) -> ParameterStyle:
-    """How a list or an object stands in a form (OpenAPI 3.1, Encoding Object)."""
+    """Return the style of a list or an object in a form (OpenAPI 3.1, Encoding Object)."""
     if rule.keys() & {"style", "explode", "allowReserved"}:
         style = rule.get("style", "form")
         known = style in ("form", "spaceDelimited", "pipeDelimited", "deepObject")
@@ -241,15 +245,17 @@ def _field_style(rule: dict[str, Any], schema: Schema | bool) -> ParameterStyle:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a success looks like."""
+class ExpectedResponse:
+    """The output of a success, and the content type to ask for."""
 
     output: Output
     accept: str | None = None
 
 
-def answer(operation: Node, produces: Any, schemas: Schemas, document: Document) -> Answer:
-    """The answer by the responses of status 2xx, or by `default` without one."""
+def expected_response(
+    operation: Node, produces: Any, schemas: Schemas, document: Document
+) -> ExpectedResponse:
+    """Return the output that responses of status 2xx describe, or else `default`."""
     found: dict[str, Node] = {}
     for status, node in operation.at("responses").entries():
         try:
@@ -271,16 +277,16 @@ def answer(operation: Node, produces: Any, schemas: Schemas, document: Document)
     if not jsons:
         kinds = {media_kind(media) for media in others}
         plain = Output("text") if others and kinds <= {"text", "binary"} else Output()
-        return Answer(plain, others[0] if len(others) == 1 and "*" not in others[0] else None)
+        return ExpectedResponse(plain, others[0] if len(others) == 1 and "*" not in others[0] else None)
     accept = jsons[0][0]
-    return Answer(
+    return ExpectedResponse(
         Output("json", _schema([node for _, node in jsons], schemas, empty=empty)),
         accept if "*" not in accept and accept else None,
     )
 
 
 def _medias(response: Node, produces: Any, document: Document) -> dict[str, Node]:
-    """The schemas of a response by content type."""
+    """Return the schemas of a response by content type."""
     if document.version != "2.0":
         return {
             media: inner.at("schema")
@@ -297,7 +303,7 @@ def _medias(response: Node, produces: Any, document: Document) -> dict[str, Node
 
 
 def _schema(nodes: list[Node], schemas: Schemas, *, empty: bool) -> Schema | None:
-    """One schema for all successes, closed; None when there is nothing to hold an answer to."""
+    """Return one schema for all successes; None if any of them has no schema."""
     unique: list[Schema | bool] = []
     needs: set[str] = set()
     for node in nodes:

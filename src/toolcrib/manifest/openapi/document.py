@@ -35,7 +35,7 @@ _UNSEEN = re.compile(
 
 
 class RefProblem(Exception):
-    """A reference that leads nowhere; the message says why."""
+    """A reference that leads to nothing; the message says why."""
 
 
 @dataclass(slots=True, eq=False)
@@ -46,13 +46,13 @@ class Resource:
     """A real path, or the URL it came from."""
     data: Any
     anchors: dict[str, tuple[str, Any]] | None = None
-    """`$anchor`, `$dynamicAnchor` and `$id` anywhere in it: pointer and value; found when first needed."""
+    """Pointer and value by `$anchor`, `$dynamicAnchor` or `$id`; collected when first needed."""
     resolved: dict[str, Node] = field(default_factory=dict)
-    """What references from here have led to."""
+    """The target of each reference from here that was resolved before."""
 
 
 class Node:
-    """A value in a document, and where it stands. Made for every value that is looked at, so kept small."""
+    """A value in a document, and its position. Made for every value that is read, so it is kept small."""
 
     __slots__ = ("_above", "_step", "resource", "value")
 
@@ -65,12 +65,12 @@ class Node:
 
     @property
     def pointer(self) -> str:
-        """Where it stands in its resource (RFC 6901)."""
+        """The position in its resource, as a JSON pointer (RFC 6901)."""
         above = self._above
         return above if isinstance(above, str) else f"{above.pointer}/{_escaped(str(self._step))}"
 
     def at(self, *steps: str | int) -> Node:
-        """What stands below; a value that is not there is None."""
+        """Return the node below; its value is None if there is none."""
         node = self
         for step in steps:
             value = node.value
@@ -85,23 +85,23 @@ class Node:
 
     @property
     def object(self) -> dict[str, Any]:
-        """The value if it is an object, else an empty one."""
+        """The value if it is an object, else an empty object."""
         return self.value if isinstance(self.value, dict) else {}
 
     def entries(self) -> Iterator[tuple[str, Node]]:
-        """The keys and values of an object; nothing else has any."""
+        """Yield the keys and values of an object; nothing for any other value."""
         for key, value in self.object.items():
             yield key, Node(value, self.resource, self, key)
 
     def items(self) -> Iterator[Node]:
-        """The items of a list; nothing else has any."""
+        """Yield the items of a list; nothing for any other value."""
         for at, value in enumerate(self.value if isinstance(self.value, list) else ()):
             yield Node(value, self.resource, self, at)
 
 
 @dataclass(slots=True)
 class Document:
-    """A document that has been read; references to other files are followed beneath `folder` only."""
+    """A document that was read. References to other files are only followed below `folder`."""
 
     root: Node
     version: str
@@ -111,20 +111,20 @@ class Document:
 
     @property
     def legacy(self) -> bool:
-        """Schemas are the dialect of 2.0 and 3.0, not JSON Schema 2020-12."""
+        """True if schemas are in the dialect of 2.0 and 3.0, not JSON Schema 2020-12."""
         return self.version in ("2.0", "3.0")
 
     def follow(self, node: Node) -> Node:
-        """The node itself, or what its `$ref` leads to in the end. Raises RefProblem."""
+        """Return the node itself, or the final target of its `$ref`. Raises RefProblem."""
         for _ in range(_MAX_CHAIN):
             ref = node.value.get("$ref") if isinstance(node.value, dict) else None
             if not isinstance(ref, str):
                 return node
             node = self.resolve(ref, node.resource)
-        raise RefProblem("the reference leads in a circle")
+        raise RefProblem("the references form a circle")
 
     def resolve(self, ref: str, base: Resource) -> Node:
-        """What a reference names, one step only. Raises RefProblem."""
+        """Return the target of one reference, without following it further. Raises RefProblem."""
         found = base.resolved.get(ref)
         if found is None:
             found = base.resolved[ref] = self._resolve(ref, base)
@@ -176,19 +176,19 @@ class Document:
 
 
 def read_document(raw: bytes, where: str, *, folder: str | None = None) -> Document:
-    """A document from its bytes; `where` is its real path or URL, `folder` where its files may lie.
+    """Read a document. `where` is its real path or URL; other files of it may lie below `folder`.
 
-    Raises ManifestError for what is no OpenAPI document of version 2.0 or 3.x.
+    Raises ManifestError if it is no OpenAPI document of version 2.0 or 3.x.
     """
     data = parse_document(raw, where)
-    told = data.get("openapi", data.get("swagger"))
-    version = ".".join(str(told).split(".")[:2])
-    if isinstance(told, int | float):
-        version = f"{float(told):.1f}"
+    given = data.get("openapi", data.get("swagger"))
+    version = ".".join(str(given).split(".")[:2])
+    if isinstance(given, int | float):
+        version = f"{float(given):.1f}"
     if version not in ("2.0", "3.0", "3.1", "3.2"):
         if not (version.startswith("3.") and version[2:].isdecimal()):
-            said = "no `openapi` or `swagger` version" if told is None else f"version {told!r}"
-            raise ManifestError(f"{where} has {said}", hint="OpenAPI 2.0, 3.0, 3.1 and 3.2 can be imported")
+            wrong = "no `openapi` or `swagger` version" if given is None else f"version {given!r}"
+            raise ManifestError(f"{where} has {wrong}", hint="Supported are OpenAPI 2.0, 3.0, 3.1 and 3.2.")
         version = "3.2"
     root = Resource(where, data)
     return Document(Node(data, root), version, folder, {where: root})
@@ -228,7 +228,11 @@ _MERGE = "<<"
 
 
 def parse_document(raw: bytes, where: str) -> dict[str, Any]:
-    """The data of a document, an object. Raises ManifestError, `where` named, when there is none in it."""
+    """Return the data of a JSON or YAML document, an object. Raises ManifestError that names `where`.
+
+    Many published documents are not good YAML: status codes are numbers, keys are duplicated, merge keys are
+    used. A document is only refused if it cannot be read at all.
+    """
     import orjson
 
     if len(raw) > _MAX_DOCUMENT_BYTES:
@@ -239,11 +243,11 @@ def parse_document(raw: bytes, where: str) -> dict[str, Any]:
         try:
             data = orjson.loads(text)
         except ValueError as error:
-            data = _yaml(text, where, told=f"not JSON: {error}")
+            data = _yaml(text, where, fault=f"not JSON: {error}")
     else:
         data = _yaml(text, where)
     if not isinstance(data, dict):
-        raise ManifestError(f"{where} holds no OpenAPI document: it is not an object")
+        raise ManifestError(f"{where} is no OpenAPI document: it is not an object")
     return data
 
 
@@ -257,7 +261,7 @@ def _decoded(raw: bytes, where: str) -> str:
     raise AssertionError
 
 
-def _yaml(text: str, where: str, told: str = "") -> Any:
+def _yaml(text: str, where: str, fault: str = "") -> Any:
     import orjson
     from ryaml._ryaml import loads
 
@@ -266,23 +270,23 @@ def _yaml(text: str, where: str, told: str = "") -> Any:
     except ValueError as error:
         if "repetition limit" in str(error) or "recursion limit" in str(error):
             raise ManifestError(f"{where} cannot be read: {error}") from None
-        data = _slow_yaml(text, where, told or f"not YAML: {error}")
+        data = _slow_yaml(text, where, fault or f"not YAML: {error}")
     try:
         if _MERGE not in text:
             orjson.dumps(data)
             return data
     except TypeError:
         pass
-    return _Plain(where).of(data)
+    return _PlainData(where).of(data)
 
 
-def _slow_yaml(text: str, where: str, told: str) -> Any:
-    """A second, slow and patient parser: keys that stand twice, numbers beyond 64 bits, tags."""
+def _slow_yaml(text: str, where: str, fault: str) -> Any:
+    """Parse YAML slowly but tolerantly: duplicate keys, numbers beyond 64 bits, tags."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     if len(text) > _MAX_SLOW:
-        raise ManifestError(f"{where} cannot be read: {told[:300]}")
+        raise ManifestError(f"{where} cannot be read: {fault[:300]}")
     parser = YAML(typ="safe", pure=True)
     parser.allow_duplicate_keys = True
     parser.version = "1.2"
@@ -290,21 +294,23 @@ def _slow_yaml(text: str, where: str, told: str) -> Any:
         return parser.load(text)
     except (YAMLError, ValueError, TypeError, RecursionError) as error:
         first = re.sub(r"\s+", " ", str(error))[:300]
-        raise ManifestError(f"{where} cannot be read: {told[:300] or first}") from None
+        raise ManifestError(f"{where} cannot be read: {fault[:300] or first}") from None
 
 
-class _Plain:
-    """Values with keys as text, merge keys merged, and nothing that JSON does not have; within bounds."""
+class _PlainData:
+    """Turns YAML values into JSON values: text keys, merged merge keys, a limited size."""
 
     def __init__(self, where: str) -> None:
         self._where = where
         self._left = _MAX_VALUES
 
     def of(self, value: Any, depth: int = 0) -> Any:
-        """The value made plain. Raises ManifestError when aliases make too much of it."""
+        """Return the JSON value. Raises ManifestError if aliases make it too large."""
         self._left -= 1
         if self._left < 0:
-            raise ManifestError(f"{self._where} grows beyond {_MAX_VALUES:,} values by its aliases")
+            raise ManifestError(
+                f"{self._where} has more than {_MAX_VALUES:,} values once its aliases are expanded"
+            )
         if depth > _MAX_DEPTH:
             return None
         if isinstance(value, dict):
@@ -341,14 +347,14 @@ _ACCEPT = "application/json, application/yaml;q=0.9, */*;q=0.5"
 
 
 def is_url(source: str) -> bool:
-    """Whether a source is to be fetched."""
+    """Return True if a source is a URL, not a file."""
     return source.lower().startswith(("http://", "https://"))
 
 
 def open_document(path: str | os.PathLike[str]) -> Document:
-    """A document from a file; its references reach files beneath its folder. Never waits for a pipe.
+    """Read a document from a regular file. Its references may lead to files below its folder.
 
-    Raises NotFoundError when there is no such file, ManifestError when it holds no OpenAPI document.
+    Raises NotFoundError if there is no such file, ManifestError if it is no OpenAPI document.
     """
     real = Path(path).resolve()
     try:
@@ -364,7 +370,7 @@ def open_document(path: str | os.PathLike[str]) -> Document:
 
 
 async def fetch_document(url: str) -> Document:
-    """A document from a URL; the person who named it named its host. Other hosts are not followed to.
+    """Fetch a document from a URL. Redirects to other hosts are refused.
 
     Raises HttpFailed, HostNotAllowed, TimedOut and ManifestError.
     """
@@ -394,7 +400,7 @@ async def fetch_document(url: str) -> Document:
 
 
 def clean(value: Any) -> str:
-    """A text for people and models: no control or hidden characters, line ends as `\\n`, no blanks around."""
+    """Return a text without hidden characters and surrounding blanks, with `\\n` as line end."""
     if not isinstance(value, str):
         return ""
     text: str = value
@@ -407,7 +413,7 @@ def clean(value: Any) -> str:
 
 
 def unique(name: str, taken: Container[str]) -> str:
-    """The name, or with the first number behind it that makes it new."""
+    """Return the name, with the first number appended that makes it unique if it is taken."""
     if name not in taken:
         return name
     number = 2

@@ -1,4 +1,4 @@
-"""The fields of an OpenAPI document that are read, each with what becomes of it."""
+"""The fields of an OpenAPI document that are imported, each with its meaning in a manifest."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ __all__ = [
     "FIELDS",
 ]
 
-_STYLE = "How it is written: [`exec.http.styles`](http-tools.md#lists-and-objects)."
+_STYLE = "The style: [`exec.http.styles`](http-tools.md#lists-and-objects)."
 _SERVERS = Field("list", "the document's, or where it was fetched", "The first gives `exec.http.url`.")
-_PARAMETERS = Field("list", "", "An argument each; those of an operation come before those of its path.")
+_PARAMETERS = Field("list", "", "An argument each; an operation overrides the parameters of its path.")
 _SECURITY = Field("list", "", "[`auth`](openapi.md#security) and `permissions.secrets`.")
 _MEDIA = Field("list of texts", "", "2.0: the content types to choose from.")
 _SAME = (
@@ -27,7 +27,7 @@ FIELDS: Fields = {
         "openapi": Field(
             "`3.0.x`, `3.1.x`, `3.2.x`", "required", "The version that the document is read as."
         ),
-        "swagger": Field("`2.0`", "", "The same, of version 2.0."),
+        "swagger": Field("`2.0`", "", "The same, for version 2.0."),
         "info": Field("object", "required", "`title` begins the names of secrets, `version` is `version`."),
         "servers": _SERVERS,
         "host": Field("text", "", "2.0: the host of `exec.http.url`, and `permissions.network`."),
@@ -36,10 +36,10 @@ FIELDS: Fields = {
         "consumes": _MEDIA,
         "produces": _MEDIA,
         "security": _SECURITY,
-        "components": Field("object", "", "What references lead to, and `securitySchemes`."),
+        "components": Field("object", "", "The targets of references, and `securitySchemes`."),
         "securityDefinitions": Field("object", "", "2.0: as `components.securitySchemes`."),
         "paths": Field("object", "required", "A tool of each operation."),
-        "webhooks": Field("object", "", "Told, not read: nothing that can be called."),
+        "webhooks": Field("object", "", "Not imported: they cannot be called. The report counts them."),
     },
     "info": {
         "title": Field("text", "the file's name", "Begins the names of secrets."),
@@ -47,18 +47,20 @@ FIELDS: Fields = {
     },
     "servers[]": {
         "url": Field("text", "required", "`exec.http.url`; its host is `permissions.network`."),
-        "variables": Field("object", "", "`default`, or the first of `enum`, stands in the URL."),
+        "variables": Field(
+            "object", "", "`default`, or the first of `enum`, replaces the variable in the URL."
+        ),
     },
     "servers[].variables.NAME": {
-        "default": Field("text", "the first of `enum`", "What stands in the URL."),
+        "default": Field("text", "the first of `enum`", "The value in the URL."),
         "enum": Field("list of texts", "", "See `default`."),
     },
     "components": {
-        "securitySchemes": Field("object", "", "What `security` names, by the fields below."),
+        "securitySchemes": Field("object", "", "The schemes that `security` names, by the fields below."),
     },
     "components.securitySchemes.NAME": {
-        "type": Field("text", "required", "`auth.type`, as [told](openapi.md#security)."),
-        "scheme": Field("text", "", "Of type `http`: `bearer` or `basic`; others are told."),
+        "type": Field("text", "required", "`auth.type`, see [security](openapi.md#security)."),
+        "scheme": Field("text", "", "Of type `http`: `bearer` or `basic`; the report names others."),
         "in": Field("`header`, `query` or `cookie`", "", "`auth.in`"),
         "name": Field("text", "", "`auth.name`"),
     },
@@ -66,7 +68,7 @@ FIELDS: Fields = {
         "description": Field("text", "", "`description` of operations that have none."),
         "parameters": _PARAMETERS,
         "servers": _SERVERS,
-        "additionalOperations": Field("object", "", "3.2: operations of other methods, which are told."),
+        "additionalOperations": Field("object", "", "3.2: operations of other methods, which are skipped."),
     },
     "paths.PATH.METHOD": {
         "operationId": Field(
@@ -77,7 +79,9 @@ FIELDS: Fields = {
         "deprecated": Field("true or false", "`false`", "`Deprecated.` in `description`, and a tag."),
         "tags": Field("list of texts", "", "`tags`"),
         "parameters": _PARAMETERS,
-        "requestBody": Field("object", "", "Arguments and `exec.http.body`, as [told](openapi.md#bodies)."),
+        "requestBody": Field(
+            "object", "", "Arguments and `exec.http.body`, see [bodies](openapi.md#bodies)."
+        ),
         "responses": Field("object", "", "`outputs`: of status 2xx the schema if it is JSON, else text."),
         "security": _SECURITY,
         "servers": _SERVERS,
@@ -86,11 +90,13 @@ FIELDS: Fields = {
         "produces": _MEDIA,
     },
     "PARAMETER": {
-        "name": Field("text", "required", "The argument; `_` for what no argument's name has."),
+        "name": Field(
+            "text", "required", "The argument; `_` replaces characters that no argument name may have."
+        ),
         "in": Field(
             "`path`, `query`, `header`, `cookie`, `querystring`, `body`, `formData`", "required", "Its place."
         ),
-        "required": Field("true or false", "`false`", "Whether it stands in `required`."),
+        "required": Field("true or false", "`false`", "`true`: the argument is in `required`."),
         "description": Field("text", "", "`description` of the argument."),
         "deprecated": Field("true or false", "`false`", "`deprecated` of the argument."),
         "schema": Field("JSON Schema", "any", "The argument's schema."),
@@ -105,7 +111,7 @@ FIELDS: Fields = {
     },
     "requestBody": {
         "description": Field("text", "", "`description` of the argument `body`."),
-        "required": Field("true or false", "`false`", "Whether the body's arguments are."),
+        "required": Field("true or false", "`false`", "`true`: the arguments of the body may be required."),
         "content": Field("object", "required", "JSON is taken first, then forms, text, bytes."),
     },
     "requestBody.content.TYPE": {
@@ -124,39 +130,39 @@ FIELDS: Fields = {
     },
     "SCHEMA": {
         "$ref": Field(
-            "text", "", "What it leads to stands in `$defs`, once; never beyond the document's folder."
+            "text", "", "Its target is in `$defs`, once; it may not lie outside the document's folder."
         ),
         "$dynamicRef": Field("text", "", "As `$ref`."),
         "$recursiveRef": Field("text", "", "As `$ref`."),
         "type": Field(
-            "text, or list of texts", "", "`type`; other spellings (`int`, `file`) are understood."
+            "text, or list of texts", "", "`type`; common misspellings (`int`, `file`) are corrected."
         ),
-        "nullable": Field("true or false", "`false`", "3.0: `null` besides."),
+        "nullable": Field("true or false", "`false`", "3.0: `null` is allowed too."),
         "x-nullable": Field("true or false", "`false`", "2.0: as `nullable`."),
-        "format": Field("text", "", "The same; what is `binary` in a body is an argument that holds base64."),
+        "format": Field("text", "", "The same; `binary` in a body is an argument in base64."),
         "enum": Field("list", "", "The same; numbers among the options of a text are text."),
         "const": Field("any", "", "The same."),
-        "default": Field("any", "", "Told in the description of an argument, never sent."),
+        "default": Field("any", "", "Added to the description of the argument; never sent."),
         "example": Field("any", "", "As `examples`."),
         "examples": Field("list or object", "", "The same, the first three that are short."),
         "pattern": Field(
-            "text", "", "The same, if it can be matched in linear time; else left out and told."
+            "text", "", "The same, if it can be matched in linear time; else left out and reported."
         ),
-        "required": Field("list of texts", "", "The same, without what this direction does not have."),
+        "required": Field("list of texts", "", "The same, without properties of the other direction."),
         "properties": Field("object", "", "The same, but for `readOnly` ones in a request."),
         "readOnly": Field("true or false", "`false`", "The property is no argument."),
-        "writeOnly": Field("true or false", "`false`", "The property is not asked of an answer."),
+        "writeOnly": Field("true or false", "`false`", "The property is not required in a response."),
         "items": Field("schema, or list", "", "The same; a list is `prefixItems`."),
         "additionalItems": Field("schema", "", "`items` behind a list of `items`."),
-        "discriminator": Field("object", "", "Alternatives are told apart by what it maps."),
+        "discriminator": Field("object", "", "Its mapping distinguishes the alternatives."),
         "exclusiveMinimum": Field("number, or true", "", "The same; `true` makes `minimum` exclusive."),
         "exclusiveMaximum": Field("number, or true", "", "The same; `true` makes `maximum` exclusive."),
         "dependencies": Field("object", "", "`dependentRequired` and `dependentSchemas`."),
         **{key: Field("as in JSON Schema", "", "The same.") for key in _SAME},
     },
     "SCHEMA.discriminator": {
-        "propertyName": Field("text", "required", "The property that says which alternative it is."),
-        "mapping": Field("object of texts", "by name", "Its values, and the alternatives they mean."),
+        "propertyName": Field("text", "required", "The property that selects the alternative."),
+        "mapping": Field("object of texts", "by name", "Its values, and their alternatives."),
     },
 }
-"""Every field that is read. Extensions (`x-…`) and what only documents say are passed over."""
+"""Every field that is imported. Others, such as extensions (`x-…`), are ignored."""

@@ -1,4 +1,4 @@
-"""A whole document to tools: every operation is tried, and a bad one never takes another with it."""
+"""Import a document: build a tool of each operation, and report the operations that are skipped."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 from toolcrib.errors import DefinitionError, ManifestError
 from toolcrib.manifest.openapi.document import MAX_NAME, Document, Node, RefProblem, clean, unique
-from toolcrib.manifest.openapi.operation import METHODS, Operation, Workshop, checked
+from toolcrib.manifest.openapi.operation import METHODS, Operation, ToolBuilder, checked
 from toolcrib.manifest.openapi.parameters import Unusable
 from toolcrib.manifest.openapi.slim import Slimmer
 from toolcrib.spec import Tool
 
 __all__ = [
     "Imported",
-    "Made",
+    "OperationReport",
     "import_document",
     "tool_name",
 ]
@@ -35,12 +35,11 @@ def import_document(
     slim: int | None = None,
     secrets: Mapping[str, str] | None = None,
 ) -> Imported:
-    """The tools of a document, and what became of each operation.
+    """Return the tools of a document, with a report on each operation.
 
-    `server` (a URL) takes the place of the document's servers, `prefix` stands before every name, `only`
-    (patterns such as `get_*`) chooses by name, `slim` is how many bytes of JSON the schemas of one tool may
-    have, `secrets` gives secrets other names, by security scheme. Raises ManifestError for a bad `server` or
-    `prefix`.
+    `server` (a URL) replaces the servers of the document. `prefix` begins every name. `only` (patterns such
+    as `get_*`) selects tools by name. `slim` is the maximum size of a schema in bytes of JSON. `secrets` maps
+    security schemes to names of secrets. Raises ManifestError for a bad `server` or `prefix`.
     """
     if server is not None:
         try:
@@ -49,12 +48,12 @@ def import_document(
             raise ManifestError(str(reason)) from None
     if prefix and not _PREFIX.fullmatch(prefix):
         raise ManifestError(
-            f"{prefix!r} cannot begin a name", hint="1 to 32 letters, digits, `_` and `-` can"
+            f"{prefix!r} cannot begin a tool name", hint="Use 1 to 32 letters, digits, `_` and `-`."
         )
     info = document.root.at("info")
     title = clean(info.at("title").value) or document.root.resource.uri.rsplit("/", 1)[-1]
     out = Imported(document.root.resource.uri, title, document.version)
-    workshop = Workshop(document, out.losses, server=server, secrets=secrets)
+    builder = ToolBuilder(document, out.losses, server=server, secrets=secrets)
     slimmer = None if slim is None else Slimmer(slim)
     taken: set[str] = set()
     for operation, made in _operations(document):
@@ -65,34 +64,34 @@ def import_document(
         out.operations.append(made)
         if made.reason or operation is None:
             continue
-        tool = _try(workshop, operation, name, made)
+        tool = _build(builder, operation, name, made)
         if tool is not None and slimmer is not None:
             tool, lost = slimmer.slim(tool)
             made.notes += lost
         if tool is not None:
             made.tool = tool.name
             out.tools.append(tool)
-    workshop.requests.check()
-    workshop.responses.check()
-    _hold(out)
+    builder.requests.check()
+    builder.responses.check()
+    _check_schemas(out)
     hooks = sum(1 for _ in document.root.at("webhooks").entries())
     if hooks:
-        out.notes.append(f"{hooks} webhooks are no operations that can be called")
+        out.notes.append(f"{hooks} webhooks are skipped: they cannot be called")
     return out
 
 
-def _operations(document: Document) -> Iterator[tuple[Operation | None, Made]]:
-    """Every operation in the order of the document; one that cannot be read has its reason."""
+def _operations(document: Document) -> Iterator[tuple[Operation | None, OperationReport]]:
+    """Yield every operation in the order of the document; an unreadable one as None, with the reason."""
     for path, entry in document.root.at("paths").entries():
         if path.startswith("x-"):
             continue
         try:
             item = document.follow(entry)
         except RefProblem as problem:
-            yield None, Made("*", path, reason=f"the path cannot be read: {problem}")
+            yield None, OperationReport("*", path, reason=f"the path cannot be read: {problem}")
             continue
         if not isinstance(item.value, dict):
-            yield None, Made("*", path, reason="the path is no object")
+            yield None, OperationReport("*", path, reason="the path is not an object")
             continue
         if "$ref" in entry.object and len(entry.object) > 1:
             item = Node({**item.object, **entry.object}, item.resource, item.pointer)
@@ -104,39 +103,39 @@ def _operations(document: Document) -> Iterator[tuple[Operation | None, Made]]:
             yield _operation(method.lower(), path, item, node)
 
 
-def _operation(method: str, path: str, item: Node, node: Node) -> tuple[Operation | None, Made]:
+def _operation(method: str, path: str, item: Node, node: Node) -> tuple[Operation | None, OperationReport]:
     wished = clean(node.object.get("operationId"))
-    made = Made(method.upper(), path, wished)
+    made = OperationReport(method.upper(), path, wished)
     if not isinstance(node.value, dict):
-        made.reason = "the operation is no object"
+        made.reason = "the operation is not an object"
         return None, made
     if method not in METHODS:
-        made.reason = f"HTTP tools have no method {method.upper()}"
+        made.reason = f"HTTP tools do not support the method {method.upper()}"
         return None, made
     return Operation(method, path, item, node), made
 
 
-def _name(operation: Operation | None, made: Made, prefix: str, taken: set[str]) -> str:
+def _name(operation: Operation | None, made: OperationReport, prefix: str, taken: set[str]) -> str:
     wished = made.operation_id or f"{made.method.lower()}_{made.path.strip('/').replace('/{', '_')}"
     if operation is None and made.method == "*":
         wished = f"path_{made.path}"
     return unique(tool_name(wished, prefix), taken)
 
 
-def _try(workshop: Workshop, operation: Operation, name: str, made: Made) -> Tool | None:
+def _build(builder: ToolBuilder, operation: Operation, name: str, made: OperationReport) -> Tool | None:
     try:
-        return workshop.make(operation, name, made.notes)
+        return builder.make(operation, name, made.notes)
     except (Unusable, RefProblem) as reason:
         made.reason = str(reason)
     except ManifestError as error:
         made.reason = error.message
     except RecursionError:
-        made.reason = "it is nested too deeply"
+        made.reason = "its schema is nested too deeply"
     return None
 
 
-def _hold(out: Imported) -> None:
-    """Hold each tool's own schemas to the meta schema, all in one go; only where that fails one by one."""
+def _check_schemas(out: Imported) -> None:
+    """Check the schemas of all tools against the meta schema at once; one by one only if that fails."""
     from toolcrib.schema import SchemaCheck
 
     def outer(tool: Tool) -> list[object]:
@@ -160,65 +159,65 @@ def _hold(out: Imported) -> None:
         return
     made = {one.tool: one for one in out.operations if one.tool}
     for tool in list(out.tools):
-        told = fault([tool])
-        if told is not None:
-            made[tool.name].tool, made[tool.name].reason = None, f"its schema is {told}"
+        reason = fault([tool])
+        if reason is not None:
+            made[tool.name].tool, made[tool.name].reason = None, f"its schema is {reason}"
             out.tools.remove(tool)
 
 
 @dataclass(slots=True)
-class Made:
-    """What became of one operation."""
+class OperationReport:
+    """The result of importing one operation."""
 
     method: str
     path: str
     operation_id: str = ""
     tool: str | None = None
-    """The name of its tool; None when it is skipped."""
+    """The name of its tool; None if it is skipped."""
     reason: str = ""
-    """Why it is skipped."""
+    """The reason that it is skipped."""
     notes: list[str] = field(default_factory=list)
-    """What the tool does not have that the document says."""
+    """The parts of the operation that the tool does not have."""
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json`; what is empty is left out."""
-        said: dict[str, Any] = {"method": self.method, "path": self.path}
+        """Return the JSON form without empty fields."""
+        block: dict[str, Any] = {"method": self.method, "path": self.path}
         for key in ("operation_id", "tool", "reason", "notes"):
             if getattr(self, key):
-                said[key] = getattr(self, key)
-        return said
+                block[key] = getattr(self, key)
+        return block
 
 
 @dataclass(slots=True)
 class Imported:
-    """The tools of a document, and the report."""
+    """The tools of a document, and the report of the import."""
 
     source: str
     title: str
     version: str
-    """Of OpenAPI: `2.0`, `3.0`, `3.1`, `3.2`."""
+    """The version of OpenAPI: `2.0`, `3.0`, `3.1`, `3.2`."""
     tools: list[Tool] = field(default_factory=list)
-    operations: list[Made] = field(default_factory=list)
-    """Every operation of the document that `only` lets through, in its order."""
+    operations: list[OperationReport] = field(default_factory=list)
+    """Every operation that `only` selects, in the order of the document."""
     losses: dict[str, str] = field(default_factory=dict)
-    """What schemas lost, by the place in the document."""
+    """The parts of schemas that were dropped, by their position in the document."""
     notes: list[str] = field(default_factory=list)
-    """What holds for the whole document."""
+    """Notes on the whole document."""
 
     @property
-    def skipped(self) -> list[Made]:
+    def skipped(self) -> list[OperationReport]:
         """The operations without a tool."""
         return [made for made in self.operations if made.tool is None]
 
     def reasons(self) -> dict[str, int]:
-        """Why operations were skipped, and how many for each reason; the most frequent first."""
+        """Return the number of skipped operations by reason, the most frequent first."""
         counted: dict[str, int] = {}
         for made in self.skipped:
             counted[made.reason] = counted.get(made.reason, 0) + 1
         return dict(sorted(counted.items(), key=lambda item: -item[1]))
 
     def as_json(self) -> dict[str, Any]:
-        """The report as one JSON document."""
+        """Return the report in JSON form."""
         return {
             "source": self.source,
             "title": self.title,
@@ -233,6 +232,6 @@ class Imported:
 
 
 def tool_name(wished: str, prefix: str = "") -> str:
-    """1 to 64 letters, digits, `_` and `-`, as every client takes them."""
+    """Return a name of 1 to 64 letters, digits, `_` and `-`, which every client accepts."""
     plain = re.sub(r"[^A-Za-z0-9_-]+", "_", wished).strip("_-") or "operation"
     return (prefix + plain)[:MAX_NAME]

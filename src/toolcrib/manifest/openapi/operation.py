@@ -1,4 +1,4 @@
-"""One operation of a document to one tool."""
+"""Build the tool of one operation: its server, its request and its response."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urljoin, urlsplit
 
 from toolcrib.manifest.http.addresses import url_faults
 from toolcrib.manifest.http.requests import request_faults
-from toolcrib.manifest.openapi.bodies import Answer, answer, place_body, place_old_body
+from toolcrib.manifest.openapi.bodies import ExpectedResponse, expected_response, place_body, place_old_body
 from toolcrib.manifest.openapi.document import MAX_NAME, Document, Node, clean
 from toolcrib.manifest.openapi.parameters import Parameter, Request, Unusable, collect, place
 from toolcrib.manifest.openapi.schemas import Schemas
@@ -24,7 +24,7 @@ __all__ = [
     "NO_SERVER",
     "Operation",
     "Server",
-    "Workshop",
+    "ToolBuilder",
     "base_url",
     "checked",
     "tag",
@@ -42,24 +42,24 @@ _HINTS: Mapping[str, Annotations] = {
     "post": Annotations(read_only=False, idempotent=False, open_world=True),
     "patch": Annotations(read_only=False, idempotent=False, open_world=True),
 }
-"""What the methods promise (RFC 9110, 9.2)."""
+"""The annotations that each method implies (RFC 9110, 9.2)."""
 
 _SEGMENT = re.compile(r"\{([^{}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation as the document has it."""
+    """One operation of the document."""
 
     method: str
     path: str
     item: Node
-    """The path item it stands in."""
+    """The path item that contains it."""
     node: Node
 
 
-class Workshop:
-    """Makes the tools of one document; schemas and security are shared by all of them."""
+class ToolBuilder:
+    """Builds the tools of one document, which share its schemas and security schemes."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Workshop:
         self._server = server
 
     def make(self, operation: Operation, name: str, notes: list[str]) -> Tool:
-        """The tool of an operation; what it lacks goes to `notes`. Raises Unusable when there can be none."""
+        """Return the tool of an operation; add its losses to `notes`. Raises Unusable if unsupported."""
         node, document = operation.node, self.document
         server = base_url(document, operation.item, node, self._server)
         parameters = collect(document, operation.item.at("parameters"), node.at("parameters"), notes)
@@ -86,7 +86,7 @@ class Workshop:
         request = Request(frozenset(secret.name for secret in access.secrets), notes=notes)
         self._fill(request, operation, parameters, access)
         produces = node.object.get("produces", document.root.object.get("produces"))
-        found = answer(node, produces, self.responses, document)
+        found = expected_response(node, produces, self.responses, document)
         if found.accept is not None and not any(key.lower() == "accept" for key in request.headers):
             request.headers["Accept"] = escape(found.accept)
         notes += access.notes
@@ -110,14 +110,14 @@ class Workshop:
     def _fill(
         self, request: Request, operation: Operation, parameters: list[Parameter], access: Access
     ) -> None:
-        """Parameters first, so that they keep their names; then the body."""
+        """Add the parameters, then the body: so parameters keep their names."""
         keys = {(auth.location, (auth.name or "").lower()) for auth in access.auth}
         bodies: list[Parameter] = []
         for parameter in parameters:
             if parameter.place in ("body", "formData"):
                 bodies.append(parameter)
             elif parameter.place == "path" and f"{{{parameter.name}}}" not in operation.path:
-                request.notes.append(f"the path has no place for the parameter {parameter.name!r}")
+                request.notes.append(f"the path parameter {parameter.name!r} is not in the path")
             elif (parameter.place, parameter.name.lower()) not in keys:
                 place(parameter, request, self.requests, self.document)
         for name in _SEGMENT.findall(operation.path):
@@ -125,7 +125,7 @@ class Workshop:
                 if not name:
                     raise Unusable("the path has a parameter without a name")
                 request.path[name] = request.argument(name, {"type": "string"}, set(), required=True)
-                request.notes.append(f"the path parameter {name!r} is not described")
+                request.notes.append(f"the path parameter {name!r} has no description")
         node = operation.node
         if self.document.version == "2.0":
             consumes = node.object.get("consumes", self.document.root.object.get("consumes"))
@@ -140,7 +140,7 @@ class Workshop:
         request: Request,
         access: Access,
         server: Server,
-        found: Answer,
+        found: ExpectedResponse,
     ) -> Tool:
         path, hash_, _ = operation.path.partition("#")
         if hash_:
@@ -177,7 +177,7 @@ class Workshop:
 
 
 def _template(path: str, arguments: Mapping[str, str]) -> str:
-    """The path as a template: `{id}` is the argument, all else is itself."""
+    """Return the path as a template: `{id}` is the argument, all else is literal."""
     pieces = _SEGMENT.split(path)
     texts, names = pieces[::2], pieces[1::2]
     out = [
@@ -205,19 +205,19 @@ _HTTP = ("https", "http")
 
 
 class Server:
-    """The base of an address: scheme and host, and the path in front."""
+    """The server of an operation."""
 
     __slots__ = ("host", "url")
 
     def __init__(self, url: str, host: str) -> None:
         self.url = url
-        """Without a slash at the end."""
+        """Scheme, host and base path, without a slash at the end."""
         self.host = host
-        """As a permission names it: with the port where it is not the scheme's own."""
+        """As in a permission: with the port unless it is the default of the scheme."""
 
 
 def base_url(document: Document, path: Node, operation: Node, given: str | None) -> Server:
-    """The server of an operation; `given` takes the place of all others. Raises Unusable without one."""
+    """Return the server of an operation; `given` replaces all others. Raises Unusable without one."""
     if given is not None:
         return checked(given)
     if document.version == "2.0":
@@ -226,23 +226,23 @@ def base_url(document: Document, path: Node, operation: Node, given: str | None)
         servers = level.at("servers")
         for server in servers.items():
             if isinstance(server.object.get("url"), str):
-                return checked(_absolute(_written_out(server), document))
+                return checked(_absolute(_filled_in(server), document))
     return checked(_absolute("/", document))
 
 
 def checked(url: str) -> Server:
-    """A server's URL in one form. Raises Unusable for one that no tool can call."""
+    """Check and normalise the URL of a server. Raises Unusable if no tool can call it."""
     try:
         parts = urlsplit(url.strip())
         port, host = parts.port, parts.hostname or ""
     except ValueError as error:
-        raise Unusable(f"the server {url!r} is no address: {error}") from None
+        raise Unusable(f"the server {url!r} is not a URL: {error}") from None
     if parts.scheme.lower() not in _HTTP:
         raise Unusable(f"the server {url!r} is neither http nor https" if parts.scheme else NO_SERVER)
     if not host:
         raise Unusable(NO_SERVER)
     if parts.username is not None or not re.fullmatch(r"[A-Za-z0-9._:-]+", host):
-        raise Unusable(f"the server {url!r} has a host that no tool can call")
+        raise Unusable(f"the server {url!r} has a user name, or a host name that is not supported")
     own = {"https": 443, "http": 80}[parts.scheme.lower()]
     named = f"[{host}]" if ":" in host else host
     authority = named if port in (None, own) else f"{named}:{port}"
@@ -265,8 +265,8 @@ def _of_2_0(document: Document, operation: Node) -> str:
     return f"{scheme}://{host}/{path.lstrip('/')}" if host else ""
 
 
-def _written_out(server: Node) -> str:
-    """The URL with each variable's default, or else its first value."""
+def _filled_in(server: Node) -> str:
+    """Return the URL with each variable replaced by its default, or else its first value."""
 
     def value(found: re.Match[str]) -> str:
         rule = server.at("variables", found[1]).object
@@ -283,7 +283,7 @@ def _written_out(server: Node) -> str:
         return str(default)
 
     url = str(server.value["url"])
-    for _ in range(3):  # A default may hold a variable itself.
+    for _ in range(3):  # A default may contain a variable.
         written = _VARIABLE.sub(value, url)
         if written == url:
             break
@@ -307,7 +307,7 @@ def _absolute(url: str, document: Document) -> str:
 
 
 def tag(text: Any) -> str | None:
-    """A tag of the manifest's form, or None when nothing is left."""
+    """Return a text as a valid tag of a manifest, or None if nothing is left."""
     plain = re.sub(r"[^A-Za-z0-9_-]+", "-", str(text)).strip("-")[:MAX_NAME]
     if plain and not (plain[0].isalpha() or plain[0] == "_"):
         plain = f"_{plain}"[:MAX_NAME]

@@ -1,4 +1,4 @@
-"""The parameters of an operation: name, position, style and schema of each, for all versions."""
+"""The parameters of an operation, and the request that they are collected in."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 _PLACES = frozenset({"path", "query", "header", "cookie", "querystring"})
 _IGNORED = frozenset({"accept", "content-type", "authorization"})
-"""Headers that a parameter cannot describe (OpenAPI 3.0.0, Parameter Object)."""
+"""Headers that are ignored as parameters (OpenAPI 3.0.0, Parameter Object)."""
 _OURS = frozenset(
     {"connection", "content-length", "expect", "host", "keep-alive", "proxy-authorization"}
     | {"proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "accept-encoding"}
@@ -51,14 +51,14 @@ class Parameter:
 
     @property
     def required(self) -> bool:
-        """A path parameter always is."""
+        """True if a value is needed; a path parameter always needs one."""
         return self.place == "path" or flag(self.node.object.get("required")) is True
 
 
 def collect(document: Document, shared: Node, own: Node, notes: list[str]) -> list[Parameter]:
-    """The parameters of a path and of an operation; the operation's take the place of equal ones.
+    """Return the parameters of a path and an operation; those of the operation come first.
 
-    Raises Unusable for one that cannot be read but would be needed.
+    Raises Unusable if a required one cannot be read.
     """
     found: dict[tuple[str, str], Parameter] = {}
     for parameters in (shared, own):
@@ -102,7 +102,7 @@ def place(parameter: Parameter, request: Request, schemas: Schemas, document: Do
     )
     position = "query" if parameter.place == "querystring" else parameter.place
     if style.style not in STYLES[position]:
-        request.notes.append(f"the style {style.style!r} of {parameter.name!r} is none for a {position}")
+        request.notes.append(f"the style {style.style!r} of {parameter.name!r} is not valid in a {position}")
         style = ParameterStyle(_DEFAULTS[position], position in ("query", "cookie"))
     if _matters(style, schema, schemas):
         request.styles[name] = style
@@ -114,7 +114,7 @@ def place(parameter: Parameter, request: Request, schemas: Schemas, document: Do
 
 
 def _left_out(parameter: Parameter, request: Request) -> str:
-    """Why a parameter cannot be sent, or nothing."""
+    """Return the reason that a parameter cannot be sent, or an empty text."""
     name, lower = parameter.name, parameter.name.lower()
     if parameter.place == "header":
         if lower in _IGNORED:
@@ -122,18 +122,18 @@ def _left_out(parameter: Parameter, request: Request) -> str:
         if lower in _OURS:
             return "is set by the client itself"
         if any(lower == other.lower() for other in request.headers):
-            return "is there twice"
+            return "is defined twice"
     if parameter.place in ("header", "cookie") and not _TOKEN.fullmatch(name):
-        return f"has a name that no {parameter.place} has"
+        return f"has a name that is not valid in a {parameter.place}"
     if "${" in name and parameter.place != "path":
         return "has a name that cannot be written"
     if parameter.place == "querystring" and _media(parameter)[0] != "application/x-www-form-urlencoded":
-        return "is a whole query in another form than that of HTML forms"
+        return "is a whole query that is not encoded as a form"
     return ""
 
 
 def _described(parameter: Parameter, document: Document) -> tuple[Node, ParameterStyle]:
-    """Where the schema stands, and the style."""
+    """Return the node of the schema, and the style."""
     node, value = parameter.node, parameter.node.object
     if document.version == "2.0":
         return _of_2_0(parameter)
@@ -155,7 +155,7 @@ def _described(parameter: Parameter, document: Document) -> tuple[Node, Paramete
 
 
 def _of_2_0(parameter: Parameter) -> tuple[Node, ParameterStyle]:
-    """A parameter of 2.0 is its own schema."""
+    """Return the schema and style of a parameter of 2.0, which is its own schema."""
     node, value = parameter.node, parameter.node.object
     schema = {key: item for key, item in value.items() if key not in _OF_2_0}
     style, explode = _COLLECTIONS.get(str(value.get("collectionFormat", "csv")), (None, False))
@@ -164,7 +164,7 @@ def _of_2_0(parameter: Parameter) -> tuple[Node, ParameterStyle]:
 
 
 def _media(parameter: Parameter) -> tuple[str, Node]:
-    """The one content type of a parameter, and its schema."""
+    """Return the content type of a parameter, and the node of its schema."""
     content = parameter.node.at("content")
     for media, node in content.entries():
         return media.partition(";")[0].strip().lower(), node.at("schema")
@@ -172,22 +172,22 @@ def _media(parameter: Parameter) -> tuple[str, Node]:
 
 
 def _matters(style: ParameterStyle, schema: Any, schemas: Schemas) -> bool:
-    """Whether the value is written otherwise than a plain text by its style."""
+    """Return True if the style changes how the value is written."""
     if style.allow_reserved or style.style in ("label", "matrix", "json", "cookie"):
         return True
     return not is_scalar(schema, schemas)
 
 
 class Unusable(Exception):
-    """Why an operation, or a part of it, cannot be had."""
+    """The reason that an operation, or a part of it, is not supported."""
 
 
 @dataclass(slots=True)
 class Request:
-    """What becomes the arguments and the `exec.http` block of a tool."""
+    """The arguments and the `exec.http` block of a tool, while they are collected."""
 
     forbidden: frozenset[str] = frozenset()
-    """Names that no argument can have: those of secrets."""
+    """Names that no argument may have: those of secrets."""
     properties: dict[str, Schema | bool] = field(default_factory=dict)
     required: list[str] = field(default_factory=list)
     needs: set[str] = field(default_factory=set)
@@ -221,16 +221,16 @@ class Request:
         while name in self.forbidden:
             name = argument_name(f"{name[:60]}_arg")
         name = unique(name, self.properties)
-        said = clean(description)
+        text = clean(description)
         rule: Schema | bool = schema
-        if isinstance(rule, dict) and (said or deprecated):
+        if isinstance(rule, dict) and (text or deprecated):
             rule = dict(rule)
-            if said:
-                rule["description"] = _joined(said, rule.get("description", ""))
+            if text:
+                rule["description"] = _joined(text, rule.get("description", ""))
             if deprecated:
                 rule["deprecated"] = True
-        elif said:
-            rule = {"description": said} if rule else rule
+        elif text:
+            rule = {"description": text} if rule else rule
         self.properties[name] = rule
         if required:
             self.required.append(name)
@@ -238,7 +238,7 @@ class Request:
         return name
 
     def input_schema(self, definitions: Schema) -> Schema:
-        """The schema of the arguments, closed and complete."""
+        """Return the schema of the arguments, with the definitions that it needs."""
         schema: Schema = {"type": "object", "properties": self.properties}
         if self.required:
             schema["required"] = self.required
@@ -248,15 +248,15 @@ class Request:
         return schema
 
 
-def _joined(said: str, own: str) -> str:
-    """A parameter's description, and from its schema's the default that it does not tell."""
+def _joined(description: str, own: str) -> str:
+    """Return a parameter's description, plus the default of its schema if it is not mentioned."""
     at = own.rfind("Default: ")
-    if at < 0 or own[at:].rstrip(".").removeprefix("Default: ").lower() in said.lower():
-        return said
-    return f"{said.rstrip('.')}. {own[at:]}"
+    if at < 0 or own[at:].rstrip(".").removeprefix("Default: ").lower() in description.lower():
+        return description
+    return f"{description.rstrip('.')}. {own[at:]}"
 
 
 def argument_name(wished: str) -> str:
-    """1 to 64 letters, digits, `_`, `.` and `-`, as every model provider takes them."""
+    """Return a name of 1 to 64 letters, digits, `_`, `.` and `-`, which every model provider accepts."""
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", wished).strip("_") or "value"
     return plain[:MAX_NAME]

@@ -12,7 +12,7 @@ from toolcrib.manifest.openapi.document import Document, Node, RefProblem, uniqu
 from toolcrib.manifest.openapi.translation import Direction, Schema, Translator
 
 __all__ = [
-    "Fields",
+    "ObjectFields",
     "Schemas",
     "Step",
     "cut",
@@ -23,7 +23,7 @@ __all__ = [
 
 
 class Schemas:
-    """Translates on demand. `use` gives a schema, `closure` the definitions that schemas so far refer to."""
+    """Translates schemas on demand. `use` returns a schema, `closure` all definitions that it needs."""
 
     def __init__(self, document: Document, direction: Direction, losses: dict[str, str]) -> None:
         self._document = document
@@ -41,23 +41,23 @@ class Schemas:
         self._taken: list[Step] = []
 
     def use(self, node: Node) -> tuple[Schema | bool, set[str]]:
-        """The schema at a node, and the names of the definitions it refers to itself."""
+        """Return the schema of a node, and the names of the definitions that it refers to directly."""
         self._needed, self._taken = set(), []
         schema = self._translator.schema(node)
         return schema, self._needed
 
     def definition(self, name: str) -> Schema | bool:
-        """One definition; it is shared, so it must not be changed."""
+        """Return one definition. It is shared, so callers must not change it."""
         self.closure([name])
         return self._defs[name]
 
     def needs(self, name: str) -> set[str]:
-        """What a definition refers to itself."""
+        """Return the names of the definitions that a definition refers to directly."""
         self.closure([name])
         return self._needs[name]
 
     def closure(self, names: Iterable[str]) -> dict[str, Schema | bool]:
-        """All that these definitions refer to, themselves included, in the order they were first met."""
+        """Return these definitions and all that they refer to, in the order of their first use."""
         found: set[str] = set()
         for name in names:
             if name not in self._closures:
@@ -67,7 +67,7 @@ class Schemas:
         return {name: self._defs[name] for name in sorted(found, key=self._order.__getitem__)}
 
     def check(self) -> None:
-        """Hold the definitions to the meta schema; a bad one, which should not be, is opened and told."""
+        """Check the definitions against the meta schema; replace invalid ones by `{}`, and report them."""
         from toolcrib.schema import SchemaCheck
 
         def good(names: list[str]) -> bool:
@@ -86,27 +86,25 @@ class Schemas:
             try:
                 SchemaCheck({"$defs": dict.fromkeys(names, True), "allOf": [self._defs[name]]})
             except DefinitionError as error:
-                self.lose(self._nodes[name], f"a schema that is not valid ({error.message})")
+                self.report_loss(self._nodes[name], f"a schema that is not valid ({error.message})")
                 self._replace(name, {})
 
     def _replace(self, name: str, schema: Schema) -> None:
         old = self._defs[name]
         if isinstance(old, dict):
-            old.clear()  # Shared by the tools that have it already.
+            old.clear()  # Tools that were made before share it.
             old.update(schema)
         else:
             self._defs[name] = schema
 
-    # What the translator asks
-
     def refer(self, ref: str, base: Node, *, in_place: str | None) -> Schema:
-        """The reference to a definition, which is named but not translated yet."""
+        """Return the reference to a definition, which gets a name but is not translated yet."""
         name = self._referred.get((base.resource.uri, ref))
         if name is None:
             try:
                 name = self._name(self._target(ref, base))
             except RefProblem as problem:
-                self.lose(base, f"a reference: {problem}")
+                self.report_loss(base, f"a reference: {problem}")
                 return {}
             if ref != "#":
                 self._referred[base.resource.uri, ref] = name
@@ -117,14 +115,12 @@ class Schemas:
         return place
 
     def follow(self, node: Node) -> Node:
-        """What a node's `$ref` leads to in the end."""
+        """Return the final target of a node's `$ref`."""
         return self._document.follow(node)
 
-    def lose(self, node: Node, what: str) -> None:
-        """Note what is not in the result, once a place."""
+    def report_loss(self, node: Node, what: str) -> None:
+        """Record what is not in the result, once for each position."""
         self._losses.setdefault(f"{node.resource.uri}#{node.pointer}", what)
-
-    # Inside
 
     def _target(self, ref: str, base: Node) -> Node:
         if ref == "#" and base.pointer:
@@ -132,9 +128,10 @@ class Schemas:
         return self._document.resolve(ref, base.resource)
 
     def _enclosing(self, base: Node) -> Node:
-        """What `#` means in a schema that stands in a document: the schema that says it is a root.
+        """Return the target of `#` in a schema that is part of a document.
 
-        That is the nearest one around with `$recursiveAnchor`, `$dynamicAnchor` or `$id`, else the component.
+        It is the nearest enclosing schema with `$recursiveAnchor`, `$dynamicAnchor` or `$id`, or the
+        component.
         """
         steps = base.pointer.split("/")[1:]
         best: str | None = None
@@ -147,7 +144,7 @@ class Schemas:
         if best is None:
             depth = 3 if steps[0] == "components" else 2 if steps[0] == "definitions" else 0
             if not depth or len(steps) < depth:
-                raise RefProblem("'#' is the whole document, which is no schema")
+                raise RefProblem("'#' is the whole document, which is not a schema")
             best = "/" + "/".join(steps[:depth])
         return self._document.resolve(f"#{best}", base.resource)
 
@@ -166,8 +163,8 @@ class Schemas:
         return name
 
     def _translate(self, name: str) -> None:
-        """Translate a definition and all it refers to, as far as that is not done; then cut its circles."""
-        kept = self._needed, self._taken
+        """Translate a definition and all that it refers to; then cut its circles."""
+        outer = self._needed, self._taken
         fresh: list[str] = []
         waiting = [name]
         while waiting:
@@ -178,10 +175,12 @@ class Schemas:
             self._defs[current] = self._translator.schema(self._nodes[current], 0, "$ref")
             self._needs[current], self._steps[current] = self._needed, self._taken
             fresh.append(current)
-            waiting += self._needed
+            waiting += sorted(self._needed, key=self._order.__getitem__)
         for lost in cut(fresh, self._steps, self._defs):
-            self.lose(self._nodes[lost], "a schema that is itself: the circle is opened")
-        self._needed, self._taken = kept
+            self.report_loss(
+                self._nodes[lost], "a schema that refers to itself in a circle: it accepts anything there"
+            )
+        self._needed, self._taken = outer
 
     def _reach(self, name: str) -> frozenset[str]:
         found = {name}
@@ -204,7 +203,7 @@ _AGAIN = ("$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "depen
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A reference in place: where it stands, by which keyword, and what it leads to."""
+    """A reference whose target checks the same value: the object it is in, the keyword, and the target."""
 
     place: dict[str, Any]
     word: str
@@ -212,7 +211,12 @@ class Step:
 
 
 def cut(names: Iterable[str], steps: Mapping[str, list[Step]], schemas: Mapping[str, Any]) -> list[str]:
-    """Take every circle out of the steps and the schemas; returns the names that lost something by it."""
+    """Cut every circle of schemas that check the same value by themselves again, which has no end.
+
+    `Pet` is one of `Cat` and `Dog`, and `Cat` is all of `Pet` and more: usual in documents. The `allOf` gets
+    the own rules of `Pet`, without its alternatives; any other circle accepts anything. Returns the names of
+    the schemas that lost a rule by that.
+    """
     names = [name for name in names if steps.get(name)]
     circled = _circled(names, steps)
     own = {
@@ -237,7 +241,7 @@ def cut(names: Iterable[str], steps: Mapping[str, list[Step]], schemas: Mapping[
 
 
 def _circled(names: Iterable[str], steps: Mapping[str, list[Step]]) -> dict[str, int]:
-    """The names that stand in a circle, and which one (Tarjan's strongly connected components)."""
+    """Return the number of its circle for each name in one (Tarjan's strongly connected components)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -285,24 +289,24 @@ _MAX_DEPTH = 10
 
 
 @dataclass(slots=True)
-class Fields:
-    """An object with known fields: each can be an argument of its own."""
+class ObjectFields:
+    """The fields of an object; each can be an argument of its own."""
 
     properties: dict[str, Schema | bool] = field(default_factory=dict)
     required: list[str] = field(default_factory=list)
     needs: set[str] = field(default_factory=set)
 
 
-def fields_of(schema: Schema | bool, needs: set[str], schemas: Schemas) -> Fields | None:
-    """The fields of a schema that is nothing but fields, through references and `allOf`; None for others."""
-    out = Fields(needs=set(needs))
+def fields_of(schema: Schema | bool, needs: set[str], schemas: Schemas) -> ObjectFields | None:
+    """Return the fields of a schema that has only fields, also by references and `allOf`; else None."""
+    out = ObjectFields(needs=set(needs))
     if not _collect(schema, schemas, out, 0) or not 0 < len(out.properties) <= _MAX_FIELDS:
         return None
     out.required = [name for name in dict.fromkeys(out.required) if name in out.properties]
     return out
 
 
-def _collect(schema: Schema | bool, schemas: Schemas, out: Fields, depth: int) -> bool:
+def _collect(schema: Schema | bool, schemas: Schemas, out: ObjectFields, depth: int) -> bool:
     if not isinstance(schema, dict) or depth > _MAX_DEPTH:
         return False
     name = _named(schema)
@@ -326,7 +330,7 @@ def _collect(schema: Schema | bool, schemas: Schemas, out: Fields, depth: int) -
 
 
 def is_scalar(schema: Schema | bool, schemas: Schemas, depth: int = 0) -> bool:
-    """Whether no list and no object can fit."""
+    """Return True if no list and no object can match."""
     if not isinstance(schema, dict) or depth > _MAX_DEPTH:
         return False
     kinds = schema.get("type")
@@ -344,7 +348,7 @@ def is_scalar(schema: Schema | bool, schemas: Schemas, depth: int = 0) -> bool:
 
 
 def is_file(schema: Schema | bool, schemas: Schemas, depth: int = 0) -> bool:
-    """Whether the values are bytes, and not text that stands for them."""
+    """Return True if the values are bytes, not a text encoding of bytes."""
     if not isinstance(schema, dict) or depth > _MAX_DEPTH:
         return False
     name = _named(schema)

@@ -22,7 +22,7 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What an operation needs to say who calls."""
+    """The credentials of an operation."""
 
     auth: tuple[Auth, ...] = ()
     secrets: tuple[SecretSpec, ...] = ()
@@ -30,7 +30,7 @@ class Access:
 
 
 class Security:
-    """The schemes of one document; `names` gives secrets other names, by scheme."""
+    """The security schemes of one document; `names` replaces the names of secrets, by scheme."""
 
     def __init__(self, document: Document, title: str, names: Mapping[str, str] | None = None) -> None:
         self._document = document
@@ -44,7 +44,7 @@ class Security:
         self._secrets: dict[tuple[str, str], str] = {}
 
     def of(self, operation: Node) -> Access:
-        """The access of an operation: the first of its alternatives that can be had."""
+        """Return the credentials of an operation: the first of its alternatives that is supported."""
         own = operation.object.get("security")
         wanted = own if isinstance(own, list) else self._document.root.object.get("security")
         key = repr(wanted)
@@ -53,7 +53,7 @@ class Security:
         return self._answers[key]
 
     def header(self, required: bool) -> Access:
-        """For an operation that takes `Authorization` as a parameter: a secret instead of an argument."""
+        """Return a secret for an operation that has `Authorization` as a parameter."""
         secret = self._secret("authorization")
         auth = Auth("api_key", secret, location="header", name="Authorization")
         note = f"the parameter Authorization is the secret {secret}"
@@ -77,15 +77,15 @@ class Security:
             elif best is None or (best.notes and not found.notes):
                 best = found
         if best is None:
-            told = "; ".join(dict.fromkeys(faults))
-            return Access(notes=(f"called without credentials: {told}",) if told else ())
+            reasons = "; ".join(dict.fromkeys(faults))
+            return Access(notes=(f"called without credentials: {reasons}",) if reasons else ())
         if optional:
-            spared = tuple(SecretSpec(secret.name, required=False) for secret in best.secrets)
-            return Access(best.auth, spared, best.notes)
+            secrets = tuple(SecretSpec(secret.name, required=False) for secret in best.secrets)
+            return Access(best.auth, secrets, best.notes)
         return best
 
     def _together(self, names: Mapping[str, Any]) -> Access | str:
-        """All schemes of one alternative, or why not."""
+        """Return all schemes of one alternative, or the reason that it is not supported."""
         parts: list[Access] = []
         for name in names:
             found = self._scheme(name)
@@ -114,15 +114,15 @@ class Security:
         if kind == "apikey":
             place, key = str(value.get("in", "")).lower(), value.get("name")
             if place not in ("header", "query", "cookie") or not isinstance(key, str) or not key.strip():
-                return f"the security scheme {name!r} does not say where its key stands"
+                return f"the security scheme {name!r} has no valid `in` or `name`"
             if place != "query" and not _TOKEN.fullmatch(key.strip()):
-                return f"the security scheme {name!r} has a key that no {place} can hold"
+                return f"the security scheme {name!r} has a `name` that is not valid in a {place}"
             auth = Auth("api_key", secret, location=place, name=key.strip())  # type: ignore[arg-type]  # checked
             return Access((auth,), (SecretSpec(secret),))
         if kind == "http" and scheme == "bearer":
             return Access((Auth("bearer", secret),), (SecretSpec(secret),))
         if kind in ("oauth2", "openidconnect"):
-            note = f"{name} is {value['type']}: {secret} holds an access token that you get yourself"
+            note = f"{name} is {value['type']}: {secret} must hold an access token, which you get yourself"
             return Access((Auth("bearer", secret),), (SecretSpec(secret),), (note,))
         if not value:
             return f"the security scheme {name!r} is not defined"
@@ -139,7 +139,7 @@ class Security:
 
 
 def _joined(parts: list[Access]) -> Access:
-    """Several schemes as one; of those that write the same place only the first can."""
+    """Combine several schemes; of those that set the same header only the first is used."""
     auth: dict[tuple[str, str], Auth] = {}
     secrets: dict[str, SecretSpec] = {}
     notes: list[str] = []
@@ -152,7 +152,9 @@ def _joined(parts: list[Access]) -> Access:
                 secrets.update({secret.name: secret for secret in part.secrets if secret.name in names})
             elif first != one:
                 where, name = _place(one)
-                notes.append(f"the {where} {name} can hold {first.secret} or {one.secret}; the first is sent")
+                notes.append(
+                    f"the {where} {name} is set by {first.secret} and {one.secret}; only the first is sent"
+                )
     return Access(tuple(auth.values()), tuple(secrets.values()), tuple(dict.fromkeys(notes)))
 
 
@@ -164,7 +166,7 @@ def _place(auth: Auth) -> tuple[str, str]:
 
 
 def variable(*words: str) -> str:
-    """The name of an environment variable from some words."""
+    """Return the name of an environment variable made of some words."""
     plain = "_".join(re.sub(r"[^A-Za-z0-9]+", "_", word).strip("_") for word in words if word).upper()
     plain = plain or "API"
     return ("_" + plain if plain[0].isdigit() else plain)[:MAX_NAME].rstrip("_")

@@ -1,7 +1,7 @@
-"""Schemas made smaller: what is only told goes first, then what lies deepest; what went is told.
+"""Make schemas smaller: remove annotations first, then the deepest definitions, and report the loss.
 
-A smaller schema lets in all that the whole one does. Definitions are shared by the tools of a document, so
-each is made smaller once for all of them.
+A smaller schema accepts everything that the whole one accepts. The tools of a document share definitions, so
+each definition is made smaller only once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = [
 Schema = dict[str, Any]
 
 _SHORT = 80
-_TOLD = ("examples", "title", "$comment", "deprecated")
+_NOTES = ("examples", "title", "$comment", "deprecated")
 _DEPTHS = (8, 6, 4, 3, 2, 1, 0)
 _MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs"})
 _LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
@@ -32,46 +32,46 @@ _REF = len("#/$defs/")
 
 
 def size_of(schema: Any) -> int:
-    """Bytes of a schema as JSON."""
+    """Return the size of a schema in bytes of JSON."""
     import orjson
 
     return len(orjson.dumps(schema))
 
 
 class Slimmer:
-    """Makes the schemas of tools as small as `limit` bytes each, as far as that can be."""
+    """Makes the schemas of tools at most `limit` bytes large, as far as possible."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._pieces: dict[tuple[str, int], _Piece] = {}
 
     def slim(self, tool: Tool) -> tuple[Tool, list[str]]:
-        """The tool, and what was lost. An output schema that stays too large is left out."""
+        """Return the smaller tool, and the losses. An output schema that stays too large is left out."""
         lost: list[str] = []
-        schema, told = self._fit(tool.input_schema)
-        if told:
-            lost.append(f"input schema: {told}")
+        schema, loss = self._fit(tool.input_schema)
+        if loss:
+            lost.append(f"input schema: {loss}")
             tool = replace(tool, input_schema=schema)
         if tool.output.schema is not None:
-            schema, told = self._fit(tool.output.schema)
-            if told:
+            schema, loss = self._fit(tool.output.schema)
+            if loss:
                 kept = schema if size_of(schema) <= self._limit else None
-                lost.append(f"output schema: {'left out' if kept is None else told}")
+                lost.append(f"output schema: {'left out' if kept is None else loss}")
                 tool = replace(tool, output=Output(tool.output.format, kept, tool.output.on_violation))
         return tool, lost
 
     def _fit(self, schema: Schema) -> tuple[Schema, str]:
-        """The schema after the first step that makes it small enough, and what was left out for it."""
+        """Return the schema after the first step that makes it small enough, and the loss."""
         outer = {key: value for key, value in schema.items() if key != "$defs"}
         definitions: Schema = schema.get("$defs", {})
         if self._total("whole", outer, definitions) <= self._limit:
             return schema, ""
-        for form, told in (
-            ("untold", "examples and titles left out"),
+        for form, loss in (
+            ("without notes", "examples and titles left out"),
             ("short", "examples, titles and long descriptions left out"),
         ):
             if self._total(form, outer, definitions) <= self._limit:
-                return self._assembled(form, outer, definitions), told
+                return self._assembled(form, outer, definitions), loss
         smaller: Schema = {}
         for depth in _DEPTHS:
             kept = self._within(outer, definitions, depth)
@@ -79,11 +79,11 @@ class Slimmer:
                 continue
             smaller = self._opened(outer, kept)
             if size_of(smaller) <= self._limit:
-                return smaller, f"descriptions and what lies more than {depth} references deep left out"
-        return smaller, "descriptions and all that is referred to left out"
+                return smaller, f"descriptions and schemas more than {depth} references deep left out"
+        return smaller, "descriptions and all definitions left out"
 
     def _piece(self, form: str, schema: Any) -> _Piece:
-        """One definition in one form; remembered, as tools share it."""
+        """Return one definition in one form, cached because tools share it."""
         key = (form, id(schema))
         piece = self._pieces.get(key)
         if piece is None or piece.source is not schema:
@@ -101,7 +101,7 @@ class Slimmer:
         return out
 
     def _within(self, outer: Schema, definitions: Schema, depth: int) -> Schema:
-        """The definitions that lie at most `depth` references deep."""
+        """Return the definitions at most `depth` references deep."""
         kept: Schema = {}
         level = _referred(outer)
         for _ in range(depth):
@@ -113,7 +113,7 @@ class Slimmer:
         return kept
 
     def _opened(self, outer: Schema, kept: Schema) -> Schema:
-        """With references to what is not kept left out: anything is let in there."""
+        """Return the schema without references to other definitions: anything is accepted there."""
         opener = _Opener(kept)
         out: Schema = _walk(_bare(outer), opener.open)
         definitions: Schema = {}
@@ -139,7 +139,7 @@ class _Piece:
 
 
 class _Opener:
-    """Takes references out, and what would let in less because something inside it lets in more."""
+    """Removes references to other definitions, and the rules that would become stricter by that."""
 
     def __init__(self, kept: Schema) -> None:
         self._kept = kept
@@ -165,7 +165,7 @@ class _Opener:
         if loose or inside:
             node.pop("unevaluatedProperties", None)
             node.pop("unevaluatedItems", None)
-            self._loose.append(node)  # Kept alive, so that its id stays its own.
+            self._loose.append(node)  # Kept alive, so that its id is not used again.
             self._ids.add(id(node))
 
     def _has_loose(self, word: str, value: Any) -> bool:
@@ -177,7 +177,7 @@ class _Opener:
 
 
 def _walk(schema: Any, change: Callable[[Schema], object]) -> Any:
-    """A copy of a schema with `change` done to every schema in it."""
+    """Return a copy of a schema, with `change` applied to every schema in it."""
     if not isinstance(schema, dict):
         return schema
     out: Schema = {}
@@ -193,7 +193,7 @@ def _walk(schema: Any, change: Callable[[Schema], object]) -> Any:
 
 
 def _referred(schema: Any) -> set[str]:
-    """The definitions that a schema refers to itself."""
+    """Return the definitions that a schema refers to directly."""
     found: set[str] = set()
 
     def note(node: Schema) -> None:
@@ -205,38 +205,38 @@ def _referred(schema: Any) -> set[str]:
     return found
 
 
-def _untell(node: Schema) -> None:
-    for word in _TOLD:
+def _drop_notes(node: Schema) -> None:
+    for word in _NOTES:
         node.pop(word, None)
 
 
 def _shorten(node: Schema) -> None:
-    _untell(node)
-    said = node.get("description")
-    if isinstance(said, str) and len(said) > _SHORT:
-        node["description"] = said[: _SHORT - 1].rstrip() + "…"
+    _drop_notes(node)
+    text = node.get("description")
+    if isinstance(text, str) and len(text) > _SHORT:
+        node["description"] = text[: _SHORT - 1].rstrip() + "…"
 
 
 def _strip(node: Schema) -> None:
-    _untell(node)
+    _drop_notes(node)
     node.pop("description", None)
 
 
 def _bare(schema: Any) -> Any:
-    """Without descriptions below the first level: those of the arguments themselves are kept, shortened."""
+    """Return a schema without descriptions, except those of the arguments, shortened."""
     if not isinstance(schema, dict):
         return schema
     out: Schema = _walk(schema, _strip)
     for name, rule in schema.get("properties", {}).items():
-        said = rule.get("description") if isinstance(rule, dict) else None
-        if isinstance(said, str) and isinstance(out["properties"][name], dict):
-            out["properties"][name]["description"] = said if len(said) <= _SHORT else said[: _SHORT - 1] + "…"
+        text = rule.get("description") if isinstance(rule, dict) else None
+        if isinstance(text, str) and isinstance(out["properties"][name], dict):
+            out["properties"][name]["description"] = text if len(text) <= _SHORT else text[: _SHORT - 1] + "…"
     return out
 
 
 _FORMS: dict[str, Callable[[Any], Any]] = {
     "whole": lambda schema: schema,
-    "untold": lambda schema: _walk(schema, _untell),
+    "without notes": lambda schema: _walk(schema, _drop_notes),
     "short": lambda schema: _walk(schema, _shorten),
     "bare": lambda schema: _walk(schema, _strip),
 }

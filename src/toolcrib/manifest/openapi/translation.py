@@ -1,7 +1,7 @@
-"""One schema of a document, in whatever dialect, to JSON Schema 2020-12.
+"""Translate one schema of a document, in any dialect, to JSON Schema 2020-12.
 
-References become `#/$defs/NAME`; what stands there is the business of the `Lookup`. What had to be dropped is
-told to it as well. Nothing is ever made stricter, except that a request holds no `readOnly` properties.
+References become `#/$defs/NAME`. The `Lookup` keeps those definitions, and records everything that had to be
+dropped. A schema never becomes stricter, except that a request has no `readOnly` properties.
 """
 
 from __future__ import annotations
@@ -12,13 +12,23 @@ from typing import Any, Literal, Protocol
 
 from toolcrib.manifest.openapi.document import Node, RefProblem, clean
 
-__all__ = ["Direction", "Lookup", "Schema", "Translator", "count", "flag", "number", "pattern_fits", "types"]
+__all__ = [
+    "Direction",
+    "Lookup",
+    "Schema",
+    "Translator",
+    "count",
+    "flag",
+    "is_linear_pattern",
+    "number",
+    "types",
+]
 
 Direction = Literal["request", "response"]
 Schema = dict[str, Any]
 
 _MAX_DEPTH = 40
-"""Schemas inside each other without a reference; a manifest is at most 128 deep."""
+"""Levels of nested schemas without a reference; a manifest has at most 128 levels."""
 _LONGEST_EXAMPLE = 200
 _MAX_EXAMPLES = 3
 _LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
@@ -34,23 +44,25 @@ _INSIDE = frozenset(
     }
 )
 _IN_PLACE = frozenset({"not", "if", "then", "else"})
-_TOLD = ("title", "description", "deprecated", "examples")
+_NOTES = ("title", "description", "deprecated", "examples")
 _BESIDE_REF = frozenset({"description", "title", "deprecated", "summary"})
 _BOTH_WAYS = frozenset({"exclusiveMinimum", "exclusiveMaximum"})
 
 
 class Lookup(Protocol):
-    """What a translation asks of its surroundings."""
+    """The definitions of a document, as a translation needs them."""
 
     def refer(self, ref: str, base: Node, *, in_place: str | None) -> Schema:
-        """The reference as it stands in the result. `in_place` is the keyword, where the very same value
-        is checked by what it leads to."""
+        """Return the reference as it is written in the result.
+
+        `in_place` is the keyword if the target checks the same value as the schema that refers to it.
+        """
 
     def follow(self, node: Node) -> Node:
-        """What a node's `$ref` leads to in the end. Raises RefProblem."""
+        """Return the final target of a node's `$ref`. Raises RefProblem."""
 
-    def lose(self, node: Node, what: str) -> None:
-        """Something of the document is not in the result."""
+    def report_loss(self, node: Node, what: str) -> None:
+        """Record that something of the document is not in the result."""
 
 
 class Translator:
@@ -61,21 +73,21 @@ class Translator:
         self._request = direction == "request"
         self._legacy = legacy
         self._lost = 0
-        """How much was dropped so far."""
+        """The number of things dropped so far."""
         self._place: str | None = None
-        """The keyword by which the schema at hand checks the very value its definition checks, if it does."""
+        """The keyword by which the current schema checks the same value as its definition, if it does."""
 
     def schema(self, node: Node, depth: int = 0, in_place: str | None = None) -> Schema | bool:
-        """The schema at a node."""
+        """Return the translated schema of a node."""
         value = node.value
         if isinstance(value, bool):
             return value
         if not isinstance(value, dict):
             if value is not None:
-                self._lose(node, "a schema that is no object")
+                self._report_loss(node, "a schema that is not an object")
             return {}
         if depth > _MAX_DEPTH:
-            self._lose(node, f"a schema nested more than {_MAX_DEPTH} deep")
+            self._report_loss(node, f"a schema nested more than {_MAX_DEPTH} deep")
             return {}
         ref = value.get("$ref", value.get("$dynamicRef", value.get("$recursiveRef")))
         if isinstance(ref, str):
@@ -86,7 +98,7 @@ class Translator:
             handler = _HANDLERS.get(key)
             if handler is not None:
                 handler(self, out, node, key, depth)
-        self._settle(out, node)
+        self._combine(out, node)
         self._place = outer
         return out
 
@@ -105,17 +117,17 @@ class Translator:
                 handler(self, extra, node, key, depth)
         if not extra:
             return out
-        self._settle(extra, node)
+        self._combine(extra, node)
         if in_place is None and not extra.keys() & out.keys():
             return {**out, **extra}
         # The reference stays an object of its own: a circle in place is cut there.
         return {**extra, "allOf": [*extra.get("allOf", ()), out]}
 
-    def _settle(self, out: Schema, node: Node) -> None:
-        """What several keywords say together."""
+    def _combine(self, out: Schema, node: Node) -> None:
+        """Apply the rules that depend on several keywords."""
         value = node.value
         if self._request and "default" in out:
-            _tell_default(out)
+            _describe_default(out)
         required = out.get("required")
         if required and "properties" in value:
             gone = self._withheld(node, required)
@@ -128,12 +140,12 @@ class Translator:
         if self._legacy:
             _exclusive(out)
             if _nullable(value):
-                _let_null(out)
+                _allow_null(out)
         if "type" in out and "enum" in out:
             _enum_of_type(out)
 
     def _withheld(self, node: Node, required: list[str]) -> set[str]:
-        """Required properties that do not travel this way: readOnly or writeOnly ones."""
+        """Return the required properties that are not sent in this direction: readOnly or writeOnly ones."""
         named = node.at("properties")
         word = "readOnly" if self._request else "writeOnly"
         return {name for name in required if name in named.object and self._has(named.at(name), word)}
@@ -152,9 +164,9 @@ class Translator:
             return False
         return isinstance(target, dict) and flag(target.get(word)) is True
 
-    def _lose(self, node: Node, what: str) -> None:
+    def _report_loss(self, node: Node, what: str) -> None:
         self._lost += 1
-        self._lookup.lose(node, what)
+        self._lookup.report_loss(node, what)
 
     # Keywords
 
@@ -173,7 +185,7 @@ class Translator:
     def _count(self, out: Schema, node: Node, key: str, _: int) -> None:
         found = count(node.value[key])
         if found is None:
-            self._lose(node.at(key), f"`{key}` that is no length")
+            self._report_loss(node.at(key), f"`{key}` that is not a length")
         else:
             out[key] = found
 
@@ -181,11 +193,11 @@ class Translator:
         value = node.value[key]
         if key in _BOTH_WAYS and isinstance(value, bool):
             if self._legacy and value:
-                out[key] = True  # Settled together with the bound it is of.
+                out[key] = True  # Resolved in `_combine`, together with its bound.
             return
         found = number(value)
         if found is None or (key == "multipleOf" and found <= 0):
-            self._lose(node.at(key), f"`{key}` that is no number")
+            self._report_loss(node.at(key), f"`{key}` that is not a number")
         else:
             out[key] = found
 
@@ -199,7 +211,7 @@ class Translator:
         found = types(value)
         if found is None:
             if value not in ("any", None, "", []):
-                self._lose(node.at(key), f"the type {str(value)[:40]!r}, which there is not")
+                self._report_loss(node.at(key), f"the type {str(value)[:40]!r}, which does not exist")
             return
         out[key] = found[0] if len(found) == 1 else found
 
@@ -210,21 +222,21 @@ class Translator:
             if names:
                 out[key] = names
         elif not isinstance(value, bool):
-            self._lose(node.at(key), "`required` that is no list")
+            self._report_loss(node.at(key), "`required` that is not a list")
 
     def _enum(self, out: Schema, node: Node, key: str, _: int) -> None:
         value = node.value[key]
         if isinstance(value, list) and value:
             out[key] = value
         else:
-            self._lose(node.at(key), "`enum` that is no list, or empty")
+            self._report_loss(node.at(key), "`enum` that is not a list, or is empty")
 
     def _pattern(self, out: Schema, node: Node, key: str, _: int) -> None:
         value = node.value[key]
-        if isinstance(value, str) and pattern_fits(value):
+        if isinstance(value, str) and is_linear_pattern(value):
             out[key] = value
         else:
-            self._lose(node.at(key), f"a pattern that cannot be matched in linear time: {value!r:.80}")
+            self._report_loss(node.at(key), f"a pattern that cannot be matched in linear time: {value!r:.80}")
 
     def _examples(self, out: Schema, node: Node, key: str, _: int) -> None:
         value = node.value[key]
@@ -244,7 +256,7 @@ class Translator:
             out[key] = self.schema(below, depth + 1)
 
     def _tuple(self, out: Schema, node: Node, depth: int) -> None:
-        """A list of `items` as drafts before 2020-12 have it."""
+        """Translate a list of `items`, as drafts before 2020-12 write it."""
         places = [self.schema(item, depth + 1) for item in node.at("items").items()]
         if places:
             out["prefixItems"] = places
@@ -254,7 +266,7 @@ class Translator:
     def _in_place(self, out: Schema, node: Node, key: str, depth: int) -> None:
         before = self._lost
         schema = self.schema(node.at(key), depth + 1, self._place and key)
-        if key != "not" or self._lost == before:  # The opposite of a schema that lost a rule lets in less.
+        if key != "not" or self._lost == before:  # `not` of a schema that lost a rule would accept less.
             out[key] = schema
 
     def _list(self, out: Schema, node: Node, key: str, depth: int) -> None:
@@ -263,7 +275,9 @@ class Translator:
         word = self._place and key if key != "prefixItems" else None
         before = self._lost
         found = [self.schema(member, depth + 1, word) for member in members if member.value is not None]
-        if found and key == "oneOf" and self._lost != before:  # Two that lost a rule may both fit.
+        if (
+            found and key == "oneOf" and self._lost != before
+        ):  # Two alternatives that lost a rule may both match.
             out["allOf"] = [*out.get("allOf", ()), {"anyOf": found}]
         elif found:
             out[key] = [*out.get(key, ()), *found] if key == "allOf" else found
@@ -272,20 +286,20 @@ class Translator:
         below = node.at(key)
         if not isinstance(below.value, dict):
             if below.value:
-                self._lose(below, f"`{key}` that is no object")
+                self._report_loss(below, f"`{key}` that is not an object")
             return
         found: Schema = {}
         word = self._place and key if key == "dependentSchemas" else None
         for name, inner in below.entries():
-            if key == "patternProperties" and not pattern_fits(name):
-                self._lose(inner, f"a pattern that cannot be matched in linear time: {name!r:.80}")
+            if key == "patternProperties" and not is_linear_pattern(name):
+                self._report_loss(inner, f"a pattern that cannot be matched in linear time: {name!r:.80}")
             elif not (self._request and key == "properties" and self._has(inner, "readOnly")):
                 found[name] = self.schema(inner, depth + 1, word)
         if found or key == "properties":
             out[key] = found
 
     def _dependent(self, out: Schema, node: Node, key: str, depth: int) -> None:
-        """`dependencies` of drafts before 2019-09, and `dependentRequired`."""
+        """Translate `dependencies` of drafts before 2019-09, and `dependentRequired`."""
         for name, inner in node.at(key).entries():
             if isinstance(inner.value, list):
                 names = list(dict.fromkeys(item for item in inner.value if isinstance(item, str)))
@@ -295,10 +309,10 @@ class Translator:
                 schemas[name] = self.schema(inner, depth + 1, self._place and "dependentSchemas")
 
     def _discriminator(self, out: Schema, node: Node) -> None:
-        """Alternatives told apart by the value of one property.
+        """Distinguish alternatives by the value of one property.
 
-        A mapped one says its values; and as the values need not be complete, `oneOf` becomes `anyOf`: where
-        two alternatives are alike, a value that fits both is not refused.
+        Mapped alternatives get an `enum` of their values. The mapping may be incomplete, so `oneOf` becomes
+        `anyOf`: a value that matches two similar alternatives is not refused.
         """
         word = next((word for word in ("oneOf", "anyOf") if word in out), None)
         name = node.value["discriminator"].get("propertyName")
@@ -306,24 +320,24 @@ class Translator:
             return
         mapping = node.at("discriminator", "mapping").object
         members = [member for member in node.at(word).items() if member.value is not None]
-        said: dict[str, list[str]] = {}
+        named: dict[str, list[str]] = {}
         for value, ref in mapping.items():
             if isinstance(ref, str):
-                said.setdefault(ref if "/" in ref else f"#/components/schemas/{ref}", []).append(value)
+                named.setdefault(ref if "/" in ref else f"#/components/schemas/{ref}", []).append(value)
         found = out.pop(word)
         for at, member in enumerate(members[: len(found)]):
             ref = member.value.get("$ref") if isinstance(member.value, dict) else None
-            values = said.get(ref) if isinstance(ref, str) else None
-            if values and not self._tells(member, name):
-                tells = {"properties": {name: {"enum": values}}, "required": [name]}
-                found[at] = {"allOf": [found[at]], **tells}
+            values = named.get(ref) if isinstance(ref, str) else None
+            if values and not self._fixes(member, name):
+                rule = {"properties": {name: {"enum": values}}, "required": [name]}
+                found[at] = {"allOf": [found[at]], **rule}
         if "anyOf" in out:
             out["allOf"] = [*out.get("allOf", ()), {"anyOf": found}]
         else:
             out["anyOf"] = found
 
-    def _tells(self, member: Node, name: str) -> bool:
-        """Whether an alternative itself says what the property is."""
+    def _fixes(self, member: Node, name: str) -> bool:
+        """Return True if an alternative fixes the value of the property itself."""
         try:
             rule = self._lookup.follow(self._lookup.follow(member).at("properties", name))
         except RefProblem:
@@ -345,8 +359,8 @@ def _exclusive(out: Schema) -> None:
                 out[word] = out.pop(bound)
 
 
-def _let_null(out: Schema) -> None:
-    """The schema with null let in besides."""
+def _allow_null(out: Schema) -> None:
+    """Make the schema accept null too."""
     kinds = out.get("type")
     if kinds is not None and not any(word in out for word in ("allOf", "anyOf", "oneOf", "not", "const")):
         named = kinds if isinstance(kinds, list) else [kinds]
@@ -354,16 +368,16 @@ def _let_null(out: Schema) -> None:
         if "enum" in out and None not in out["enum"]:
             out["enum"] = [*out["enum"], None]
         return
-    told: Schema = {key: out.pop(key) for key in _TOLD if key in out}
+    notes: Schema = {key: out.pop(key) for key in _NOTES if key in out}
     if out:
         inner = dict(out)
         out.clear()
         out["anyOf"] = [inner, {"type": "null"}]
-    out.update(told)
+    out.update(notes)
 
 
 def _enum_of_type(out: Schema) -> None:
-    """Options of a text that YAML has read as numbers."""
+    """Turn options of a text that YAML has read as numbers back into text."""
     if out["type"] == "string" and any(isinstance(item, int | float) for item in out["enum"]):
         out["enum"] = list(dict.fromkeys(map(_option, out["enum"])))
 
@@ -374,19 +388,19 @@ def _option(item: Any) -> Any:
     return str(item) if isinstance(item, int | float) else item
 
 
-def _tell_default(out: Schema) -> None:
-    """A default is the server's business: sent along, it would overwrite what nobody meant to change."""
+def _describe_default(out: Schema) -> None:
+    """Move a default to the description: if sent, it could overwrite values that nobody meant to change."""
     value = out.pop("default")
     if value is None or isinstance(value, dict | list) or len(str(value)) > _LONGEST_EXAMPLE or value == "":
         return
     shown = str(value).lower() if isinstance(value, bool) else clean(str(value))
-    said = out.get("description", "")
-    if shown.lower() not in said.lower() or "default" not in said.lower():
-        out["description"] = f"{said.rstrip('.')}{'. ' if said else ''}Default: {shown}."
+    text = out.get("description", "")
+    if shown.lower() not in text.lower() or "default" not in text.lower():
+        out["description"] = f"{text.rstrip('.')}{'. ' if text else ''}Default: {shown}."
 
 
 _PLAIN = frozenset({"title", "description", "format", "contentEncoding", "contentMediaType", "$comment"})
-"""Keywords whose value is a text."""
+"""Keywords with a text as value."""
 _COUNTS = frozenset(
     {"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"}
     | {"minContains", "maxContains"}
@@ -419,7 +433,7 @@ _LONGEST_PATTERN = 10_000
 
 
 def types(value: Any) -> list[str] | None:
-    """The types that `type` names, other spellings understood; None when it names none."""
+    """Return the types that `type` names, with common misspellings corrected; None if it names none."""
     names = value if isinstance(value, list) else [value]
     found: list[str] = []
     for name in names:
@@ -433,13 +447,13 @@ def types(value: Any) -> list[str] | None:
 
 
 def count(value: Any) -> int | None:
-    """A length; None for what is none, and for one that nothing reaches."""
+    """Return a length; None for any other value, and for a length that nothing reaches."""
     whole = number(value)
     return int(whole) if whole is not None and 0 <= whole <= _LARGEST and whole == int(whole) else None
 
 
 def number(value: Any) -> int | float | None:
-    """A number, also one written as text; None for what is none, or beyond 64 bits."""
+    """Return a number, also one written as text; None for any other value."""
     if isinstance(value, str):
         try:
             value = float(value) if not value.lstrip("-").isdecimal() else int(value)
@@ -451,15 +465,15 @@ def number(value: Any) -> int | float | None:
 
 
 def flag(value: Any) -> bool | None:
-    """A truth value, also one written as text."""
+    """Return a boolean, also one written as text; None for any other value."""
     if isinstance(value, str):
         return {"true": True, "false": False}.get(value.strip().lower())
     return value if isinstance(value, bool) else None
 
 
 @lru_cache(maxsize=4096)
-def pattern_fits(pattern: str) -> bool:
-    """Whether the engine that matches in linear time takes the pattern."""
+def is_linear_pattern(pattern: str) -> bool:
+    """Return True if the linear-time regex engine supports the pattern."""
     import jsonschema_rs
 
     if len(pattern) > _LONGEST_PATTERN:

@@ -1,4 +1,4 @@
-"""Imported tools as native manifests: each is read back and checked before anything is put in its place."""
+"""Write imported tools as native manifests; each is read back and checked before any is put in place."""
 
 from __future__ import annotations
 
@@ -19,16 +19,14 @@ from toolcrib.manifest.yaml.source import MAX_BYTES, dump, load
 from toolcrib.spec import Auth, HttpExec, Tool
 
 __all__ = [
-    "Draft",
-    "draft",
+    "NewManifest",
     "manifest_of",
-    "put",
+    "new_manifest",
+    "write_manifests",
 ]
 
 _SMALLER = (400_000, 150_000, 50_000, 15_000, 5_000)
-"""Bytes of schema tried when a manifest becomes larger than the format allows."""
-
-
+"""Sizes of schemas in bytes that are tried if a manifest is too large."""
 _CHECKS = (
     checks.input_schema,
     checks.output_schema,
@@ -36,31 +34,31 @@ _CHECKS = (
     checks.fixed,
     checks.of_kind,
 )
-"""What can be wrong with an imported tool; the others only warn, or are about what none has."""
+"""The checks that can fail for an imported tool; others only warn, or do not apply."""
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """One manifest, ready to be put in its place."""
+class NewManifest:
+    """One manifest, ready to be written."""
 
     name: str
     text: bytes
     notes: tuple[str, ...] = ()
-    """What had to be left out to make it fit."""
+    """The parts left out to make it small enough."""
 
 
-def draft(tool: Tool, origin: str = "") -> Draft:
-    """The manifest of an HTTP tool; `origin` is told in its first line.
+def new_manifest(tool: Tool, origin: str = "") -> NewManifest:
+    """Return the manifest of an HTTP tool; its first line names `origin`.
 
-    One that is larger or deeper than a manifest may be is slimmed, and told. Raises ManifestError with the
-    reason when what is written would not be a usable tool.
+    The schemas of a manifest that is too large or too deep are made smaller. Raises ManifestError with the
+    reason if it would still not be a usable tool.
     """
     lost: list[str] = []
     fault: ManifestError | None = None
     for limit in (None, *_SMALLER):
         if limit is not None:
-            tool, told = Slimmer(limit).slim(tool)
-            lost += told
+            tool, losses = Slimmer(limit).slim(tool)
+            lost += losses
         text = _text(tool, origin)
         try:
             if len(text) > MAX_BYTES:
@@ -72,16 +70,16 @@ def draft(tool: Tool, origin: str = "") -> Draft:
             continue
         wrong = next((one for check in _CHECKS for one in check(made, document) if one.is_error), None)
         if wrong is None:
-            return Draft(tool.name, text, tuple(lost))
+            return NewManifest(tool.name, text, tuple(lost))
         fault = ManifestError(wrong.message)
     raise fault or ManifestError("the manifest cannot be written")
 
 
 def manifest_of(tool: Tool) -> dict[str, Any]:
-    """The native manifest of an HTTP tool as data, keys in the order of the documentation."""
+    """Return the native manifest of an HTTP tool as data, keys in the order of the documentation."""
     config = tool.config
     if not isinstance(config, HttpExec):
-        raise ManifestError(f"{tool.name} is no HTTP tool")
+        raise ManifestError(f"{tool.name} is not an HTTP tool")
     hints = {key: value for key, value in asdict(tool.annotations).items() if value is not None}
     manifest: dict[str, Any] = {
         "name": tool.name,
@@ -107,18 +105,18 @@ def manifest_of(tool: Tool) -> dict[str, Any]:
     return _filled(manifest)
 
 
-def put(drafts: Sequence[Draft], tools: Path, *, replace: bool = False) -> list[Path]:
-    """Write manifests beneath a folder of tools: all are written first, then each moved to its place whole.
+def write_manifests(drafts: Sequence[NewManifest], tools: Path, *, replace: bool = False) -> list[Path]:
+    """Write manifests into a folder of tools, each atomically, after all were written to a temporary folder.
 
-    Raises ConflictError, with nothing changed, when a name is taken and `replace` is not said. With it only
-    the manifest is replaced; other files of the folder stay.
+    Raises ConflictError, with nothing changed, if a name is taken and `replace` is false. With `replace` only
+    the manifest is replaced; other files of the tool stay.
     """
     taken = [one.name for one in drafts if os.path.lexists(tools / one.name)]
     if taken and not replace:
         shown = ", ".join(taken[:5]) + (f" and {len(taken) - 5} more" if len(taken) > 5 else "")
         raise ConflictError(
-            f"there are tools of these names already: {shown}",
-            hint="Say --replace to renew their manifests, or give --prefix for other names.",
+            f"tools with these names exist already: {shown}",
+            hint="Use --replace to replace their manifests, or --prefix TEXT for other names.",
             details={"names": taken},
         )
     tools.mkdir(parents=True, exist_ok=True)
@@ -168,10 +166,10 @@ def _http(config: HttpExec) -> dict[str, Any]:
             "headers": config.headers,
             "query": config.query,
             "cookies": config.cookies,
-            "styles": {name: _said(asdict(style)) for name, style in config.styles.items()},
+            "styles": {name: _without_defaults(asdict(style)) for name, style in config.styles.items()},
             "body_format": config.body_format,
             "body": config.body,
-            "parts": {name: _said(asdict(part)) for name, part in config.parts.items()},
+            "parts": {name: _without_defaults(asdict(part)) for name, part in config.parts.items()},
         },
         keep=("body",),
     )
@@ -179,7 +177,7 @@ def _http(config: HttpExec) -> dict[str, Any]:
 
 def _auth(entries: Iterable[Auth]) -> Any:
     blocks = [
-        _said(
+        _without_defaults(
             {
                 "type": auth.type,
                 "secret": auth.secret,
@@ -194,7 +192,7 @@ def _auth(entries: Iterable[Auth]) -> Any:
 
 
 def _filled(block: dict[str, Any], keep: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A block without its empty keys; those of `keep` are only left out for None."""
+    """Return a block without empty values; those of `keep` are only left out if they are None."""
     return {
         key: value
         for key, value in block.items()
@@ -202,6 +200,6 @@ def _filled(block: dict[str, Any], keep: tuple[str, ...] = ()) -> dict[str, Any]
     }
 
 
-def _said(block: dict[str, Any]) -> dict[str, Any]:
-    """A block without what holds anyway."""
+def _without_defaults(block: dict[str, Any]) -> dict[str, Any]:
+    """Return a block without values that are the default."""
     return {key: value for key, value in block.items() if value is not None and value is not False}

@@ -12,7 +12,13 @@ import pytest
 from tests.unit.manifest.openapi.documents import a_document, body, hold, http, imported, one, tool_of
 from toolcrib.errors import ConflictError, ManifestError, NotFoundError
 from toolcrib.manifest import load_tools
-from toolcrib.manifest.openapi import draft, import_document, open_document, put, read_document
+from toolcrib.manifest.openapi import (
+    import_document,
+    new_manifest,
+    open_document,
+    read_document,
+    write_manifests,
+)
 from toolcrib.manifest.openapi.slim import Slimmer, size_of
 from toolcrib.schema import SchemaCheck
 from toolcrib.spec import Tool
@@ -222,8 +228,8 @@ def test_what_is_written_is_read_back_as_the_same_tool(tmp_path: Path) -> None:
     }
     document = one(operation, path="/x/{m}/${y}", components={"securitySchemes": schemes})
     tool = tool_of(document)
-    ready = draft(tool, "doc.json\nevil: true")
-    (written,) = put([ready], tmp_path / "tools")
+    ready = new_manifest(tool, "doc.json\nevil: true")
+    (written,) = write_manifests([ready], tmp_path / "tools")
     loaded = load_tools(tmp_path / "tools")
     assert loaded.diagnostics == ()
     (back,) = loaded.tools
@@ -243,7 +249,7 @@ def test_what_is_written_is_read_back_as_the_same_tool(tmp_path: Path) -> None:
 
 def test_a_manifest_too_large_for_the_format_is_slimmed_and_told() -> None:
     schema = {"type": "object", "properties": {f"p{at}": {"description": "x" * 5_000} for at in range(290)}}
-    ready = draft(tool_of(one(body(schema))))
+    ready = new_manifest(tool_of(one(body(schema))))
     assert len(ready.text) < 1 << 20
     assert "left out" in ready.notes[0]
 
@@ -251,15 +257,16 @@ def test_a_manifest_too_large_for_the_format_is_slimmed_and_told() -> None:
 def test_taken_names_change_nothing_unless_replaced(tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     drafts = [
-        draft(tool) for tool in imported(a_document(paths={"/a": {"get": {}}, "/b": {"get": {}}})).tools
+        new_manifest(tool)
+        for tool in imported(a_document(paths={"/a": {"get": {}}, "/b": {"get": {}}})).tools
     ]
     (tools / "get_b").mkdir(parents=True)
     (tools / "get_b" / "notes.txt").write_text("mine")
     (tools / "get_b" / "tool.yml").write_text("old")
     with pytest.raises(ConflictError, match="get_b"):
-        put(drafts, tools)
+        write_manifests(drafts, tools)
     assert [path.name for path in tools.iterdir()] == ["get_b"]
-    put(drafts, tools, replace=True)
+    write_manifests(drafts, tools, replace=True)
     assert sorted(path.name for path in tools.iterdir()) == ["get_a", "get_b"]
     assert (tools / "get_b" / "notes.txt").read_text() == "mine"
     assert [tool.name for tool in load_tools(tools).tools] == ["get_a", "get_b"]

@@ -392,20 +392,20 @@ def test_names_are_legal_and_unique() -> None:
         "get_p2",
         "GO",
     ]
-    with pytest.raises(ManifestError, match="cannot begin a name"):
+    with pytest.raises(ManifestError, match="cannot begin a tool name"):
         imported(a_document(), prefix="a b")
 
 
 SKIPPED: list[tuple[dict[str, Any], str]] = [
-    ({"method": "trace"}, "no method TRACE"),
-    ({"method": "query"}, "no method QUERY"),
+    ({"method": "trace"}, "not support the method TRACE"),
+    ({"method": "query"}, "not support the method QUERY"),
     ({"parameters": [{"$ref": "#/components/parameters/No"}]}, "leads to nothing"),
     ({"parameters": [{"in": "query", "required": True}]}, "has no name or position"),
-    ({"parameters": [parameter("a b", "header", required=True)]}, "a name that no header has"),
+    ({"parameters": [parameter("a b", "header", required=True)]}, "not valid in a header"),
     ({"requestBody": {"$ref": "#/components/requestBodies/No"}}, "the body cannot be read"),
     ({"requestBody": {"required": True, "content": {}}}, "no content type"),
     ({"servers": [{"url": "ws://x"}]}, "neither http nor https"),
-    ({"servers": [{"url": "https://user:pass@x/"}]}, "a host that no tool can call"),
+    ({"servers": [{"url": "https://user:pass@x/"}]}, "a user name, or a host name"),
 ]
 
 
@@ -421,7 +421,7 @@ def test_a_bad_operation_is_skipped_and_the_others_are_not(operation: dict[str, 
     assert reason in bad.reason
     assert good.tool == "get_good"
     assert "leads to nothing" in no.reason
-    assert odd.reason == "the operation is no object"
+    assert odd.reason == "the operation is not an object"
     assert found.as_json()["skipped"] == 3
 
 
@@ -429,7 +429,7 @@ def test_methods_of_3_2_stand_apart() -> None:
     more = {"additionalOperations": {"LINK": {}, "PUT": {"operationId": "put"}}}
     found = imported(a_document("3.2.0", paths={"/x": more}))
     assert [(made.method, made.reason) for made in found.operations] == [
-        ("LINK", "HTTP tools have no method LINK"),
+        ("LINK", "HTTP tools do not support the method LINK"),
         ("PUT", ""),
     ]
     assert http(found.tools[0]).method == "PUT"
@@ -440,7 +440,13 @@ def test_what_is_left_out_is_noted() -> None:
     found = imported(one(operation, path="/x/{undescribed}#frag", webhooks={"w": {}}))
     (made,) = found.operations
     said = "; ".join(made.notes)
-    for part in ("set by the client", "no place for", "without a name", "is not described", "after `#`"):
+    for part in (
+        "set by the client",
+        "is not in the path",
+        "without a name",
+        "is not described",
+        "after `#`",
+    ):
         assert part in said
     assert http(found.tools[0]).url == f"{SERVER}/x/${{undescribed}}"
     assert "1 webhooks" in found.notes[0]

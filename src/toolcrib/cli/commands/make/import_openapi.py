@@ -9,7 +9,7 @@ import click
 from toolcrib.cli.output import json_option, note, printable, root_option, say, write_json
 
 if TYPE_CHECKING:
-    from toolcrib.manifest.openapi import Draft, Imported
+    from toolcrib.manifest.openapi import Imported, NewManifest
 
 __all__ = ["command"]
 
@@ -63,7 +63,7 @@ def command(
     import time
 
     from toolcrib.errors import NotFoundError
-    from toolcrib.manifest.openapi import import_document, put
+    from toolcrib.manifest.openapi import import_document, write_manifests
     from toolcrib.project import find
 
     place = None if only_list else find(root)
@@ -75,7 +75,7 @@ def command(
     if only and not found.operations:
         raise NotFoundError(f"no operation of {source} gives a tool named {' or '.join(only)}")
     drafts = _drafts(found, source)
-    written = [] if place is None else put(drafts, place.tools, replace=replace)
+    written = [] if place is None else write_manifests(drafts, place.tools, replace=replace)
     if as_json:
         report = {**found.as_json(), "seconds": round(seconds, 3), "written": [str(path) for path in written]}
         write_json(report)
@@ -103,17 +103,17 @@ def _pair(text: str) -> tuple[str, str]:
     return scheme, name
 
 
-def _drafts(found: Imported, source: str) -> list[Draft]:
+def _drafts(found: Imported, source: str) -> list[NewManifest]:
     """The manifests; a tool that would not be usable is skipped with the reason."""
     from toolcrib.errors import ManifestError
-    from toolcrib.manifest.openapi import draft
+    from toolcrib.manifest.openapi import new_manifest
 
     made = {one.tool: one for one in found.operations if one.tool}
-    drafts: list[Draft] = []
+    drafts: list[NewManifest] = []
     for tool in list(found.tools):
         one = made[tool.name]
         try:
-            ready = draft(tool, f"{source}: {one.method} {one.path}")
+            ready = new_manifest(tool, f"{source}: {one.method} {one.path}")
         except ManifestError as error:
             one.tool, one.reason = None, error.message
             found.tools.remove(tool)
@@ -123,7 +123,7 @@ def _drafts(found: Imported, source: str) -> list[Draft]:
     return drafts
 
 
-def _tell(found: Imported, drafts: list[Draft], seconds: float, *, only_list: bool) -> None:
+def _tell(found: Imported, drafts: list[NewManifest], seconds: float, *, only_list: bool) -> None:
     """The report for a person: tools on standard output when listed, the account on standard error."""
     if only_list:
         for tool in found.tools:
@@ -146,7 +146,7 @@ def _tell(found: Imported, drafts: list[Draft], seconds: float, *, only_list: bo
     _sum_up(found, drafts, seconds, only_list=only_list)
 
 
-def _sum_up(found: Imported, drafts: list[Draft], seconds: float, *, only_list: bool) -> None:
+def _sum_up(found: Imported, drafts: list[NewManifest], seconds: float, *, only_list: bool) -> None:
     secrets = sorted({secret.name for tool in found.tools for secret in tool.permissions.secrets})
     hosts = sorted({host for tool in found.tools for host in tool.permissions.network.allow})
     if found.tools:
