@@ -1,4 +1,4 @@
-"""A proxy on loopback, what it refused, and the plain words to talk to it with."""
+"""A proxy on loopback, its refusals, and a client for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUICK = ProxyLimits(header_s=0.3, dial_s=0.3, idle_s=0.3)
 
 
 def listening() -> socket.socket:
-    """What a sandbox hands out: a listening socket on its loopback."""
+    """Return a listening socket on loopback, like the one of a sandbox."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(128)
@@ -62,7 +62,7 @@ class Proxied:
                 pass
 
     async def connected(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A tunnel by CONNECT."""
+        """Open a tunnel by CONNECT."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(f"CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
         head = await reader.readuntil(b"\r\n\r\n")
@@ -76,7 +76,7 @@ async def proxied(
     names: Mapping[str, Sequence[Sequence[str]]] | None = None,
     limits: ProxyLimits | None = None,
 ) -> AsyncIterator[Proxied]:
-    """A proxy for `policy` whose resolver knows `names` only."""
+    """Run a proxy for `policy` whose resolver knows `names` only."""
     listener = listening()
     refused: list[HostRefusal] = []
     proxy = Proxy(

@@ -1,4 +1,4 @@
-"""Servers on loopback: well-behaved ones, ones that break in the middle, and names that lead to them."""
+"""Servers on loopback, correct and broken ones, and a resolver double."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Names:
     asked: list[str] = field(default_factory=list)
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
-        """The next answer for `host`."""
+        """Return the next answer for `host`."""
         turn = self.asked.count(host)
         self.asked.append(host)
         if host not in self.answers:
@@ -34,7 +34,7 @@ class Names:
 
 
 def named(*hosts: str, port: int | None = None) -> HostPolicy:
-    """The policy of a tool that lists these hosts."""
+    """Return the policy of a tool that lists these hosts."""
     return HostPolicy.of(Network("hosts", hosts), port=port)
 
 
@@ -42,7 +42,7 @@ def named(*hosts: str, port: int | None = None) -> HostPolicy:
 async def serving(
     handler: Callable[[web.Request], Awaitable[web.StreamResponse]], tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[int]:
-    """A web server on 127.0.0.1 that gives every request to `handler`; yields its port."""
+    """Run a web server on 127.0.0.1 that passes every request to `handler`; yields its port."""
     app = web.Application(client_max_size=16 * 1024 * 1024)
     app.router.add_route("*", "/{path:(?s:.*)}", handler)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -57,7 +57,7 @@ async def serving(
 
 @asynccontextmanager
 async def raw(answer: Answer | bytes) -> AsyncIterator[int]:
-    """A server that reads one request head, then does as told; bytes are sent and the connection closed."""
+    """Run a server that reads one request head, then calls `answer` or sends it and closes."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""The proxy and real clients: what they may reach they reach, what they may not they are told."""
+"""The proxy and real clients: allowed hosts are reached, others are refused with the reason."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def opened(proxy: Proxied, url: str, data: bytes | None = None) -> bytes:
         return bytes(answer.read())
 
 
-async def test_urllib_reaches_what_is_named_and_is_told_what_is_not() -> None:
+async def test_urllib_reaches_named_hosts_and_gets_the_reason_for_others() -> None:
     async with serving(echo) as port, proxied(named(f"svc.test:{port}"), LOCAL) as proxy:
         got = json.loads(await asyncio.to_thread(opened, proxy, f"http://svc.test:{port}/a?b=c", b"x=1"))
         assert (got["method"], got["target"], got["body"]) == ("POST", "/a?b=c", "x=1")
@@ -180,7 +180,7 @@ async def test_a_stream_of_events_arrives_as_it_is_sent() -> None:
         (HostPolicy(), {}, "http://svc.test/", "is not a host"),
     ],
 )
-async def test_what_may_not_be_reached_is_refused_with_the_reason(
+async def test_a_destination_that_is_not_allowed_is_refused_with_the_reason(
     policy: HostPolicy, names: dict[str, list[list[str]]], url: str, reason: str
 ) -> None:
     names = {"localhost": [["127.0.0.1"]], **names}
@@ -260,7 +260,7 @@ async def test_a_host_that_is_not_there_is_not_a_refusal(
     assert proxy.refused == []
 
 
-async def test_a_name_that_takes_too_long_is_given_up() -> None:
+async def test_a_name_that_takes_too_long_ends_with_504() -> None:
     class Slow:
         async def resolve(self, host: str, port: int) -> list[str]:
             await asyncio.sleep(60)
@@ -300,7 +300,7 @@ async def test_refusals_are_recorded_once_each_and_not_without_end() -> None:
     assert len(set(proxy.refused)) == 100
 
 
-async def test_a_record_that_fails_lets_nothing_through(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refusal_that_cannot_be_recorded_is_still_a_refusal(caplog: pytest.LogCaptureFixture) -> None:
     def fails(refusal: HostRefusal) -> None:
         raise RuntimeError("disk full")
 

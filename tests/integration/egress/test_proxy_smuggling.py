@@ -1,4 +1,4 @@
-"""One connection, one request: what clients and servers try to slip past the proxy."""
+"""One connection, one request: smuggling by clients and servers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 @dataclass
 class Seen:
-    """A server that keeps every byte it gets, answers once, and holds the connection open."""
+    """A server that records every byte, answers once, and keeps the connection open."""
 
     port: int = 0
     received: list[bytearray] = field(default_factory=list)
@@ -223,7 +223,7 @@ async def test_an_answer_that_breaks_off_is_not_completed() -> None:
     assert answer.endswith(b"\r\n\r\n2\r\nab\r\n")
 
 
-async def test_a_server_that_refuses_before_the_body_is_heard() -> None:
+async def test_an_answer_before_the_end_of_the_body_is_forwarded() -> None:
     async with (
         raw(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n") as port,
         proxied(named(f"svc.test:{port}"), NAMES) as proxy,
@@ -232,7 +232,7 @@ async def test_a_server_that_refuses_before_the_body_is_heard() -> None:
         assert (await proxy.talk(head, b"x" * 1000)).startswith(b"HTTP/1.1 413 ")
 
 
-async def test_a_refusal_is_heard_by_a_client_that_is_still_sending() -> None:
+async def test_a_client_that_is_still_sending_gets_the_refusal() -> None:
     async with proxied(named("svc.test"), NAMES) as proxy:
         head = b"POST http://evil.test/ HTTP/1.1\r\nContent-Length: 500000\r\n\r\n"
         assert (await proxy.talk(head, b"x" * 500_000)).startswith(b"HTTP/1.1 403 ")
@@ -245,7 +245,7 @@ async def test_a_refusal_is_heard_by_a_client_that_is_still_sending() -> None:
         ((b"GET http://svc.test/ HTTP/1.1\r\n", b"A: 1\r\n", b"B: 2\r\n"), b"408"),
     ],
 )
-async def test_a_client_that_never_ends_its_head_is_given_up(parts: tuple[bytes, ...], status: bytes) -> None:
+async def test_a_client_that_never_ends_its_head_gets_408(parts: tuple[bytes, ...], status: bytes) -> None:
     async with proxied(named("svc.test"), NAMES, QUICK) as proxy:
         assert status in await proxy.talk(*parts)
         assert await proxy.talk() == b""
@@ -267,13 +267,13 @@ async def test_a_head_that_drips_is_cut_off_in_time() -> None:
         dripping.cancel()
 
 
-async def test_a_server_that_never_answers_is_given_up() -> None:
+async def test_a_server_that_never_answers_ends_with_504() -> None:
     async with both(after=b"never", limits=QUICK) as (seen, proxy):
         answer = await proxy.talk(f"GET http://svc.test:{seen.port}/ HTTP/1.1\r\n\r\n".encode())
     assert answer.startswith(b"HTTP/1.1 504 ")
 
 
-async def test_a_client_that_has_said_all_still_gets_its_answer() -> None:
+async def test_a_client_that_has_finished_sending_still_gets_its_answer() -> None:
     async with both() as (seen, proxy):
         request = f"GET http://svc.test:{seen.port}/ HTTP/1.1\r\n\r\n".encode()
         assert (await proxy.talk(request, end=True)).endswith(b"ok")

@@ -1,4 +1,4 @@
-"""Tunnels by CONNECT and SOCKS5: only to the server they were opened for, whatever is said inside."""
+"""Tunnels by CONNECT and SOCKS5: only to the server they were opened for, whatever is sent inside."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ async def hello(request: web.Request) -> web.Response:
 
 
 @asynccontextmanager
-async def parroting(greeting: bytes = b"") -> AsyncIterator[int]:
-    """A server of no protocol at all: it may speak first, and says everything again."""
+async def echoing(greeting: bytes = b"") -> AsyncIterator[int]:
+    """Run a server that sends `greeting` first and echoes everything."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -83,7 +83,7 @@ async def parroting(greeting: bytes = b"") -> AsyncIterator[int]:
 async def tunnel(
     how: str, proxy: Proxied, host: str, port: int
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A tunnel by CONNECT or SOCKS."""
+    """Open a tunnel by CONNECT or SOCKS."""
     if how == "connect":
         reader, writer = await proxy.connected(host, port)
     else:
@@ -106,7 +106,7 @@ async def tunnel(
 async def asked(
     how: str, proxy: Proxied, port: int, context: ssl.SSLContext, name: str, host: str = "svc.test"
 ) -> bytes:
-    """What the server answers over TLS for `name` in a tunnel to `host`."""
+    """Return the server's answer over TLS for `name` in a tunnel to `host`."""
     async with tunnel(how, proxy, host, port) as (reader, writer):
         await writer.start_tls(context, server_hostname=name)
         writer.write(b"GET /x HTTP/1.1\r\nHost: inside\r\nConnection: close\r\n\r\n")
@@ -195,7 +195,7 @@ async def test_a_hello_in_many_records_and_packets_is_still_read(
     pieces = [message[at : at + size] for at in range(0, len(message), size)]
     data = b"".join(b"\x16\x03\x01" + len(piece).to_bytes(2) + piece for piece in pieces)
     async with (
-        parroting() as port,
+        echoing() as port,
         proxied(named(f"svc.test:{port}"), NAMES) as proxy,
         tunnel("connect", proxy, "svc.test", port) as (reader, writer),
     ):
@@ -231,7 +231,7 @@ async def test_a_hello_in_many_records_and_packets_is_still_read(
 async def test_what_cannot_be_checked_is_cut_off(how: str, data: bytes, reason: str) -> None:
     assert len(data) < 2 * MAX_HELLO_BYTES
     async with (
-        parroting() as port,
+        echoing() as port,
         proxied(named(f"svc.test:{port}"), NAMES, ProxyLimits(header_s=0.3)) as proxy,
         tunnel(how, proxy, "svc.test", port) as (reader, writer),
     ):
@@ -263,7 +263,7 @@ async def test_a_hello_that_may_hide_another_name_needs_a_policy_for_any_name(
     checked: list[tuple[str, int, bool]] = []
     for anything, through in ((False, False), (True, True)):
         async with (
-            parroting() as port,
+            echoing() as port,
             proxied(
                 replace(
                     named(f"svc.test:{port}"), any_public=anything, on_check=lambda *it: checked.append(it)
@@ -314,8 +314,8 @@ async def test_a_wildcard_leads_to_public_addresses_only() -> None:
     assert refused.grant == "permissions.network: {allow: [svc.test]}"
 
 
-@pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", b"EHLO me\r\n", b"\x00\x01"])
-async def test_a_policy_that_wants_encryption_is_asked_again_when_there_is_none(said: bytes) -> None:
+@pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\n\r\n", b"EHLO me\r\n", b"\x00\x01"])
+async def test_a_policy_that_requires_encryption_is_checked_again_without_it(sent: bytes) -> None:
     class OnlyTls(HostPolicy):
         def check(self, destination):  # type: ignore[no-untyped-def]  # the test's own policy
             if destination.scheme == "http":
@@ -323,40 +323,40 @@ async def test_a_policy_that_wants_encryption_is_asked_again_when_there_is_none(
             return True
 
     async with (
-        parroting(b"220 hi\r\n") as port,
+        echoing(b"220 hi\r\n") as port,
         proxied(OnlyTls(), NAMES) as proxy,
         tunnel("connect", proxy, "svc.test", port) as (reader, writer),
     ):
         assert await reader.readline() == b"220 hi\r\n"
-        writer.write(said)
+        writer.write(sent)
         try:
             answer = await asyncio.wait_for(reader.read(), 30)
         except ConnectionError:
             answer = b""
-        assert answer.startswith(b"HTTP/1.1 403 ") or not said.startswith(b"GET")
+        assert answer.startswith(b"HTTP/1.1 403 ") or not sent.startswith(b"GET")
         assert b"EHLO" not in answer
     assert [it.host for it in proxy.refused] == ["svc.test"]
 
 
 @both_ways
 @pytest.mark.parametrize(
-    "said", [b"\x00\x00\x00\x08\x04\xd2\x16\x2f", b"SSH-2.0-x\r\n", b"*1\r\n$4\r\nPING\r\n"]
+    "sent", [b"\x00\x00\x00\x08\x04\xd2\x16\x2f", b"SSH-2.0-x\r\n", b"*1\r\n$4\r\nPING\r\n"]
 )
-async def test_other_protocols_pass_whoever_speaks_first(how: str, said: bytes) -> None:
+async def test_other_protocols_pass_whoever_speaks_first(how: str, sent: bytes) -> None:
     async with (
-        parroting(b"220 ready\r\n") as port,
+        echoing(b"220 ready\r\n") as port,
         proxied(named(f"svc.test:{port}"), NAMES) as proxy,
         tunnel(how, proxy, "svc.test", port) as (reader, writer),
     ):
         assert await reader.readline() == b"220 ready\r\n"
-        writer.write(said)
-        assert await reader.readexactly(len(said)) == said
+        writer.write(sent)
+        assert await reader.readexactly(len(sent)) == sent
         writer.write_eof()
         assert await reader.read() == b"bye"
 
 
 async def test_bytes_sent_with_the_request_are_not_lost() -> None:
-    async with parroting() as port, proxied(named(f"svc.test:{port}"), NAMES) as proxy:
+    async with echoing() as port, proxied(named(f"svc.test:{port}"), NAMES) as proxy:
         connect = f"CONNECT svc.test:{port} HTTP/1.1\r\n\r\n".encode()
         assert (await proxy.talk(connect + b"\x00early", end=True)).endswith(b"\r\n\r\n\x00earlybye")
         request = b"\x05\x01\x00\x03\x08svc.test" + port.to_bytes(2)
@@ -364,10 +364,10 @@ async def test_bytes_sent_with_the_request_are_not_lost() -> None:
         assert answer.endswith(bytes(6) + b"\x00earlybye")
 
 
-async def test_a_large_tunnel_holds_little_and_loses_nothing() -> None:
+async def test_a_large_tunnel_loses_nothing() -> None:
     whole = b"\x00" + os.urandom(1 << 20) * 8
     async with (
-        parroting() as port,
+        echoing() as port,
         proxied(named(f"svc.test:{port}"), NAMES) as proxy,
         tunnel("connect", proxy, "svc.test", port) as (reader, writer),
     ):
@@ -414,7 +414,7 @@ async def test_socks_has_no_authentication(data: bytes) -> None:
 
 
 async def test_addresses_by_socks_are_connected_to_as_they_are() -> None:
-    async with parroting() as port, proxied(named(f"127.0.0.1:{port}")) as proxy:
+    async with echoing() as port, proxied(named(f"127.0.0.1:{port}")) as proxy:
         request = b"\x05\x01\x00\x01\x7f\x00\x00\x01" + port.to_bytes(2)
         assert (await proxy.talk(b"\x05\x01\x00", request + b"\x00x", end=True)).endswith(b"\x00xbye")
 
@@ -422,7 +422,7 @@ async def test_addresses_by_socks_are_connected_to_as_they_are() -> None:
 @both_ways
 async def test_a_tunnel_in_which_nothing_moves_is_closed(how: str) -> None:
     async with (
-        parroting() as port,
+        echoing() as port,
         proxied(named(f"svc.test:{port}"), NAMES, ProxyLimits(idle_s=1.2)) as proxy,
         tunnel(how, proxy, "svc.test", port) as (reader, writer),
     ):
@@ -434,13 +434,13 @@ async def test_a_tunnel_in_which_nothing_moves_is_closed(how: str) -> None:
 
 
 async def test_a_client_that_only_listens_may() -> None:
-    async with parroting(b"news") as port, proxied(named(f"svc.test:{port}"), NAMES) as proxy:
+    async with echoing(b"news") as port, proxied(named(f"svc.test:{port}"), NAMES) as proxy:
         answer = await proxy.talk(f"CONNECT svc.test:{port} HTTP/1.1\r\n\r\n".encode(), end=True)
     assert answer.endswith(b"newsbye")
 
 
 async def test_a_side_that_vanishes_ends_the_tunnel() -> None:
-    async with parroting() as port, proxied(named(f"svc.test:{port}"), NAMES) as proxy:
+    async with echoing() as port, proxied(named(f"svc.test:{port}"), NAMES) as proxy:
         for _ in range(20):
             _, writer = await proxy.connected("svc.test", port)
             sock = writer.get_extra_info("socket")
@@ -456,7 +456,7 @@ async def test_closing_ends_open_tunnels_and_half_made_ones_at_once() -> None:
             await asyncio.Event().wait()
             return []
 
-    async with parroting() as port:
+    async with echoing() as port:
         listener = listening()
         address = int(listener.getsockname()[1])
         policy = named(f"127.0.0.1:{port}", "slow.test")
@@ -464,9 +464,9 @@ async def test_closing_ends_open_tunnels_and_half_made_ones_at_once() -> None:
         proxy.start()
         client = Proxied(proxy, address)
         streams = [await client.connected("127.0.0.1", port) for _ in range(5)]
-        for said in (b"", b"GET http://slow", b"GET http://slow.test/ HTTP/1.1\r\n\r\n", b"\x05"):
+        for sent in (b"", b"GET http://slow", b"GET http://slow.test/ HTTP/1.1\r\n\r\n", b"\x05"):
             reader, writer = await asyncio.open_connection("127.0.0.1", address)
-            writer.write(said)
+            writer.write(sent)
             streams.append((reader, writer))
         await until(lambda: proxy.connections == 9)
         late = await asyncio.open_connection("127.0.0.1", address)
@@ -486,7 +486,7 @@ async def test_closing_ends_open_tunnels_and_half_made_ones_at_once() -> None:
             await asyncio.open_connection("127.0.0.1", address)
 
 
-async def test_names_are_asked_of_the_resolver_only_for_what_is_allowed() -> None:
+async def test_only_allowed_names_are_resolved() -> None:
     names = Names({"svc.test": [["127.0.0.1"]]})
     listener = listening()
     async with Proxy(listener, named("svc.test:1"), on_refusal=lambda _: None, resolver=names) as proxy:

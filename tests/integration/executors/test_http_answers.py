@@ -1,4 +1,4 @@
-"""What HTTP tools make of answers: extraction, success, and every kind of failure."""
+"""Answers to HTTP tools: extraction, success, and every kind of failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which addresses count as public, and which do not."""
+"""Public addresses and all others."""
 
 from __future__ import annotations
 

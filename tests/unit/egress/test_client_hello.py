@@ -1,4 +1,4 @@
-"""The first message of TLS, read however it is split, and never misread."""
+"""The first message of TLS: parsed in any division, and never misread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONTEXT = ssl.create_default_context()
 
 
 def real_hello(name: str | None) -> bytes:
-    """What OpenSSL sends first."""
+    """Return the first message of OpenSSL."""
     context = CONTEXT
     if name is None:
         context = ssl.create_default_context()

@@ -1,4 +1,4 @@
-"""Heads of HTTP/1 messages: one reading or none, and written anew."""
+"""Heads of HTTP/1 messages: one meaning or an error, and written anew."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def response(*fields: str, status: str = "200 OK", method: str = "GET") -> Respo
     return ResponseHead.parse("\r\n".join([f"HTTP/1.1 {status}", *fields, "", ""]).encode(), method)
 
 
-def test_what_goes_on_is_for_the_target_and_without_what_is_between_two_only() -> None:
+def test_a_forwarded_head_is_for_the_target_and_without_hop_by_hop_headers() -> None:
     head = request(
         "Host: other.test",
         "Connection: keep-alive, X-Mine , content-length",
@@ -51,7 +51,7 @@ def test_what_goes_on_is_for_the_target_and_without_what_is_between_two_only() -
         (("Transfer-Encoding: Chunked",), "chunked"),
     ],
 )
-def test_a_request_says_how_its_body_ends(fields: tuple[str, ...], body: object) -> None:
+def test_the_end_of_a_requests_body(fields: tuple[str, ...], body: object) -> None:
     head = request(*fields)
     assert head.body == body
     assert head.onward(THERE).lower().count(b"content-length") == len(fields) * (body != "chunked")
@@ -92,7 +92,7 @@ def test_a_request_says_how_its_body_ends(fields: tuple[str, ...], body: object)
         ("Host: a.test", "Host: b.test"),
     ],
 )
-def test_a_request_that_could_be_read_in_two_ways_is_refused(fields: tuple[str, ...]) -> None:
+def test_an_ambiguous_request_is_refused(fields: tuple[str, ...]) -> None:
     with pytest.raises(BadMessage):
         request(*fields)
 
@@ -158,13 +158,11 @@ def test_garbage_is_refused_and_never_crashes(data: bytes) -> None:
         ((), {"status": "100 Continue"}, 0),
     ],
 )
-def test_an_answer_says_how_its_body_ends(
-    fields: tuple[str, ...], more: dict[str, str], body: object
-) -> None:
+def test_the_end_of_an_answers_body(fields: tuple[str, ...], more: dict[str, str], body: object) -> None:
     assert response(*fields, **more).body == body
 
 
-def test_an_answer_goes_on_closing() -> None:
+def test_a_forwarded_answer_closes_the_connection() -> None:
     head = response(
         "Connection: keep-alive, x-hop", "X-Hop: 1", "Set-Cookie: a", "set-cookie: b", "Content-Length: 5"
     )
@@ -186,6 +184,6 @@ def test_an_answer_goes_on_closing() -> None:
         ("A: 1", " b"),
     ],
 )
-def test_an_answer_that_could_be_read_in_two_ways_is_refused(fields: tuple[str, ...]) -> None:
+def test_an_ambiguous_answer_is_refused(fields: tuple[str, ...]) -> None:
     with pytest.raises(BadMessage):
         response(*fields)

@@ -1,4 +1,4 @@
-"""Which hosts a tool may reach, by its permission."""
+"""The hosts that a tool may reach, by its permission."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def test_only_an_exact_entry_names_a_host_outright() -> None:
     assert policy(True).check(Destination.parse("https://own.org/")) is False
 
 
-def test_the_projects_list_binds_too_and_names_nothing() -> None:
+def test_the_projects_list_applies_too_and_names_no_host_outright() -> None:
     it = policy(True, allowed_hosts=["*.org", "127.0.0.1"])
     assert allows(it, "https://own.org/")
     assert not allows(it, "https://127.0.0.1/")
     assert not allows(policy({"allow": ["own.org"]}, allowed_hosts=["other.org"]), "https://own.org/")
 
 
-def test_a_refusal_says_where_why_and_how_to_mend_it() -> None:
+def test_a_refusal_has_host_reason_and_hint() -> None:
     with pytest.raises(HostNotAllowed) as caught:
         policy(True, "10.0.0.1").check(Destination.parse("https://10.0.0.1/secret?token=1"))
     error = caught.value
@@ -89,11 +89,11 @@ def test_a_refusal_says_where_why_and_how_to_mend_it() -> None:
     "entry",
     ["", "*", "*.", "a b", "http://x.org", "x.org/path", "x.org:0", "x.org:x", "[::1", "1.2.3", "a@b"],
 )
-def test_an_entry_that_is_no_host_is_refused(entry: str) -> None:
+def test_an_entry_that_is_not_a_host_is_refused(entry: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         HostRule.parse(entry)
 
 
 @pytest.mark.parametrize("entry", ["x.org:8080", "*.x.org:443", "[::1]:80"])
-def test_a_rule_is_written_as_it_is_read(entry: str) -> None:
+def test_a_rule_is_printed_as_it_was_written(entry: str) -> None:
     assert str(HostRule.parse(entry)) == entry

@@ -1,4 +1,4 @@
-"""What a confined program may reach by its tool's permission, and how a refusal is told."""
+"""The hosts that a confined program may reach, and the text of a refusal."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def refusal(it: HostPolicy, url: str) -> HostRefusal | None:
         ({"allow": ["*.example.org"]}, "http://a.example.org/", False),
     ],
 )
-def test_a_permission_says_what_may_be_reached(permission: Any, url: str, allowed: bool) -> None:
+def test_a_permission_decides_what_may_be_reached(permission: Any, url: str, allowed: bool) -> None:
     assert (refusal(policy(permission), url) is None) is allowed
 
 
@@ -54,7 +54,7 @@ def test_any_public_host_is_never_named_outright() -> None:
     assert policy(True).check(Destination.parse("https://example.org/")) is False
 
 
-def test_the_projects_list_binds_too() -> None:
+def test_the_projects_list_applies_too() -> None:
     it = policy(True, allowed_hosts=["*.example.org"])
     assert refusal(it, "https://a.example.org/") is None
     refused = refusal(it, "https://other.org/")
@@ -74,7 +74,7 @@ def test_the_machines_network_has_no_proxy() -> None:
         ("http://[::1]:8080/", 'permissions.network: {allow: ["[::1]:8080"]}'),
     ],
 )
-def test_a_refusal_gives_the_line_that_would_grant_it(url: str, grant: str) -> None:
+def test_a_refusal_names_the_manifest_line_that_would_allow_it(url: str, grant: str) -> None:
     refused = refusal(policy(False), url)
     assert refused is not None
     assert refused.grant == grant

@@ -1,4 +1,4 @@
-"""What a client speaks, by its first bytes."""
+"""The protocol of a client, by its first bytes."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _ENCRYPTED_HELLO = 0xFE0D
 
 @dataclass(frozen=True, slots=True)
 class ClientHello:
-    """What a proxy may know of a TLS connection."""
+    """The facts in the first message of a TLS client."""
 
     server_name: str | None
     """As sent, or None."""
@@ -28,7 +28,7 @@ class ClientHello:
 
 
 class HelloReader:
-    """Reads a ClientHello however its bytes are split over packets and records. Each byte is read once."""
+    """Parses a ClientHello in any division into packets and records. Each byte is parsed once."""
 
     def __init__(self) -> None:
         self._raw = bytearray()
@@ -36,7 +36,7 @@ class HelloReader:
         self._message = bytearray()
 
     def feed(self, data: bytes) -> ClientHello | None:
-        """Take the next bytes; the hello once it is complete, None before. ValueError if it is not one."""
+        """Add the next bytes and return the hello once it is complete. ValueError if it is not one."""
         self._raw += data
         while True:
             head = self._raw[self._at : self._at + 5]
@@ -70,8 +70,8 @@ class HelloReader:
         return _read_hello(bytes(message[4:]))
 
 
-class _Fields:
-    """Takes fields off the front of a message; ValueError when it is too short."""
+class _HelloFields:
+    """Reads the fields of a message one after the other; ValueError if it is too short."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -108,14 +108,14 @@ def _check_record(head: bytes | bytearray) -> None:
 
 
 def _read_hello(body: bytes) -> ClientHello:
-    fields = _Fields(body)
+    fields = _HelloFields(body)
     fields.take(2 + 32)  # version, random
     fields.vector(1)  # session
     fields.vector(2)  # cipher suites
     fields.vector(1)  # compression
     if not fields:
         return ClientHello(None)
-    extensions = _Fields(fields.vector(2))
+    extensions = _HelloFields(fields.vector(2))
     fields.end()
     name: str | None = None
     encrypted = False
@@ -131,8 +131,8 @@ def _read_hello(body: bytes) -> ClientHello:
 
 
 def _server_name(content: bytes) -> str:
-    outer = _Fields(content)
-    names = _Fields(outer.vector(2))
+    outer = _HelloFields(content)
+    names = _HelloFields(outer.vector(2))
     outer.end()
     if names.number(1) != _HOST_NAME:
         raise ValueError("the TLS hello names a server by something else than its host name")

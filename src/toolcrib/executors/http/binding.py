@@ -53,7 +53,7 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _COOKIE_VALUE = re.compile(r"[!#-+\--:<-\[\]-~]*")
 """`cookie-octet` of RFC 6265, 4.1.1."""
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_OURS = frozenset(
+_SET_BY_CLIENT = frozenset(
     {
         "connection",
         "content-length",
@@ -81,13 +81,13 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Basic:
-    """HTTP Basic (RFC 7617): the names of the secrets that user name and password are."""
+    """HTTP Basic (RFC 7617): the names of the secrets with user name and password."""
 
     username: str
     password: str | None
 
     def header(self, secrets: Mapping[str, str]) -> str | None:
-        """The value of `Authorization`; None without the user name's secret."""
+        """Return the value of `Authorization`; None without the user name's secret."""
         user = secrets.get(self.username)
         if user is None:
             return None
@@ -107,7 +107,7 @@ class Cookie:
 
 @contextmanager
 def placed(*path: str) -> Iterator[None]:
-    """Give a ManifestError raised inside its place in the manifest (`details["path"]`)."""
+    """Add its position in the manifest (`details["path"]`) to a ManifestError raised inside."""
     try:
         yield
     except ManifestError as error:
@@ -117,15 +117,17 @@ def placed(*path: str) -> Iterator[None]:
 
 
 def bind_method(method: str) -> str:
-    """The method in capitals; ManifestError names the allowed ones."""
+    """Return the method in capitals. Raises ManifestError for one that HTTP tools do not support."""
     upper = method.upper()
     if upper not in METHODS:
-        raise ManifestError(f"`{method}` is not a method of HTTP tools", hint="one of " + ", ".join(METHODS))
+        raise ManifestError(
+            f"HTTP tools do not support the method `{method}`", hint="one of " + ", ".join(METHODS)
+        )
     return upper
 
 
 def bind_headers(headers: Mapping[str, Any], names: Namespaces) -> tuple[Header, ...]:
-    """The headers; ManifestError for a bad or repeated name and for those the client itself sets."""
+    """Return the headers. ManifestError for a bad or repeated name and for those that the client sets."""
     out: list[Header] = []
     seen: set[str] = set()
     for name, value in headers.items():
@@ -133,15 +135,15 @@ def bind_headers(headers: Mapping[str, Any], names: Namespaces) -> tuple[Header,
             lower = name.lower()
             if not _TOKEN.fullmatch(name):
                 raise ManifestError(f"`{name}` is not a header name")
-            if lower in _OURS:
-                raise ManifestError(f"the header {name} is set by the client itself and cannot be given")
+            if lower in _SET_BY_CLIENT:
+                raise ManifestError(f"the header {name} is set by the client and cannot be given")
             if lower in seen:
-                raise ManifestError(f"the header {name} is there twice")
+                raise ManifestError(f"the header {name} is given twice")
             seen.add(lower)
             if value is None:
                 continue
             if isinstance(value, dict | list | tuple):
-                raise ManifestError("a header is a string, a number or a boolean")
+                raise ManifestError("a header must be a string, a number or a boolean")
             text = value if isinstance(value, Choice) else literal_text(value)
             template = parse_conditional(text, names)
             if _CONTROL.search(text if isinstance(text, str) else literals(template)):
@@ -151,7 +153,7 @@ def bind_headers(headers: Mapping[str, Any], names: Namespaces) -> tuple[Header,
 
 
 def bind_cookies(cookies: Mapping[str, Any], names: Namespaces) -> tuple[Cookie, ...]:
-    """The cookies, in the order of the manifest."""
+    """Return the cookies, in the order of the manifest."""
     out: list[Cookie] = []
     for name, value in cookies.items():
         with placed("cookies", name):
@@ -161,7 +163,7 @@ def bind_cookies(cookies: Mapping[str, Any], names: Namespaces) -> tuple[Cookie,
 
 
 def render_cookies(cookies: tuple[Cookie, ...], values: Values, styles: Styles) -> str | None:
-    """The value of the header `Cookie` (RFC 6265, 5.4); None when no cookie has a value.
+    """Return the value of the header `Cookie` (RFC 6265, 5.4); None if no cookie has a value.
 
     Arguments are percent-encoded; a secret is sent as it is, and one that would end its cookie is refused.
     """
@@ -188,7 +190,7 @@ def _cookie(part: Reference, text: str) -> str:
 
 
 def bind_auth(tool: Tool) -> tuple[dict[str, str], dict[str, str], dict[str, str], tuple[Basic, ...]]:
-    """What `auth` adds to the request: headers, query, cookies (as templates), and Basic."""
+    """Return the parts of the request for `auth`: headers, query, cookies (as templates), and Basic."""
     headers: dict[str, str] = {}
     places = {"header": headers, "query": {}, "cookie": {}}
     basic: list[Basic] = []
@@ -202,7 +204,7 @@ def bind_auth(tool: Tool) -> tuple[dict[str, str], dict[str, str], dict[str, str
 
 
 def holds_secret(template: Template) -> bool:
-    """Whether any placeholder in it is a secret."""
+    """Return True if any placeholder in the template is a secret."""
     if isinstance(template, TextTemplate | ConditionalText):
         return any(reference.namespace == "secret" for reference in template.references)
     if isinstance(template, Constant):
@@ -216,7 +218,7 @@ def holds_secret(template: Template) -> bool:
 
 
 def literals(template: Template) -> str:
-    """All literal text of a template, that of every branch."""
+    """Return all literal text of a template, with that of every branch."""
     if isinstance(template, Condition):
         return "".join(literals(branch.then) for branch in template.branches if branch.then is not None)
     if isinstance(template, TextTemplate | ConditionalText):

@@ -34,19 +34,19 @@ from toolcrib.template import (
 )
 from toolcrib.template.values import bad_value, scalar_text
 
-__all__ = ["Body", "bind_body"]
+__all__ = ["RequestBody", "bind_body"]
 
 _FORM = "application/x-www-form-urlencoded"
 _EACH = ParameterStyle("form", explode=True)
 _QUOTED = str.maketrans({'"': "%22", "\r": "%0D", "\n": "%0A"})
-"""How a name stands in a part's head (WHATWG HTML, multipart/form-data encoding algorithm)."""
+"""Escapes of a name in a part's head (WHATWG HTML, multipart/form-data encoding algorithm)."""
 
 _Mode = Literal["json", "text", "form", "multipart", "binary"]
 _Sent = tuple[bytes, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class RequestBody:
     """The body of the request: entries for `form`, parts for `multipart`, else one template."""
 
     mode: _Mode
@@ -55,10 +55,10 @@ class Body:
     parts: tuple[Part, ...] = ()
     secret: bool = False
     default_type: str | None = None
-    """Content type to send when the manifest gives none."""
+    """Content type to send if the manifest gives none."""
 
     def render(self, values: Values, styles: Styles) -> tuple[bytes | None, str | None]:
-        """The bytes to send, None when the whole body is one absent value, and their content type."""
+        """Return the bytes to send, None if the whole body is one absent value, and their content type."""
         if self.mode == "multipart":
             return self._multipart(values)
         if self.mode == "form":
@@ -99,7 +99,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One field of a multipart body; a list gives one part an item."""
+    """One field of a multipart body; a list has one part for each item."""
 
     name: str
     template: Template
@@ -107,7 +107,7 @@ class Part:
     filename: TextTemplate | None = None
 
     def render(self, values: Values) -> Iterator[tuple[bytes, bytes]]:
-        """Head and content of each part; none for an absent value."""
+        """Yield head and content of each part; none for an absent value."""
         value = render_value(self.template, values)
         if value is MISSING or value is None:
             return
@@ -121,11 +121,10 @@ class Part:
             yield _head(self.name, name, self.rule.content_type or kind), content
 
 
-def bind_body(config: HttpExec, headers: tuple[Header, ...], names: Namespaces) -> Body | None:
-    """The body by its format or content type (see docs/http-tools.md); None when there is none.
+def bind_body(config: HttpExec, headers: tuple[Header, ...], names: Namespaces) -> RequestBody | None:
+    """Return the body by its format or content type (see docs/http-tools.md); None if there is none.
 
-    ManifestError for text of a structured type with a placeholder inside it: there a value could become
-    structure.
+    Raises ManifestError for a placeholder inside text of a structured type: its value could become structure.
     """
     body, mode = config.body, config.body_format
     if body is None:
@@ -140,7 +139,7 @@ def bind_body(config: HttpExec, headers: tuple[Header, ...], names: Namespaces) 
         return _parts(body, config.parts, names)
     if mode == "binary":
         template = parse_text(body, names)
-        return Body(
+        return RequestBody(
             "binary", template, secret=holds_secret(template), default_type="application/octet-stream"
         )
     if isinstance(body, str) and mode != "json":
@@ -150,52 +149,54 @@ def bind_body(config: HttpExec, headers: tuple[Header, ...], names: Namespaces) 
             f"a body of type {media or 'unknown'} must be text", hint="give the body as a string"
         )
     tree = parse(body, names)
-    return Body("json", tree, secret=holds_secret(tree), default_type="application/json")
+    return RequestBody("json", tree, secret=holds_secret(tree), default_type="application/json")
 
 
-def _form(body: Any, names: Namespaces) -> Body:
+def _form(body: Any, names: Namespaces) -> RequestBody:
     if isinstance(body, str):
         template = parse_text(body, names)
-        return Body("form", template, secret=holds_secret(template), default_type=_FORM)
+        return RequestBody("form", template, secret=holds_secret(template), default_type=_FORM)
     form = parse_query(body, names)
     secret = any(value is not None and holds_secret(value) for _, value in form)
-    return Body("form", form=form, secret=secret, default_type=_FORM)
+    return RequestBody("form", form=form, secret=secret, default_type=_FORM)
 
 
-def _parts(body: Any, rules: Mapping[str, BodyPart], names: Namespaces) -> Body:
+def _parts(body: Any, rules: Mapping[str, BodyPart], names: Namespaces) -> RequestBody:
     if isinstance(body, str):
         template = parse_text(body, names)
-        return Body("multipart", template, secret=holds_secret(template))
+        return RequestBody("multipart", template, secret=holds_secret(template))
     parts: list[Part] = []
     for name, value in body.items():
         rule = rules.get(name) or BodyPart()
         filename = None if rule.filename is None else parse_text(rule.filename, names)
         parts.append(Part(name, parse(value, names), rule, filename))
-    return Body("multipart", parts=tuple(parts), secret=any(holds_secret(part.template) for part in parts))
+    return RequestBody(
+        "multipart", parts=tuple(parts), secret=any(holds_secret(part.template) for part in parts)
+    )
 
 
-def _text_body(body: str, media: str | None, names: Namespaces) -> Body:
+def _text_body(body: str, media: str | None, names: Namespaces) -> RequestBody:
     template = parse_conditional(body, names)
     secret = holds_secret(template)
     if template.lone is not None and (media is None or _is_json(media)):
-        return Body("json", template, secret=secret, default_type="application/json")
+        return RequestBody("json", template, secret=secret, default_type="application/json")
     if media is None or _is_json(media):
         value = _json_text(body)
         if value is not None and template.references:
-            return Body("json", parse(value, names), secret=secret, default_type="application/json")
+            return RequestBody("json", parse(value, names), secret=secret, default_type="application/json")
         if value is not None and media is None:
-            return Body("text", template, default_type="application/json")
+            return RequestBody("text", template, default_type="application/json")
     structured = media not in (None, "text/plain") or body.lstrip().startswith(("{", "[", "<"))
     if template.references and template.lone is None and structured:
         raise ManifestError(
-            "a placeholder cannot stand inside a text that has a structure (JSON, XML, a form)",
+            "a placeholder cannot be used inside structured text (JSON, XML, a form)",
             hint="give the body as a mapping, or the whole body as one placeholder",
         )
-    return Body("text", template, secret=secret, default_type="text/plain; charset=utf-8")
+    return RequestBody("text", template, secret=secret, default_type="text/plain; charset=utf-8")
 
 
 def _spread(template: Template, values: Values) -> str | None:
-    """A form from one object: a field for each key."""
+    """Return a form made from one object: a field for each key."""
     lone, value = _object(template, values)
     if lone is None:
         return None
@@ -215,7 +216,7 @@ def _name(reference: Reference, key: str) -> str:
 
 
 def _fields(template: Template, values: Values) -> list[tuple[bytes, bytes]] | None:
-    """Parts from one object: one for each key, or for each item of its list."""
+    """Return the parts of one object: one for each key, or for each item of its list."""
     lone, value = _object(template, values)
     if lone is None:
         return None
@@ -234,16 +235,16 @@ def _object(template: Template, values: Values) -> tuple[Reference | None, dict[
     if lone is None or value is MISSING or value is None:
         return None, {}
     if not isinstance(value, dict):
-        raise bad_value(lone, "the body's fields come from an object")
+        raise bad_value(lone, "the body must be an object: its keys are the fields")
     return lone, value
 
 
 def _content(value: Any, rule: BodyPart, lone: Reference | None) -> _Sent:
-    """The bytes of one part and their content type; none for plain text, as browsers do."""
+    """Return the bytes of one part and their content type; none for plain text, like browsers."""
     reference = lone or Reference("body")
     if rule.encoding == "base64":
         if not isinstance(value, str):
-            raise bad_value(reference, "a file is base64 text")
+            raise bad_value(reference, "a file must be base64 text")
         return _decoded(reference, value), "application/octet-stream"
     if rule.encoding == "json" or isinstance(value, dict | list):
         return _dump(value), "application/json"
@@ -260,7 +261,7 @@ def _head(name: str, filename: str | None, content_type: str | None) -> bytes:
 
 
 def _decoded(reference: Reference | None, text: str | Missing) -> bytes:
-    """The bytes of base64 text, standard or URL-safe, line breaks allowed, padding optional."""
+    """Return the bytes of base64 text, standard or URL-safe, with or without line breaks and padding."""
     if not isinstance(text, str):
         return b""
     plain = "".join(text.split()).replace("-", "+").replace("_", "/").rstrip("=")
@@ -271,7 +272,7 @@ def _decoded(reference: Reference | None, text: str | Missing) -> bytes:
 
 
 def _json_text(text: str) -> Any:
-    """The object or array that `text` is, or None."""
+    """Return the object or array that `text` is as JSON, or None."""
     import orjson
 
     if not text.lstrip().startswith(("{", "[")):

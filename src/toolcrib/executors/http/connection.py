@@ -1,4 +1,4 @@
-"""Requests for tools whose owner closes nothing."""
+"""The client of tools that are used without a project, so that there is nothing to close."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ __all__ = ["OneRequestEgress"]
 
 
 class OneRequestEgress(Egress):
-    """A client with connections of their own for each request, so that there is nothing to close."""
+    """A client that closes its connections after each request."""
 
     async def request(self, request: EgressRequest, policy: HostPolicy) -> EgressResponse:
-        """Send one request, as `Egress.request`."""
+        """Send one request like `Egress.request`."""
         async with Egress() as egress:
             return await egress.request(request, policy)

@@ -1,4 +1,4 @@
-"""What a request sends and how its answer is read, however a file writes it."""
+"""The effect of an HTTP tool: its request and the reading of the answer, in any spelling of the manifest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs HTTP tools: one request by template through the guarded client, one value out of the answer."""
+"""The executor of HTTP tools: one request through the guarded client, one value out of its answer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["HttpExecutor"]
 
 _RETRYABLE = frozenset({408, 429})
 _EXCERPT = 1000
-"""Characters of a failing answer kept in `details["body"]`."""
+"""Characters of a failed answer in `details["body"]`."""
 _IN_MESSAGE = 200
 _MASK = "***"
 _GRACE_S = 0.5
@@ -45,14 +45,14 @@ _LARGE = 256 * 1024
 
 
 class HttpExecutor:
-    """The executor of one HTTP tool; templates are parsed, and a bad binding refused, when it is made.
+    """The executor of one HTTP tool. Its constructor parses all templates.
 
     `egress` is shared by all tools of a project. `allowed_hosts` is the project's list, if it has one, and
-    binds beside the tool's own permission. `retry` is how often the call path attempts a call of a tool that
-    says nothing itself (default: once): with `error_mode: empty` only the last failure is empty. `environ`
-    (default: the process environment) is where `permissions.env` names are read. `tell` is told host and port
-    of each request, and whether it may be reached. Raises ManifestError with `details["path"]` for what
-    cannot be bound.
+    applies in addition to the tool's own permission. `retry` is the policy for tools that have none
+    (default: one attempt): with `error_mode: empty` only the last failure is empty. `permissions.env` names
+    are read from `environ` (default: the process environment). `tell` is called with host and port of each
+    request, and True if they may be reached. Raises ManifestError, with `details["path"]`, for a field that
+    cannot be used.
     """
 
     def __init__(
@@ -97,8 +97,10 @@ class HttpExecutor:
         self._tool, self._config, self._egress, self._environ = tool, config, egress, environ
 
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
-        """One request. Raises HttpFailed (`details`: method, url, status, body, retry_after_s), TimedOut,
-        HostNotAllowed, InvalidInput and SecretMissing; secret values are in none of them.
+        """Send one request and return the value of its answer.
+
+        Raises HttpFailed (`details`: method, url, status, body, retry_after_s), TimedOut, HostNotAllowed,
+        InvalidInput and SecretMissing; secret values are in none of them.
         """
         for name in self._required:
             if name not in ctx.secrets:
@@ -139,8 +141,8 @@ class HttpExecutor:
         )
 
     def _timeout(self, ctx: CallContext) -> float | None:
-        """Seconds for the request. The call's limit is the call path's business, except where running into it
-        is to become null.
+        """Return the seconds for the request. The call path enforces the call's own limit, except where
+        exceeding it must become null.
         """
         own = None if not self._config.timeout_ms else self._config.timeout_ms / 1000
         if self._config.error_mode == "empty":
@@ -173,7 +175,7 @@ class HttpExecutor:
         return Outcome(value, warnings, details)
 
     def _value(self, response: EgressResponse, ctx: CallContext) -> tuple[Any, tuple[str, ...]]:
-        """The value of a successful answer, by format, extraction and fields."""
+        """Return the value of a successful answer, by format, extraction and fields."""
         if self._config.regex is not None and self._extract is not None:
             text, warnings = _text(response)
             return self._extract(text), warnings
@@ -192,7 +194,7 @@ class HttpExecutor:
         return value, ()
 
     def _annotate(self, error: HttpFailed | TimedOut, request: EgressRequest, ctx: CallContext) -> None:
-        """Say which request failed, without any secret."""
+        """Add the failed request to the error, without any secret."""
         secrets = [value for value in ctx.secrets.values() if value]
         url = _masked(request.url, secrets)
         error.message = f"{request.method} {url}: {_masked(error.message, secrets)}"
@@ -209,12 +211,12 @@ class HttpExecutor:
 def _response(
     config: HttpExec,
 ) -> tuple[Callable[[Any], Any] | None, Callable[[Any], Any] | None]:
-    """The extraction and the projection; ManifestError for more than one extraction or fields of a regex."""
+    """Return extraction and projection. ManifestError for two extractions, or fields of a regex."""
     given = [name for name in ("json_path", "jsonpath", "regex") if getattr(config, name) is not None]
     if len(given) > 1:
         raise ManifestError(f"only one of {', '.join(given)} can be given")
     if config.regex is not None and config.fields:
-        raise ManifestError("a regex gives text, which has no fields")
+        raise ManifestError("a regex returns text, which has no fields")
     extract: Callable[[Any], Any] | None = None
     if config.json_path is not None:
         extract = compile_json_path(config.json_path)
@@ -226,17 +228,17 @@ def _response(
 
 
 def _text(response: EgressResponse) -> tuple[str, tuple[str, ...]]:
-    """The body as text, by its charset or UTF-8; bytes that do not fit are replaced, with a warning."""
+    """Return the body as text in its charset or UTF-8. Invalid bytes are replaced, with a warning."""
     charset = _charset(response) or "utf-8-sig"
     try:
         return response.body.decode(charset), ()
     except (UnicodeDecodeError, LookupError):
         text = response.body.decode("utf-8-sig", errors="replace")
-        return text, ("the answer is not valid text in its character set; bad bytes are replaced",)
+        return text, ("the answer is not valid text in its character set; invalid bytes are replaced",)
 
 
 def _json(response: EgressResponse, ctx: CallContext, *, needed: bool) -> Any:
-    """The body as JSON; text of another type stays text, unless something is to be extracted from it."""
+    """Return the body as JSON. Text of another type stays text, unless it is `needed`."""
     import orjson
 
     body = response.body.removeprefix(b"\xef\xbb\xbf")
@@ -256,7 +258,7 @@ def _json(response: EgressResponse, ctx: CallContext, *, needed: bool) -> Any:
 
 
 def _charset(response: EgressResponse) -> str | None:
-    """The charset parameter of the content type, unless it says UTF-8 or nothing."""
+    """Return the charset of the content type; None for UTF-8 or no charset."""
     for parameter in (response.header("content-type") or "").split(";")[1:]:
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "charset":
@@ -280,7 +282,7 @@ def _status_failure(response: EgressResponse, ctx: CallContext) -> HttpFailed:
 
 
 def _excerpt(response: EgressResponse, ctx: CallContext) -> str:
-    """The beginning of the body as text for an error."""
+    """Return the beginning of the body as text for an error."""
     body = response.body[: 4 * _EXCERPT]
     if len(body) < len(response.body):
         body = uncut(ctx, body)
@@ -288,7 +290,7 @@ def _excerpt(response: EgressResponse, ctx: CallContext) -> str:
 
 
 def _retry_after(value: str | None) -> float | None:
-    """Seconds to wait as the server asks (RFC 9110, 10.2.3), never negative; None when it does not say."""
+    """Return the seconds to wait that the server asks for (RFC 9110, 10.2.3), at least 0; None without."""
     if value is None:
         return None
     value = value.strip()
@@ -306,7 +308,7 @@ def _retry_after(value: str | None) -> float | None:
 
 
 def _masked(value: Any, secrets: list[str]) -> Any:
-    """A text with every secret replaced, as it is and percent-encoded; other values as they are."""
+    """Return a text with every secret replaced, plain and percent-encoded; other values unchanged."""
     if not isinstance(value, str):
         return value
     for secret in secrets:

@@ -1,4 +1,4 @@
-"""What is taken from an answer: one value by dotted path, JSONPath (RFC 9535) or regex, then fields of it."""
+"""The value of an answer: extracted by dotted path, JSONPath (RFC 9535) or regex, then its fields."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import HttpFailed, ManifestError
 from toolcrib.spec import FieldMap
+from toolcrib.template import MISSING
 
 if TYPE_CHECKING:
     from jsonpath import JSONPathEnvironment
@@ -24,38 +25,38 @@ _Step = str | int
 
 
 def compile_json_path(path: str) -> Callable[[Any], Any]:
-    """A dotted path (`web.results`, `items[0].id`, `items.0.id`); HttpFailed where it leads nowhere.
+    """Compile a dotted path (`web.results`, `items[0].id`, `items.0.id`). Without a value: HttpFailed.
 
-    Raises ManifestError for a path that cannot be read.
+    Raises ManifestError for a malformed path.
     """
     steps = _steps(path, "json_path")
 
     def extract(body: Any) -> Any:
         value = body
         for at, step in enumerate(steps):
-            found, value = _down(value, step)
-            if not found:
+            if (following := _down(value, step)) is MISSING:
                 raise _missing(path, steps[:at], value)
+            value = following
         return value
 
     return extract
 
 
 def compile_fields(fields: Sequence[FieldMap]) -> Callable[[Any], Any]:
-    """A projection: one object to one object, a list item by item, null to null. A missing field is null.
+    """Compile a projection of an object, of each item of a list, or of null. A missing field is null.
 
-    Raises ManifestError for an empty or repeated name and for a path that cannot be read.
+    Raises ManifestError for an empty or repeated name and for a malformed path.
     """
     mapping: dict[str, tuple[_Step, ...]] = {}
     for field in fields:
         if not field.name:
             raise ManifestError("a response field needs a name")
         if field.name in mapping:
-            raise ManifestError(f"the response field `{field.name}` is there twice")
+            raise ManifestError(f"the response field `{field.name}` is given twice")
         mapping[field.name] = _steps(field.path, f"path of the response field `{field.name}`")
 
     def one(item: Any) -> dict[str, Any]:
-        return {name: _reach(item, steps) for name, steps in mapping.items()}
+        return {name: _member(item, steps) for name, steps in mapping.items()}
 
     def project(body: Any) -> Any:
         if isinstance(body, list):
@@ -71,10 +72,11 @@ def compile_fields(fields: Sequence[FieldMap]) -> Callable[[Any], Any]:
 
 
 def compile_jsonpath(expression: str) -> Callable[[Any], Any]:
-    """An RFC 9535 expression. One that can select only one node gives its value (HttpFailed when there is
-    none); any other gives the list of values. `match` and `search` run in linear time (RE2).
+    """Compile an RFC 9535 expression; `match` and `search` run in linear time (RE2).
 
-    Raises ManifestError for an expression that cannot be read or descends (`..`) more than twice.
+    An expression that can select only one node returns its value (HttpFailed if there is none); any other
+    returns the list of values. Raises ManifestError for an expression that is not RFC 9535 or descends
+    (`..`) more than twice.
     """
     from jsonpath import JSONPathError
 
@@ -83,7 +85,7 @@ def compile_jsonpath(expression: str) -> Callable[[Any], Any]:
     try:
         compiled = _environment().compile(expression)
     except (JSONPathError, RecursionError) as error:
-        raise ManifestError(f"response.jsonpath cannot be read: {error}") from None
+        raise ManifestError(f"response.jsonpath is not RFC 9535: {error}") from None
     singular = not hasattr(compiled, "paths") and compiled.singular_query()
 
     def extract(body: Any) -> Any:
@@ -105,15 +107,15 @@ def compile_jsonpath(expression: str) -> Callable[[Any], Any]:
 
 
 def compile_regex(pattern: str) -> Callable[[str], str]:
-    """A regular expression (RE2): group 1 of the first match, else the whole match; HttpFailed without one.
+    """Compile a regular expression (RE2) to group 1 of the first match, or the match. Without: HttpFailed.
 
-    Raises ManifestError for a pattern that RE2 does not take (lookaround, backreferences).
+    Raises ManifestError for a pattern that RE2 does not support (lookaround, backreferences).
     """
     compiled = _re2(pattern)
     if compiled is None:
         raise ManifestError(
-            "response.regex cannot be read",
-            hint="it is an RE2 expression: no lookahead, lookbehind or backreferences",
+            "response.regex is not an RE2 expression",
+            hint="RE2 has no lookahead, lookbehind or backreferences",
         )
 
     def extract(text: str) -> str:
@@ -128,7 +130,7 @@ def compile_regex(pattern: str) -> Callable[[str], str]:
 
 @lru_cache(maxsize=256)
 def _re2(pattern: str) -> Any:
-    """The compiled pattern, or None when RE2 does not take it."""
+    """Return the compiled pattern, or None if RE2 does not support it."""
     import re2  # google-re2 ships no types
 
     options = re2.Options()
@@ -141,23 +143,24 @@ def _re2(pattern: str) -> Any:
 
 @cache
 def _environment() -> JSONPathEnvironment:
-    """Strict RFC 9535, with RE2 in the place of Python's backtracking expressions."""
+    """Return strict RFC 9535, with RE2 in the place of Python's backtracking expressions."""
     from jsonpath import JSONPathEnvironment
     from jsonpath.function_extensions import Match, Search
 
+    def matches(value: object, pattern: object, method: str) -> bool:
+        compiled = _re2(pattern) if isinstance(pattern, str) else None
+        return compiled is not None and isinstance(value, str) and bool(getattr(compiled, method)(value))
+
     class LinearMatch(Match):
         def __call__(self, value: object, pattern: object) -> bool:
-            compiled = _re2(pattern) if isinstance(pattern, str) else None
-            return compiled is not None and isinstance(value, str) and bool(compiled.fullmatch(value))
+            return matches(value, pattern, "fullmatch")
 
     class LinearSearch(Search):
         def __call__(self, value: object, pattern: object) -> bool:
-            compiled = _re2(pattern) if isinstance(pattern, str) else None
-            return compiled is not None and isinstance(value, str) and bool(compiled.search(value))
+            return matches(value, pattern, "search")
 
     environment = JSONPathEnvironment(strict=True)
-    environment.function_extensions["match"] = LinearMatch()
-    environment.function_extensions["search"] = LinearSearch()
+    environment.function_extensions.update(match=LinearMatch(), search=LinearSearch())
     return environment
 
 
@@ -180,24 +183,21 @@ def _steps(path: str, what: str) -> tuple[_Step, ...]:
     return tuple(steps)
 
 
-def _down(value: Any, step: _Step) -> tuple[bool, Any]:
-    """Whether the step leads somewhere, and where; if not, the value itself."""
+def _down(value: Any, step: _Step) -> Any:
+    """Return the member of `value` that one step leads to; MISSING if there is none."""
     if isinstance(value, dict):
-        key = str(step)
-        return (True, value[key]) if key in value else (False, value)
+        return value.get(str(step), MISSING)
     if isinstance(value, list):
         number = step if isinstance(step, int) else int(step) if step.isascii() and step.isdigit() else -1
-        return (True, value[number]) if 0 <= number < len(value) else (False, value)
-    return False, value
+        return value[number] if 0 <= number < len(value) else MISSING
+    return MISSING
 
 
-def _reach(item: Any, steps: tuple[_Step, ...]) -> Any:
-    value = item
+def _member(item: Any, steps: tuple[_Step, ...]) -> Any:
     for step in steps:
-        found, value = _down(value, step)
-        if not found:
+        if (item := _down(item, step)) is MISSING:
             return None
-    return value
+    return item
 
 
 def _missing(path: str, reached: tuple[_Step, ...], value: Any) -> HttpFailed:

@@ -69,7 +69,7 @@ def _plan(tool: Tool, block: dict[str, Any], values: Values) -> dict[str, Any]:
 
 
 def _url(tool: Tool, values: Values) -> str:
-    """Return the URL as it would be sent, but for the query that stands apart from it."""
+    """Return the URL as it would be sent, without the separate query."""
     from urllib.parse import quote
 
     from toolcrib.template import Namespaces, parse_url, render_url

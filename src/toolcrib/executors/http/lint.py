@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
+from toolcrib.errors import ManifestError
+from toolcrib.executors.http.extraction import compile_jsonpath, compile_regex
 from toolcrib.manifest.http.addresses import url_faults
 from toolcrib.manifest.http.requests import request_faults
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
@@ -44,12 +47,9 @@ def response(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     if len(ways) > 1:
         message = f"`response` has {' and '.join(f'`{way}`' for way in ways)}; only one can be used"
         yield document.diagnostic("response", message, (*start, ways[1]), key=True, hint="remove all but one")
-    if config.regex is not None and (reason := _regex_fault(config.regex)):
-        message = f"`regex` is not a pattern of RE2: {reason}"
-        yield document.diagnostic("response", message, (*start, "regex"))
-    if config.jsonpath is not None and (reason := _jsonpath_fault(config.jsonpath)):
-        message = f"`jsonpath` is not RFC 9535: {reason}"
-        yield document.diagnostic("response", message, (*start, "jsonpath"))
+    for way, compile_ in (("regex", compile_regex), ("jsonpath", compile_jsonpath)):
+        if fault := _fault(compile_, getattr(config, way)):
+            yield document.diagnostic("response", fault.message, (*start, way), hint=fault.hint)
     names = [entry.name for entry in config.fields]
     for number, name in enumerate(names):
         if name in names[:number]:
@@ -64,29 +64,17 @@ def retry(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     if tool.retry is None or tool.retry.max_attempts < 2 or tool.annotations.idempotent is True:
         return
     if config.method in ("POST", "PATCH"):
-        message = f"a {config.method} that is repeated may act twice"
+        message = f"a repeated {config.method} may act twice"
         hint = "set `annotations.idempotent: true` if the server takes it only once, or remove `retry`"
         yield document.diagnostic("retry", message, ("retry", "max_attempts"), hint=hint)
 
 
-def _regex_fault(pattern: str) -> str | None:
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
+def _fault(compile_: Callable[[str], Any], text: str | None) -> ManifestError | None:
+    """Return the error of an extraction that cannot be compiled."""
+    if text is None:
+        return None
     try:
-        re2.compile(pattern, options)
-    except re2.error as error:
-        reason = error.args[0] if error.args else error
-        return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-    return None
-
-
-def _jsonpath_fault(expression: str) -> str | None:
-    import jsonpath
-
-    try:
-        jsonpath.JSONPathEnvironment(strict=True).compile(expression)
-    except jsonpath.JSONPathError as error:
-        return str(error).splitlines()[0]
+        compile_(text)
+    except ManifestError as error:
+        return error
     return None
