@@ -122,7 +122,7 @@ def _asking(tool: Tool) -> Tool:
     """Return the tool; its approval is required where a program takes a value of a call as code."""
     if tool.approval.required or not isinstance(tool.config, CommandExec):
         return tool
-    from toolcrib.template import code_reason
+    from toolcrib.executors.command.code_values import code_reason
 
     reason = code_reason(tool)
     return tool if reason is None else replace(tool, approval=Approval(True, reason))

@@ -11,7 +11,6 @@ from toolcrib.template import (
     ListTemplate,
     LiteralText,
     Namespaces,
-    ObjectTemplate,
     Reference,
     TextTemplate,
     parse,
@@ -19,6 +18,7 @@ from toolcrib.template import (
     problems,
     references,
 )
+from toolcrib.template.tree import ObjectTemplate
 
 NAMES = Namespaces(
     arguments=frozenset({"query", "items", "user.name", "both", "name"}),

@@ -17,11 +17,10 @@ from toolcrib.template import (
     render_env,
     render_header,
     render_path,
-    render_path_segment,
-    render_query_value,
     render_text,
     render_value,
 )
+from toolcrib.template.render import render_path_segment, render_query_value
 
 NAMES = Namespaces(frozenset({"a", "b", "c"}), frozenset({"KEY"}), frozenset({"HOME"}))
 

@@ -7,6 +7,7 @@ import os
 import stat
 
 from toolcrib.errors import InvalidInput, PermissionDenied, ToolUnavailable
+from toolcrib.executors.command.shell import parse_shell, variables_with_values
 from toolcrib.executors.output import (
     MAX_OUTPUT,
     facts,
@@ -26,10 +27,8 @@ from toolcrib.template import (
     MISSING,
     Namespaces,
     Values,
-    held_variables,
     parse,
     parse_conditional,
-    parse_shell,
     render_argv,
     render_env,
     render_value,
@@ -56,7 +55,7 @@ class CommandExecutor:
         self._shell = None
         if config.shell is not None:
             self._shell = parse_shell(
-                parse_conditional(config.shell, names), held_variables(config.env, names)
+                parse_conditional(config.shell, names), variables_with_values(config.env, names)
             )
         self._stdin = parse(tool.config.stdin, names)
         self._grounds: PathCache[tuple[str, Confinement]] = PathCache(1)

@@ -31,12 +31,13 @@ def shell_line(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     assert isinstance(config, CommandExec)
     if config.shell is None:
         return
-    from toolcrib.template import Namespaces, held_variables, parse_conditional, shell_problems
+    from toolcrib.executors.command.shell import shell_problems, variables_with_values
+    from toolcrib.template import Namespaces, parse_conditional
 
     names = Namespaces.of(tool)
     try:
         line = parse_conditional(config.shell, names)
-        variables = held_variables(config.env, names)
+        variables = variables_with_values(config.env, names)
     except ManifestError as error:
         if error.details.get("path"):
             path: KeyPath = (*_COMMAND, "env", *error.details["path"])
@@ -54,10 +55,10 @@ def shell_line(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 
 def code_words(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """Report values of a call that a program takes as code, or may take so."""
-    from toolcrib.template import code_values
+    from toolcrib.executors.command.code_values import code_values
 
     for found in code_values(tool):
-        rule, more = ("code", "; each call needs approval") if found.asks else ("code-shape", "")
+        rule, more = ("code", "; each call needs approval") if found.needs_approval else ("code-shape", "")
         hint = "pass the value as an argument after the code, or write `allow_code: true` beside it"
         yield document.diagnostic(rule, found.message + more, (*_COMMAND, *found.path), hint=hint)
 

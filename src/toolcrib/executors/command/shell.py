@@ -1,8 +1,4 @@
-"""A line for `/bin/sh -c` in which every value stands as a quoted variable, never as text of the line.
-
-The quotes round a placeholder decide how its variable is written: `"${V}"` outside of quotes, `${V}` inside
-double quotes, `'"${V}"'` inside single quotes; in each case one piece of one word.
-"""
+"""Lines for `/bin/sh -c` in which every value stands as a quoted variable, never as text of the line."""
 
 from __future__ import annotations
 
@@ -11,31 +7,34 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolcrib.errors import InvalidInput
-from toolcrib.template.code_words import Command, Part, is_steering
+from toolcrib.executors.command.programs import Command, Piece, is_steering
+from toolcrib.executors.command.shell_grammar import ShellParser
+from toolcrib.executors.command.shell_words import PREFIX, Unsafe, mentioned
 from toolcrib.template.parser import Namespaces, parse_conditional
 from toolcrib.template.render import settled
-from toolcrib.template.shell_parser import PREFIX, ShellParser, Unsafe, mentions
 from toolcrib.template.spellings import TemplateProblem
 from toolcrib.template.tree import MOST_VARIANTS, LiteralText, Reference, Text, TextTemplate
 from toolcrib.template.values import MISSING, Missing, Values, bad_value
 
-__all__ = ["ShellLine", "ShellTemplate", "held_variables", "parse_shell", "shell_problems"]
+__all__ = ["ShellLine", "ShellTemplate", "parse_shell", "shell_problems", "variables_with_values"]
 
 MOST_BYTES = 131_072
 """The limit of one variable with its name: the kernel's MAX_ARG_STRLEN (execve(2))."""
 MOST_IN_ALL = 1_000_000
+MOST_CHARACTERS = 50_000
+"""The limit of a line with placeholders, summed over all lines that its conditions can give."""
 MOST_PASSES = 4
-"""The line is parsed again when a variable was found to hold a value."""
+"""The line is parsed again after a variable was found that gets a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShellLine:
-    """One line, ready for the shell, and the values that its variables hold."""
+    """One line, ready for the shell, and the values of its variables."""
 
     text: str
     slots: tuple[tuple[str, Reference], ...] = ()
     """Variable and reference."""
-    openings: tuple[tuple[Part, ...], ...] = ()
+    openings: tuple[tuple[Piece, ...], ...] = ()
     """The words that begin with a value, and so could be read as an option."""
     commands: tuple[Command, ...] = ()
     """The commands of a line with values."""
@@ -67,7 +66,7 @@ class ShellLine:
 
 
 def _refuse_option(
-    word: tuple[Part, ...], values: Values, allowed: frozenset[str], env: Mapping[str, str]
+    word: tuple[Piece, ...], values: Values, allowed: frozenset[str], env: Mapping[str, str]
 ) -> None:
     """Refuse a word that would come out with a leading `-`; a variable of the line counts as empty."""
     for part in word:
@@ -102,13 +101,13 @@ class ShellTemplate:
         return self.lines[chosen]
 
 
-def held_variables(env: Mapping[str, Any], names: Namespaces) -> list[str]:
-    """Return the variables of a tool's environment that hold values: its line cannot use them unquoted.
+def variables_with_values(env: Mapping[str, Any], names: Namespaces) -> list[str]:
+    """Return the variables of a tool's environment with values in them; its line must use them in quotes.
 
     Raises ManifestError (`details["path"]`: the variable) for one that decides what is run, or whose name is
     for the values of the line.
     """
-    held: list[str] = []
+    found: list[str] = []
     for name, text in env.items():
         if name.startswith(PREFIX):
             raise TemplateProblem(f"the variable {name} is for the values of the line", (name,)).error()
@@ -116,18 +115,18 @@ def held_variables(env: Mapping[str, Any], names: Namespaces) -> list[str]:
             if is_steering(name):
                 message = f"a placeholder cannot stand in the variable {name}: it decides what is run"
                 raise TemplateProblem(message, (name,)).error()
-            held.append(name)
-    return held
+            found.append(name)
+    return found
 
 
 def parse_shell(text: Text, variables: Iterable[str] = ()) -> ShellTemplate:
-    """Parse a shell line; `variables` are those of its environment that hold values.
+    """Parse a shell line; `variables` are those of its environment with values in them.
 
     Raises ManifestError (`details`: offset, length) for a value in a place that is not allowed.
     """
     names = frozenset(variables)
     try:
-        return ShellTemplate(text, {variant: _parsed(variant, names) for variant in _variants(text)})
+        return ShellTemplate(text, {variant: _parsed(variant, names) for variant in _variants(text, names)})
     except Unsafe as unsafe:
         raise unsafe.problem.error() from None
 
@@ -137,7 +136,7 @@ def shell_problems(text: Text, variables: Iterable[str] = ()) -> list[TemplatePr
     names = frozenset(variables)
     found: dict[tuple[int, str], TemplateProblem] = {}
     try:
-        for variant in _variants(text):
+        for variant in _variants(text, names):
             try:
                 _parsed(variant, names)
             except Unsafe as unsafe:
@@ -147,12 +146,17 @@ def shell_problems(text: Text, variables: Iterable[str] = ()) -> list[TemplatePr
     return [found[key] for key in sorted(found)]
 
 
-def _variants(text: Text) -> list[TextTemplate]:
-    if isinstance(text, TextTemplate):
-        return [text]
-    variants = text.variants()
+def _variants(text: Text, names: frozenset[str]) -> list[TextTemplate]:
+    """The lines that the conditions can give. Raises `Unsafe` for more than can be parsed in a moment."""
+    variants = [text] if isinstance(text, TextTemplate) else text.variants()
     if len(variants) > MOST_VARIANTS:
-        raise Unsafe("the line has too many conditions: more than 64 different lines can come of it")
+        raise Unsafe(f"the line has too many conditions: they give more than {MOST_VARIANTS} different lines")
+    parts = [part for variant in variants for part in variant.parts if isinstance(part, LiteralText)]
+    if sum(len(part.text) for part in parts) > MOST_CHARACTERS and (names or text.literal is None):
+        message = (
+            f"a line with placeholders is longer than {MOST_CHARACTERS:,} characters in all its variants"
+        )
+        raise Unsafe(message, hint="move the long part to a script, and pass it the values as arguments")
     return variants
 
 
@@ -160,7 +164,7 @@ def _parsed(variant: TextTemplate, variables: frozenset[str]) -> ShellLine:
     literal = "".join(part.text for part in variant.parts if isinstance(part, LiteralText))
     if "\0" in literal:
         raise Unsafe("a shell line cannot hold NUL")
-    if not variant.references and mentions(literal, variables) is None:
+    if not variant.references and mentioned(literal, variables) is None:
         return ShellLine(literal)
     if PREFIX in literal:
         raise Unsafe(f"names that begin with `{PREFIX}` are for the values of the line")
@@ -171,6 +175,5 @@ def _parsed(variant: TextTemplate, variables: frozenset[str]) -> ShellLine:
             break
         variables |= parser.assigned  # A variable that the line gives a value is quoted wherever it is used.
     else:
-        raise Unsafe("too many variables of the line hold values")
-    slots, openings, commands = tuple(parser.slots), tuple(parser.openings), tuple(parser.commands)
-    return ShellLine("".join(parser.out), slots, openings, commands)
+        raise Unsafe("variables of the line get values from one another in too long a chain")
+    return ShellLine("".join(parser.out), tuple(parser.slots), tuple(parser.openings), tuple(parser.found))

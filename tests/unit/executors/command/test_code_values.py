@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from toolcrib.executors.command.code_values import code_reason, code_values
 from toolcrib.spec import CommandExec, Permissions, SecretSpec, Source, Spelling, Tool
-from toolcrib.template import code_reason, code_values
 
 TEXT = {"type": "string"}
 PROPERTIES: dict[str, Any] = {
@@ -105,6 +105,7 @@ CODE = [
     ("while :; do sh; done < {{x}}", "sh"),
     ("wrapper sh -c {{x}}", "sh -c"),
     ("env " * 100 + "sh -c {{x}}", "env"),
+    ("find . " + "-exec find " * 40 + "-exec sh -c {{x}}", "find"),
 ]
 NAMES_THE_PROGRAM = ["ls | xargs {{x}}", "env {{x}}", "timeout 5 {{x}}", "exec {{x}}", "find . -exec {{x}} +"]
 ORDINARY = [
@@ -145,7 +146,7 @@ ORDINARY = [
 @pytest.mark.parametrize(("text", "where"), CODE)
 def test_a_value_that_becomes_code_needs_approval(text: str, where: str) -> None:
     (found,) = code_values(line(text))
-    assert found.asks
+    assert found.needs_approval
     assert f"becomes code of `{where}`" in found.message
     assert code_reason(line(text)) == found.message
     assert code_values(line(text, allow_code=True)) == []
@@ -169,7 +170,7 @@ def test_the_words_of_a_command_are_read_by_the_same_rule() -> None:
         (("env", "${x}"), ("args", 0)),
     ):
         (found,) = code_values(words(*given))
-        assert (found.path, found.asks) == (path, True)
+        assert (found.path, found.needs_approval) == (path, True)
     assert code_values(words("sh", "-c", 'ls "$1"', "sh", "${x}")) == []
     assert code_values(words("wc", "-l", "--", "${x}")) == []
     assert [found.path for found in code_values(words("python3", stdin="${x}"))] == [("stdin",)]
@@ -189,7 +190,7 @@ def test_an_option_of_an_unknown_program_is_a_warning() -> None:
         "tool --command={{x}}",
     ):
         (found,) = code_values(line(text))
-        assert not found.asks
+        assert not found.needs_approval
         assert "may become code of `tool -" in found.message
         assert code_reason(line(text)) is None
     assert code_values(line("tool -c {{n}}")) == []

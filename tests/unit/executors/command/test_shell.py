@@ -5,14 +5,12 @@ from __future__ import annotations
 import pytest
 
 from toolcrib.errors import InvalidInput, ManifestError
+from toolcrib.executors.command.shell import parse_shell, shell_problems, variables_with_values
 from toolcrib.spec import Spelling
 from toolcrib.template import (
     Namespaces,
     Values,
-    held_variables,
     parse_conditional,
-    parse_shell,
-    shell_problems,
 )
 
 NAMES = Namespaces(frozenset({"x", "y", "flag"}), frozenset({"KEY"}), spelling=Spelling.DOUBLE_BRACE)
@@ -116,8 +114,8 @@ REFUSED = [
     ("for i in {{x}}; do echo $i; done", "`for`"),
     ("for {{x}} in a; do echo; done", "`for`"),
     ("V={{x}}; for i in $V; do echo $i; done", "`for`"),
-    ("V={{x}}; echo $((V))", "`V` holds a value"),
-    ("V={{x}}; echo `echo $V`", "`V` holds a value"),
+    ("V={{x}}; echo $((V))", "`V` has a value"),
+    ("V={{x}}; echo `echo $V`", "`V` has a value"),
     ("V={{x}}; $V", "the program"),
     ("case {{x}} in a) ls;; esac", "`case`"),
     ("case a in {{x}}) ls;; esac", "`case`"),
@@ -152,6 +150,24 @@ def test_every_line_that_conditions_can_give_is_parsed() -> None:
     assert "too many conditions" in shell_problems(many)[0].message
 
 
+def test_a_line_too_large_to_parse_at_once_is_refused() -> None:
+    for line, reason in (
+        ("echo {{x}} " + "a" * 50_000, "longer than 50,000 characters"),
+        ("echo {{x}} " + "a" * 1000 + "{{if flag}}b{{end}}" * 6, "longer than 50,000 characters"),
+        ("echo" + " {{x}}" * 501, "more than 500 values"),
+        ("V=a{{x}}; " + "V=a$V; " * 500, "more than 500 values"),
+        ("A={{x}}; B=$A; C=$B; D=$C; E=$D", "too long a chain"),
+    ):
+        (problem,) = shell_problems(parse_conditional(line, NAMES))
+        assert reason in problem.message
+    for line in (
+        "! " * 10_000 + "ls {{x}}",
+        "".join(f"V{n}={{{{x}}}}; " for n in range(500)) + "a $B " * 5000,
+    ):
+        assert shell_problems(parse_conditional(line, NAMES)) == []
+    assert bound("echo " + "a" * 100_000)[1] == {}
+
+
 def test_an_option_is_refused_and_one_after_dashes_is_not() -> None:
     for line in ("ls {{x}}", "ls '{{x}}'", 'ls "{{x}}"', "ls ''{{x}}", "ls {{y}}{{x}}", "a; ls {{x}}"):
         with pytest.raises(InvalidInput, match="begins with `-`"):
@@ -171,7 +187,7 @@ def test_what_no_variable_can_hold_is_refused() -> None:
 
 
 def test_a_variable_that_holds_a_value_is_quoted_where_it_is_used() -> None:
-    held = held_variables({"NOTE": "{{x}}", "PLAIN": "a"}, NAMES)
+    held = variables_with_values({"NOTE": "{{x}}", "PLAIN": "a"}, NAMES)
     assert held == ["NOTE"]
     line = parse_shell(parse_conditional("echo $NOTE '$NOTE' \"$NOTE\" $PLAIN", NAMES), held)
     assert line.line(Values()).text == 'echo "${NOTE}" \'$NOTE\' "${NOTE}" $PLAIN'
@@ -181,4 +197,4 @@ def test_a_variable_that_holds_a_value_is_quoted_where_it_is_used() -> None:
         line.line(Values()).environment(Values(), (), {"NOTE": "-n"})
     for name in ("PATH", "LD_PRELOAD", "TOOLCRIB_1"):
         with pytest.raises(ManifestError):
-            held_variables({name: "{{x}}"}, NAMES)
+            variables_with_values({name: "{{x}}"}, NAMES)

@@ -1,8 +1,8 @@
 """The words in which known programs take code or a command; the table of them is `programs.json`.
 
-The table is no guarantee: a program that is not in it can read any word as code. What is in it is reported by
-lint and asks a person before each call; of other programs, options that look alike are a warning. Where it is
-not sure which word is the code, each value counts.
+A value in such a word is reported by lint, and a person must approve each call. The table is no guarantee: a
+program that is not in it can read any word as code; options of such a program that look alike are a warning.
+Where it is unsure which word is the code, each value counts.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ __all__ = [
     "EXPANSION",
     "CodeWord",
     "Command",
-    "Part",
+    "Piece",
     "base_name",
     "code_word",
     "is_steering",
     "marked",
 ]
 
-Part = str | Reference
+Piece = str | Reference
 """A piece of a word: text without its quotes, or a value."""
 EXPANSION = "\1"
 """Stands in a word for text that only the shell knows."""
@@ -40,9 +40,8 @@ _SHAPE = re.compile(
     r"(-[ce]|--(?:eval|exec|expression|command|cmd|code|script|shell|run|query|rsh)[\w-]*)(=.*)?", re.DOTALL
 )
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=")
-_MAX_DEPTH = 20
-_MOST_WORDS = 50
-"""A longer command may start fewer others; beyond `_MAX_DEPTH` of them each value counts."""
+_MOST_COMMANDS = 20
+"""Commands that one command may start, as in `env nohup sh`; of more, each value counts as code."""
 _FIND_COMMANDS = ("-exec", "-execdir", "-ok", "-okdir")
 
 
@@ -50,16 +49,16 @@ _FIND_COMMANDS = ("-exec", "-execdir", "-ok", "-okdir")
 class Command:
     """One command with its words, and the values in it."""
 
-    words: list[list[Part]] = field(default_factory=list)
+    words: list[list[Piece]] = field(default_factory=list)
     values: list[Reference] = field(default_factory=list)
     """All values in its words, assignments and redirections."""
     fed: list[Reference] = field(default_factory=list)
-    """Values that its standard input may hold."""
+    """Values that may reach its standard input."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodeWord:
-    """A value that a program takes as code, or may take so."""
+    """A word with a value that a program takes as code, or may take so."""
 
     word: int
     """The position of the word in the command; -1: its standard input."""
@@ -74,7 +73,7 @@ class _Program:
     """The ways in which one program takes code; options are separated by spaces."""
 
     code: str = ""
-    """Options with the code to run in place of the operand `script`."""
+    """Options with the code to run; then there is no operand `script`."""
     loads: str = ""
     """Further options whose argument is code or a command."""
     takes: str = ""
@@ -82,7 +81,7 @@ class _Program:
     flags: str = ""
     """Letters of options without one; any other letter makes it unsure which operand is the code."""
     input: str = ""
-    """Letters of options that have it read code from standard input."""
+    """Letters of options with which it reads code from standard input."""
     script: int | None = None
     """The position of the operand that is code."""
     rest: bool = False
@@ -110,7 +109,7 @@ def _programs() -> dict[str, _Program]:
 
 
 def _program(name: str) -> _Program | None:
-    """The program of a name; `python3.12` is `python`."""
+    """Return the record of a program by its name; `python3.12` is `python`."""
     return _programs().get(name) or _programs().get(name.rstrip("0123456789."))
 
 
@@ -124,7 +123,7 @@ def base_name(text: str) -> str:
     return text.rpartition("/")[2]
 
 
-def marked(parts: Sequence[Part], is_free: Callable[[Reference], bool] | None = None) -> str:
+def marked(parts: Sequence[Piece], is_free: Callable[[Reference], bool] | None = None) -> str:
     """Return a word as text, with a mark for each value; one that is not free counts as an expansion."""
     return "".join(
         part if isinstance(part, str) else _VALUE if is_free is None or is_free(part) else EXPANSION
@@ -137,34 +136,45 @@ def code_word(command: Command, is_free: Callable[[Reference], bool]) -> CodeWor
 
     `is_free` returns True for a value that may be any text.
     """
-    words = [marked(parts, is_free) for parts in command.words]
+    words = [marked(pieces, is_free) for pieces in command.words]
     if not words or not (command.fed or any(_VALUE in word for word in words)):
         return None
-    found = list(_found(words, 0, fed=any(map(is_free, command.fed)), depth=len(words) // _MOST_WORDS))
+    found = list(_found(words, 0, set(), fed=any(map(is_free, command.fed))))
     return min(found, key=lambda one: not one.known, default=None)
 
 
-def _found(words: list[str], first: int, *, fed: bool, depth: int) -> Iterator[CodeWord]:
-    """The values that are code to the command that begins at position `first`."""
+def _found(words: list[str], first: int, seen: set[int], *, fed: bool) -> Iterator[CodeWord]:
+    """Yield the values that are code to the command that begins at position `first`.
+
+    `seen` holds the positions of the commands read so far: each is read once, or `find -exec find -exec …`
+    would take exponential time.
+    """
+    if first in seen:
+        return
+    seen.add(first)
     name = base_name(words[first])
     program = _program(name)
     if _VALUE in words[first]:
         yield CodeWord(first, "")
-    elif depth > _MAX_DEPTH:
+    elif len(seen) > _MOST_COMMANDS:
         yield from (CodeWord(at, name) for at in range(first, len(words)) if _VALUE in words[at])
-    elif program is not None:
-        yield from _Reading(name, program, words, first + 1, fed=fed, depth=depth).found()
+    elif program is None:
+        yield from _unknown(name, words, first + 1, seen, fed=fed)
+    elif name == "find":
+        starts = [at for at in range(first + 2, len(words)) if words[at - 1] in _FIND_COMMANDS]
+        for at in starts:
+            yield from _found(words, at, seen, fed=False)
     else:
-        yield from _unknown(name, words, first + 1, fed=fed, depth=depth)
+        yield from _Reading(name, program, words, first + 1, seen, fed=fed).found()
 
 
-def _unknown(name: str, words: list[str], first: int, *, fed: bool, depth: int) -> Iterator[CodeWord]:
+def _unknown(name: str, words: list[str], first: int, seen: set[int], *, fed: bool) -> Iterator[CodeWord]:
     """A program that is not in the table: a known one that it starts, and options that look like code."""
     for at in range(first, len(words)):
         following = words[at + 1] if at + 1 < len(words) else ""
         inner = _program(base_name(words[at]))
         if inner is not None and (inner.script is not None or inner.every) and following.startswith("-"):
-            yield from _found(words, at, fed=fed, depth=depth + 1)
+            yield from _found(words, at, seen, fed=fed)
         shape = _SHAPE.fullmatch(words[at])
         if shape is not None and _VALUE in (shape[2] or following):
             yield CodeWord(at if shape[2] else at + 1, f"{name} {shape[1]}", known=False)
@@ -174,37 +184,33 @@ class _Reading:
     """The words of one known program, read as it reads them itself."""
 
     def __init__(
-        self, name: str, program: _Program, words: list[str], at: int, *, fed: bool, depth: int
+        self, name: str, program: _Program, words: list[str], at: int, seen: set[int], *, fed: bool
     ) -> None:
         self._name = name
         self._program = program
         self._words = words
         self._at = at
+        self._seen = seen
         self._fed = fed
-        self._depth = depth
         self._code = program.code.split()
         self._takes = program.takes.split()
         self._loads = program.loads.split()
         self._option = ""
         """The last option that takes code."""
         self._given = False
-        """The code stands in a word that is not a value."""
+        """The code is in a word without a value."""
         self._unsure = False
         """An unknown option may have taken the next word."""
         self._reads = False
-        """An option has it read code from standard input."""
+        """An option says that it reads code from standard input."""
 
     def found(self) -> Iterator[CodeWord]:
-        """The values that are code."""
+        """Yield the values that are code."""
         start, program = self._at, self._program
         if program.every or not {*program.subcommands.split()}.isdisjoint(self._words[start:]):
             yield from (self._as_code(at) for at in range(start, len(self._words)) if self._is_value(at))
             if self._fed:
                 yield CodeWord(-1, self._name)
-        elif self._name == "find":
-            for at in range(start, len(self._words)):
-                if self._words[at - 1] in _FIND_COMMANDS:
-                    yield from _found(self._words, at, fed=False, depth=self._depth + 1)
         else:
             yield from self._read()
 
@@ -226,7 +232,7 @@ class _Reading:
                 if is_steering(assigned[1]) and self._is_value(self._at):
                     yield self._as_code(self._at)
             elif operands == program.command:
-                yield from _found(self._words, self._at, fed=self._fed, depth=self._depth + 1)
+                yield from _found(self._words, self._at, self._seen, fed=self._fed)
                 break
             else:
                 yield from self._operand(word, operands)
@@ -249,7 +255,7 @@ class _Reading:
             self._given = not self._reads
 
     def _options(self, word: str) -> Iterator[CodeWord]:
-        """One word of options, with the word after it where that is the argument."""
+        """Read one word of options, with the word after it where that is the argument."""
         if not word.startswith("--") and not self._program.whole:
             yield from self._letters(word)
             return
@@ -266,7 +272,7 @@ class _Reading:
             self._unsure = True
 
     def _letters(self, word: str) -> Iterator[CodeWord]:
-        """A word of options with one letter each: `-xvf NAME`."""
+        """Read a word of options with one letter each: `-xvf NAME`."""
         for at, letter in enumerate(word[1:], 2):
             option, attached = word[0] + letter, word[at:] or None
             if option in self._code or option in self._loads:

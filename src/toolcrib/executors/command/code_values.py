@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.errors import ManifestError
+from toolcrib.executors.command.programs import Command, Piece, code_word, is_steering
+from toolcrib.executors.command.shell import parse_shell, variables_with_values
 from toolcrib.spec import CommandExec, Tool
-from toolcrib.template.code_words import Command, Part, code_word, is_steering
 from toolcrib.template.parser import Namespaces, parse, parse_conditional
-from toolcrib.template.shell import held_variables, parse_shell
 from toolcrib.template.tree import Reference, Text, TextTemplate, references_in
 
 __all__ = ["CodeValue", "code_reason", "code_values"]
@@ -26,13 +26,13 @@ class CodeValue:
     path: tuple[str | int, ...]
     """Keys below the block of the kind: `("args", 1)`."""
     message: str
-    asks: bool
+    needs_approval: bool
     """True where each call needs approval; False where it is only likely that the word is code."""
 
 
 def code_reason(tool: Tool) -> str | None:
     """Return why each call of a tool needs approval: a value becomes code. None where none does."""
-    return next((found.message for found in code_values(tool) if found.asks), None)
+    return next((found.message for found in code_values(tool) if found.needs_approval), None)
 
 
 def code_values(tool: Tool) -> list[CodeValue]:
@@ -76,16 +76,16 @@ def _found(tool: Tool, config: CommandExec, names: Namespaces) -> Iterator[CodeV
 def _commands(config: CommandExec, names: Namespaces) -> Iterator[tuple[tuple[str | int, ...], Command]]:
     """The commands that a tool runs, each with its place where that is one text."""
     if config.shell is not None:
-        line = parse_shell(parse_conditional(config.shell, names), held_variables(config.env, names))
+        line = parse_shell(parse_conditional(config.shell, names), variables_with_values(config.env, names))
         for chosen in line.lines.values():
             yield from ((("shell",), command) for command in chosen.commands)
         return
-    words: list[list[Part]] = [[config.entrypoint]]
+    words: list[list[Piece]] = [[config.entrypoint]]
     words += (_parts(parse_conditional(word, names)) for word in config.args)
     yield (), Command(words, fed=list(references_in(parse(config.stdin, names))))
 
 
-def _parts(text: Text) -> list[Part]:
+def _parts(text: Text) -> list[Piece]:
     if isinstance(text, TextTemplate):
         return [part if isinstance(part, Reference) else part.text for part in text.parts]
     return list(text.references)
