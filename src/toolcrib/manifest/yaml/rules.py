@@ -19,9 +19,7 @@ class Rule(NamedTuple):
 RULES: dict[str, Rule] = {
     # The file
     "unreadable": Rule("error", "The manifest cannot be opened, or is not a regular file."),
-    "too-large": Rule(
-        "error", "The manifest is larger than 1 MiB, or grows beyond bounds through its aliases."
-    ),
+    "too-large": Rule("error", "The manifest is larger than 1 MiB, or grows too large through its aliases."),
     "encoding": Rule("error", "The file is not UTF-8."),
     "file-name": Rule("warning", "The manifest is called `tool.yaml` instead of `tool.yml`."),
     # YAML
@@ -30,68 +28,68 @@ RULES: dict[str, Rule] = {
     ),
     "yaml-tab": Rule("error", "A tab indents a line; YAML takes spaces only."),
     "yaml-character": Rule(
-        "error", "The file holds a control character or a line break that editors do not show."
+        "error", "The file contains a control character or a line break that editors do not show."
     ),
     "yaml-depth": Rule("error", "Lists and mappings are nested too deep, or there are too many brackets."),
-    "yaml-documents": Rule("error", "The file holds more than one YAML document."),
-    "yaml-directive": Rule("error", "The file holds a `%` directive."),
+    "yaml-documents": Rule("error", "The file contains more than one YAML document."),
+    "yaml-directive": Rule("error", "The file contains a `%` directive."),
     "yaml-tag": Rule("error", "A value has a YAML tag (`!name`, `!!python/…`)."),
     "yaml-alias": Rule("error", "An alias (`*name`) refers to itself, or to nothing."),
-    "yaml-merge-key": Rule("error", "A mapping holds the merge key `<<`."),
+    "yaml-merge-key": Rule("error", "A mapping has the merge key `<<`."),
     "yaml-key": Rule("error", "A key is not text."),
-    "yaml-duplicate-key": Rule("error", "A mapping holds the same key twice."),
+    "yaml-duplicate-key": Rule("error", "A mapping has the same key twice."),
     "yaml-number": Rule("error", "A number that JSON does not have: `.nan`, `.inf`, or beyond 64 bits."),
     # JSON
-    "json-syntax": Rule("error", "The file is not JSON: half-written, or a sign where it cannot stand."),
+    "json-syntax": Rule("error", "The file is not JSON: half-written, or a character in the wrong place."),
     # Other formats
-    "dialect": Rule("error", "The file is in no format that is known, or breaks its own format's rules."),
-    "unmapped": Rule("warning", "A part of another format that is kept, but has no meaning here."),
-    "disabled": Rule("warning", "The file says that its tool is switched off, so it is not loaded."),
+    "dialect": Rule(
+        "error", "The format of the file is unknown, or the file breaks the rules of its format."
+    ),
+    "unmapped": Rule("warning", "A part of another format is kept, but has no meaning here."),
+    "disabled": Rule("warning", "The file disables its tool, so it is not loaded."),
     # The form
     "not-a-mapping": Rule("error", "The manifest is empty, a list or a single value instead of a mapping."),
-    "unknown-key": Rule("error", "A key that the format does not have."),
-    "missing-key": Rule("error", "A key that must be there is missing."),
-    "wrong-type": Rule("error", "A value is of another type than the format says."),
-    "wrong-value": Rule("error", "A value is outside what the format allows."),
+    "unknown-key": Rule("error", "The format does not have this key."),
+    "missing-key": Rule("error", "A required key is missing."),
+    "wrong-type": Rule("error", "A value has the wrong type."),
+    "wrong-value": Rule("error", "The format does not allow this value."),
     "name": Rule("error", "`name` is missing or not usable as a folder name."),
     "name-folder": Rule("error", "`name` differs from the folder's name."),
     "description": Rule("error", "`description` is missing or empty."),
     "version": Rule("error", "`version` is neither a whole number from 1 up nor text."),
-    "exec-kind": Rule("error", "`exec` does not hold exactly one kind, or another one than `kind` says."),
+    "exec-kind": Rule("error", "`exec` does not have exactly one kind, or its kind differs from `kind`."),
     "exit-codes": Rule("error", "`exit_codes_ok` is empty, so that no run could succeed."),
     "approval-reason": Rule("error", "`approval.required` is true without a reason."),
     # What it says
     "input-schema": Rule("error", "`inputs.schema` is not a valid JSON Schema 2020-12 of an object."),
     "output-schema": Rule(
-        "error", "`outputs.schema` is not a valid JSON Schema 2020-12, or stands with format text."
+        "error", "`outputs.schema` is not a valid JSON Schema 2020-12, or is used with format text."
     ),
     "default-value": Rule("error", "A property's default does not fit the property's own schema."),
     "example": Rule("error", "An example's params do not fit `inputs.schema`."),
-    "example-output": Rule("warning", "An example's expected_output is not what the outputs block says."),
+    "example-output": Rule("warning", "An example's expected_output does not match the outputs block."),
     "secret-argument": Rule(
-        "error", "A secret stands in `args`, where any user of the machine can read it while the tool runs."
+        "error", "A secret is used in `args`, where any user of the machine can read it while the tool runs."
     ),
-    "placeholder": Rule("error", "A `${…}` is not declared, ambiguous, not closed, or stands in a key."),
+    "placeholder": Rule("error", "A `${…}` is not declared, ambiguous, not closed, or used in a key."),
     "condition": Rule(
-        "error", "A control line (`{{if}}`, `{{else}}`, `{{end}}`) has no partner, or stands where none can."
+        "error", "A control line (`{{if}}`, `{{else}}`, `{{end}}`) has no partner, or is in the wrong place."
     ),
-    "shell": Rule("error", "A placeholder stands in a shell line where no value is allowed."),
-    "team": Rule("error", "A member of a team lists a tool that there is not."),
+    "shell": Rule("error", "A shell line has a placeholder where no value is allowed."),
+    "team": Rule("error", "A member of a team lists a tool that does not exist."),
     "network": Rule("error", "An http tool has no permission for the network, or not for its own host."),
     "url": Rule("error", "`exec.http.url` is not an address the tool may have."),
     "response": Rule(
         "error", "`response` has two ways of extraction, an empty or repeated field name, or a bad pattern."
     ),
     "style": Rule(
-        "error", "A style is of no argument, of one that stands nowhere alone, or not for where it stands."
+        "error", "A style is for no argument, or for one not used alone, or does not match the place."
     ),
-    "body": Rule("error", "Body, `body_format`, `parts` or `cookies` do not go together."),
-    "auth": Rule(
-        "error", "`auth` lacks a key, names a secret that is not declared, or writes what the request writes."
-    ),
+    "body": Rule("error", "Body, `body_format`, `parts` and `cookies` do not match."),
+    "auth": Rule("error", "`auth` lacks a key, names an undeclared secret, or sets what the request sets."),
     "step": Rule(
         "error",
-        "A step of a composite tool names a step that is not there, stands in a circle, or has an id twice.",
+        "A step of a composite tool names a missing step, is part of a circle, or repeats an id.",
     ),
     "step-tool": Rule("warning", "A step calls a tool that has no manifest in this project."),
     "retry": Rule("warning", "A POST or PATCH that is not marked idempotent is retried."),
@@ -102,13 +100,15 @@ RULES: dict[str, Rule] = {
         "warning",
         "A permission covers `/`, a folder above the project root, or for a program this machine's network.",
     ),
-    "code": Rule("warning", "A program takes a value of the call as code; such a tool needs approval."),
-    "code-shape": Rule("warning", "An option of an unknown program looks as if it took a value as code."),
+    "code": Rule(
+        "warning", "A program takes a value of the call as code. Calls of such a tool need approval."
+    ),
+    "code-shape": Rule("warning", "An option of an unknown program seems to take a value as code."),
     "property-description": Rule("warning", "A property of `inputs.schema` has no description."),
     "default-untold": Rule("warning", "A property's default is not mentioned in its description."),
     "hidden-characters": Rule(
-        "warning", "A text shown to the model holds hidden or bidirectional characters."
+        "warning", "A text shown to the model contains hidden or bidirectional characters."
     ),
-    "instruction-text": Rule("warning", "A description reads like instructions to the model."),
+    "instruction-text": Rule("warning", "A description reads like an instruction to the model."),
 }
 """Every rule by its id, in the order of the documentation."""
