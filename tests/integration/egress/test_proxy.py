@@ -66,9 +66,8 @@ async def test_urllib_reaches_named_hosts_and_gets_the_reason_for_others() -> No
     assert [(it.host, it.port) for it in proxy.refused] == [("other.test", 80), ("other.test", 443)]
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "PROPFIND"])
-async def test_http_client_may_use_any_method(method: str) -> None:
-    def ask() -> tuple[int, bytes]:
+async def test_http_client_may_use_any_method() -> None:
+    def ask(method: str) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=10)
         connection.request(method, f"http://svc.test:{port}/", body=b"0" * 10 if method == "PUT" else None)
         answer = connection.getresponse()
@@ -78,10 +77,10 @@ async def test_http_client_may_use_any_method(method: str) -> None:
             connection.close()
 
     async with serving(echo) as port, proxied(named(f"svc.test:{port}"), LOCAL) as proxy:
-        status, body = await asyncio.to_thread(ask)
-    assert status == 200
-    if method != "HEAD":
-        assert json.loads(body)["method"] == method
+        for method in ("GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "PROPFIND"):
+            status, body = await asyncio.to_thread(ask, method)
+            assert status == 200
+            assert method == "HEAD" or json.loads(body)["method"] == method
 
 
 async def test_aiohttp_sends_and_reads_large_bodies_of_known_and_unknown_length() -> None:
@@ -192,27 +191,26 @@ async def test_a_destination_that_is_not_allowed_is_refused_with_the_reason(
     assert reason in proxy.refused[0].reason
 
 
-@pytest.mark.parametrize(
-    "host",
+ODD_HOSTS = (
     ["2130706433", "0x7f000001", "0177.0.0.1", "127.1", "127.0.0.1.", "1.2.3.4.5", "0", "[::1",
      "[fe80::1%25lo]", "[::ffff:7f00:1]", "user@svc.test", "svc.test@evil.test", "svc.test\\@evil.test",
      "svc..test", "svc.test:", "svc.test:0", "svc.test:99999", "svc.test:+80", ".svc.test", "-",
-     "svc_test!", "%73vc.test"],
+     "svc_test!", "%73vc.test"]
 )  # fmt: skip
-@pytest.mark.parametrize("form", ["url", "connect", "socks"])
-async def test_odd_spellings_of_a_host_lead_nowhere(host: str, form: str) -> None:
+
+
+async def test_odd_spellings_of_a_host_lead_nowhere() -> None:
+    refused = (b"HTTP/1.1 400 ", b"HTTP/1.1 403 ")
     async with proxied(named("svc.test", "evil.test"), {"svc.test": [["127.0.0.1"]]}) as proxy:
-        if form == "url":
+        for host in ODD_HOSTS:
             answer = await proxy.talk(f"GET http://{host}/ HTTP/1.1\r\n\r\n".encode())
-        elif form == "connect":
+            assert answer.startswith(refused), host
             answer = await proxy.talk(f"CONNECT {host}:443 HTTP/1.1\r\n\r\n".encode())
-        else:
+            assert answer.startswith(refused), host
             name = host.strip("[]").encode()
             request = b"\x05\x01\x00\x03" + bytes([len(name)]) + name + b"\x01\xbb"
-            answer = (await proxy.talk(b"\x05\x01\x00", request))[2:]
-            assert answer[:2] == b"\x05\x02"
-            return
-    assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 403 "))
+            answer = await proxy.talk(b"\x05\x01\x00", request)
+            assert answer[2:4] == b"\x05\x02", host
 
 
 @pytest.mark.parametrize("spelling", ["SVC.Test", "svc.test.", "\uff33\uff36\uff23.test", "svc\u3002test"])

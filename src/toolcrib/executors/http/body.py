@@ -53,9 +53,19 @@ class RequestBody:
     template: Template | None = None
     form: Query = ()
     parts: tuple[Part, ...] = ()
-    secret: bool = False
     default_type: str | None = None
     """Content type to send if the manifest gives none."""
+
+    @property
+    def secret(self) -> bool:
+        """True if any placeholder in it is a secret."""
+        templates = [
+            self.template,
+            *(value for _, value in self.form),
+            *(part.template for part in self.parts),
+            *(part.filename for part in self.parts),
+        ]
+        return any(template is not None and holds_secret(template) for template in templates)
 
     def render(self, values: Values, styles: Styles) -> tuple[bytes | None, str | None]:
         """Return the bytes to send, None if the whole body is one absent value, and their content type."""
@@ -138,52 +148,41 @@ def bind_body(config: HttpExec, headers: tuple[Header, ...], names: Namespaces) 
     if mode == "multipart":
         return _parts(body, config.parts, names)
     if mode == "binary":
-        template = parse_text(body, names)
-        return RequestBody(
-            "binary", template, secret=holds_secret(template), default_type="application/octet-stream"
-        )
+        return RequestBody("binary", parse_text(body, names), default_type="application/octet-stream")
     if isinstance(body, str) and mode != "json":
         return _text_body(body, "text/plain" if mode == "text" and media is None else media, names)
     if mode is None and media is not None and not _is_json(media):
         raise ManifestError(
             f"a body of type {media or 'unknown'} must be text", hint="give the body as a string"
         )
-    tree = parse(body, names)
-    return RequestBody("json", tree, secret=holds_secret(tree), default_type="application/json")
+    return RequestBody("json", parse(body, names), default_type="application/json")
 
 
 def _form(body: Any, names: Namespaces) -> RequestBody:
     if isinstance(body, str):
-        template = parse_text(body, names)
-        return RequestBody("form", template, secret=holds_secret(template), default_type=_FORM)
-    form = parse_query(body, names)
-    secret = any(value is not None and holds_secret(value) for _, value in form)
-    return RequestBody("form", form=form, secret=secret, default_type=_FORM)
+        return RequestBody("form", parse_text(body, names), default_type=_FORM)
+    return RequestBody("form", form=parse_query(body, names), default_type=_FORM)
 
 
 def _parts(body: Any, rules: Mapping[str, BodyPart], names: Namespaces) -> RequestBody:
     if isinstance(body, str):
-        template = parse_text(body, names)
-        return RequestBody("multipart", template, secret=holds_secret(template))
+        return RequestBody("multipart", parse_text(body, names))
     parts: list[Part] = []
     for name, value in body.items():
         rule = rules.get(name) or BodyPart()
         filename = None if rule.filename is None else parse_text(rule.filename, names)
         parts.append(Part(name, parse(value, names), rule, filename))
-    return RequestBody(
-        "multipart", parts=tuple(parts), secret=any(holds_secret(part.template) for part in parts)
-    )
+    return RequestBody("multipart", parts=tuple(parts))
 
 
 def _text_body(body: str, media: str | None, names: Namespaces) -> RequestBody:
     template = parse_conditional(body, names)
-    secret = holds_secret(template)
     if template.lone is not None and (media is None or _is_json(media)):
-        return RequestBody("json", template, secret=secret, default_type="application/json")
+        return RequestBody("json", template, default_type="application/json")
     if media is None or _is_json(media):
         value = _json_text(body)
         if value is not None and template.references:
-            return RequestBody("json", parse(value, names), secret=secret, default_type="application/json")
+            return RequestBody("json", parse(value, names), default_type="application/json")
         if value is not None and media is None:
             return RequestBody("text", template, default_type="application/json")
     structured = media not in (None, "text/plain") or body.lstrip().startswith(("{", "[", "<"))
@@ -192,7 +191,7 @@ def _text_body(body: str, media: str | None, names: Namespaces) -> RequestBody:
             "a placeholder cannot be used inside structured text (JSON, XML, a form)",
             hint="give the body as a mapping, or the whole body as one placeholder",
         )
-    return RequestBody("text", template, secret=secret, default_type="text/plain; charset=utf-8")
+    return RequestBody("text", template, default_type="text/plain; charset=utf-8")
 
 
 def _spread(template: Template, values: Values) -> str | None:

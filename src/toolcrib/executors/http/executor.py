@@ -88,6 +88,7 @@ class HttpExecutor:
         with placed("response"):
             self._extract, self._project = _response(config)
         self._secret_headers = frozenset(header.name.lower() for header in self._headers if header.secret)
+        self._secret_body = self._body is not None and self._body.secret
         self._typed = any(header.name.lower() == "content-type" for header in self._headers)
         self._required = tuple(secret.name for secret in tool.permissions.secrets if secret.required)
         self._attempts = (tool.retry or retry or Retry()).max_attempts
@@ -137,7 +138,7 @@ class HttpExecutor:
             max_response_bytes=self._limit,
             follow_redirects=self._follow,
             secret_headers=self._secret_headers,
-            secret_body=self._body is not None and self._body.secret,
+            secret_body=self._secret_body,
         )
 
     def _timeout(self, ctx: CallContext) -> float | None:
