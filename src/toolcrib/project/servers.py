@@ -16,9 +16,9 @@ from toolcrib.executors.mcp import (
     Link,
     Login,
     McpExecutor,
-    Server,
+    McpServer,
+    OAuthTokens,
     StdioLink,
-    Tokens,
     digest,
     files_of,
     job_of,
@@ -51,7 +51,7 @@ class Mounted:
         self.live: dict[str, Definition] = {}
         """The definitions that it offers, or offered last."""
         self.known = False
-        """True once it has told its tools, in this process or an earlier one."""
+        """True once it has listed its tools, in this process or an earlier one."""
         self.left: list[str] = []
         """Unusable tools, and why."""
         self.pending: dict[str, str] = {}
@@ -59,11 +59,11 @@ class Mounted:
         self.tools: dict[str, str] = {}
         """Tool name of the server to the name here."""
         self._listed: dict[str, Tool] = {}
-        self.server = Server(
+        self.server = McpServer(
             spec,
             servers.link_of(spec),
-            told=self._offered,
-            noted=servers.note,
+            on_tools=self._offered,
+            on_event=servers.note,
             speed=servers.speed,
         )
 
@@ -121,17 +121,17 @@ class Mounted:
         elif digest(reviewed) != now:
             changes = differences(reviewed, live)
             reason = f"its definition has changed since it was reviewed: {'; '.join(changes)}"
-        if reason and reviewed is None and (told := self._suspicious(name, live)) is not None:
+        if reason and reviewed is None and (finding := self._suspicious(name, live)) is not None:
             # A model reads this before any person has.
-            text = f"[withheld: {told}; `toolcrib servers review {self.spec.name}` shows it]"
+            text = f"[withheld: {finding}; `toolcrib servers review {self.spec.name}` shows it]"
             live = {**live, "description": text, "inputSchema": _bare(live["inputSchema"])}
             live.pop("outputSchema", None)
-            reason += f"; its text {told}"
+            reason += f"; its text {finding}"
         if reason:
             self.pending[name] = reason
             reason += f" (`toolcrib servers review {self.spec.name}`)"
         if self.spec.is_local and self.spec.permissions.network.mode == "host":
-            # Whoever trusted the settings has let it start; what it does there is asked for call by call.
+            # Trusting the settings allowed the start; each call still needs approval.
             reason += f"{', and ' if reason else ''}{_ALL_OF_IT}"
         approval = Approval(bool(reason), reason[:2_000])
         return tool_of(self.spec, name, reviewed or live, now, approval=approval, text=text)
@@ -227,7 +227,7 @@ class Servers:
         return self.mounted.get(tool.partition("__")[0]) if "__" in tool else None
 
     def may_bring(self, tool: str) -> bool:
-        """Return True for a name that a server may offer which has never told its tools."""
+        """Return True for a name that a server may offer that has never listed its tools."""
         mounted = self._owner(tool)
         return mounted is not None and not mounted.known and tool not in self.toolset.names
 
@@ -258,7 +258,7 @@ class Servers:
                 mounted.server.start()
 
     async def ready(self, limit_s: float | None = None, names: Sequence[str] | None = None) -> None:
-        """Start all, or these, and wait at most so long until each has told its tools or failed."""
+        """Start all, or these, and wait at most so long until each has listed its tools or failed."""
         if self.trusted:
             chosen = self.mounted.values() if names is None else [self.get(name) for name in names]
             await asyncio.gather(*(one.server.ready(limit_s) for one in chosen))
@@ -281,7 +281,7 @@ class Servers:
         return StdioLink(start, self._mask)
 
     def _remote(self, spec: ServerSpec) -> Link:
-        return self._http(spec, Tokens(self.vault, spec).signing)
+        return self._http(spec, OAuthTokens(self.vault, spec).auth)
 
     def _http(self, spec: ServerSpec, auth: Callable[[str], Any]) -> HttpLink:
         return HttpLink(
@@ -301,15 +301,15 @@ class Servers:
         if not self.trusted:
             raise NotTrusted(f"the MCP server {name} is not called", hint=_HINT)
         if spec.is_local:
-            raise UsageError(f"{name} is a program of this machine: there is nothing to log in to")
+            raise UsageError(f"{name} is a local program, so there is nothing to log in to")
         await self.mounted[name].server.aclose()
-        async with Login(Tokens(self.vault, spec), show, limit_s=limit_s) as login:
+        async with Login(OAuthTokens(self.vault, spec), show, limit_s=limit_s) as login:
             patient = replace(spec, start_timeout_s=limit_s + 30)
-            once = Server(
+            once = McpServer(
                 patient,
-                lambda: self._http(spec, login.signing),
-                told=lambda *_: None,
-                noted=self.note,
+                lambda: self._http(spec, login.auth),
+                on_tools=lambda *_: None,
+                on_event=self.note,
             )
             try:
                 if not await once.ready():
@@ -320,7 +320,7 @@ class Servers:
 
     def logout(self, name: str) -> bool:
         """Remove the tokens of a login, and return True if there were any."""
-        return Tokens(self.vault, self.get(name).spec).forget()
+        return OAuthTokens(self.vault, self.get(name).spec).forget()
 
 
 def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A catalog in memory, for tests of the doors."""
+"""A catalog in memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def typed_tool(name: str, schema: dict[str, Any]) -> Tool:
 
 
 class MemoryCatalog:
-    """Serves the tools it was given; every call is answered by `answer`."""
+    """A catalog of the given tools; `answer` answers every call."""
 
     def __init__(self, *tools: Tool, answer: Answer | None = None) -> None:
         self.revision = 1
@@ -40,7 +40,7 @@ class MemoryCatalog:
         return lambda: self.listeners.remove(listener)
 
     def add(self, *tools: Tool) -> None:
-        """Tools that come later."""
+        """Add tools and notify the listeners."""
         for tool in tools:
             self.list.append(tool)
             self.revision += 1

@@ -1,4 +1,4 @@
-"""How a client hears that the list of tools has changed."""
+"""Notifications that the list of tools has changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def listening(client: Client, wanted: Any = None, request_id: Any = "s1") 
     return await client.next()
 
 
-async def test_a_session_is_told_once_it_is_ready() -> None:
+async def test_a_session_is_notified_once_it_is_ready() -> None:
     client = Client()
     begin = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
     await client.ask("initialize", begin)
@@ -33,7 +33,7 @@ async def test_a_session_is_told_once_it_is_ready() -> None:
     assert [tool["name"] for tool in listed] == ["add", "my_tool", "early", "late"]
 
 
-async def test_many_changes_at_once_are_told_once() -> None:
+async def test_many_changes_at_once_are_one_notification() -> None:
     client = Client()
     await session(client)
     client.notify("notifications/initialized")
@@ -44,7 +44,7 @@ async def test_many_changes_at_once_are_told_once() -> None:
     assert (await client.next())["method"] == CHANGED
 
 
-async def test_a_client_that_does_not_read_is_told_later() -> None:
+async def test_a_client_that_does_not_read_is_notified_later() -> None:
     client = Client()
     await session(client)
     client.notify("notifications/initialized")
@@ -57,7 +57,7 @@ async def test_a_client_that_does_not_read_is_told_later() -> None:
     assert await client.quiet()
 
 
-async def test_whoever_listens_is_told_until_the_end() -> None:
+async def test_a_stream_is_notified_until_the_end() -> None:
     client = Client()
     acknowledged = await listening(client, {"toolsListChanged": True, "promptsListChanged": True})
     assert acknowledged == {
@@ -73,7 +73,7 @@ async def test_whoever_listens_is_told_until_the_end() -> None:
     assert client.catalog.listeners == []
 
 
-async def test_whoever_cancels_is_told_nothing_more() -> None:
+async def test_a_cancelled_stream_is_not_notified() -> None:
     client = Client()
     await listening(client)
     client.notify("notifications/cancelled", {"requestId": "s1"})
@@ -81,7 +81,7 @@ async def test_whoever_cancels_is_told_nothing_more() -> None:
     assert await client.quiet()
 
 
-async def test_nobody_is_told_what_was_not_asked_for() -> None:
+async def test_a_stream_gets_only_what_it_asked_for() -> None:
     client = Client()
     assert (await listening(client, {}))["params"]["notifications"] == {}
     client.catalog.add(make_tool("a"))

@@ -23,7 +23,7 @@ Message = dict[str, Any]
 
 
 class Client:
-    """Talks to a connection and waits for what comes back."""
+    """A client of a connection in memory."""
 
     def __init__(self, answer: Answer | None = None, **settings: Any) -> None:
         self.catalog = MemoryCatalog(make_tool("add"), make_tool("my.tool"), answer=answer)
@@ -75,7 +75,7 @@ async def session(client: Client, version: str = "2025-11-25") -> Message:
     params = {
         "protocolVersion": version,
         "capabilities": {},
-        "clientInfo": {"name": "desk/top", "version": "1"},
+        "clientInfo": {"name": "lap/top", "version": "1"},
     }
     answer = await client.ask("initialize", params)
     client.notify("notifications/initialized")
@@ -87,8 +87,8 @@ def error_of(message: Message) -> int:
     return code
 
 
-class Gate:
-    """Holds calls until it is opened, and counts how many are inside."""
+class Barrier:
+    """Blocks calls until it is opened, and counts those inside."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -117,7 +117,7 @@ class Gate:
     [(v, v) for v in ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")]
     + [("2026-07-28", "2025-11-25"), ("1999-01-01", "2025-11-25")],
 )
-async def test_a_session_speaks_the_version_asked_for_or_the_newest(wanted: str, given: str) -> None:
+async def test_a_session_has_the_version_asked_for_or_the_newest(wanted: str, given: str) -> None:
     result = (await session(Client(), wanted))["result"]
     assert result == {
         "protocolVersion": given,
@@ -142,7 +142,7 @@ async def test_a_session_lists_and_calls() -> None:
     called = (await client.ask("tools/call", {"name": "my_tool", "arguments": {"a": 1}}))["result"]
     assert called["structuredContent"] == {"a": 1}
     assert "resultType" not in called
-    assert [(call.tool, call.caller) for call in client.catalog.calls] == [("my.tool", "mcp:desk-top")]
+    assert [(call.tool, call.caller) for call in client.catalog.calls] == [("my.tool", "mcp:lap-top")]
 
 
 @pytest.mark.parametrize("method", ["tools/list", "tools/call"])
@@ -164,7 +164,7 @@ async def test_initialize_needs_a_version() -> None:
 
 
 @pytest.mark.parametrize("method", ["resources/list", "prompts/list", "logging/setLevel", "nonsense", ""])
-async def test_what_is_not_offered_is_not_found(method: str) -> None:
+async def test_an_unsupported_method_is_not_found(method: str) -> None:
     client = Client()
     await session(client)
     assert error_of(await client.ask(method)) == -32601
@@ -385,71 +385,71 @@ async def test_an_output_that_is_no_json_is_an_error() -> None:
 
 
 async def test_calls_run_side_by_side_up_to_the_limit_and_the_rest_waits() -> None:
-    gate = Gate()
-    client = Client(gate, max_running=3)
+    barrier = Barrier()
+    client = Client(barrier, max_running=3)
     await session(client)
     for _ in range(10):
         client.post("tools/call", {"name": "add"})
     assert (await client.ask("ping"))["result"] == {}
-    assert gate.inside == 3
-    gate.open.set()
+    assert barrier.inside == 3
+    barrier.open.set()
     assert len({(await client.next())["id"] for _ in range(10)}) == 10
-    assert gate.most == 3
+    assert barrier.most == 3
 
 
 async def test_too_many_waiting_calls_are_refused_at_once() -> None:
-    gate = Gate()
-    client = Client(gate, max_running=1, max_waiting=2)
+    barrier = Barrier()
+    client = Client(barrier, max_running=1, max_waiting=2)
     await session(client)
     for _ in range(4):
         client.post("tools/call", {"name": "add"})
     refused = await client.next()
     assert error_of(refused) == -32000
     assert refused["error"]["data"]["error"]["retryable"] is True
-    gate.open.set()
+    barrier.open.set()
     for _ in range(3):
         assert "result" in await client.next()
 
 
 async def test_an_id_in_use_is_refused_and_free_again_later() -> None:
-    gate = Gate()
-    client = Client(gate)
+    barrier = Barrier()
+    client = Client(barrier)
     await session(client)
     client.post("tools/call", {"name": "add"}, "x")
     client.post("ping", None, "x")
     assert error_of(await client.next()) == -32600
-    gate.open.set()
+    barrier.open.set()
     assert (await client.next())["result"]["isError"] is False
     client.post("ping", None, "x")
     assert (await client.next()) == {"jsonrpc": "2.0", "id": "x", "result": {}}
 
 
 async def test_the_ids_1_and_one_are_two() -> None:
-    gate = Gate()
-    client = Client(gate)
+    barrier = Barrier()
+    client = Client(barrier)
     await session(client)
     client.post("tools/call", {"name": "add"}, 100)
     client.post("tools/call", {"name": "add"}, "100")
-    gate.open.set()
+    barrier.open.set()
     assert {(await client.next())["id"] for _ in range(2)} == {100, "100"}
 
 
 async def test_a_cancelled_call_is_cancelled_and_never_answered() -> None:
-    gate = Gate()
-    client = Client(gate)
+    barrier = Barrier()
+    client = Client(barrier)
     await session(client)
     request_id = client.post("tools/call", {"name": "add"})
     await client.quiet()
-    assert gate.inside == 1
+    assert barrier.inside == 1
     client.notify("notifications/cancelled", {"requestId": request_id})
     assert await client.quiet()
-    assert (gate.inside, gate.cancelled) == (0, 1)
+    assert (barrier.inside, barrier.cancelled) == (0, 1)
     assert (await client.ask("ping"))["result"] == {}
 
 
 async def test_a_call_cancelled_before_it_began_never_runs_and_gives_its_place_back() -> None:
-    gate = Gate()
-    client = Client(gate, max_running=1)
+    barrier = Barrier()
+    client = Client(barrier, max_running=1)
     await session(client)
     first = client.post("tools/call", {"name": "add"})
     client.notify("notifications/cancelled", {"requestId": first})
@@ -458,7 +458,7 @@ async def test_a_call_cancelled_before_it_began_never_runs_and_gives_its_place_b
     waiting = client.post("tools/call", {"name": "add"})
     await client.quiet()
     client.notify("notifications/cancelled", {"requestId": waiting})
-    gate.open.set()
+    barrier.open.set()
     assert (await client.next())["id"] == running
     assert await client.quiet()
 
@@ -520,20 +520,20 @@ async def test_without_a_token_nobody_asks_for_progress(meta: Any) -> None:
 
 
 async def test_drain_lets_calls_end() -> None:
-    gate = Gate()
-    client = Client(gate, max_running=1)
+    barrier = Barrier()
+    client = Client(barrier, max_running=1)
     await session(client)
     for _ in range(3):
         client.post("tools/call", {"name": "add"})
-    gate.open.set()
+    barrier.open.set()
     await client.connection.drain(2)
     assert [(await client.next())["result"]["isError"] for _ in range(3)] == [False] * 3
 
 
 @pytest.mark.parametrize("grace", [0, 0.01])
 async def test_drain_cancels_what_does_not_end_and_says_so(grace: float) -> None:
-    gate = Gate()
-    client = Client(gate, max_running=1)
+    barrier = Barrier()
+    client = Client(barrier, max_running=1)
     await session(client)
     for _ in range(2):
         client.post("tools/call", {"name": "add"})
@@ -542,7 +542,7 @@ async def test_drain_cancels_what_does_not_end_and_says_so(grace: float) -> None
         result = (await client.next())["result"]
         assert result["structuredContent"]["error"]["code"] == "cancelled"
         assert result["content"][0]["text"] == "Cancelled: the server is shutting down"
-    assert gate.inside == 0
+    assert barrier.inside == 0
 
 
 async def test_a_fixed_caller_wins() -> None:

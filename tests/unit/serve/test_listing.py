@@ -52,7 +52,7 @@ def test_a_page_is_written_once_per_revision() -> None:
     assert catalog.listings == 2
 
 
-def test_a_list_that_grew_in_front_goes_on_where_it_was() -> None:
+def test_a_list_that_grew_in_front_continues_where_it_was() -> None:
     catalog = catalog_of(6)
     listing = Listing(catalog, page_size=3)
     cursor = read(listing)["nextCursor"]
@@ -61,7 +61,7 @@ def test_a_list_that_grew_in_front_goes_on_where_it_was() -> None:
     assert [tool["name"] for tool in read(listing, cursor)["tools"]] == ["tool_3", "tool_4", "tool_5"]
 
 
-def test_a_cursor_whose_tool_has_gone_says_to_begin_again() -> None:
+def test_a_cursor_whose_tool_is_gone_is_refused() -> None:
     catalog = catalog_of(6)
     listing = Listing(catalog, page_size=3)
     cursor = read(listing)["nextCursor"]

@@ -26,8 +26,8 @@ async def until(condition: Callable[[], bool]) -> None:
     await asyncio.to_thread(poll, condition)
 
 
-class Heard:
-    """What a reader told."""
+class Recorder:
+    """Records the lines of a reader."""
 
     def __init__(self, fd: int, limit: int = 20) -> None:
         self.lines: list[bytes] = []
@@ -60,57 +60,57 @@ def pipe() -> Iterator[tuple[int, int]]:
 async def test_lines_come_whole_however_they_were_cut(size: int) -> None:
     data = b'{"a":1}\n\n  \r\n{"b":2}\r\n{"c":3}'
     with pipe() as (read, write):
-        heard = Heard(read)
+        recorder = Recorder(read)
         for start in range(0, len(data), size):
             os.write(write, data[start : start + size])
             await asyncio.sleep(0)
         os.close(write)
-        await until(lambda: heard.ended)
-        assert heard.lines == [b'{"a":1}', b'{"b":2}\r', b'{"c":3}']
+        await until(lambda: recorder.ended)
+        assert recorder.lines == [b'{"a":1}', b'{"b":2}\r', b'{"c":3}']
 
 
 @pytest.mark.parametrize("size", [7, 30, 100])
-async def test_a_line_too_long_is_told_once_and_the_next_is_read(size: int) -> None:
+async def test_a_line_too_long_is_reported_once_and_the_next_is_read(size: int) -> None:
     data = b"x" * 60 + b"\n" + b"y" * 20 + b"\n" + b"z" * 21 + b"\nend\n"
     with pipe() as (read, write):
-        heard = Heard(read)
+        recorder = Recorder(read)
         for start in range(0, len(data), size):
             os.write(write, data[start : start + size])
             await asyncio.sleep(0.001)
         os.close(write)
-        await until(lambda: heard.ended)
-        assert heard.lines == [b"y" * 20, b"end"]
-        assert heard.oversize == 2
+        await until(lambda: recorder.ended)
+        assert recorder.lines == [b"y" * 20, b"end"]
+        assert recorder.oversize == 2
 
 
 async def test_a_regular_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "in"
     path.write_bytes(b"".join(b"%d\n" % number for number in range(50_000)))
     fd = os.open(path, os.O_RDONLY)
-    heard = Heard(fd)
-    await until(lambda: heard.ended)
+    recorder = Recorder(fd)
+    await until(lambda: recorder.ended)
     os.close(fd)
-    assert heard.lines == [b"%d" % number for number in range(50_000)]
+    assert recorder.lines == [b"%d" % number for number in range(50_000)]
 
 
 async def test_nothing_at_all_is_read_too() -> None:
     fd = os.open(os.devnull, os.O_RDONLY)
-    heard = Heard(fd)
-    await until(lambda: heard.ended)
+    recorder = Recorder(fd)
+    await until(lambda: recorder.ended)
     os.close(fd)
-    assert heard.lines == []
+    assert recorder.lines == []
 
 
 async def test_a_socket_is_read_and_written() -> None:
     ours, theirs = socket.socketpair()
-    heard = Heard(ours.fileno())
+    recorder = Recorder(ours.fileno())
     writer = LineWriter(ours.fileno(), lambda _: None, lambda: None)
     theirs.send(b"in\n")
     writer.write(b"out")
-    await until(lambda: heard.lines == [b"in"])
+    await until(lambda: recorder.lines == [b"in"])
     assert theirs.recv(10) == b"out\n"
     theirs.close()
-    await until(lambda: heard.ended)
+    await until(lambda: recorder.ended)
     writer.close()
     ours.close()
 
@@ -124,14 +124,14 @@ async def test_a_paused_reader_reads_on_later(kind: str, tmp_path: Path) -> None
                 os.dup2(file.fileno(), read)
         else:
             os.write(write, b"one\n")
-        heard = Heard(read)
-        heard.reader.pause()
+        recorder = Recorder(read)
+        recorder.reader.pause()
         for _ in range(20):
             await asyncio.sleep(0.001)
-        before = list(heard.lines)
-        heard.reader.start()
-        await until(lambda: heard.lines == [b"one"])
-        heard.reader.stop()
+        before = list(recorder.lines)
+        recorder.reader.start()
+        await until(lambda: recorder.lines == [b"one"])
+        recorder.reader.stop()
         assert before == [] or kind == "file"  # the thread may have read one piece before the pause
 
 
@@ -170,7 +170,7 @@ async def test_writing_leaves_the_shared_descriptor_blocking() -> None:
 
 
 @pytest.mark.parametrize("full", [False, True])
-async def test_a_client_that_has_gone_is_told_once(full: bool) -> None:
+async def test_a_client_that_has_gone_is_reported_once(full: bool) -> None:
     broken: list[bool] = []
     with pipe() as (read, write):
         writer = LineWriter(write, lambda _: None, lambda: broken.append(True))

@@ -35,19 +35,19 @@ def test_structured_content_is_always_an_object(value: Any, structured: Any) -> 
     assert out["isError"] is False
 
 
-def test_plain_text_is_not_said_twice() -> None:
+def test_plain_text_is_not_repeated() -> None:
     out = call_result(Result("ok", "hello"), PLAIN)
     assert texts(out) == ["hello"]
     assert "structuredContent" not in out
 
 
-def test_text_with_a_schema_is_said_in_both() -> None:
+def test_text_with_a_schema_is_sent_in_both() -> None:
     entry = ListedTool(typed_tool("text", {"type": "string"}))
     assert call_result(Result("ok", "hello"), entry)["structuredContent"] == {"result": "hello"}
 
 
 @pytest.mark.parametrize(("entry", "value"), [(OBJECT, {"n": 1}), (LIST, [1, 2])])
-def test_structured_content_fits_the_schema_that_is_advertised(entry: ListedTool, value: Any) -> None:
+def test_structured_content_matches_the_schema_that_is_advertised(entry: ListedTool, value: Any) -> None:
     schema = mcp_output_schema(entry.tool)
     assert schema is not None
     out = call_result(Result("ok", value), entry)
@@ -71,7 +71,7 @@ def test_warnings_and_times_are_there() -> None:
     assert out["_meta"]["toolcrib/call"] == {"duration_ms": 1.5, "attempts": 2}
 
 
-def test_an_error_carries_the_error_object_of_every_door() -> None:
+def test_an_error_carries_the_error_object_of_every_interface() -> None:
     error = InvalidInput("$.a is required", violations=[Violation("$.a", "is required")], hint="Give a.")
     out = call_result(Result("error", error=error), PLAIN)
     assert out["isError"] is True
@@ -86,13 +86,13 @@ def test_a_call_that_waits_for_a_person_is_an_error_for_now() -> None:
     assert out["structuredContent"]["error"]["details"] == {"call_id": "c1"}
 
 
-def test_what_is_cut_for_the_model_is_not_slipped_in_beside_it() -> None:
+def test_cut_output_is_not_sent_as_structured_content() -> None:
     out = call_result(Result("ok", ["x" * 100]), PLAIN, limit=50)
     assert "[cut:" in texts(out)[0]
     assert "structuredContent" not in out
 
 
-def test_what_a_schema_promises_is_sent_whole() -> None:
+def test_output_with_a_schema_is_sent_whole() -> None:
     entry = ListedTool(typed_tool("texts", {"type": "array"}))
     out = call_result(Result("ok", ["x" * 100]), entry, limit=50)
     assert "[cut:" in texts(out)[0]

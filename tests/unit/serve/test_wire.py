@@ -32,12 +32,12 @@ def refused(line: bytes) -> JsonRpcError:
         b"[" * 200_000,
     ],
 )
-def test_what_is_no_json_is_a_parse_error(line: bytes) -> None:
+def test_invalid_json_is_a_parse_error(line: bytes) -> None:
     assert refused(line).code == -32700
 
 
 @pytest.mark.parametrize("line", [b"[]", b"3", b"null", b'"x"'])
-def test_what_is_no_object_is_an_invalid_request(line: bytes) -> None:
+def test_a_message_that_is_no_object_is_an_invalid_request(line: bytes) -> None:
     assert refused(line).code == -32600
 
 
@@ -52,7 +52,7 @@ def test_what_is_no_object_is_an_invalid_request(line: bytes) -> None:
         b'{"id":7,"n":' + b"9" * 200 + b"}",
     ],
 )
-def test_what_means_two_things_is_refused_under_its_id(line: bytes) -> None:
+def test_ambiguous_json_is_refused_under_its_id(line: bytes) -> None:
     refusal = refused(line)
     assert (refusal.code, refusal.request_id) == (-32600, 7)
 
@@ -66,7 +66,7 @@ def test_what_means_two_things_is_refused_under_its_id(line: bytes) -> None:
         {"deep": [[[[{"a": {"a": {"a": 1}}}]]]]},
     ],
 )
-def test_everything_else_is_read(message: dict[str, Any]) -> None:
+def test_every_other_message_is_read(message: dict[str, Any]) -> None:
     assert read_message(orjson.dumps(message)) == message
 
 
@@ -103,7 +103,7 @@ def test_odd_values_are_written_somehow() -> None:
     assert written["3"] == "<class 'object'>"
 
 
-def test_what_cannot_be_written_is_an_error() -> None:
+def test_unwritable_values_are_an_error() -> None:
     circle: list[Any] = []
     circle.append(circle)
     for value in (circle, {(1, 2): 3}):

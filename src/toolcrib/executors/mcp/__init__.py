@@ -1,11 +1,11 @@
-"""MCP servers of others: started or reached, kept at hand, and their tools called as ours."""
+"""Third-party MCP servers: started or reached over HTTP, and their tools called as tools of the project."""
 
 from toolcrib.executors.mcp.definitions import Definition, digest, names_of, tool_of
 from toolcrib.executors.mcp.executor import McpExecutor
 from toolcrib.executors.mcp.local import files_of, job_of
-from toolcrib.executors.mcp.login import Login, Tokens
+from toolcrib.executors.mcp.login import Login, OAuthTokens
 from toolcrib.executors.mcp.remote import HttpLink
-from toolcrib.executors.mcp.server import Link, Server, State, pause_s
+from toolcrib.executors.mcp.server import Link, McpServer, ServerState, pause_s
 from toolcrib.executors.mcp.stdio import StdioLink
 
 __all__ = [
@@ -14,10 +14,10 @@ __all__ = [
     "Link",
     "Login",
     "McpExecutor",
-    "Server",
-    "State",
+    "McpServer",
+    "OAuthTokens",
+    "ServerState",
     "StdioLink",
-    "Tokens",
     "digest",
     "files_of",
     "job_of",

@@ -1,4 +1,4 @@
-"""The tools of an MCP server: their definitions as they come, and as tools of ours."""
+"""Tools of an MCP server: their definitions as the server sends them, and as tools of the project."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Definition = dict[str, Any]
 MAX_TOOLS = 1_000
 _MAX_PAGES = 100
 _MAX_BYTES = 131_072
-_LONGEST = 64
-_KEPT = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+_MAX_NAME = 64
+_FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 _HINTS = {
     "read_only": "readOnlyHint",
     "destructive": "destructiveHint",
@@ -32,7 +32,7 @@ _HINTS = {
 
 
 async def fetch(client: Any) -> tuple[list[Definition], list[str]]:
-    """Every definition of a connected server, and why some are left out."""
+    """Return every usable definition of a connected server, and the reasons why others are left out."""
     found: dict[str, Definition] = {}
     left: list[str] = []
     cursor: str | None = None
@@ -40,23 +40,23 @@ async def fetch(client: Any) -> tuple[list[Definition], list[str]]:
         page = await client.list_tools(cursor=cursor)
         for entry in page.tools:
             whole = entry.model_dump(mode="json", by_alias=True, exclude_none=True)
-            definition = {key: whole[key] for key in _KEPT if key in whole}
-            reason = _unfit(definition)
+            definition = {key: whole[key] for key in _FIELDS if key in whole}
+            reason = _why_unusable(definition)
             if reason is None and len(found) >= MAX_TOOLS:
                 reason = f"it has more than {MAX_TOOLS:,} tools"
             if reason is None:
                 found.setdefault(entry.name, definition)
             elif len(left) < MAX_TOOLS:
-                left.append(f"{entry.name[:_LONGEST]!r}: {reason}")
+                left.append(f"{entry.name[:_MAX_NAME]!r}: {reason}")
         cursor = page.next_cursor
         if not cursor:
             return list(found.values()), left
-    left.append(f"what comes after {_MAX_PAGES} pages")
+    left.append(f"the tools after {_MAX_PAGES} pages of the list")
     return list(found.values()), left
 
 
-def _unfit(definition: Definition) -> str | None:
-    """Why a definition cannot be used."""
+def _why_unusable(definition: Definition) -> str | None:
+    """Return the reason why a definition cannot be used, or None."""
     if not definition["name"] or len(definition["name"]) > 256:
         return "its name is empty or too long"
     if len(to_json_text(definition)) > _MAX_BYTES:
@@ -71,7 +71,7 @@ def _unfit(definition: Definition) -> str | None:
 
 
 def digest(definition: Definition) -> str:
-    """SHA-256 of a definition, in hex; the order of its keys does not count."""
+    """Return the SHA-256 of a definition, in hex; the order of its keys does not count."""
     return hashlib.sha256(to_json_text(_sorted(definition))).hexdigest()
 
 
@@ -82,17 +82,17 @@ def _sorted(value: Any) -> Any:
 
 
 def names_of(server: str, tools: Iterable[str]) -> dict[str, str]:
-    """For each tool its name here, `SERVER__TOOL`: unique, and one that every client takes.
+    """Return each tool's name in the project, `SERVER__TOOL`: unique, and valid for every client.
 
-    A name that does not fit ends in a hash of the original, so it does not depend on the other tools.
+    An unsuitable name ends in a hash of the original, so it does not depend on the other tools.
     """
     names: dict[str, str] = {}
     for tool in tools:
         plain = re.sub(r"[^A-Za-z0-9_-]", "_", tool)
         name = f"{server}__{plain}"
-        if plain != tool or len(name) > _LONGEST:
+        if plain != tool or len(name) > _MAX_NAME:
             tail = hashlib.sha256(tool.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-            name = f"{name[: _LONGEST - 9]}_{tail}"
+            name = f"{name[: _MAX_NAME - 9]}_{tail}"
         names[tool] = name
     return names
 
@@ -100,7 +100,7 @@ def names_of(server: str, tools: Iterable[str]) -> dict[str, str]:
 def tool_of(
     spec: ServerSpec, name: str, shown: Definition, live: str, *, approval: Approval, text: str | None = None
 ) -> Tool:
-    """The tool that a definition describes; `live` is the digest of the one that the server gives now."""
+    """Return the tool that `shown` describes; `live` is the digest of the server's present definition."""
     hints: Mapping[str, Any] = shown.get("annotations") or {}
     schema = shown.get("outputSchema")
     description = text or shown.get("description") or shown.get("title") or shown["name"]

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from toolcrib.executors.mcp.server import Server
+from toolcrib.executors.mcp.server import McpServer
 from toolcrib.spec import Call, CallContext, McpExec, Outcome, Tool
 
 __all__ = ["McpExecutor"]
 
 
 class McpExecutor:
-    """Passes a call on to the server that the tool belongs to."""
+    """Passes a call on to the tool's server."""
 
-    def __init__(self, tool: Tool, server: Server) -> None:
+    def __init__(self, tool: Tool, server: McpServer) -> None:
         assert isinstance(tool.config, McpExec)
         self._tool = tool.config.tool
         self._server = server
 
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
-        """One call."""
+        """Run one attempt of a call."""
         assert isinstance(call.arguments, Mapping)
         return await self._server.call(self._tool, call.arguments, ctx)

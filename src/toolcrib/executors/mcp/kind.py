@@ -1,4 +1,4 @@
-"""Kind `mcp`: a tool of an MCP server, which brings its executor itself."""
+"""The record of kind `mcp`. The project makes its executor together with the server."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""MCP over HTTP, as a transport of the official client: every request goes out through the guarded one."""
+"""MCP over HTTP, as a transport of the official client. Each request goes through the guarded HTTP client."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.egress import Destination, Egress, HostPolicy, guarded_transport
 from toolcrib.errors import ConfigError, ToolcribError, ToolUnavailable
+from toolcrib.executors.mcp.variables import environment_of, values_needed
 from toolcrib.manifest.dialects.mcp_servers import expand
 from toolcrib.spec import Network
 
@@ -23,14 +23,14 @@ __all__ = ["HttpLink"]
 _EVENT_S = 300.0
 """Seconds that an open stream of events may be silent."""
 _EVENT_BYTES = 16 * 1024 * 1024
-"""The longest message in a stream of events. The older transport takes 1 MiB at most, and cannot be told."""
+"""The longest message in a stream of events. The older transport, `sse`, has a fixed limit of 1 MiB."""
 
 
 class HttpLink:
-    """One server elsewhere for as long as the block lasts.
+    """The connection to a remote server, open inside `async with`.
 
-    Its own host may be reached, and those under `permissions.network`; its headers go to its own origin
-    alone. `auth` makes what signs requests, where somebody has logged in.
+    Its own host may be reached, and those under `permissions.network`. Its headers go to its own origin
+    alone. `auth` returns the object that signs requests, if somebody has logged in.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class HttpLink:
         self._stack = AsyncExitStack()
         self._refused = 0
         self.closed = asyncio.Event()
-        """Never set: there is no connection that could end between two calls."""
+        """Never set: no connection stays open between calls."""
         self.stderr = ""
 
     async def __aenter__(self) -> Any:
@@ -71,8 +71,8 @@ class HttpLink:
                 streams = await stack.enter_async_context(sse_client(url, httpx_client_factory=client))
             else:
                 http = await stack.enter_async_context(client())
-                way = streamable_http_client(url, http_client=http, max_sse_event_size=_EVENT_BYTES)
-                streams = await stack.enter_async_context(way)
+                connected = streamable_http_client(url, http_client=http, max_sse_event_size=_EVENT_BYTES)
+                streams = await stack.enter_async_context(connected)
             self._stack = stack.pop_all()
         return streams
 
@@ -81,15 +81,10 @@ class HttpLink:
 
     def _transport(self) -> tuple[str, httpx2.AsyncBaseTransport]:
         spec = self._spec
-        plain = {name: os.environ[name] for name in spec.permissions.env if name in os.environ}
-        values = {**plain, **self._secrets()}
-        try:
+        values = {**environment_of(spec), **self._secrets()}
+        with values_needed():
             url = expand(spec.url, values)
             headers = {name.lower(): expand(text, values) for name, text in spec.headers.items()}
-        except KeyError as error:
-            raise ToolUnavailable(
-                f"the variable {error.args[0]} is not set", hint="Set it, or write ${NAME:-default}."
-            ) from None
         network = spec.permissions.network
         try:
             home = Destination.parse(url)
@@ -108,14 +103,14 @@ class HttpLink:
         self._refused = status if status in (401, 403) else 0
 
     def enforcement(self) -> dict[str, Any]:
-        """Nothing is held: it runs elsewhere."""
+        """Return no report: the server runs elsewhere."""
         return {}
 
-    def trouble(self) -> str | ToolcribError:
-        """Why it cannot be talked to, as far as that is known."""
+    def failure(self) -> str | ToolcribError:
+        """Return the reason why the connection failed, or ""."""
         if not self._refused:
             return ""
         return ToolUnavailable(
-            f"it refuses us (HTTP {self._refused})",
-            hint=f"Log in: toolcrib servers login {self._spec.name}. Or give it `headers` with a token.",
+            f"it refuses our requests (HTTP {self._refused})",
+            hint=f"Log in: toolcrib servers login {self._spec.name}. Or add `headers` with a token.",
         )

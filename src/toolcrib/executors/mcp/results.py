@@ -1,4 +1,4 @@
-"""What an MCP server answers to a call, as an outcome of ours."""
+"""The answer of an MCP server to a call, as an outcome of the tool."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["outcome_of"]
 
 
 def outcome_of(server: str, tool: str, result: Any) -> Outcome:
-    """The structured value where there is one, else the text; `ToolFailed` for an answer that is an error.
+    """Return the structured value if there is one, else the text. Raises ToolFailed for an error.
 
-    Blocks that are not text (images, sound, links) come as JSON: `{"content": [blocks]}`.
+    Blocks that are not text (images, sound, links) are returned as JSON: `{"content": [blocks]}`.
     """
     texts = [block.text for block in result.content if block.type == "text"]
     if result.is_error:
@@ -24,8 +24,8 @@ def outcome_of(server: str, tool: str, result: Any) -> Outcome:
         raise ToolFailed(message, details=details)
     others = len(result.content) - len(texts)
     if result.structured_content is not None:
-        told = (f"{others} blocks that are not text were left out",) if others else ()
-        return Outcome(result.structured_content, told)
+        warnings = (f"{others} blocks that are not text were left out",) if others else ()
+        return Outcome(result.structured_content, warnings)
     if not others:
         return Outcome("\n".join(texts))
     blocks = [b.model_dump(mode="json", by_alias=True, exclude_none=True) for b in result.content]

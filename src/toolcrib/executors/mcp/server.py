@@ -1,4 +1,4 @@
-"""One MCP server kept at hand: started when it is needed, listed, called, and started again when it dies."""
+"""One MCP server: started when it is needed, listed, called, and started again when it ends."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from toolcrib.spec import CallContext, Outcome
 if TYPE_CHECKING:
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 
-__all__ = ["Link", "Server", "State", "pause_s"]
+__all__ = ["Link", "McpServer", "ServerState", "pause_s"]
 
-State = Literal["stopped", "starting", "ready", "waiting", "failed"]
-"""Not asked for yet · being started · answers · to be started again after a pause · not tried any more."""
-LONGEST_PAUSE_S = 60.0
-STEADY_S = 60.0
-"""Seconds that a server has to be up for its failures before to be forgotten."""
-QUICK = 1
-"""So many failures in a row are waited out by a call; after more of them it is refused at once."""
-_TAIL = 2_000
+ServerState = Literal["stopped", "starting", "ready", "waiting"]
+"""Not needed yet, being started, answering, or to be started again after a pause."""
+_MAX_PAUSE_S = 60.0
+_STABLE_S = 60.0
+"""Seconds after which a server counts as stable, and its earlier failures no longer count."""
+_PATIENCE = 1
+"""Failures in a row after which a call still waits for the next start; after more it is refused at once."""
+_MAX_STDERR = 2_000
 _RELISTEN_S = 5.0
-_STUBBORN_S = 5.0
-T = TypeVar("T")
+_CANCEL_S = 5.0
+_T = TypeVar("_T")
 
 
 class Link(Protocol):
-    """A way to a server, and a transport of the official client: entered once, for one connection."""
+    """One connection to a server: a transport of the official client, entered once."""
 
     @property
     def closed(self) -> asyncio.Event:
-        """Set when no message can come any more."""
+        """Set when no further message can come."""
 
     @property
     def stderr(self) -> str:
-        """The end of what its process wrote to standard error."""
+        """The end of its process's standard error."""
 
-    def trouble(self) -> str | ToolcribError:
-        """Why it cannot be talked to any more, as far as that is known."""
+    def failure(self) -> str | ToolcribError:
+        """Return the reason why the connection failed, or ""."""
 
     def enforcement(self) -> dict[str, Any]:
-        """What holds its process."""
+        """Return the enforcement report of its process."""
 
     async def __aenter__(self) -> Any: ...
 
@@ -57,31 +57,35 @@ class Link(Protocol):
 
 
 def pause_s(failures: int, chance: float) -> float:
-    """Seconds before the next start: 1, 2, 4 … 60 after so many failures in a row, a fifth more or less."""
-    return float(min(LONGEST_PAUSE_S, 2.0 ** min(failures - 1, 10)) * (0.8 + 0.4 * chance))
+    """Return the seconds before the next start: 1, 2, 4 … 60 by failures in a row.
+
+    `chance`, 0 to 1, varies them by a fifth, so that many servers do not start at the same moment.
+    """
+    return float(min(_MAX_PAUSE_S, 2.0 ** min(failures - 1, 10)) * (0.8 + 0.4 * chance))
 
 
 @dataclass
-class _Up:
-    """A connection that answers."""
+class _Connected:
+    """A connection that is ready."""
 
     client: Any
     link: Link
     stale: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the list of tools may have changed."""
     broken: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set by a call that found the connection gone."""
+    """Set by a call that found the connection closed."""
 
 
-class Server:
-    """One server. Nothing is started before `start`, a call, or `ready`.
+class McpServer:
+    """One server. Nothing is started before `start`, `ready` or a call.
 
-    Arguments:
-        connect: makes a link; raises a ToolcribError where that cannot be.
-        told: gets the definitions whenever the server has told them, and why some were left out.
-        noted: gets an event (`MCP_SERVER_STARTED`, `MCP_SERVER_ENDED`) and facts of it.
-        speed: pauses between starts are so many times shorter.
-        version: ours, which the server is told.
+    Args:
+        connect: makes a link; raises ToolcribError if that is impossible.
+        on_tools: gets the definitions whenever the server has listed them, and the reasons why others are
+            left out.
+        on_event: gets an audit event (`MCP_SERVER_STARTED`, `MCP_SERVER_ENDED`) and its fields.
+        speed: factor by which pauses between starts are shortened, for tests.
+        version: our version for the server.
     """
 
     def __init__(
@@ -89,28 +93,28 @@ class Server:
         spec: ServerSpec,
         connect: Callable[[], Link],
         *,
-        told: Callable[[list[Definition], list[str]], None],
-        noted: Callable[..., None] = lambda *_, **__: None,
+        on_tools: Callable[[list[Definition], list[str]], None],
+        on_event: Callable[..., None] = lambda *_, **__: None,
         speed: float = 1.0,
         version: str = "",
     ) -> None:
         self.spec = spec
         self._version = version
         self._connect = connect
-        self._told = told
-        self._noted = noted
+        self._on_tools = on_tools
+        self._on_event = on_event
         self._speed = speed
-        self.state: State = "stopped"
+        self.state: ServerState = "stopped"
         self.error: ToolcribError | None = None
-        """Why it was not there last; None where it never failed, or is there again."""
-        self.stderr_before = ""
+        """The last failure; None if it never failed, or is ready again."""
+        self._last_stderr = ""
         self.failures = 0
-        """In a row."""
+        """Failures in a row."""
         self.starts = 0
         self.protocol = ""
-        """Version of the protocol that is spoken."""
+        """Protocol version of the connection."""
         self.enforcement: Mapping[str, Any] = {}
-        self._up: _Up | None = None
+        self._up: _Connected | None = None
         self._link: Link | None = None
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -119,13 +123,13 @@ class Server:
 
     @property
     def stderr(self) -> str:
-        """The end of what its process, or the last one, wrote to standard error."""
-        return (self._link.stderr if self._link is not None else "") or self.stderr_before
+        """The end of the standard error of its present or last process."""
+        return (self._link.stderr if self._link is not None else "") or self._last_stderr
 
     # -- life ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Have it started in the background of this event loop, and kept."""
+        """Start it in the background of this event loop, and keep it running."""
         loop = asyncio.get_running_loop()
         if self._task is not None and self._loop is not None and not self._loop.is_closed():
             if self._loop is loop and self._task.done():
@@ -134,10 +138,10 @@ class Server:
                 return
         self._loop, self._changed, self._up = loop, asyncio.Event(), None
         self.failures, self.state = 0, "starting"
-        self._task = loop.create_task(self._keep(), name=f"toolcrib mcp {self.spec.name}")
+        self._task = loop.create_task(self._keep_running(), name=f"toolcrib mcp {self.spec.name}")
 
     async def aclose(self) -> None:
-        """End it, and wait until its process is gone."""
+        """End it, and wait until its process has ended."""
         task, loop = self._task, self._loop
         self._task = None
         if task is None or loop is None or loop.is_closed():
@@ -148,17 +152,17 @@ class Server:
         self._stopping = True
         try:
             while not task.done():
-                # Once may not do: the client's scopes cancel this task too, and one may hide the other.
+                # More than once: the client's cancel scopes also cancel this task, and may swallow ours.
                 task.cancel()
-                await asyncio.wait([task], timeout=_STUBBORN_S)
+                await asyncio.wait([task], timeout=_CANCEL_S)
         finally:
             self._stopping = False
         self.state = "stopped"
 
-    async def _keep(self) -> None:
+    async def _keep_running(self) -> None:
         while True:
             began = time.monotonic()
-            self._be("starting")
+            self._set_state("starting")
             self.starts += 1
             try:
                 await self._session()
@@ -170,23 +174,23 @@ class Server:
                 self._fail(error)
             if self._stopping:
                 return
-            steady = time.monotonic() - began >= STEADY_S
-            self.failures = 1 if steady else self.failures + 1
-            self._noted("MCP_SERVER_ENDED", name=self.spec.name, failures=self.failures)
-            self._be("waiting")
-            # Not for secrets: only that a hundred servers do not start in one moment.
+            stable = time.monotonic() - began >= _STABLE_S
+            self.failures = 1 if stable else self.failures + 1
+            self._on_event("MCP_SERVER_ENDED", name=self.spec.name, failures=self.failures)
+            self._set_state("waiting")
+            # Not a secret: the random part only spreads the starts of many servers.
             await asyncio.sleep(pause_s(self.failures, random.random()) / self._speed)  # noqa: S311
 
     async def _session(self) -> None:
-        """One connection from its beginning to its end."""
+        """Run one connection from its beginning to its end."""
         await _import_client()
         from mcp import Client
         from mcp_types import Implementation, ToolListChangedNotification
 
         self._link = link = self._connect()
-        up: _Up | None = None
+        up: _Connected | None = None
 
-        async def heard(message: Any) -> None:
+        async def on_message(message: Any) -> None:
             inner = message.root if hasattr(message, "root") else message
             if up is not None and isinstance(inner, ToolListChangedNotification):
                 up.stale.set()
@@ -194,35 +198,37 @@ class Server:
         client = Client(
             link,
             cache=None,
-            message_handler=heard,
+            message_handler=on_message,
             client_info=Implementation(name="toolcrib", version=self._version),
         )
         try:
             async with AsyncExitStack() as stack:
                 limit = await stack.enter_async_context(asyncio.timeout(self.spec.start_timeout_s))
                 await stack.enter_async_context(client)
-                up = _Up(client, link)
-                self._told(*await fetch(client))
+                up = _Connected(client, link)
+                self._on_tools(*await fetch(client))
                 limit.reschedule(None)
                 self.protocol, self.enforcement = client.protocol_version, link.enforcement()
-                self._noted(
+                self._on_event(
                     "MCP_SERVER_STARTED",
                     name=self.spec.name,
                     protocol=self.protocol,
                     sandbox=self.enforcement.get("level"),
                 )
                 self._up, self.error = up, None
-                self._be("ready")
-                await self._tend(up)
+                self._set_state("ready")
+                await self._follow(up)
         except TimeoutError:
-            raise self._gone(f"it did not tell its tools within {self.spec.start_timeout_s:g} s") from None
+            raise self._unavailable(
+                f"it did not list its tools within {self.spec.start_timeout_s:g} s"
+            ) from None
         finally:
             self._up = None
-            self.stderr_before = link.stderr
-        raise self._gone("its connection ended")
+            self._last_stderr = link.stderr
+        raise self._unavailable("its connection ended")
 
-    async def _tend(self, up: _Up) -> None:
-        """Follow its list of tools until the connection ends."""
+    async def _follow(self, up: _Connected) -> None:
+        """Read its list of tools again after each change, until the connection ends."""
         ends = [asyncio.ensure_future(event.wait()) for event in (up.link.closed, up.broken)]
         listener = asyncio.create_task(self._listen(up))
         try:
@@ -234,14 +240,14 @@ class Server:
                     continue
                 up.stale.clear()
                 async with asyncio.timeout(self.spec.start_timeout_s):
-                    self._told(*await fetch(up.client))
+                    self._on_tools(*await fetch(up.client))
         finally:
             for task in (*ends, listener):
                 task.cancel()
             await asyncio.gather(*ends, listener, return_exceptions=True)
 
-    async def _listen(self, up: _Up) -> None:
-        """Where changes have to be asked for (2026-07-28), ask, again whenever the stream ends."""
+    async def _listen(self, up: _Connected) -> None:
+        """Subscribe to changes of the list, as 2026-07-28 requires, and again whenever the stream ends."""
         from mcp.client.subscriptions import ListenNotSupportedError
 
         tools = up.client.server_capabilities.tools
@@ -254,43 +260,43 @@ class Server:
                         up.stale.set()
             except ListenNotSupportedError:
                 return
-            except Exception:  # noqa: S110 - what is lost is told by the next listing
+            except Exception:  # noqa: S110 - the next listing shows lost changes
                 pass
             await asyncio.sleep(_RELISTEN_S)
             up.stale.set()
 
-    def _be(self, state: State) -> None:
+    def _set_state(self, state: ServerState) -> None:
         self.state = state
         self._changed.set()
         self._changed = asyncio.Event()
 
     def _fail(self, error: BaseException) -> None:
         leaf = _leaf(error)
-        self.error = leaf if isinstance(leaf, ToolUnavailable) else self._gone(_words(leaf), leaf)
+        self.error = leaf if isinstance(leaf, ToolUnavailable) else self._unavailable(_text(leaf), leaf)
 
-    def _gone(self, what: str, cause: BaseException | None = None) -> ToolcribError:
-        """The error of a server that is not there: what happened, and what it said itself."""
+    def _unavailable(self, what: str, cause: BaseException | None = None) -> ToolcribError:
+        """Return the error of a server that is not available, with the end of its standard error."""
         link, name = self._link, self.spec.name
-        found = "" if link is None else link.trouble()
+        found = "" if link is None else link.failure()
         origin = found if isinstance(found, ToolcribError) else cause
-        words = (isinstance(found, str) and found) or what
-        said = self.stderr[-_TAIL:].strip()
+        reason = (isinstance(found, str) and found) or what
+        stderr = self.stderr[-_MAX_STDERR:].strip()
         details: dict[str, Any] = {"server": name}
-        hint = "`toolcrib servers` shows how it is, and what it wrote."
+        hint = "Run `toolcrib servers` for its state and its standard error."
         if isinstance(origin, ToolcribError):
-            words, hint = origin.message, origin.hint or hint
+            reason, hint = origin.message, origin.hint or hint
             details |= {"cause": origin.code}
-        if said:
-            details["stderr"] = said
-            words += f". It wrote: {said.splitlines()[-1][:300]}"
+        if stderr:
+            details["stderr"] = stderr
+            reason += f". It wrote: {stderr.splitlines()[-1][:300]}"
         return ToolUnavailable(
-            f"the MCP server {name} is not available: {words}", hint=hint, details=details, retryable=True
+            f"the MCP server {name} is not available: {reason}", hint=hint, details=details, retryable=True
         )
 
     # -- use -------------------------------------------------------------------------------------
 
     async def ready(self, limit_s: float | None = None) -> bool:
-        """Start it where need be, and wait until it has told its tools or could not; whether it has."""
+        """Start it, and wait until it has listed its tools or failed. Return True if it is ready."""
         self.start()
 
         async def settled() -> bool:
@@ -300,48 +306,47 @@ class Server:
 
         try:
             async with asyncio.timeout(limit_s):
-                return await self._at_home(settled())
+                return await self._on_its_loop(settled())
         except TimeoutError:
             return False
 
     async def call(self, tool: str, arguments: Mapping[str, Any], ctx: CallContext) -> Outcome:
-        """Call one of its tools, its progress and our cancellation passed on.
+        """Call one of its tools. Progress and cancellation are passed on.
 
-        Raises `ToolUnavailable` while it is not there, `ToolFailed` for what the tool itself says, and where
-        the server ends before it has answered.
+        Raises ToolUnavailable while the server is not available, and ToolFailed for the tool's own error and
+        if the server ends before it has answered.
         """
         self.start()
-        return await self._at_home(self._call(tool, arguments, ctx))
+        return await self._on_its_loop(self._call(tool, arguments, ctx))
 
     async def _call(self, tool: str, arguments: Mapping[str, Any], ctx: CallContext) -> Outcome:
         up = await self._available()
 
-        async def progressed(done: float, total: float | None, message: str | None) -> None:
+        async def on_progress(done: float, total: float | None, message: str | None) -> None:
             ctx.progress(done, total, message or "")
 
         try:
-            result = await up.client.call_tool(tool, dict(arguments), progress_callback=progressed)
+            result = await up.client.call_tool(tool, dict(arguments), progress_callback=on_progress)
         except Exception as error:
             raise self._call_failed(up, tool, _leaf(error)) from error
         return outcome_of(self.spec.name, tool, result)
 
-    async def _available(self) -> _Up:
+    async def _available(self) -> _Connected:
         while True:
             if self._up is not None and not self._up.link.closed.is_set() and not self._up.broken.is_set():
                 return self._up
-            hopeless = self.state == "waiting" and self.failures > QUICK
-            if hopeless or self._task is None or self._task.done():
-                raise _again(self.error or self._gone("it is not running"))
+            failing = self.state == "waiting" and self.failures > _PATIENCE
+            if failing or self._task is None or self._task.done():
+                raise _copy_of(self.error or self._unavailable("it is not running"))
             await self._changed.wait()
 
-    def _call_failed(self, up: _Up, tool: str, error: BaseException) -> BaseException:
+    def _call_failed(self, up: _Connected, tool: str, error: BaseException) -> BaseException:
         from mcp.shared.exceptions import MCPError
         from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
 
         if isinstance(error, (ToolcribError, TimedOut)):
             return error
-        name = self.spec.name
-        told = f"{name}: {tool}"
+        name, details = self.spec.name, {"server": self.spec.name, "tool": tool}
         terminated = isinstance(error, MCPError) and (
             error.code == CONNECTION_CLOSED
             or (error.code == INVALID_REQUEST and "terminated" in error.message.lower())
@@ -352,16 +357,15 @@ class Server:
             or not isinstance(error, (MCPError, RuntimeError, ValueError))
         ):
             up.broken.set()
-            details = {"server": name, "tool": tool}
             return ToolFailed(
-                f"{told}: the server ended before it answered",
-                hint="Whether the call took effect is not known. The server is started again.",
+                f"{name}: {tool}: the server ended before it answered",
+                hint="The call may have taken effect: check before you repeat it. The server starts again.",
                 details=details,
             )
-        return ToolFailed(f"{told}: {_words(error)}", details={"server": name, "tool": tool})
+        return ToolFailed(f"{name}: {tool}: {_text(error)}", details=details)
 
-    async def _at_home(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something on the event loop that the connection belongs to."""
+    async def _on_its_loop(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run `work` on the event loop of the connection."""
         loop = self._loop
         if loop is None or loop is asyncio.get_running_loop():
             return await work
@@ -369,7 +373,7 @@ class Server:
 
 
 async def _import_client() -> None:
-    """Load the official client, in a thread: it takes a second, and nobody else shall wait for it."""
+    """Import the official client in a thread: it takes a second, and nothing else must wait for it."""
     try:
         await asyncio.to_thread(import_module, "mcp")
     except ImportError as error:
@@ -379,13 +383,13 @@ async def _import_client() -> None:
         ) from None
 
 
-def _again(error: ToolcribError) -> ToolcribError:
-    """The same error once more: one that is raised twice would gather both tracebacks."""
+def _copy_of(error: ToolcribError) -> ToolcribError:
+    """Return the same error as a new object: one raised twice would collect both tracebacks."""
     return ToolcribError.from_dict(error.as_dict())
 
 
 def _leaf(error: BaseException) -> BaseException:
-    """The first exception in a group of them."""
+    """Return the first exception of a group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -395,5 +399,5 @@ def _fatal(error: BaseException) -> bool:
     return isinstance(_leaf(error), (KeyboardInterrupt, SystemExit, GeneratorExit))
 
 
-def _words(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     return str(error) or type(error).__name__

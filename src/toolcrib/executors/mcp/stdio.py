@@ -20,14 +20,15 @@ __all__ = ["StdioLink"]
 MAX_LINE = 16 * 1024 * 1024
 """Bytes of one message; a server that writes a longer line is ended."""
 _SHOWN = 200
-_KEPT = 65_536
-"""Bytes kept of a line of which so many characters are shown: what is shown is masked as a part of these."""
-_BROKEN = 4_096
-"""Characters that a secret may have of which the cut has left the end."""
+"""Characters shown of a line that is no message."""
+_SAMPLE = 65_536
+"""Bytes kept of such a line: secrets are masked in these before the line is cut to what is shown."""
+_MAX_SECRET = 4_096
+"""Characters of the longest secret whose end may stand at the beginning of a cut text."""
 
 
 class StdioLink:
-    """One confined server process for as long as the block lasts."""
+    """The connection to a confined server process, which runs inside `async with`."""
 
     def __init__(
         self, start: Callable[[], Awaitable[Stream]], redact: Callable[[str], str] = lambda text: text
@@ -72,7 +73,7 @@ class StdioLink:
         try:
             if self._writer is not None:
                 self._writer.close()
-            # Nobody reads any more; what it still writes must not keep it from ending.
+            # Nobody reads any more, so a process that blocks on writing is ended as well.
             await self._stream.aclose()
         finally:
             for task in self._tasks:
@@ -96,12 +97,12 @@ class StdioLink:
                 try:
                     message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                 except ValueError:
-                    # Many servers print something to standard output; it is told where they then fail.
-                    self._junk = self._junk or line[:_KEPT]
+                    # Many servers print to standard output. That is an error only if they fail as well.
+                    self._junk = self._junk or line[:_SAMPLE]
                     continue
                 await came.send(SessionMessage(message))
         except asyncio.IncompleteReadError as end:
-            self._junk = self._junk or end.partial[:_KEPT]
+            self._junk = self._junk or end.partial[:_SAMPLE]
         except asyncio.LimitOverrunError:
             self._fault = f"it wrote a message of more than {MAX_LINE // 1024**2} MiB"
         except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -125,27 +126,27 @@ class StdioLink:
 
     @property
     def stderr(self) -> str:
-        """The end of what the process wrote to standard error, its secrets masked: it may be cut further."""
+        """The end of the process's standard error, with secrets masked."""
         if self._stream is None:
             return ""
         text = self._redact(self._stream.stderr)
-        if self._stream.stderr_cut:  # What is there of the first line may begin with half of a secret.
-            text = text.partition("\n")[2] or text[_BROKEN:]
+        if self._stream.stderr_cut:  # The first line may begin with a part of a secret, which no mask finds.
+            text = text.partition("\n")[2] or text[_MAX_SECRET:]
         return text
 
     def enforcement(self) -> dict[str, Any]:
-        """What holds the process."""
+        """Return the enforcement report of the process."""
         return {} if self._stream is None else self._stream.enforcement()
 
-    def trouble(self) -> str | ToolcribError:
-        """Why it cannot be talked to any more, as far as that is known; the error of one never started."""
-        words = self._fault
-        if not words and self._stream is not None and not self._ended_by_us:
+    def failure(self) -> str | ToolcribError:
+        """Return the reason why the connection ended, or the error of the start, or ""."""
+        reason = self._fault
+        if not reason and self._stream is not None and not self._ended_by_us:
             try:
-                words = self._stream.how()
+                reason = self._stream.how()
             except ToolcribError as error:
                 return error
         if self._junk:
-            told = self._redact(self._junk.decode(errors="replace").strip())[:_SHOWN]
-            words += f"{'; ' if words else ''}it wrote to standard output what is no message: {told!r}"
-        return words
+            shown = self._redact(self._junk.decode(errors="replace").strip())[:_SHOWN]
+            reason += f"{'; ' if reason else ''}it wrote to standard output what is no message: {shown!r}"
+        return reason

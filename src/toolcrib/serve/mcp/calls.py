@@ -39,7 +39,7 @@ _CANCEL_S = 2.0
 
 @dataclass(slots=True, eq=False)
 class ClientCall:
-    """One `tools/call` request."""
+    """One `tools/call` request, and the call made for it."""
 
     request: McpRequest
     call: Call
