@@ -9,7 +9,7 @@
   name.
 - Directly before `{`, each `$$` is one literal `$`: `$${x}` is the text `${x}`, and `$$${x}` a dollar and the
   value. A `$` anywhere else is itself.
-- Conditions: see `spellings`. `Choice` values are conditions that stood round whole entries.
+- Conditions: see `spellings`. A `Choice` value is a condition around a whole entry.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from toolcrib.template.tree import (
     Template,
     Text,
     TextTemplate,
+    references_of,
     text_of,
 )
 from toolcrib.template.values import literal_text
@@ -81,9 +82,9 @@ class Namespaces:
 
 
 def escape(text: str, *, before_placeholder: bool = False) -> str:
-    """Return a plain text as a template in which nothing is a placeholder.
+    """Return a plain text as a template without placeholders.
 
-    `before_placeholder` says that one follows directly.
+    `before_placeholder`: one follows directly.
     """
     end = r"(?:\{|\Z)" if before_placeholder else r"\{"
     return re.sub(rf"\$+(?={end})", lambda found: found.group() * 2, text)
@@ -103,17 +104,7 @@ def references(text: str) -> list[Reference]:
 
 def names_in(text: str, spelling: Spelling) -> list[Reference]:
     """Return all placeholders of `text`, those of conditions too, not resolved; faults are ignored."""
-    return _references(scan(text, [], spelling))
-
-
-def _references(parts: Iterable[Part]) -> list[Reference]:
-    found: list[Reference] = []
-    for part in parts:
-        if isinstance(part, Reference):
-            found.append(part)
-        elif isinstance(part, Condition):
-            found += part.references
-    return found
+    return list(references_of(scan(text, [], spelling)))
 
 
 def parse(value: Any, namespaces: Namespaces) -> Template:
@@ -169,9 +160,8 @@ def _parse(
         items: list[tuple[str, Template]] = []
         for key, item in value.items():
             name = str(key)
-            items.append(
-                (_key(name, path, found, namespaces.spelling), _parse(item, namespaces, (*path, name), found))
-            )
+            plain = _key(name, path, found, namespaces.spelling)
+            items.append((plain, _parse(item, namespaces, (*path, name), found)))
         if all(isinstance(item, Constant) for _, item in items):
             return Constant({key: item.value for key, item in items if isinstance(item, Constant)})
         return ObjectTemplate(tuple(items))
@@ -264,7 +254,7 @@ def _settle_names(parts: Iterable[Part], names: Namespaces, found: list[Template
 
 
 def _resolve(reference: Reference, names: Namespaces) -> Reference | TemplateProblem:
-    """The reference with its namespace fixed, or why it cannot be: an unknown or an ambiguous name."""
+    """Return the reference with its namespace, or the problem: an unknown or an ambiguous name."""
     if reference.namespace == "secret":
         if reference.name in names.secrets:
             return reference

@@ -68,7 +68,8 @@ def render_value(template: Template, values: Values) -> Any:
     if isinstance(template, Constant):
         return template.value
     if isinstance(template, Condition):
-        return _chosen(template, values)
+        chosen = _chosen(template, values)
+        return MISSING if chosen is None else render_value(chosen, values)
     if isinstance(template, ConditionalText):
         return render_text(template, values)
     if isinstance(template, TextTemplate):
@@ -81,15 +82,15 @@ def render_value(template: Template, values: Values) -> Any:
     return {key: item for key, item in pairs if item is not MISSING}
 
 
-def _chosen(condition: Condition, values: Values) -> Any:
-    for branch in condition.branches:
-        if branch.test is None or values.holds(branch.test):
-            return MISSING if branch.then is None else render_value(branch.then, values)
-    return MISSING
+def _chosen(condition: Condition, values: Values) -> Template | None:
+    """The template of the first branch whose test is true."""
+    branches = condition.branches
+    branch = next((b for b in branches if b.test is None or values.is_true(b.test)), None)
+    return None if branch is None else branch.then
 
 
 def settled(template: Text, values: Values) -> TextTemplate | Missing:
-    """The text that holds for these values; MISSING where no branch of a lone condition has one."""
+    """Return the text for these values, all conditions decided; MISSING if a condition has no true branch."""
     if isinstance(template, TextTemplate):
         return template
     parts: list[LiteralText | Reference] = []
@@ -97,9 +98,7 @@ def settled(template: Text, values: Values) -> TextTemplate | Missing:
         if not isinstance(part, Condition):
             parts.append(part)
             continue
-        branches = part.branches
-        branch = next((b for b in branches if b.test is None or values.holds(b.test)), None)
-        then = None if branch is None else branch.then
+        then = _chosen(part, values)
         if isinstance(then, Condition):
             then = ConditionalText((then,))
         if not isinstance(then, TextTemplate | ConditionalText):

@@ -23,6 +23,7 @@ __all__ = [
     "Text",
     "TextTemplate",
     "references_in",
+    "references_of",
     "text_of",
     "untied",
 ]
@@ -48,7 +49,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One placeholder. What kind of thing it names is fixed when the template is parsed, never at a call."""
+    """One placeholder. Its namespace is fixed when the template is parsed, never at a call."""
 
     name: str
     """The name; before it is resolved, everything as written between the braces."""
@@ -86,8 +87,11 @@ class TextTemplate:
     @property
     def literal(self) -> str | None:
         """The text, when there is no reference in it."""
-        if any(isinstance(part, Reference) for part in self.parts):
-            return None
+        return None if self.references else self.literals
+
+    @property
+    def literals(self) -> str:
+        """All literal text, without the values."""
         return "".join(part.text for part in self.parts if isinstance(part, LiteralText))
 
     @property
@@ -179,13 +183,7 @@ class ConditionalText:
     @property
     def references(self) -> tuple[Reference, ...]:
         """The references of all branches, in order."""
-        found: list[Reference] = []
-        for part in self.parts:
-            if isinstance(part, Reference):
-                found.append(part)
-            elif isinstance(part, Condition):
-                found.extend(part.references)
-        return tuple(found)
+        return tuple(references_of(self.parts))
 
     def variants(self) -> list[TextTemplate]:
         """Every text it can be settled to, as far as its tests do not exclude each other; 65 at most."""
@@ -209,15 +207,20 @@ MOST_VARIANTS = 64
 Text = TextTemplate | ConditionalText
 
 
+def references_of(parts: Iterable[LiteralText | Reference | Condition]) -> Iterator[Reference]:
+    """Yield the references among these parts and in the branches of conditions."""
+    for part in parts:
+        if isinstance(part, Reference):
+            yield part
+        elif isinstance(part, Condition):
+            yield from part.references
+
+
 def text_of(parts: Iterable[LiteralText | Reference | Condition]) -> Text:
     """The text that these parts make."""
-    plain: list[LiteralText | Reference] = []
     whole = tuple(parts)
-    for part in whole:
-        if isinstance(part, Condition):
-            return ConditionalText(whole)
-        plain.append(part)
-    return TextTemplate(tuple(plain))
+    plain = tuple(part for part in whole if not isinstance(part, Condition))
+    return TextTemplate(plain) if len(plain) == len(whole) else ConditionalText(whole)
 
 
 Template = TextTemplate | ConditionalText | Condition | ObjectTemplate | ListTemplate | Constant

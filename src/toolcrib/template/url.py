@@ -1,10 +1,10 @@
-"""A URL template: scheme and port are the author's alone, the host too unless the permission names hosts."""
+"""A URL template: only its author sets scheme and port, and the host unless the permission names hosts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -57,7 +57,7 @@ class UrlTemplate:
 
 
 def parse_url(text: str, namespaces: Namespaces, *, host_placeholders: bool = False) -> UrlTemplate:
-    """Parse `text`; `host_placeholders` says that the permission names the hosts that may result.
+    """Parse `text`; with `host_placeholders` its host may have values, as the permission names the hosts.
 
     Raises ManifestError (with `details` path, offset, length) for anything but http and https, userinfo, a
     fragment, a bad port, and placeholders in scheme, port, a query's names or an unnamed host.
@@ -103,7 +103,7 @@ def parse_query(entries: Mapping[str, Any], namespaces: Namespaces) -> Query:
 
 
 def render_query(entries: Query, values: Values, styles: Styles = _NO_STYLES) -> str:
-    """The encoded query (`a=1&b=2`); entries with an absent value are left out."""
+    """Return the encoded query (`a=1&b=2`) without entries whose value is absent."""
     out: list[str] = []
     for name, template in entries:
         lone = template.lone if styles and template is not None else None
@@ -121,7 +121,7 @@ def render_query(entries: Query, values: Values, styles: Styles = _NO_STYLES) ->
 
 
 def render_url(url: UrlTemplate, values: Values, query: Query = (), styles: Styles = _NO_STYLES) -> str:
-    """The URL with its own query, then `query`. The port is written where it is not the scheme's own."""
+    """Return the URL with its own query, then `query`. The scheme's own port is left out."""
     host = url.literal_host or _host(url.host, values)
     authority = host if url.port == _PORTS[url.scheme] else f"{host}:{url.port}"
     path = "/" + "/".join(render_path_segment(segment, values, styles) for segment in url.segments)
@@ -149,7 +149,7 @@ def _authority(authority: TextTemplate, scheme: str, *, host_placeholders: bool)
     if userinfo:
         message = "a URL cannot hold a user name or password (`user@`)"
         raise ManifestError(message, hint="use a header and a secret")
-    bracket = "".join(part.text for part in authority.parts if isinstance(part, LiteralText)).startswith("[")
+    bracket = authority.literals.startswith("[")
     inner, closed, rest = authority.cut("]") if bracket else (TextTemplate(()), "", authority)
     before, colon, digits = rest.cut(":")
     host = TextTemplate((*inner.parts, LiteralText("]"))) if closed and not before.parts else before
@@ -162,8 +162,7 @@ def _authority(authority: TextTemplate, scheme: str, *, host_placeholders: bool)
                 "a placeholder can stand in the host only where permissions.network.allow names the hosts"
             )
             raise TemplateProblem(message, (), reference.offset, reference.length).error()
-    literals = "".join(part.text for part in host.parts if isinstance(part, LiteralText))
-    if not host.parts or any(char <= " " or char in "\\%\x7f" for char in literals):
+    if not host.parts or any(char <= " " or char in "\\%\x7f" for char in host.literals):
         raise ManifestError("the URL has no host, or one with characters that no host has")
     number = digits.literal or ""
     if colon and not (number.isascii() and number.isdigit() and 0 < int(number) < 65536):
@@ -185,46 +184,27 @@ def _quoted(text: str | Choice, namespaces: Namespaces, name: str) -> Text:
     except ManifestError as error:
         error.details["path"] = [name]
         raise
-    return _map_conditional(template, lambda literal: quote(literal, safe=""))
+    changed: Text = _changed(template, lambda literal: quote(literal, safe=""))
+    return changed
 
 
 def _encoded(template: TextTemplate, safe: str) -> TextTemplate:
-    return _map_literals(template, lambda literal: _encode(literal, safe))
+    changed: TextTemplate = _changed(template, lambda literal: _encode(literal, safe))
+    return changed
 
 
 def _encode(text: str, safe: str) -> str:
     return quote(_STRAY_PERCENT.sub("%25", text), safe=safe)
 
 
-def _map_literals(template: TextTemplate, change: Callable[[str], str]) -> TextTemplate:
-    return TextTemplate(
-        tuple(
-            part if isinstance(part, Reference) else LiteralText(change(part.text), part.offset)
-            for part in template.parts
-        )
-    )
-
-
-def _map_conditional(template: Text, change: Callable[[str], str]) -> Text:
-    """As `_map_literals`, in all branches."""
-    if isinstance(template, TextTemplate):
-        return _map_literals(template, change)
-    parts: list[LiteralText | Reference | Condition] = []
-    for part in template.parts:
-        if isinstance(part, Condition):
-            parts.append(_map_branches(part, change))
-        else:
-            parts.extend(_map_literals(TextTemplate((part,)), change).parts)
-    return ConditionalText(tuple(parts))
-
-
-def _map_branches(condition: Condition, change: Callable[[str], str]) -> Condition:
-    branches: list[Branch] = []
-    for branch in condition.branches:
-        then = branch.then
-        if isinstance(then, TextTemplate | ConditionalText):
-            then = _map_conditional(then, change)
-        elif isinstance(then, Condition):
-            then = _map_branches(then, change)
-        branches.append(Branch(branch.test, then))
-    return Condition(tuple(branches), condition.offset)
+def _changed(part: Any, change: Callable[[str], str]) -> Any:
+    """Return a text, or a part of one, with all its literals changed, those in branches too."""
+    if isinstance(part, LiteralText):
+        return replace(part, text=change(part.text))
+    if isinstance(part, TextTemplate | ConditionalText):
+        return replace(part, parts=tuple(_changed(inner, change) for inner in part.parts))
+    if isinstance(part, Condition):
+        return replace(part, branches=tuple(_changed(branch, change) for branch in part.branches))
+    if isinstance(part, Branch):
+        return replace(part, then=_changed(part.then, change))
+    return part

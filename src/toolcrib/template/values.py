@@ -35,7 +35,7 @@ MISSING: Final = Missing.MISSING
 
 
 class Values:
-    """The values of one call by namespace. Looked up once each; what they hold is never expanded again."""
+    """The values of one call by namespace. A value is never expanded again, whatever text it is."""
 
     __slots__ = ("_spaces",)
 
@@ -88,7 +88,7 @@ class Values:
             return reference.default.value
         return value
 
-    def holds(self, test: Reference) -> bool:
+    def is_true(self, test: Reference) -> bool:
         """Return True if the value of a condition's test is there, and not null, false, 0 or empty."""
         value = self.get(test)
         return value is not MISSING and bool(value)

@@ -13,7 +13,7 @@ from toolcrib.executors.command.shell_words import PREFIX, Unsafe, mentioned
 from toolcrib.template.parser import Namespaces, parse_conditional
 from toolcrib.template.render import settled
 from toolcrib.template.spellings import TemplateProblem
-from toolcrib.template.tree import MOST_VARIANTS, LiteralText, Reference, Text, TextTemplate
+from toolcrib.template.tree import MOST_VARIANTS, Reference, Text, TextTemplate
 from toolcrib.template.values import MISSING, Missing, Values, bad_value
 
 __all__ = ["ShellLine", "ShellTemplate", "parse_shell", "shell_problems", "variables_with_values"]
@@ -151,8 +151,8 @@ def _variants(text: Text, names: frozenset[str]) -> list[TextTemplate]:
     variants = [text] if isinstance(text, TextTemplate) else text.variants()
     if len(variants) > MOST_VARIANTS:
         raise Unsafe(f"the line has too many conditions: they give more than {MOST_VARIANTS} different lines")
-    parts = [part for variant in variants for part in variant.parts if isinstance(part, LiteralText)]
-    if sum(len(part.text) for part in parts) > MOST_CHARACTERS and (names or text.literal is None):
+    length = sum(len(variant.literals) for variant in variants)
+    if length > MOST_CHARACTERS and (names or text.literal is None):
         message = (
             f"a line with placeholders is longer than {MOST_CHARACTERS:,} characters in all its variants"
         )
@@ -161,7 +161,7 @@ def _variants(text: Text, names: frozenset[str]) -> list[TextTemplate]:
 
 
 def _parsed(variant: TextTemplate, variables: frozenset[str]) -> ShellLine:
-    literal = "".join(part.text for part in variant.parts if isinstance(part, LiteralText))
+    literal = variant.literals
     if "\0" in literal:
         raise Unsafe("a shell line cannot hold NUL")
     if not variant.references and mentioned(literal, variables) is None:
