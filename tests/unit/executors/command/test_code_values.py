@@ -1,4 +1,4 @@
-"""Values that a program takes as code are found by the program and its option; other words need no approval."""
+"""Values that a program takes as code are found by program and option; other words need no approval."""
 
 from __future__ import annotations
 
