@@ -50,9 +50,9 @@ class HttpExecutor:
     `egress` is shared by all tools of a project. `allowed_hosts` is the project's list, if it has one, and
     applies in addition to the tool's own permission. `retry` is the policy for tools that have none
     (default: one attempt): with `error_mode: empty` only the last failure is empty. `permissions.env` names
-    are read from `environ` (default: the process environment). `tell` is called with host and port of each
-    request, and True if they may be reached. Raises ManifestError, with `details["path"]`, for a field that
-    cannot be used.
+    are read from `environ` (default: the process environment). `on_check` is called with host and port of
+    each request, and True if they may be reached. Raises ManifestError, with `details["path"]`, for a field
+    that cannot be used.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class HttpExecutor:
         allowed_hosts: Iterable[str] | None = None,
         retry: Retry | None = None,
         environ: Mapping[str, str] | None = None,
-        tell: Callable[[str, int, bool], None] | None = None,
+        on_check: Callable[[str, int, bool], None] | None = None,
     ) -> None:
         config = tool.config
         if not isinstance(config, HttpExec):
@@ -77,7 +77,7 @@ class HttpExecutor:
         with placed("url"):
             self._url = bind_url(config.url, tool.permissions.network, names)
             hosts = None if allowed_hosts is None else tuple(allowed_hosts)
-            self._policy = replace(bind_policy(self._url, tool.permissions.network, hosts), on_check=tell)
+            self._policy = replace(bind_policy(self._url, tool.permissions.network, hosts), on_check=on_check)
         with placed("query"):
             self._query = parse_query({**config.query, **query}, names)
         self._headers = bind_headers({**config.headers, **headers}, names)
