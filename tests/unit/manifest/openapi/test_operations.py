@@ -444,7 +444,7 @@ def test_what_is_left_out_is_noted() -> None:
         "set by the client",
         "is not in the path",
         "without a name",
-        "is not described",
+        "has no description",
         "after `#`",
     ):
         assert part in said
