@@ -170,7 +170,7 @@ def test_what_is_wrong_with_a_source_is_told_where_it_stands(crib: Crib) -> None
         ("api.yaml", "openapi: 3.1.0\ninfo: {title: t}\npaths: {}\n", "OpenAPI", "import openapi"),
         ("team.yaml", "members: [{name: Gary, skills: [a]}]\n", "a team", "--team"),
         ("tool.yml", "name: t\nkind: file\nexec: {}\n", "Toolcrib's own format", "tools/NAME/tool.yml"),
-        ("x.yaml", "a: 1\n", "no format that is known", "say which"),
+        ("x.yaml", "a: 1\n", "no known format", "name its format"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_no_source_is_refused_with_what_to_do(

@@ -30,20 +30,20 @@ _MEANING: dict[str, str] = {
     "annotations": "clients do not learn what a call does",
     "inputs": "arguments are checked by other rules",
     "outputs.schema": "the output is not checked",
-    "outputs": "the output is read or checked otherwise",
-    "permissions": "each format states elsewhere what the tool may touch",
+    "outputs": "the output is read or checked differently",
+    "permissions": "the format does not have them in the file",
     "permissions.network": "the tool may reach the host of its own address, and no other",
-    "permissions.secrets": "every ${NAME} that is no argument is a secret, and needed",
-    "permissions.env": "every ${NAME} that is no argument is a secret, and needed",
+    "permissions.secrets": "every ${NAME} that is not an argument is a required secret",
+    "permissions.env": "every ${NAME} that is not an argument is a required secret",
     "approval": "no person is asked before a call",
-    "limits": "only the limits of whoever runs it hold",
-    "exec": "only the limits of whoever runs it hold",
-    "retry": "a failing call is tried again otherwise, or not at all",
+    "limits": "only the limits of its runner apply",
+    "exec": "only the limits of its runner apply",
+    "retry": "failed calls are retried differently, or not at all",
     "examples": "a model is shown no such calls",
     "extensions": "the keys of another format are gone",
 }
 """The meaning of a difference, by its place in the native manifest; the longest matching prefix is used."""
-_MOST_TOLD = 5
+_MAX_LISTED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +120,15 @@ def convert(tool: Tool, to: str) -> Written:
     path = target.file_name.format(name=tool.name)
     entry = next(iter(entries(path, text, to)), None)
     if entry is None or entry.tool is None:
-        raise _unsayable(tool, to, entry.found if entry is not None else ())
+        raise _inexpressible(tool, to, entry.found if entry is not None else ())
     found = tuple(losses(termed, entry.tool, to))
     if places := differences(termed, entry.tool):
         altering = [loss for loss in found if is_about_calls(loss.path[2:], places)]
-        message = "; ".join(str(replace(loss, means="")) for loss in altering[:_MOST_TOLD]) or ", ".join(
+        message = "; ".join(str(replace(loss, means="")) for loss in altering[:_MAX_LISTED]) or ", ".join(
             places
         )
         raise ManifestError(
-            f"{tool.name} cannot be written as {to}, where a call of it would do something else: {message}",
+            f"{tool.name} cannot be written as {to}, where its calls would do something else: {message}",
             hint="Change that in the tool first.",
             details={"losses": [loss.as_dict() for loss in altering]},
         )
@@ -137,7 +137,7 @@ def convert(tool: Tool, to: str) -> Written:
     before = {finding.rule for finding in check_tool(tool) if finding.is_error}
     after = [finding for finding in check_tool(entry.tool) if finding.is_error]
     if new := [finding for finding in after if finding.rule not in before]:
-        raise _unsayable(tool, to, new)
+        raise _inexpressible(tool, to, new)
     return Written(tool, text, found)
 
 
@@ -160,7 +160,7 @@ def _target(name: str) -> Dialect:
     )
 
 
-def _unsayable(tool: Tool, to: str, found: Sequence[Diagnostic]) -> ManifestError:
+def _inexpressible(tool: Tool, to: str, found: Sequence[Diagnostic]) -> ManifestError:
     message = "; ".join(finding.message for finding in found[:3]) or "it does not read back"
     return ManifestError(
         f"{tool.name} cannot be written as {to}: {message}", hint="Change that in the tool first."
@@ -190,7 +190,7 @@ def losses(tool: Tool, back: Tool, to: str) -> Iterator[Loss]:
 
 
 def _whole(tool: Tool) -> dict[str, Any]:
-    """Return a tool's manifest, with empty blocks where the other tool may have keys that are compared."""
+    """Return a tool's manifest, with empty blocks where the other tool may have keys to compare."""
     manifest = manifest_of(tool)
     manifest["outputs"] = {"format": tool.output.format, **manifest.get("outputs", {})}
     for part in parts_of(tool):

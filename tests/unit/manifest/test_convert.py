@@ -349,9 +349,9 @@ def test_a_statement_goes_to_toolbox_with_its_parameters() -> None:
         with pytest.raises(ManifestError, match="are not its arguments in their order"):
             convert(replace(typed, config=replace(config, parameters=wrong)), "toolbox")
     odd = {**schema, "properties": {**properties, "d": {}}}
-    with pytest.raises(ManifestError, match="`d` has not one type"):
+    with pytest.raises(ManifestError, match="`d` does not have exactly one type"):
         convert(replace(typed, input_schema=odd), "toolbox")
-    with pytest.raises(ManifestError, match="of kind http; for MCP Toolbox only sql is written"):
+    with pytest.raises(ManifestError, match="of kind http; only sql can be written for MCP Toolbox"):
         convert(tools["find-person"], "toolbox")
 
 
@@ -416,7 +416,7 @@ def test_what_cannot_be_written_at_all_is_refused() -> None:
         convert(scan, "flexigpt")
     path = DATA / "glee" / "web_search" / "tool.yml"
     search = read_all(str(path), path.read_bytes())[0]
-    with pytest.raises(ManifestError, match=r"`slug` holds U\+005F"):
+    with pytest.raises(ManifestError, match=r"`slug` contains U\+005F"):
         convert(search, "flexigpt")
     with pytest.raises(UsageError, match="no format 'flexgpt'"):
         convert(scan, "flexgpt")

@@ -71,12 +71,12 @@ def test_a_server_elsewhere(kind: str | None, transport: str) -> None:
         ("a", {"command": "x\0y"}, "`command` must be a text"),
         ("a", {"command": ["x"]}, "`command` must be a text"),
         ("a", {"command": "x", "env": {"A": 1}}, "`env` must be a mapping"),
-        ("a", {"command": "x", "permissions": {"net": True}}, "`permissions` may hold"),
+        ("a", {"command": "x", "permissions": {"net": True}}, "`permissions` may have"),
         ("a", {"command": "x", "permissions": {"network": "all"}}, "network must be false"),
-        ("a", {"command": "x", "permissions": {"fs": {"exec": []}}}, "`permissions.fs` may hold"),
-        ("a", {"command": "x", "args": ["--token=${K}"]}, "secret K cannot stand in `args`: any user"),
-        ("a", {"command": "x", "args": ["${K:-none}"]}, "under `env`, or name it in `permissions.env`"),
-        ("a", {"command": "${K}"}, "secret K cannot stand in `command`"),
+        ("a", {"command": "x", "permissions": {"fs": {"exec": []}}}, "`permissions.fs` may have"),
+        ("a", {"command": "x", "args": ["--token=${K}"]}, "secret K cannot be used in `args`: any user"),
+        ("a", {"command": "x", "args": ["${K:-none}"]}, "set it in `env`, or name it in `permissions.env`"),
+        ("a", {"command": "${K}"}, "secret K cannot be used in `command`"),
         ("a", {"command": "x", "args": ["${K}"], "permissions": {"secrets": ["K"]}}, "secret K cannot"),
         ("a", {"command": "x", "start_timeout_s": 0}, "from 0.1 to 600"),
         ("a", {"command": "x", "start_timeout_s": True}, "from 0.1 to 600"),
@@ -103,7 +103,7 @@ def test_one_bad_entry_of_a_shared_file_takes_no_other_with_it() -> None:
     assert sorted(wrong) == ["bad", "worse"]
     assert read_servers([]) == (
         [],
-        {"": "must hold an object `mcpServers`: name, then command and args, or url"},
+        {"": "must have an object `mcpServers`: name, then command and args, or url"},
     )
     assert read_servers({})[0] == []
     many = {f"s{n}": {"command": "x"} for n in range(103)}

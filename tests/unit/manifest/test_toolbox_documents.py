@@ -77,9 +77,9 @@ def test_a_file_of_documents_loads() -> None:
     [
         ("source: db", "source: dbb", (10, 9), "the source 'dbb' is not in `sources`"),
         ("type: integer", "type: text", (15, 11), "`type` must be one of string"),
-        ("  - one", "  - ones", (22, 5), "there is no such tool in the file"),
-        ("name: one\n", "", (7, 1), "must say its `name`"),
-        ("kind: toolset\nname: all", "kind: tool\nname: one", (20, 7), "a tool named `one` already"),
+        ("  - one", "  - ones", (22, 5), "the file has no such tool"),
+        ("name: one\n", "", (7, 1), "must have a text `name`"),
+        ("kind: toolset\nname: all", "kind: tool\nname: one", (20, 7), "already a tool named `one`"),
         ("  - one", "  - [one", (22, 9), ""),
         ("SELECT ?", "SELECT ${x}", (12, 12), "a placeholder cannot be used in `statement`"),
         ("kind: toolset", "kind: prompts", (19, 1), "`prompts` has no meaning here"),

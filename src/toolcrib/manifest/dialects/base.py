@@ -1,7 +1,7 @@
-"""Tools of other formats: each becomes the native manifest that says the same, with the places of its file.
+"""Translate tools of other formats to native manifests, and keep the positions of their files.
 
-So what is held to the format, checked, shown and run is the same for every format, and what is wrong is told
-where it stands in the file that a person wrote.
+So all formats are checked, listed and run in the same way, and each finding names the position in the file
+that a person wrote.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAMES = re.compile(r"(?<!\$)(?:\$\$)*\$\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:(\|)|
 
 
 class Translated(Document):
-    """A native manifest that was made of a part of another file, and knows where its values come from."""
+    """A native manifest made of a part of another file; it knows the position of each value there."""
 
     __slots__ = ("_origin", "_places")
 
@@ -54,7 +54,7 @@ class Translated(Document):
 
 @dataclass(slots=True)
 class Draft:
-    """One tool of a file, on its way to a native manifest; without one it tells findings about the file."""
+    """One tool of a file while it is translated; without a manifest it only reports findings on the file."""
 
     document: Document
     dialect: str
@@ -68,7 +68,7 @@ class Draft:
     enabled: bool = True
 
     def put(self, path: KeyPath, value: Any, origin: KeyPath | None = None) -> None:
-        """Set a value of the manifest; `origin` is where it stands below the tool in the file."""
+        """Set a value of the manifest; `origin` is its position in the file, below the tool."""
         here = self.manifest
         for step in path[:-1]:
             here = here.setdefault(str(step), {})
@@ -85,9 +85,14 @@ class Draft:
         rule: str = "dialect",
         key: bool = False,
     ) -> None:
-        """Something wrong, or not kept, at a place below the tool."""
+        """Report something wrong, or not translated, at a position below the tool."""
         path = (*self.place, *origin)
         self.found.append(self.document.diagnostic(rule, message, path, key=key, hint=hint))
+
+    def unmapped(self, origin: KeyPath, *, kept: bool = False) -> None:
+        """Report a key that has no meaning in a manifest."""
+        message = f"`{origin[-1]}` has no meaning here" + ("; it is kept as it is" if kept else "")
+        self.fault(message, origin, rule="unmapped", key=True)
 
     def fits(self, block: Any, form: dict[str, Any], origin: KeyPath = ()) -> bool:
         """Return True if a block fits a JSON Schema; report each misfit."""
@@ -99,20 +104,19 @@ class Draft:
         return not violations
 
     def keep(self, block: dict[str, Any], known: Iterable[str], silent: Iterable[str] = ()) -> None:
-        """Keep the keys of a block that have no place here; those that nobody defines are told."""
+        """Keep the unknown keys of a block under `extensions`; report those that are not in `silent`."""
         known, silent = set(known), set(silent)
         for key, value in block.items():
             if key in known:
                 continue
             self.kept[key] = value
             if key not in silent:
-                told = f"`{key}` has no meaning here; it is kept as it is"
-                self.fault(told, (key,), rule="unmapped", key=True)
+                self.unmapped((key,), kept=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One tool of a file as it was found; `tool` is None when `found` says why."""
+    """One tool of a file; `tool` is None if it cannot be used, and `found` has the reasons."""
 
     tool: Tool | None
     document: Document
@@ -121,7 +125,7 @@ class Entry:
 
 
 def finish(draft: Draft, *, shared: bool) -> Entry:
-    """The tool that a draft says; `shared` when the file may hold others too."""
+    """Return the tool of a draft; `shared` is True if the file may contain other tools too."""
     document = draft.document
     if draft.kept:
         draft.put(("extensions", draft.dialect), draft.kept)
@@ -139,7 +143,7 @@ def finish(draft: Draft, *, shared: bool) -> Entry:
 
 
 def steps_of(path: str) -> KeyPath:
-    """`$.a[0]["b c"]` as `("a", 0, "b c")`."""
+    """Return `$.a[0]["b c"]` as `("a", 0, "b c")`."""
     return tuple(
         int(index) if index else name or re.sub(r"\\(.)", r"\1", key)
         for name, index, key in _STEP.findall(path)
@@ -147,7 +151,7 @@ def steps_of(path: str) -> KeyPath:
 
 
 def host_of(url: str) -> str | None:
-    """The host that a URL template writes out, as a network permission names it; None where it is none."""
+    """Return the literal host of a URL template as a network permission writes it, or None."""
     found = _HOST.match(url)
     if found is None:
         return None
@@ -156,15 +160,15 @@ def host_of(url: str) -> str | None:
 
 
 def arguments_of(schema: Any) -> list[str]:
-    """The names that an input schema gives its arguments; none of one that has not its form."""
+    """Return the argument names of an input schema; none if it is not in the right form."""
     named = schema.get("properties") if isinstance(schema, dict) else None
     return list(named) if isinstance(named, dict) else []
 
 
 def secrets_in(value: Any, declared: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """The `permissions.secrets` of a value: each name that stands in it as `${NAME}` and is not declared.
+    """Return the `permissions.secrets` of a value: each `${NAME}` in it that is not declared.
 
-    One that has a default wherever it stands is not required.
+    A secret that always has a default is not required.
     """
     known = set(declared)
     found: dict[str, dict[str, Any]] = {}

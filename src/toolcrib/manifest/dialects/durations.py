@@ -12,7 +12,7 @@ _UNITS = {"h": 3_600_000.0, "m": 60_000.0, "s": 1000.0, "ms": 1.0, "us": 1e-3, "
 
 
 def milliseconds(value: Any) -> int | None:
-    """Whole milliseconds, at least 1 for any time above none; None for what is no duration."""
+    """Return whole milliseconds, rounded up to 1 if positive; None if the value is not a duration."""
     if not isinstance(value, str) or not re.fullmatch(f"(?:{_PART.pattern})+", value):
         return None
     total = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))

@@ -1,4 +1,4 @@
-"""The fields of other formats, each with what becomes of it: what a reader knows and what the docs tell."""
+"""The fields of other formats, each with its meaning in a manifest, for the readers and for the docs."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ class Field(NamedTuple):
     """One key of a format."""
 
     type: str
-    """In words: text, whole number, list of texts, …"""
+    """The type in words: text, whole number, list of texts, …"""
     default: str
-    """`required`, a value as it is written, or nothing."""
+    """`required`, the default as it is written, or an empty text."""
     means: str
     """Its meaning here, as Markdown: one sentence or more."""
     kept: bool = False
-    """It has no word in a manifest; it stays under `extensions` and does nothing there."""
+    """True if a manifest has no such key: it stays under `extensions` and does nothing there."""
 
 
 Fields = Mapping[str, Mapping[str, Field]]
-"""By where a key stands (`impl`, `params[]`; `implementation (http)` where it depends), then by key."""
+"""Fields by the position of their block (`impl`, `params[]`, `implementation (http)`), then by key."""
 
 
 def known(fields: Mapping[str, Field], *, kept: bool | None = None) -> tuple[str, ...]:
-    """The keys of one place: all, or those that are kept only, or the others."""
+    """Return the keys of one block: all, or only those that are `kept` or not."""
     return tuple(key for key, field in fields.items() if kept is None or field.kept is kept)

@@ -1,4 +1,4 @@
-"""MCP servers as settings name them: the `mcpServers` map that MCP clients share, as plain data."""
+"""Read the `mcpServers` map of MCP servers, whose format MCP clients share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["FIELDS", "ServerSpec", "expand", "read_server", "read_servers"]
 _NAME = re.compile(r"[A-Za-z0-9](?!.*__)[A-Za-z0-9_-]{0,31}")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PLAIN = frozenset({"HOME", "USER", "LANG", "PATH", "PWD", "SHELL", "TMPDIR", "LOGNAME", "TZ"})
-"""Variables that are no secrets, whoever names them."""
+"""Variables that are never secrets."""
 _TRANSPORTS: Mapping[str, Literal["stdio", "http", "sse"]] = {
     "stdio": "stdio",
     "http": "http",
@@ -30,27 +30,25 @@ _MOST = 100
 _LONGEST = 8_192
 FIELDS: Fields = {
     "mcpServers.NAME": {
-        "type": Field(
-            "`stdio`, `http` or `sse`", "`stdio` with a `command`, else `http`", "How it is spoken to."
-        ),
+        "type": Field("`stdio`, `http` or `sse`", "`stdio` with a `command`, else `http`", "The transport."),
         "command": Field("text", "required for `stdio`", "The program, started and confined by Toolcrib."),
         "args": Field("list of texts", "", "Its arguments."),
         "env": Field("mapping of texts", "", "Its environment, beside `PATH`, `HOME`, `LANG` and `TMPDIR`."),
         "cwd": Field("text", "`.`", "Where it starts, from the project's root."),
-        "url": Field("text", "required for `http` and `sse`", "The address of a server elsewhere."),
+        "url": Field("text", "required for `http` and `sse`", "The address of a remote server."),
         "headers": Field("mapping of texts", "", "Sent to the origin of `url` and nowhere else."),
         "permissions": Field(
             "mapping",
             "for `stdio`: the project is read",
-            "What its process may touch, by the fields below.",
+            "Permissions of its process, by the fields below.",
         ),
-        "start_timeout_s": Field("seconds", "`30`", "Until it must have told its tools: 0.1 to 600."),
+        "start_timeout_s": Field("seconds", "`30`", "Time limit for it to list its tools: 0.1 to 600."),
         "disabled": Field("true or false", "`false`", "`true`, in `.mcp.json` only: the server is left out."),
     },
     "mcpServers.NAME.permissions": {
         "network": Field("as in a manifest", "`false`", "`permissions.network`"),
         "fs": Field("as in a manifest", "`{read: [.]}` for `stdio`", "`permissions.fs`"),
-        "secrets": Field("list of texts", "what the texts name", "Names of `permissions.secrets`."),
+        "secrets": Field("list of texts", "the `${NAME}` of its texts", "Names of `permissions.secrets`."),
         "env": Field("list of texts", "", "`permissions.env`"),
     },
     "mcpServers.NAME.permissions.fs": {
@@ -58,13 +56,13 @@ FIELDS: Fields = {
         "write": Field("list of texts", "", "`permissions.fs.write`"),
     },
 }
-"""Every key of a server. In `.mcp.json` others are passed over, for other clients know them."""
+"""Every key of a server. In `.mcp.json` other keys are ignored: they may belong to other clients."""
 _KEYS = tuple(key for key in FIELDS["mcpServers.NAME"] if key != "disabled")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
-    """One MCP server: a program of this machine, or an address. Texts may hold `${NAME}`, `${NAME:-else}`."""
+    """One MCP server, local or remote. Its texts may contain `${NAME}` and `${NAME:-default}`."""
 
     name: str
     transport: Literal["stdio", "http", "sse"]
@@ -75,31 +73,31 @@ class ServerSpec:
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     permissions: Permissions = field(default_factory=Permissions)
-    """What its process may touch; of an address, which further hosts it may lead to."""
+    """The permissions of its process; for a remote server, the other hosts that it may redirect to."""
     start_timeout_s: float = 30.0
-    """Seconds until it must have told its tools."""
+    """Seconds until it must have listed its tools."""
     identity: str = ""
-    """SHA-256 of all of this, in hex: another program or address is another server."""
+    """SHA-256 in hex of the name, the command or address, and the folder."""
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a program that is started here."""
+        """True if it is a program that is started on this machine."""
         return self.transport == "stdio"
 
     @property
     def where(self) -> str:
-        """The command line or the address, as written."""
+        """The command line or the address, as it is written."""
         return " ".join((self.command, *self.args)) if self.is_local else self.url
 
 
 def read_servers(raw: Any) -> tuple[list[ServerSpec], dict[str, str]]:
-    """The servers of a document with `mcpServers`, and what is wrong with the others, by name.
+    """Return the servers of a document with `mcpServers`, and by name the errors of invalid ones.
 
-    Keys that only other clients know are passed over. A server that says `disabled: true` is left out.
+    Unknown keys are ignored: they may belong to other clients. A server with `disabled: true` is left out.
     """
     block = raw.get("mcpServers", {}) if isinstance(raw, dict) else None
     if not isinstance(block, dict):
-        return [], {"": "must hold an object `mcpServers`: name, then command and args, or url"}
+        return [], {"": "must have an object `mcpServers`: name, then command and args, or url"}
     found: list[ServerSpec] = []
     wrong: dict[str, str] = {}
     for name, entry in list(block.items())[:_MOST]:
@@ -116,18 +114,16 @@ def read_servers(raw: Any) -> tuple[list[ServerSpec], dict[str, str]]:
 
 
 def read_server(name: Any, entry: Any) -> ServerSpec:
-    """One server, every key known; ValueError says what is wrong."""
+    """Return one server. Raises ValueError with the reason if it is invalid or has an unknown key."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ValueError(
-            "a server's name has 1 to 32 letters, digits, `-` or `_`, and no two `_` after another"
-        )
+        raise ValueError("a server's name has 1 to 32 letters, digits, `-` or `_`, and never `__`")
     if not isinstance(entry, dict):
         raise ValueError("must be a mapping with `command` or `url`")
     for key in entry:
         if key not in _KEYS:
             close = nearest(str(key), _KEYS)
-            mend = f"did you mean `{close}`?" if close else f"known: {', '.join(_KEYS)}"
-            raise ValueError(f"`{key}` is not a key of a server; {mend}")
+            hint = f"did you mean `{close}`?" if close else f"known: {', '.join(_KEYS)}"
+            raise ValueError(f"`{key}` is not a key of a server; {hint}")
     kind = entry.get("type") or ("stdio" if "command" in entry else "http")
     transport = _TRANSPORTS.get(kind) if isinstance(kind, str) else None
     if transport is None:
@@ -155,7 +151,7 @@ def read_server(name: Any, entry: Any) -> ServerSpec:
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
-    """The text with its variables filled in; one that is not there and has no default is KeyError."""
+    """Return the text with its variables replaced. Raises KeyError for one without a value and default."""
 
     def value(match: re.Match[str]) -> str:
         name, default = match.group(1), match.group(2)
@@ -165,14 +161,14 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
 
 def _permissions(block: Any, parts: Mapping[str, Any], local: bool) -> Permissions:
-    """What is stated; else the project may be read, and no network is there."""
+    """Return the stated permissions; by default the project is readable, and there is no network."""
     if block is None:
         block = {}
     if not isinstance(block, dict) or not set(block) <= {"network", "fs", "secrets", "env"}:
-        raise ValueError("`permissions` may hold network, fs, secrets and env")
+        raise ValueError("`permissions` may have network, fs, secrets and env")
     files = block.get("fs", {"read": ["."] if local else []})
     if not isinstance(files, dict) or not set(files) <= {"read", "write"}:
-        raise ValueError("`permissions.fs` may hold read and write")
+        raise ValueError("`permissions.fs` may have read and write")
     env = tuple(_listed(block.get("env"), "permissions.env"))
     try:
         network = Network.parse(block.get("network", False))
@@ -194,20 +190,20 @@ def _permissions(block: Any, parts: Mapping[str, Any], local: bool) -> Permissio
 
 
 def _refuse_secret_arguments(parts: Mapping[str, Any]) -> None:
-    """A secret is no part of a command line: any user of the machine can read those."""
+    """Refuse secrets in a command line, which any user of the machine can read."""
     secrets = {secret.name for secret in parts["permissions"].secrets}
     for key, texts in (("command", (parts["command"],)), ("args", parts["args"])):
         named = (match.group(1) for text in texts for match in _VARIABLE.finditer(text))
         name = next((name for name in named if name in secrets), None)
         if name is not None:
             raise ValueError(
-                f"the secret {name} cannot stand in `{key}`: any user of the machine can read a command "
-                "line; hand it over under `env`, or name it in `permissions.env` if it is no secret"
+                f"the secret {name} cannot be used in `{key}`: any user of the machine can read a command "
+                "line; set it in `env`, or name it in `permissions.env` if it is not a secret"
             )
 
 
 def _variables(parts: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
-    """Every variable that a text names, and whether there is no default for it."""
+    """Yield every variable of the texts, with True if it has no default."""
     texts = [
         parts["command"],
         parts["url"],

@@ -18,12 +18,12 @@ _UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-
 FIELDS: Fields = {
     "": {
         "schemaVersion": Field("text", "", "Kept.", kept=True),
-        "bundleID": Field("text", "", "Kept; held to a UUID of version 7.", kept=True),
+        "bundleID": Field("text", "", "Kept; it must be a UUID of version 7.", kept=True),
         "id": Field("text", "", "As `bundleID`.", kept=True),
         "toolID": Field("text", "", "As `bundleID`.", kept=True),
         "slug": Field("text", "required", "`name`: 1 to 64 letters, digits and dashes."),
         "version": Field("text", "required", "`version`: as `slug`, and dots."),
-        "displayName": Field("text", "", "Kept; `description` where there is none.", kept=True),
+        "displayName": Field("text", "", "Kept; used as `description` if there is none.", kept=True),
         "description": Field("text", "`displayName`", "`description`"),
         "type": Field("`go` or `http`", "required", "`kind`: `function` or `http`."),
         "isEnabled": Field("true or false", "`true`", "`false`: the tool is not loaded. Kept.", kept=True),
@@ -47,7 +47,7 @@ FIELDS: Fields = {
         ),
         "headers": Field("object of texts", "", "`exec.http.headers`"),
         "bodyTemplate": Field(
-            "text", "", "`exec.http.body`: JSON, a form or text, as [told](formats.md#flexigpt)."
+            "text", "", "`exec.http.body`: JSON, a form or text, see [FlexiGPT](formats.md#flexigpt)."
         ),
         "successCodes": Field("list of whole numbers", "any 2xx", "`exec.http.success_codes`"),
         "timeoutMs": Field("whole number", "the project's limit", "`exec.http.timeout_ms`"),
@@ -58,7 +58,7 @@ FIELDS: Fields = {
         "errorMode": Field("`fail` or `empty`", "`fail`", "`exec.http.error_mode`"),
     },
 }
-"""Every field of a record. Others are kept, and told."""
+"""Every field of a record. Others are kept and reported."""
 _TEXT, _MAP = {"type": "string"}, {"type": "object"}
 _FORM: dict[str, Any] = {
     "type": "object",
@@ -89,7 +89,7 @@ _LONGEST = 64
 
 
 def drafts(document: Document) -> list[Draft]:
-    """The one tool of a record."""
+    """Return the one tool of a record."""
     draft = Draft(document, "flexigpt")
     record = document.data
     if not draft.fits(record, _FORM):
@@ -128,22 +128,21 @@ def _identity(draft: Draft, record: dict[str, Any]) -> None:
 
 
 def _bad_label(value: str, *, dot: bool) -> str | None:
-    """Why a text is no slug (or version, with `dot`): letters, digits and dashes, 1 to 64 characters."""
+    """Return the reason that a text is not a slug (or version, with `dot`), or None."""
     if not 1 <= len(value) <= _LONGEST:
         return f"must have 1 to {_LONGEST} characters"
     for char in value:
         if not (char == "-" or (dot and char == ".") or unicodedata.category(char)[0] == "L"
                 or unicodedata.category(char) == "Nd"):  # fmt: skip
-            return (
-                f"holds U+{ord(char):04X}: only letters, digits{', dots' if dot else ''} and dashes may stand"
-            )
+            allowed = "letters, digits, dots and dashes" if dot else "letters, digits and dashes"
+            return f"contains U+{ord(char):04X}: only {allowed} are allowed"
     return None
 
 
 def _go(draft: Draft, impl: dict[str, Any]) -> None:
     draft.put(("kind",), "function", ("type",))
     draft.put(("exec", "function", "reference"), impl.get("goFunc"), ("impl", "goFunc"))
-    _told_keys(draft, impl, known(FIELDS["impl (go)"]))
+    _keep_rest(draft, impl, known(FIELDS["impl (go)"]))
 
 
 def _http(draft: Draft, impl: dict[str, Any], arguments: Any) -> None:
@@ -164,11 +163,11 @@ def _http(draft: Draft, impl: dict[str, Any], arguments: Any) -> None:
         key, expression = extraction(str(impl["extractExpr"]))
         draft.put((*at, "response", key), expression, ("impl", "extractExpr"))
     _permissions(draft, url, arguments)
-    _told_keys(draft, impl, known(FIELDS["impl (http)"]))
+    _keep_rest(draft, impl, known(FIELDS["impl (http)"]))
 
 
 def _permissions(draft: Draft, url: Any, arguments: Any) -> None:
-    """What the record plainly says: its own host, and each name that is no argument as a secret."""
+    """Grant the host of the URL, and each name that is not an argument as a secret."""
     host = host_of(url) if isinstance(url, str) else None
     if host is not None:
         draft.put(("permissions", "network"), {"allow": [host]}, ("impl", "urlTemplate"))
@@ -177,17 +176,16 @@ def _permissions(draft: Draft, url: Any, arguments: Any) -> None:
         draft.put(("permissions", "secrets"), secrets, ("impl",))
 
 
-def _told_keys(draft: Draft, impl: dict[str, Any], known: tuple[str, ...]) -> None:
+def _keep_rest(draft: Draft, impl: dict[str, Any], known: tuple[str, ...]) -> None:
     rest = {key: value for key, value in impl.items() if key not in known}
     for key in rest:
-        told = f"`{key}` has no meaning here; it is kept as it is"
-        draft.fault(told, ("impl", key), rule="unmapped", key=True)
+        draft.unmapped(("impl", key), kept=True)
     if rest:
         draft.kept["impl"] = rest
 
 
 def extraction(expression: str) -> tuple[str, str]:
-    """`extractExpr` as our key and value: JSONPath begins with `$`, all else is a regex (`re:…`, `/…/`)."""
+    """Return `extractExpr` as key and value: JSONPath if it begins with `$`, else a regex (`re:…`, `/…/`)."""
     if expression.startswith("$"):
         return "jsonpath", expression
     if expression.startswith("re:"):
@@ -198,7 +196,7 @@ def extraction(expression: str) -> tuple[str, str]:
 
 
 def _body(draft: Draft, impl: dict[str, Any]) -> None:
-    """A body template: JSON or a form where it reads as one, so that values cannot add to it; else text."""
+    """Read a body template as JSON or a form if possible, so that values cannot change its structure."""
     text = impl["bodyTemplate"]
     at: KeyPath = ("exec", "http", "body")
     origin: KeyPath = ("impl", "bodyTemplate")
@@ -211,16 +209,16 @@ def _body(draft: Draft, impl: dict[str, Any]) -> None:
 
         pairs = parse_qsl(text, keep_blank_values=True)
         if len(dict(pairs)) != len(pairs):
-            draft.fault("the form of `bodyTemplate` has a key twice", origin)
+            draft.fault("the form in `bodyTemplate` has a duplicate key", origin)
         draft.put(at, dict(pairs), origin)
         draft.put((*at[:-1], "body_format"), "form")
         return
     try:
-        # A placeholder that stands bare becomes a whole value, which keeps its type.
+        # A placeholder without quotes becomes a whole value, which keeps its type.
         value = json.loads(_BARE.sub(lambda found: f'"{found[1]}"' if found[1] else found[0], text))
     except ValueError:
         if content.startswith("application/json"):
-            draft.fault("`bodyTemplate` is not JSON, though the content type says so", origin)
+            draft.fault("`bodyTemplate` is not JSON, but the content type is JSON", origin)
             return
         draft.put(at, text, origin)
         draft.put((*at[:-1], "body_format"), "text")

@@ -1,4 +1,4 @@
-"""Tools as records of FlexiGPT."""
+"""Write tools as records of FlexiGPT."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["record_of"]
 
 
 def record_of(tool: Tool) -> dict[str, Any]:
-    """The record of a tool. What FlexiGPT has no word for is left out; reading it back shows what."""
+    """Return the record of a tool, without everything that FlexiGPT cannot express."""
     kept = dict(tool.extensions.get("flexigpt", {}))
     rest = kept.pop("impl", {})
     record: dict[str, Any] = {key: kept.pop(key) for key in ("schemaVersion", "bundleID") if key in kept}
@@ -31,7 +31,7 @@ def record_of(tool: Tool) -> dict[str, Any]:
     if tool.tags:
         record["tags"] = list(tool.tags)
     if tool.source is None or tool.source.dialect != "flexigpt":
-        record["isEnabled"] = True  # said, so that no default of another program decides it
+        record["isEnabled"] = True  # explicit, so that no default of another program applies
     return {**record, **kept}
 
 
@@ -42,7 +42,7 @@ def _impl(tool: Tool, config: HttpExec) -> dict[str, Any]:
     if config.headers:
         impl["headers"] = {name: literal_text(value) for name, value in config.headers.items()}
     if config.body is not None:
-        impl["bodyTemplate"] = config.body if isinstance(config.body, str) else _written(tool, config.body)
+        impl["bodyTemplate"] = config.body if isinstance(config.body, str) else _body(tool, config.body)
     if config.success_codes:
         impl["successCodes"] = list(config.success_codes)
     if config.timeout_ms:
@@ -58,7 +58,7 @@ def _impl(tool: Tool, config: HttpExec) -> dict[str, Any]:
 
 
 def _url(tool: Tool, config: HttpExec) -> str:
-    """The URL with the query in it, encoded as it is sent."""
+    """Return the URL with the query, encoded as it is sent."""
     from toolcrib.template import Namespaces, TextTemplate, parse_query, spell
 
     entries = [
@@ -69,8 +69,8 @@ def _url(tool: Tool, config: HttpExec) -> str:
     return config.url + ("&" if "?" in config.url else "?") * bool(entries) + "&".join(entries)
 
 
-def _written(tool: Tool, body: Any) -> str:
-    """A body as text; what the input schema has as another type than text stands without quotes."""
+def _body(tool: Tool, body: Any) -> str:
+    """Return a body as JSON text; arguments that are not texts are written without quotes."""
     named = tool.input_schema.get("properties", {})
     text = json.dumps(body, ensure_ascii=False)
     for name, rule in named.items():

@@ -1,14 +1,13 @@
-"""`SKILL.md` folders (Agent Skills): front matter that says what a skill is for, and Markdown to follow.
+"""Read `SKILL.md` folders (Agent Skills): front matter that describes a skill, then Markdown instructions.
 
 A skill becomes one tool that reads the files of its folder, the instructions first. It grants nothing else:
-`allowed-tools` and scripts are kept and told, not run.
+`allowed-tools` and scripts are listed, but not run.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -17,7 +16,7 @@ from toolcrib.manifest.dialects.fields import Field, Fields, known
 from toolcrib.manifest.yaml.diagnostics import failure
 from toolcrib.manifest.yaml.source import Document, decode, load
 
-__all__ = ["FIELDS", "SKILL_FILE", "Skill", "drafts", "load_skill"]
+__all__ = ["FIELDS", "SKILL_FILE", "drafts", "load_skill"]
 
 SKILL_FILE = "SKILL.md"
 _FRONT = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
@@ -33,29 +32,19 @@ FIELDS: Fields = {
         "version": Field("text", "", "Kept; the tool's version is 1.", kept=True),
     },
 }
-"""Every field of the front matter. Others are kept, and told."""
-
-
-@dataclass(frozen=True, slots=True)
-class Skill:
-    """Instructions for an agent."""
-
-    name: str
-    description: str
-    content: str
-    """Markdown."""
+"""Every field of the front matter. Others are kept and reported."""
 
 
 def load_skill(raw: bytes, path: str) -> Document:
-    """The front matter as data, with its places in the file. Raises ManifestError where there is none."""
+    """Return the front matter as data with its positions. Raises ManifestError if there is none."""
     text = decode(raw, path)
     found = _FRONT.match(text)
     if found is None:
         document = Document(path, raw, text, None)
-        told = "the file does not begin with front matter: `---`, keys, `---`"
+        message = "the file does not begin with front matter: `---`, keys, `---`"
         hint = "begin it with `---`, `name: …`, `description: …`, `---`"
-        raise failure([document.diagnostic("dialect", told, at=(1, 1), hint=hint)])
-    # The opening line becomes a comment of the same length, so that all places stay as they are.
+        raise failure([document.diagnostic("dialect", message, at=(1, 1), hint=hint)])
+    # The opening line becomes a comment of the same length, so that all positions stay the same.
     front = "#" * len("---") + text[3 : found.end(1)]
     document = load(front.encode(), path)
     document.raw = raw
@@ -63,7 +52,7 @@ def load_skill(raw: bytes, path: str) -> Document:
 
 
 def drafts(document: Document) -> list[Draft]:
-    """The one tool of a skill."""
+    """Return the one tool of a skill."""
     draft = Draft(document, "skill")
     data = document.data
     if not isinstance(data, dict):
@@ -92,19 +81,19 @@ def drafts(document: Document) -> list[Draft]:
 
 def _schema(folder: FilePath, place: str) -> dict[str, Any]:
     first = f"{place}/{SKILL_FILE}"
-    told = f"File of the skill to read (default {first}: the instructions)."
+    about = f"File of the skill to read (default {first}: the instructions)."
     inside = _files(folder)
     if inside:
-        told += f" In {place} there are: {', '.join(inside)}."
+        about += f" In {place} there are: {', '.join(inside)}."
     return {
         "type": "object",
         "additionalProperties": False,
-        "properties": {"file": {"type": "string", "description": told, "default": first}},
+        "properties": {"file": {"type": "string", "description": about, "default": first}},
     }
 
 
 def _files(folder: FilePath, most: int = 20) -> list[str]:
-    """Names of the files below a skill's folder, two levels deep; the first of them."""
+    """Return the first files below a skill's folder, at most two levels deep."""
     found: list[str] = []
     try:
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
@@ -119,7 +108,7 @@ def _files(folder: FilePath, most: int = 20) -> list[str]:
 
 
 def _place(folder: FilePath) -> str:
-    """The folder as a manifest of its project writes it."""
+    """Return the folder as a manifest of its project writes it."""
     absolute = FilePath(os.path.abspath(folder))  # noqa: PTH100 - links stay as they are written
     for parent in absolute.parents:
         if any((parent / home).is_dir() for home in (".toolcrib", ".glee")):

@@ -1,7 +1,7 @@
-"""Sympozium's SkillPack: the tools of its sidecar (`spec.sidecar.tools[]`), and its skills.
+"""Read the tools of the sidecar of a Sympozium SkillPack (`spec.sidecar.tools[]`).
 
-A sidecar's tool is a command with a JSON Schema of its parameters. Skills are Markdown that an agent reads;
-they are no tools.
+A sidecar's tool is a command with a JSON Schema of its parameters. The skills of a pack are Markdown for an
+agent, not tools, and are ignored.
 """
 
 from __future__ import annotations
@@ -13,39 +13,31 @@ from typing import Any
 from toolcrib.manifest.dialects.base import Draft, arguments_of, secrets_in
 from toolcrib.manifest.dialects.durations import milliseconds
 from toolcrib.manifest.dialects.fields import Field, Fields, known
-from toolcrib.manifest.dialects.skill.reader import Skill
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 
-__all__ = ["FIELDS", "drafts", "skills_of"]
+__all__ = ["FIELDS", "drafts"]
 
 FIELDS: Fields = {
     "": {
-        "kind": Field("`SkillPack`", "", "What the file is known by, unless it is a `sidecar` alone."),
-        "spec": Field(
-            "mapping", "the file itself", "Holds `skills` and `sidecar`. Its other keys are not read."
-        ),
+        "kind": Field("`SkillPack`", "", "Identifies the file, unless it is only a `sidecar`."),
+        "spec": Field("mapping", "the file itself", "Has `skills` and `sidecar`; other keys are ignored."),
     },
     "spec": {
-        "skills": Field("list", "", "No tools: `name`, `description` and `content` are instructions."),
-        "sidecar": Field("mapping", "", "Holds `tools`. Its image and rights are not read: tools run here."),
-    },
-    "spec.skills[]": {
-        "name": Field("text", "required", "Name of the instructions."),
-        "description": Field("text", "", "What they are for."),
-        "content": Field("text", "", "Markdown."),
+        "skills": Field("list", "", "Not tools: instructions for an agent, ignored."),
+        "sidecar": Field("mapping", "", "Has `tools`. Image and rights are ignored: tools run here."),
     },
     "spec.sidecar": {"tools": Field("list", "", "A tool each, by the fields below.")},
     "spec.sidecar.tools[]": {
         "name": Field("text", "required", "`name`"),
         "description": Field("text", "required", "`description`"),
         "parameters": Field("JSON Schema", "no arguments", "`inputs.schema`"),
-        "inputSchema": Field("JSON Schema", "", "`inputs.schema` where there are no `parameters`."),
+        "inputSchema": Field("JSON Schema", "", "`inputs.schema` if there are no `parameters`."),
         "command": Field(
             "list of texts, or text",
             "required",
             "`exec.command.entrypoint` and `args`. A text is split at its spaces; one that needs a shell is "
-            "refused. `{{name}}` and `{{.name}}` are `${name}`; what is no argument is a secret.",
+            "refused. `{{name}}` and `{{.name}}` are `${name}`; a name that is not an argument is a secret.",
         ),
         "args": Field("list of texts", "", "Further `exec.command.args`."),
         "workdir": Field("text", "`/workspace`", "`exec.command.cwd`; `/workspace` is the project's root."),
@@ -59,7 +51,7 @@ FIELDS: Fields = {
         "env": Field("mapping of texts, or list of `{name, value}`", "", "`exec.command.env`"),
     },
 }
-"""Every field that is read. Others of a tool are kept, and told."""
+"""Every field that is read. Others of a tool are kept and reported."""
 _TEXT = {"type": "string"}
 _FORM: dict[str, Any] = {
     "type": "object",
@@ -81,7 +73,7 @@ _SHELL = re.compile(r"[|&;<>()`*?\[\]~#!\n]|\$(?!\{)")
 
 
 def drafts(document: Document) -> list[Draft]:
-    """Every tool of the sidecar."""
+    """Return every tool of the sidecar."""
     spec, start = _spec(document.data)
     sidecar = spec.get("sidecar")
     tools = sidecar.get("tools") if isinstance(sidecar, dict) else None
@@ -94,17 +86,6 @@ def drafts(document: Document) -> list[Draft]:
         if draft.fits(tool, _FORM):
             _tool(draft, tool)
     return made
-
-
-def skills_of(document: Document) -> list[Skill]:
-    """The skills of the pack."""
-    spec, _ = _spec(document.data)
-    skills = spec.get("skills")
-    return [
-        Skill(str(one["name"]), str(one.get("description", "")), str(one.get("content", "")))
-        for one in (skills if isinstance(skills, list) else [])
-        if isinstance(one, dict) and "name" in one
-    ]
 
 
 def _spec(data: Any) -> tuple[dict[str, Any], KeyPath]:
@@ -148,15 +129,15 @@ def _tool(draft: Draft, tool: dict[str, Any]) -> None:
 
 
 def _words(draft: Draft, tool: dict[str, Any]) -> list[str]:
-    """The program and its arguments; a line that needs a shell is refused."""
+    """Return the program and its arguments; a line that needs a shell is refused."""
     command, more = tool["command"], tool.get("args", [])
     if isinstance(command, list):
         words = [*command, *more]
     else:
         line = _SPELLING.sub(r"${\1}", command)
         if _SHELL.search(line):
-            told = "this command line needs a shell, where a value could become a part of it"
-            draft.fault(told, ("command",), hint="write the program and its arguments as a list")
+            message = "this command line needs a shell, in which a value could run other commands"
+            draft.fault(message, ("command",), hint="write the program and its arguments as a list")
             return []
         try:
             words = [*shlex.split(line), *more]
@@ -167,7 +148,7 @@ def _words(draft: Draft, tool: dict[str, Any]) -> list[str]:
 
 
 def _timeout(value: Any) -> int | None:
-    """Seconds, or a duration; below 1 it is 30 s, above 120 s it is 120 s, as Sympozium has it."""
+    """Return the limit in ms: below 1 s it is 30 s, above 120 s it is 120 s, as in Sympozium."""
     if isinstance(value, bool) or value is None:
         return None
     found = int(value * 1000) if isinstance(value, int | float) else milliseconds(value)

@@ -1,4 +1,4 @@
-"""Commands as the tools of a SkillPack's sidecar."""
+"""Write commands as tools of the sidecar of a SkillPack."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["pack_of"]
 
 
 def pack_of(tool: Tool) -> dict[str, Any]:
-    """A SkillPack whose sidecar has this one command; which image holds the program is not known."""
+    """Return a SkillPack whose sidecar has this one command; it names no image, which is not known."""
     from toolcrib.template import literal_text
 
     config = tool.config
     if not isinstance(config, CommandExec):
-        raise ManifestError(f"{tool.name} is of kind {tool.kind}; the tools of a sidecar are commands only")
+        raise ManifestError(f"{tool.name} is of kind {tool.kind}; only commands can be tools of a sidecar")
     entry: dict[str, Any] = {
         "name": tool.name,
         "description": tool.description,

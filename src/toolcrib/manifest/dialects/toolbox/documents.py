@@ -1,6 +1,6 @@
-"""`tools.yaml` of MCP Toolbox with one resource a document: read as the form with the maps.
+"""Read `tools.yaml` of MCP Toolbox with one resource per YAML document, as the form with maps.
 
-Each document says `kind` (source, tool, toolset), `name` and `type`. What is told of one has its place.
+Each document has `kind` (source, tool, toolset), `name` and `type`. Findings name positions in the file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Part(NamedTuple):
 
     document: Document
     start: int
-    """How many lines stand before it."""
+    """The number of lines before it."""
 
 
 class _Documents(Document):
@@ -39,7 +39,7 @@ class _Documents(Document):
         self._parts: dict[KeyPath, _Part] = {}
 
     def add(self, part: _Part) -> None:
-        """Take in one document. Raises ManifestError for one that cannot be told apart."""
+        """Add one document. Raises ManifestError if it is not a resource, or a duplicate."""
         data = part.document.data
         wrong = next(_misfits(data), None)
         if wrong is not None:
@@ -48,9 +48,9 @@ class _Documents(Document):
         name = data["name"]
         place: KeyPath = (kind, name)
         if place in self._parts:
-            told = f"there is a {kind[:-1]} named {quoted(name)} already"
+            message = f"there is already a {kind[:-1]} named {quoted(name)}"
             raise failure(
-                [_moved(part.document.diagnostic("dialect", told, ("name",)), part.start, self.text)]
+                [_moved(part.document.diagnostic("dialect", message, ("name",)), part.start, self.text)]
             )
         self._parts.setdefault((kind,), part)
         self._parts[place] = part
@@ -74,7 +74,7 @@ class _Documents(Document):
         return line + part.start, column
 
     def _inside(self, path: KeyPath) -> tuple[_Part, KeyPath] | None:
-        """The document that a place is in, and the place in it."""
+        """Return the document of a position, and the position in it."""
         part = self._parts.get(path[:2])
         if part is None or len(path) == 1:
             part = self._parts.get(path[:1])
@@ -85,13 +85,13 @@ class _Documents(Document):
 
 
 def load_documents(raw: bytes, path: str) -> Document:
-    """The data of all documents. Raises ManifestError where one cannot be read."""
+    """Return the data of all documents. Raises ManifestError if one cannot be read."""
     text = decode(raw, path)
     whole = _Documents(path, raw, text)
     for number, (start, lines) in enumerate(_split(text)):
         if number == _MOST:
-            told = f"the file has more than {_MOST:,} documents"
-            raise failure([whole.diagnostic("too-large", told, at=(start + 1, 1))])
+            message = f"the file has more than {_MOST:,} documents"
+            raise failure([whole.diagnostic("too-large", message, at=(start + 1, 1))])
         try:
             document = load("\n".join(lines).encode(), path)
         except ManifestError as error:
@@ -101,7 +101,7 @@ def load_documents(raw: bytes, path: str) -> Document:
 
 
 def _split(text: str) -> Iterator[tuple[int, list[str]]]:
-    """The documents that say something: how many lines stand before each, and its lines."""
+    """Yield the documents that are not empty: the number of lines before each, and its lines."""
     start = 0
     lines: list[str] = []
     for number, line in enumerate([*text.split("\n"), "---"], 1):
@@ -114,16 +114,16 @@ def _split(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _misfits(data: Any) -> Iterator[str]:
-    """What keeps a document from being one resource."""
+    """Yield the reasons that a document is not a resource."""
     if not isinstance(data, dict):
         yield "each document must be a mapping with `kind` and `name`"
         return
     for key in ("kind", "name"):
         if not isinstance(data.get(key), str) or not data[key]:
-            yield f"each document must say its `{key}`"
+            yield f"each document must have a text `{key}`"
 
 
 def _moved(finding: Diagnostic, lines: int, text: str) -> Diagnostic:
-    """A finding about one document at its place in the file."""
+    """Return a finding of one document with its position in the file."""
     line = finding.line + lines
     return replace(finding, line=line, source=source_line(text, line))

@@ -1,6 +1,6 @@
-"""`tools.yaml` of MCP Toolbox for Databases (genai-toolbox): SQL statements, and HTTP requests.
+"""Read `tools.yaml` of MCP Toolbox for Databases (genai-toolbox): SQL statements and HTTP requests.
 
-The form with the maps `sources:` and `tools:`, where `kind` says which. `toolbox_documents` reads the other.
+This is the form with the maps `sources:` and `tools:`; `documents` reads the other form.
 """
 
 from __future__ import annotations
@@ -27,19 +27,21 @@ TYPES: dict[str, dict[str, Any]] = {
 _LISTED = "list of parameters"
 FIELDS: Fields = {
     "": {
-        "sources": Field("mapping", "", "What the tools use, by name."),
+        "sources": Field("mapping", "", "Databases and HTTP servers, by name."),
         "tools": Field("mapping", "required", "A tool each, by `name`."),
-        "toolsets": Field("mapping of lists", "", "`tags`: a tool has those of the toolsets that name it."),
+        "toolsets": Field("mapping of lists", "", "`tags`: a tool has the names of its toolsets as tags."),
     },
     "sources.NAME (sql)": {
-        "kind": Field("text", "required", "`exec.sql.engine`; `sqlite` is run, the others are listed only."),
+        "kind": Field(
+            "text", "required", "`exec.sql.engine`; only `sqlite` tools run, others are only listed."
+        ),
         "database": Field(
             "text", "", "`exec.sql.database`; of `sqlite` its folder is `permissions.fs.read`."
         ),
         "*": Field("any", "", "`exec.sql.connection`; each `${NAME}` is a secret."),
     },
     "sources.NAME (http)": {
-        "kind": Field("`http`", "required", "What it is known by."),
+        "kind": Field("`http`", "required", "Identifies an HTTP source."),
         "baseUrl": Field("text", "required", "Begins `exec.http.url`; its host is `permissions.network`."),
         "headers": Field("mapping of texts", "", "`exec.http.headers`, unless the tool has the same."),
         "queryParams": Field("mapping of texts", "", "`exec.http.query`"),
@@ -47,15 +49,13 @@ FIELDS: Fields = {
     },
     "tools.NAME": {
         "kind": Field("text", "required", "`kind`: `http`, or `sql` for any kind with a `statement`."),
-        "type": Field("text", "", "Not read; `kind` says it."),
-        "name": Field("text", "", "Not read; the key of the tool in `tools` is its `name`."),
-        "source": Field("text", "required", "Which of `sources` it uses."),
+        "type": Field("text", "", "Ignored; `kind` is used."),
+        "name": Field("text", "", "Ignored; the key of the tool in `tools` is its `name`."),
+        "source": Field("text", "required", "A name in `sources`."),
         "description": Field("text", "required", "`description`"),
-        "annotations": Field("mapping of true or false", "", "`annotations`: `readOnlyHint` and its like."),
-        "authRequired": Field(
-            "list of texts", "", "Refused: without it, those it shuts out could call the tool."
-        ),
-        "templateParameters": Field("list", "", "Refused: a value never becomes a part of a statement."),
+        "annotations": Field("mapping of true or false", "", "`annotations`: `readOnlyHint` and so on."),
+        "authRequired": Field("list of texts", "", "Refused: anybody could call the tool without it."),
+        "templateParameters": Field("list", "", "Refused: values never become part of a statement."),
     },
     "tools.NAME (sql)": {
         "statement": Field("text", "required", "`exec.sql.statement`; a placeholder in it is refused."),
@@ -80,17 +80,17 @@ FIELDS: Fields = {
         ),
         "description": Field("text", "", "`description`"),
         "default": Field("any", "", "`default`"),
-        "required": Field("true or false", "`true` without a default", "Whether it stands in `required`."),
+        "required": Field("true or false", "`true` without a default", "`true`: it is in `required`."),
         "items": Field("PARAMETER", "required for `array`", "`items`"),
         "valueType": Field("a type", "", "`additionalProperties` of a `map`."),
-        "allowedValues": Field("list", "", "`anyOf`: values, or patterns the whole text fits."),
+        "allowedValues": Field("list", "", "`anyOf`: values, or patterns that match the whole text."),
         "excludedValues": Field("list", "", "`not`, likewise."),
         "minValue": Field("number", "", "`minimum`"),
         "maxValue": Field("number", "", "`maximum`"),
         "authServices": Field("list", "", "Refused: the value would come from another system's login."),
     },
 }
-"""Every field that is read. Others of a tool are kept, and told."""
+"""Every field that is read. Others of a tool are kept and reported."""
 _TEXT = {"type": "string"}
 _LIST = {
     "type": ["array", "null"],
@@ -128,13 +128,13 @@ _HINTS = {"readOnlyHint": "read_only", "destructiveHint": "destructive", "idempo
           "openWorldHint": "open_world"}  # fmt: skip
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*):([^{}]*)\}")
 WORDS = {"description": "description", "default": "default", "minValue": "minimum", "maxValue": "maximum"}
-"""Keys of a parameter that a schema has too, and what it calls them."""
+"""Keys of a parameter, and their names in a schema."""
 _ACTION = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
 _FIELD = re.compile(r"(json\s+)?\.([A-Za-z_][A-Za-z0-9_]*)")
 
 
 def drafts(document: Document) -> list[Draft]:
-    """Every tool of the file."""
+    """Return every tool of the file."""
     data = document.data
     if not isinstance(data, dict) or not isinstance(data.get("tools"), dict):
         return [_alone(document, data)]
@@ -156,22 +156,22 @@ def drafts(document: Document) -> list[Draft]:
         if source is None:
             draft.fault(f"the source {tool['source']!r} is not in `sources`", ("source",))
         elif (reason := _bad_source(source)) is not None:
-            draft.fault(f"its source {tool['source']!r} is not right: {reason}", ("source",))
+            draft.fault(f"its source {tool['source']!r} is invalid: {reason}", ("source",))
         else:
             _tool(draft, tool["kind"], tool, source["kind"], _filled(source))
     return made
 
 
 def _toolsets(whole: Draft, data: dict[str, Any]) -> dict[str, list[str]]:
-    """By tool the toolsets that name it: they become its tags."""
+    """Return the toolsets that name each tool: they become its tags."""
     toolsets = data.get("toolsets")
     if not whole.fits(toolsets, _TOOLSETS_FORM, ("toolsets",)) or toolsets is None:
         return {}
     tags: dict[str, list[str]] = {}
     for toolset, names in toolsets.items():
         if not _TAG.fullmatch(toolset):
-            told = f"the toolset {quoted(toolset)} becomes no tag: a tag has letters, digits, `_` and `-`"
-            whole.fault(told, ("toolsets", toolset), rule="unmapped", key=True)
+            message = f"the toolset {quoted(toolset)} is not a valid tag: only letters, digits, `_` and `-`"
+            whole.fault(message, ("toolsets", toolset), rule="unmapped", key=True)
             continue
         for number, name in enumerate(names or ()):
             if name in data["tools"]:
@@ -179,22 +179,21 @@ def _toolsets(whole: Draft, data: dict[str, Any]) -> dict[str, list[str]]:
                 continue
             close = nearest(name, data["tools"])
             hint = f"did you mean `{close}`?" if close else None
-            told = f"the toolset {toolset} names {quoted(name)}, and there is no such tool in the file"
-            whole.fault(told, ("toolsets", toolset, number), hint=hint)
+            message = f"the toolset {toolset} names {quoted(name)}, but the file has no such tool"
+            whole.fault(message, ("toolsets", toolset, number), hint=hint)
     return {name: list(dict.fromkeys(found)) for name, found in tags.items()}
 
 
 def _rest(whole: Draft, data: dict[str, Any], sources: dict[str, Any]) -> None:
-    """Tell what of the file, and of its HTTP sources, has no meaning here."""
+    """Report the keys of the file and of its HTTP sources that have no meaning here."""
     for key in data:
         if key not in FIELDS[""]:
-            whole.fault(f"`{key}` has no meaning here", (key,), rule="unmapped", key=True)
+            whole.unmapped((key,))
     for name, source in sources.items():
         if isinstance(source, dict) and source.get("kind") == "http":
             for key in source:
                 if key not in FIELDS["sources.NAME (http)"]:
-                    told = f"`{key}` has no meaning here"
-                    whole.fault(told, ("sources", name, key), rule="unmapped", key=True)
+                    whole.unmapped(("sources", name, key))
 
 
 def _bad_source(source: Any) -> str | None:
@@ -204,7 +203,7 @@ def _bad_source(source: Any) -> str | None:
 
 
 def _filled(source: Any) -> Any:
-    """A source with Toolbox's `${NAME:default}` as `${NAME | default:…}`."""
+    """Return a source with `${NAME | default:…}` for Toolbox's `${NAME:default}`."""
     if isinstance(source, str):
         return _VARIABLE.sub(r"${\1 | default:\2}", source)
     if isinstance(source, dict):
@@ -215,9 +214,9 @@ def _filled(source: Any) -> Any:
 def _alone(document: Document, data: Any) -> Draft:
     draft = Draft(document, "toolbox")
     missing = isinstance(data, dict) and "tools" not in data
-    told = "holds no tools" if missing else "must hold the maps `sources:` and `tools:`"
+    wrong = "has no tools" if missing else "must have the maps `sources:` and `tools:`"
     hint = "write the maps `sources:` and `tools:`, or a document with `kind: tool` for each"
-    draft.fault(f"the file {told}", hint=hint)
+    draft.fault(f"the file {wrong}", hint=hint)
     return draft
 
 
@@ -228,22 +227,25 @@ def _tool(draft: Draft, kind: str, tool: dict[str, Any], engine: str, source: di
         if key in _HINTS:
             draft.put(("annotations", _HINTS[key]), value, ("annotations", key))
         else:
-            told = f"`{key}` has no meaning here"
-            draft.fault(told, ("annotations", key), rule="unmapped", key=True)
+            draft.unmapped(("annotations", key))
     if "authRequired" in tool:
-        # To leave it out would open the tool to those whom it is to be closed to.
+        # Without it, the tool would be open to callers that the file excludes.
         draft.fault(
-            "`authRequired` cannot be held here", ("authRequired",), hint="say in the policy who may call it"
+            "`authRequired` cannot be enforced",
+            ("authRequired",),
+            hint="remove it, and set in the policy who may call the tool",
         )
     if tool.get("templateParameters"):
-        told = "`templateParameters` write values into the statement, which is never done here"
-        draft.fault(told, ("templateParameters",), hint="use `parameters`, one statement for each table")
+        message = "`templateParameters` are not supported: they write values into the statement"
+        draft.fault(message, ("templateParameters",), hint="use `parameters`, one statement for each table")
     if kind == "http":
         _http(draft, tool, source)
     elif "statement" in tool:
         _sql(draft, tool, engine, source)
     else:
-        draft.fault(f"tools of kind {kind} are not known: only http, and those with a `statement`", ("kind",))
+        draft.fault(
+            f"tools of kind {kind} are not supported: only http, and kinds with a `statement`", ("kind",)
+        )
 
 
 def _sql(draft: Draft, tool: dict[str, Any], engine: str, source: dict[str, Any]) -> None:
@@ -297,12 +299,12 @@ def _http(draft: Draft, tool: dict[str, Any], source: dict[str, Any]) -> None:
 
 
 def _dynamic(tool: dict[str, Any], group: str) -> dict[str, str]:
-    """The parameters of a group, each under its own name."""
+    """Return a template for each parameter of a group, by name."""
     return {entry["name"]: f"${{{entry['name']}}}" for entry in tool.get(group) or []}
 
 
 def _headers(*layers: dict[str, str] | None) -> dict[str, str]:
-    """Headers, the later layer before the earlier, whichever way a name is written."""
+    """Merge headers, ignoring the case of names; later layers override earlier ones."""
     found: dict[str, tuple[str, str]] = {}
     for layer in layers:
         found |= {name.lower(): (name, value) for name, value in (layer or {}).items()}
@@ -310,7 +312,7 @@ def _headers(*layers: dict[str, str] | None) -> dict[str, str]:
 
 
 def _body(draft: Draft, text: str) -> None:
-    """A request body: JSON, so that a value cannot add to it."""
+    """Read a request body as JSON, so that values cannot change its structure."""
     import json
 
     bare = re.compile(r'"(?:[^"\\]|\\.)*"|(\$\{[^{}"]*\})')
@@ -318,20 +320,21 @@ def _body(draft: Draft, text: str) -> None:
     try:
         value = json.loads(bare.sub(lambda found: f'"{found[1]}"' if found[1] else found[0], template))
     except ValueError as error:
-        told = f"`requestBody` is not JSON with placeholders for values: {error}"
-        draft.fault(told, ("requestBody",), hint='write `{{.name}}` alone, or inside of a text: "{{.name}}"')
+        message = f"`requestBody` is not JSON with placeholders for values: {error}"
+        draft.fault(message, ("requestBody",), hint='write `{{.name}}` alone, or inside a text: "{{.name}}"')
         return
     draft.put(("exec", "http", "body"), value, ("requestBody",))
 
 
 def _template(draft: Draft, text: str, origin: KeyPath) -> str:
-    """Go's `{{.x}}` and `{{json .x}}` as `${x}`; anything else is refused."""
+    """Return Go's `{{.x}}` and `{{json .x}}` as `${x}`; anything else is refused."""
 
     def action(found: re.Match[str]) -> str:
         inner = _FIELD.fullmatch(found[1])
         if inner is None:
             draft.fault(
-                f"`{found[0][:60]}` cannot be read: only `{{{{.name}}}}` and `{{{{json .name}}}}` can", origin
+                f"`{found[0][:60]}` is not supported: only `{{{{.name}}}}` and `{{{{json .name}}}}` are",
+                origin,
             )
             return ""
         return f"${{{inner[2]}}}"
@@ -340,7 +343,7 @@ def _template(draft: Draft, text: str, origin: KeyPath) -> str:
 
 
 def _inputs(draft: Draft, groups: dict[str, Any]) -> list[str]:
-    """The input schema of all parameters; their names in order."""
+    """Set the input schema of all parameters, and return their names in order."""
     properties: dict[str, Any] = {}
     required: list[str] = []
     for group, entries in groups.items():
@@ -348,10 +351,12 @@ def _inputs(draft: Draft, groups: dict[str, Any]) -> list[str]:
             origin: KeyPath = (group, number)
             name = entry["name"]
             if name in properties:
-                draft.fault(f"the parameter {name} stands twice", origin)
+                draft.fault(f"the parameter {name} is defined twice", origin)
             if entry.get("authServices"):
-                told = f"the parameter {name} comes from a login of another system, which cannot be held here"
-                draft.fault(told, (*origin, "authServices"))
+                message = (
+                    f"`authServices` of the parameter {name} is not supported: no other system logs in here"
+                )
+                draft.fault(message, (*origin, "authServices"))
             properties[name] = _rule(draft, entry, origin)
             draft.places[("inputs", "schema", "properties", name)] = (*draft.place, *origin)
             if entry.get("required", "default" not in entry):
@@ -364,7 +369,7 @@ def _inputs(draft: Draft, groups: dict[str, Any]) -> list[str]:
 
 
 def _rule(draft: Draft, entry: dict[str, Any], origin: KeyPath) -> dict[str, Any]:
-    """The schema of one parameter."""
+    """Return the schema of one parameter."""
     rule = _type(draft, entry, origin)
     rule |= {word: entry[key] for key, word in WORDS.items() if key in entry}
     if entry.get("allowedValues"):
@@ -373,7 +378,7 @@ def _rule(draft: Draft, entry: dict[str, Any], origin: KeyPath) -> dict[str, Any
         rule["not"] = {"anyOf": [_value(value) for value in _several(entry["excludedValues"])]}
     for key in entry:
         if key not in FIELDS["PARAMETER"]:
-            draft.fault(f"`{key}` has no meaning here", (*origin, key), rule="unmapped", key=True)
+            draft.unmapped((*origin, key))
     return rule
 
 
@@ -399,7 +404,7 @@ def _several(value: Any) -> list[Any]:
 
 
 def _value(value: Any) -> dict[str, Any]:
-    """An allowed value; text may be a pattern that the whole of the value fits."""
+    """Return the schema of an allowed value; a text may be a pattern of the whole value."""
     if isinstance(value, str) and re.fullmatch(r"[\w -]*", value) is None:
         return {"pattern": f"^(?:{value})$"}
     return {"const": value}

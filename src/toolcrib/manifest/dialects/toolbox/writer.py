@@ -1,4 +1,4 @@
-"""SQL tools as files of MCP Toolbox."""
+"""Write SQL tools as files of MCP Toolbox."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ __all__ = ["file_of"]
 
 
 def file_of(tool: Tool) -> dict[str, Any]:
-    """A file with this one statement and its source.
+    """Return a file with this one statement and its source.
 
-    Raises ManifestError where the statement's values are not the arguments, each once and in their order.
+    Raises ManifestError if the values of the statement are not exactly the arguments in their order.
     """
     config = tool.config
     if not isinstance(config, SqlExec):
-        raise ManifestError(f"{tool.name} is of kind {tool.kind}; for MCP Toolbox only sql is written")
+        raise ManifestError(f"{tool.name} is of kind {tool.kind}; only sql can be written for MCP Toolbox")
     properties: dict[str, Any] = tool.input_schema.get("properties", {})
     if list(config.parameters) != [f"${{{name}}}" for name in properties]:
         raise ManifestError(
             f"{tool.name} cannot be written as toolbox: the values of its statement are not its arguments in "
             "their order",
-            hint="Let `parameters` name every property of inputs.schema once, in the same order.",
+            hint="List every property of inputs.schema once in `parameters`, in the same order.",
         )
     source = {"kind": config.engine, "database": config.database, **config.connection}
     required = tool.input_schema.get("required", ())
@@ -52,7 +52,7 @@ def _parameter(tool: Tool, name: str, rule: Any, *, needed: bool) -> dict[str, A
     kind = rule.get("type") if isinstance(rule, dict) else None
     if not isinstance(kind, str) or kind not in words:
         raise ManifestError(
-            f"{tool.name} cannot be written as toolbox: `{name}` has not one type, and MCP Toolbox needs one",
+            f"{tool.name} cannot be written as toolbox: `{name}` does not have exactly one type",
             hint=f"Give it one of {', '.join(words)} in inputs.schema.",
         )
     entry: dict[str, Any] = {"type": words[kind]}

@@ -1,8 +1,7 @@
-"""Vega's `{{if x}}` … `{{else}}` … `{{end}}` on lines of their own, which no YAML parser takes.
+"""Read Vega's `{{if x}}` … `{{else}}` … `{{end}}` on lines of their own, which are not YAML.
 
-The text is made YAML line by line, so that every line keeps its number: a control line becomes a key of its
-own, what stands in it moves to the right below it. After parsing, `fold` puts `Choice` values where the
-conditions were.
+`unfold` makes the text YAML, and every line keeps its number: a control line becomes a key, and its content
+is indented below it. After parsing, `fold` replaces these keys by `Choice` values.
 """
 
 from __future__ import annotations
@@ -37,16 +36,16 @@ class _Tag:
 
 @dataclass(slots=True)
 class Unfolded:
-    """The text as YAML, and what is needed to find the way back."""
+    """The text as YAML, and the data to map positions back to the file."""
 
     text: str
     shifts: list[int] = field(default_factory=list)
-    """For each line: by how much its columns are further right than in the file."""
+    """For each line, the number of columns that it was indented by."""
     tags: list[_Tag] = field(default_factory=list)
     found: list[Diagnostic] = field(default_factory=list)
 
     def place(self, at: tuple[int, int]) -> tuple[int, int]:
-        """Line and column in the file."""
+        """Return line and column in the file."""
         shift = self.shifts[at[0] - 1] if at[0] <= len(self.shifts) else 0
         return at[0], max(1, at[1] - shift)
 
@@ -63,14 +62,14 @@ class _Frame:
 
 
 def unfold(text: str, path: str) -> Unfolded:
-    """The YAML for a text with control lines; faults of those are in `found`."""
+    """Return the YAML for a text with control lines; `found` has their faults."""
     if "{{" not in text:
         return Unfolded(text, [0] * (text.count("\n") + 1))
     return _Unfolder(text, path).run()
 
 
 def has_control_line(raw: bytes) -> bool:
-    """Whether a control line stands anywhere in a file."""
+    """Return True if a file has a control line."""
     from toolcrib.template import directive
 
     lines = raw.decode(errors="replace").splitlines()
@@ -90,23 +89,23 @@ class _Unfolder:
         from toolcrib.template import directive
 
         scalar = -1
-        """The indent above a block scalar that is being passed; -1 outside of one."""
+        """The indent of the entry of the current block scalar; -1 outside of one."""
         for number, line in enumerate(self._lines):
             indent = len(line) - len(line.lstrip(" "))
-            said = line.strip()
-            if scalar >= 0 and (not said or indent > scalar):
+            line_text = line.strip()
+            if scalar >= 0 and (not line_text or indent > scalar):
                 self._copy(line)
                 continue
             scalar = -1
-            control = directive(said)
+            control = directive(line_text)
             if control is not None:
-                self._control(number, said, *control)
+                self._control(number, line_text, *control)
                 continue
             self._copy(line)
-            if (said and said[-1] in "|>+-0123456789") or "#" in said:
+            if (line_text and line_text[-1] in "|>+-0123456789") or "#" in line_text:
                 scalar = _scalar_indent(line)
         for frame in self._frames:
-            self._tell(frame.line, frame.tag_line, "this `{{if}}` is not ended by `{{end}}`")
+            self._report(frame.line, frame.tag_line, "this `{{if}}` has no `{{end}}`")
         self._result.text = "\n".join(self._out)
         return self._result
 
@@ -119,17 +118,17 @@ class _Unfolder:
         self._out.append("")
         self._result.shifts.append(0)
 
-    def _tell(self, number: int, said: str, message: str) -> None:
+    def _report(self, number: int, line_text: str, message: str) -> None:
         line = self._lines[number]
-        at = number + 1, line.find(said) + 1
+        at = number + 1, line.find(line_text) + 1
         self._result.found.append(make(self._path, at, "condition", message, source=line))
 
-    def _control(self, number: int, said: str, word: str, test: str) -> None:
+    def _control(self, number: int, line_text: str, word: str, test: str) -> None:
         if word == "if":
-            self._begin(number, said, test)
+            self._begin(number, line_text, test)
             return
         if not self._frames:
-            self._tell(number, said, f"`{{{{{word}}}}}` without an `{{{{if}}}}` above it")
+            self._report(number, line_text, f"`{{{{{word}}}}}` without an `{{{{if}}}}` above it")
             self._blank()
             return
         frame = self._frames[-1]
@@ -138,11 +137,11 @@ class _Unfolder:
             self._blank()
             return
         if frame.last:
-            self._tell(number, said, f"`{{{{{word}}}}}` after `{{{{else}}}}`")
+            self._report(number, line_text, f"`{{{{{word}}}}}` after `{{{{else}}}}`")
         frame.last = word == "else"
-        self._mark(number, said, frame, word, test if word == "else if" else None)
+        self._mark(number, line_text, frame, word, test if word == "else if" else None)
 
-    def _begin(self, number: int, said: str, test: str) -> None:
+    def _begin(self, number: int, line_text: str, test: str) -> None:
         first = self._first_content(number)
         outer = self._frames[-1].shift if self._frames else 0
         line = "" if first is None else self._lines[first]
@@ -150,43 +149,45 @@ class _Unfolder:
         listed = stripped == "-" or stripped.startswith("- ")
         self._chains += 1
         indent = len(line) - len(stripped) + outer
-        frame = _Frame(self._chains if first is not None else 0, indent, listed, outer + _STEP, number, said)
+        frame = _Frame(
+            self._chains if first is not None else 0, indent, listed, outer + _STEP, number, line_text
+        )
         self._frames.append(frame)
         if len(self._result.tags) >= _MOST or len(self._frames) > 20:
-            self._tell(number, said, "too many conditions")
+            self._report(number, line_text, "too many conditions")
             self._blank()
             return
-        self._mark(number, said, frame, "if", test)
+        self._mark(number, line_text, frame, "if", test)
 
-    def _mark(self, number: int, said: str, frame: _Frame, word: str, test: str | None) -> None:
+    def _mark(self, number: int, line_text: str, frame: _Frame, word: str, test: str | None) -> None:
         if frame.chain == 0:
             self._blank()
             return
-        column = self._lines[number].find(said) + 1
+        column = self._lines[number].find(line_text) + 1
         name = f"{_MARK}{len(self._result.tags)}"
         self._result.tags.append(_Tag(frame.chain, word, test, number + 1, column))
         self._out.append(" " * frame.indent + ("- " if frame.listed else "") + f'"{name}":')
         self._result.shifts.append(0)
 
     def _first_content(self, number: int) -> int | None:
-        """The first line in any branch that says something; None for a condition round nothing."""
+        """Return the first line with content in any branch; None if all branches are empty."""
         from toolcrib.template import directive
 
         depth = 1
         for at in range(number + 1, len(self._lines)):
-            said = self._lines[at].strip()
-            control = directive(said)
+            line_text = self._lines[at].strip()
+            control = directive(line_text)
             if control is not None:
                 depth += {"if": 1, "end": -1}.get(control[0], 0)
                 if depth == 0:
                     return None
-            elif said and not said.startswith("#"):
+            elif line_text and not line_text.startswith("#"):
                 return at
         return None
 
 
 def _scalar_indent(line: str) -> int:
-    """The indent that the lines of the block scalar begun here must exceed; -1 where none begins."""
+    """Return the indent that lines of the block scalar begun here exceed; -1 if none begins."""
     if not _SCALAR.search(line):
         return -1
     match = _LEAD.match(line)
@@ -201,15 +202,15 @@ class Folded:
 
     data: Any
     places: dict[KeyPath, KeyPath]
-    """For values in a condition: where they stand in the unfolded data."""
+    """The position in the unfolded data of each value in a condition."""
     seen: set[int]
-    """Numbers of the control lines that were found as such."""
+    """Numbers of the control lines that were found."""
     found: list[tuple[KeyPath, str]] = field(default_factory=list)
-    """Faults, by their place in the unfolded data."""
+    """Faults with their position in the unfolded data."""
 
 
 def fold(data: Any, tags: list[_Tag]) -> Folded:
-    """The data of an unfolded text, each condition distributed to the keys and items it stood round."""
+    """Return the data of an unfolded text, with each condition moved to its keys and items."""
     folder = _Folder(tags)
     value = folder.value(data, (), ()) if tags else data
     return Folded(value, folder.places, folder.seen, folder.found)
@@ -249,21 +250,23 @@ class _Folder:
             if tag is None:
                 self._place((*path, key), (*place, key))
                 if key in out:
-                    self.found.append(((*place, key), f"`{key}` stands here and in a condition"))
+                    self.found.append(((*place, key), f"`{key}` is defined here and in a condition"))
                 out[key] = self.value(item, (*path, key), (*place, key))
                 continue
             if item is not None and not isinstance(item, dict):
-                self.found.append(((*place, key), "what stands in this condition is no mapping, as round it"))
+                self.found.append(
+                    ((*place, key), "the content of this condition must be a mapping, as around it")
+                )
             inner = self._mapping(item if isinstance(item, dict) else {}, path, (*place, key))
             branches = chains.setdefault(tag.chain, [])
             branches.append((tag, inner))
             for name in inner:
                 known = any(name in earlier for _, earlier in branches[:-1])
                 if name in out and not known:
-                    told = (
-                        f"`{name}` stands in more than one place; use one `{{{{if}}}}` with `{{{{else if}}}}`"
+                    message = (
+                        f"`{name}` is defined more than once; use one `{{{{if}}}}` with `{{{{else if}}}}`"
                     )
-                    self.found.append(((*place, key), told))
+                    self.found.append(((*place, key), message))
                 out.setdefault(name, None)
         for branches in chains.values():
             for name in {name: None for _, inner in branches for name in inner}:
@@ -271,7 +274,7 @@ class _Folder:
         return out
 
     def _list(self, data: list[Any], path: KeyPath, place: KeyPath, start: int = 0) -> list[Any]:
-        """The items of a list, or of a condition in it; the first one is item `start` of the whole list."""
+        """Return the items of a list, or of a condition in it, which begins at item `start`."""
         out: list[Any] = []
         tests: dict[int, list[str | None]] = {}
         for at, item in enumerate(data):
@@ -286,7 +289,7 @@ class _Folder:
             before = tests.setdefault(tag.chain, [])
             inner = item[key]
             if inner is not None and not isinstance(inner, list):
-                self.found.append((here, "what stands in this condition is no list, as round it"))
+                self.found.append((here, "the content of this condition must be a list, as around it"))
                 inner = None
             others = [(test, ABSENT) for test in before]
             out += [

@@ -1,4 +1,4 @@
-"""The form of Vega's definitions: which keys there are, of which type, and the JSON Schema of parameters."""
+"""The form of Vega's definitions: their keys and types, and the JSON Schema of their parameters."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ PASSED = (
     "default", "enum", "format", "maxItems", "maxLength", "maximum", "minItems", "minLength", "minimum",
     "pattern",
 )  # fmt: skip
-"""Keys of a parameter that mean what they mean in JSON Schema."""
+"""Keys of a parameter with the same meaning in JSON Schema."""
 FIELDS: Fields = {
     "": {
         "name": Field("text", "required", "`name`"),
         "description": Field("text", "required", "`description`"),
-        "params": Field("list", "no arguments", "`inputs.schema`, which takes no others."),
+        "params": Field("list", "no arguments", "`inputs.schema`, which allows no others."),
         "implementation": Field("mapping", "required", "`kind` and `exec`, by the fields below."),
     },
     "params[]": {
         "name": Field("text", "required", "The argument."),
         "type": Field(", ".join(f"`{name}`" for name in TYPES), "`string`", "`type`"),
         "description": Field("text", "", "`description`"),
-        "required": Field("true or false", "`false`", "Whether it stands in `required`."),
+        "required": Field("true or false", "`false`", "`true`: it is in `required`."),
         "properties": Field("mapping, or list with `name`", "", "`properties`, by these same fields."),
         "items": Field("mapping", "", "`items`, by these same fields but `name`."),
         **{key: Field("as in JSON Schema", "", f"`{key}`") for key in PASSED},
@@ -60,14 +60,18 @@ FIELDS: Fields = {
     },
     "implementation (http)": {
         "method": Field("text", "`GET`", "`exec.http.method`"),
-        "url": Field("text", "required", "`exec.http.url`; its host, written out, is `permissions.network`."),
-        "headers": Field("mapping", "", "`exec.http.headers`; conditions may stand round entries."),
-        "query": Field("mapping", "", "`exec.http.query`; conditions may stand round entries."),
-        "body": Field("any", "", "`exec.http.body`; conditions may stand round entries."),
+        "url": Field(
+            "text", "required", "`exec.http.url`; its host, which must be literal, is `permissions.network`."
+        ),
+        "headers": Field("mapping", "", "`exec.http.headers`; entries may be conditional."),
+        "query": Field("mapping", "", "`exec.http.query`; entries may be conditional."),
+        "body": Field("any", "", "`exec.http.body`; entries may be conditional."),
     },
     "implementation (exec)": {
-        "command": Field("text", "required", "A [shell line](vega.md#shell-lines), which no manifest has."),
-        "env": Field("mapping", "", "`exec.command.env`; conditions may stand round entries."),
+        "command": Field(
+            "text", "required", "A [shell line](vega.md#shell-lines), which manifests do not have."
+        ),
+        "env": Field("mapping", "", "`exec.command.env`; entries may be conditional."),
         "allow_dash": Field("list of texts", "", "Arguments that may begin with `-`."),
         "allow_code": Field("true or false", "`false`", "`exec.command.allow_code`"),
     },
@@ -83,9 +87,7 @@ FIELDS: Fields = {
         "mkdir": Field("true or false", "`false`", "`exec.file.mkdir`"),
     },
     "implementation (builtin)": {
-        "function": Field(
-            "text", "required", "A function registered under that name, called by the one call path."
-        ),
+        "function": Field("text", "required", "The name of a registered function."),
     },
 }
 """Every field of a definition; any other is an error."""
@@ -96,17 +98,17 @@ _ENCODINGS = ("utf-8", "base64", "binary")
 _MODE = re.compile(r"0?o?[0-7]{3,4}")
 _MODE_LINE = re.compile(r"^\s*mode\s*:\s*(\S+)", re.MULTILINE)
 _CHOOSING = ("headers", "query", "body", "env")
-"""Where a condition may stand round entries."""
+"""The keys whose entries may be conditional."""
 
 
 def params_of(data: Any) -> list[dict[str, Any]]:
-    """The parameters of a definition; none where there is no list of them."""
+    """Return the parameters of a definition; none if there is no list of them."""
     params = data.get("params") if isinstance(data, dict) else None
     return params if isinstance(params, list) else []
 
 
 def parameter_schema(params: list[dict[str, Any]]) -> dict[str, Any]:
-    """The input schema: an object of these parameters and no others."""
+    """Return the input schema: an object of these parameters and no others."""
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {param["name"]: _rule(param) for param in params},
@@ -137,7 +139,7 @@ def _rule(param: dict[str, Any]) -> dict[str, Any]:
 
 
 def milliseconds(text: Any) -> int | None:
-    """A duration of Go (`30s`, `1m30s`, `500ms`), or a number of seconds; None without one, or for 0."""
+    """Return the milliseconds of a Go duration (`1m30s`, `500ms`), or of seconds; None for 0 or none."""
     if text is None or isinstance(text, bool):
         return None
     if isinstance(text, int | float):
@@ -146,7 +148,7 @@ def milliseconds(text: Any) -> int | None:
 
 
 def is_duration(text: Any) -> bool:
-    """Whether `milliseconds` can read it; a day at most."""
+    """Return True if it is a duration of at most a day."""
     if isinstance(text, str):
         found = durations.milliseconds(text) if len(text) < _LONGEST_DURATION else None
         return found is not None and found <= _DAY
@@ -154,12 +156,12 @@ def is_duration(text: Any) -> bool:
 
 
 def form_faults(document: Document) -> Iterator[Diagnostic]:
-    """Everything by which a file has not the form of a definition."""
+    """Yield every violation of the form of a definition."""
     data = document.data
     if not isinstance(data, dict):
         yield document.diagnostic(
             "not-a-mapping",
-            "the file holds no mapping",
+            "the file is not a mapping",
             hint="write the fields of a tool: name, description, …",
         )
         return
@@ -178,7 +180,7 @@ class _Form:
     def __init__(self, document: Document) -> None:
         self._document = document
 
-    def _tell(
+    def _finding(
         self, rule: str, message: str, path: KeyPath, hint: str | None = None, *, key: bool = False
     ) -> Diagnostic:
         return self._document.diagnostic(rule, message, path, key=key, hint=hint)
@@ -187,64 +189,64 @@ class _Form:
         for key in block:
             if key not in known:
                 close = nearest(key, known)
-                hint = f"did you mean `{close}`?" if close else f"known here: {', '.join(known)}"
-                yield self._tell(
-                    "unknown-key", f"there is no key {quoted(key)} here", (*path, key), hint, key=True
+                hint = f"did you mean `{close}`?" if close else f"allowed are {', '.join(known)}"
+                yield self._finding(
+                    "unknown-key", f"the key {quoted(key)} is not allowed here", (*path, key), hint, key=True
                 )
 
     def texts(self, block: dict[str, Any], path: KeyPath, names: tuple[str, ...]) -> Iterator[Diagnostic]:
-        """These keys are there, and texts with something in them."""
+        """Require these keys to be texts that are not empty."""
         for name in names:
             if name not in block:
                 rule = "name" if (name, path) == ("name", ()) else "missing-key"
                 rule = "description" if (name, path) == ("description", ()) else rule
-                yield self._tell(rule, f"`{name}` is missing", path)
+                yield self._finding(rule, f"`{name}` is missing", path)
             elif not isinstance(block[name], str) or not block[name].strip():
-                yield self._tell("wrong-type", f"`{name}` must be a text", (*path, name))
+                yield self._finding("wrong-type", f"`{name}` must be a text", (*path, name))
 
     def choices(self, data: dict[str, Any]) -> Iterator[Diagnostic]:
-        """A condition stands only where it cannot decide what the tool is."""
+        """Refuse conditions where they could change the tool itself."""
         for path in _choices(data, ()):
             where = path[1] if len(path) > 1 else None
             flat = where in ("headers", "query", "env") and len(path) > 3
             if path[0] != "implementation" or where not in _CHOOSING or len(path) < 3 or flat:
-                told = "a condition cannot stand here"
-                hint = f"it may stand round entries of {', '.join(_CHOOSING)}"
-                yield self._tell("condition", told, path, hint, key=True)
+                message = "a condition is not allowed here"
+                hint = f"it is allowed around entries of {', '.join(_CHOOSING)}"
+                yield self._finding("condition", message, path, hint, key=True)
 
     def parameters(self, params: list[Any]) -> Iterator[Diagnostic]:
         seen: set[str] = set()
         for at, param in enumerate(params):
             path: KeyPath = ("params", at)
             if not isinstance(param, dict):
-                yield self._tell("wrong-type", "a parameter must be a mapping", path)
+                yield self._finding("wrong-type", "a parameter must be a mapping", path)
                 continue
             yield from self.texts(param, path, ("name",))
             name = param.get("name")
             if isinstance(name, str):
                 if name in seen:
-                    yield self._tell(
-                        "wrong-value", f"the parameter {quoted(name)} stands twice", (*path, "name")
+                    yield self._finding(
+                        "wrong-value", f"the parameter {quoted(name)} is defined twice", (*path, "name")
                     )
                 seen.add(name)
             yield from self._parameter(param, path)
 
     def _parameter(self, param: Any, path: KeyPath, depth: int = 0) -> Iterator[Diagnostic]:
         if not isinstance(param, dict):
-            yield self._tell("wrong-type", "a parameter must be a mapping", path)
+            yield self._finding("wrong-type", "a parameter must be a mapping", path)
             return
         if depth > 20:
-            yield self._tell("wrong-value", "parameters are nested too deep", path)
+            yield self._finding("wrong-value", "parameters are nested too deeply", path)
             return
         yield from self.unknown(param, path, known(FIELDS["params[]"]))
         kind = param.get("type", "string")
         if not isinstance(kind, str) or kind not in TYPES:
             close = nearest(str(kind), TYPES)
             hint = f"did you mean `{close}`?" if close else f"one of {', '.join(TYPES)}"
-            yield self._tell("wrong-value", f"{quoted(kind)} is not a type", (*path, "type"), hint)
+            yield self._finding("wrong-value", f"{quoted(kind)} is not a type", (*path, "type"), hint)
         for name, right in (("required", bool), ("description", str), ("enum", list)):
             if name in param and not isinstance(param[name], right):
-                yield self._tell("wrong-type", f"`{name}` is of the wrong type", (*path, name))
+                yield self._finding("wrong-type", f"`{name}` is of the wrong type", (*path, name))
         if "items" in param:
             yield from self._parameter(param["items"], (*path, "items"), depth + 1)
         yield from self._properties(param.get("properties"), path, depth)
@@ -256,25 +258,25 @@ class _Form:
         elif isinstance(inner, list):
             for at, entry in enumerate(inner):
                 if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
-                    yield self._tell("missing-key", "`name` is missing", (*path, "properties", at))
+                    yield self._finding("missing-key", "`name` is missing", (*path, "properties", at))
                 else:
                     yield from self._parameter(entry, (*path, "properties", at), depth + 1)
         elif inner is not None:
-            yield self._tell("wrong-type", "`properties` must be a mapping", (*path, "properties"))
+            yield self._finding("wrong-type", "`properties` must be a mapping", (*path, "properties"))
 
     def implementation(self, block: Any) -> Iterator[Diagnostic]:
         path: KeyPath = ("implementation",)
         if not isinstance(block, dict):
-            yield self._tell("missing-key", "`implementation` is missing, or no mapping", path, key=True)
+            yield self._finding("missing-key", "`implementation` is missing or not a mapping", path, key=True)
             return
         kind = block.get("type")
         if not isinstance(kind, str) or kind not in _KINDS:
             close = nearest(str(kind), _KINDS)
             hint = f"did you mean `{close}`?" if close else f"one of {', '.join(_KINDS)}"
-            told = (
+            message = (
                 f"{quoted(kind)} is not a type of implementation" if kind is not None else "`type` is missing"
             )
-            yield self._tell("exec-kind", told, (*path, "type"), hint)
+            yield self._finding("exec-kind", message, (*path, "type"), hint)
             return
         own = FIELDS[f"implementation ({kind})"]
         needed = tuple(key for key, field in own.items() if field.default == "required" and key != "content")
@@ -286,63 +288,67 @@ class _Form:
     def _common(self, block: dict[str, Any], path: KeyPath) -> Iterator[Diagnostic]:
         hint = "write it as Go does: 30s, 1m30s, 500ms"
         if "timeout" in block and not is_duration(block["timeout"]):
-            told = f"{quoted(block['timeout'])} is not a duration up to a day"
-            yield self._tell("wrong-value", told, (*path, "timeout"), hint)
+            message = f"{quoted(block['timeout'])} is not a duration up to a day"
+            yield self._finding("wrong-value", message, (*path, "timeout"), hint)
         retry = block.get("retry")
         if retry is None:
             return
         at = (*path, "retry")
         if not isinstance(retry, dict):
-            yield self._tell("wrong-type", "`retry` must be a mapping", at, key=True)
+            yield self._finding("wrong-type", "`retry` must be a mapping", at, key=True)
             return
         yield from self.unknown(retry, at, known(FIELDS["implementation.retry"]))
         attempts = retry.get("attempts", 1)
         if not isinstance(attempts, int) or isinstance(attempts, bool) or not 1 <= attempts <= 100:
-            yield self._tell(
+            yield self._finding(
                 "wrong-value", "`attempts` must be a whole number from 1 to 100", (*at, "attempts")
             )
         if "backoff" in retry and not is_duration(retry["backoff"]):
-            yield self._tell(
+            yield self._finding(
                 "wrong-value", f"{quoted(retry['backoff'])} is not a duration", (*at, "backoff"), hint
             )
 
     def http(self, block: dict[str, Any], path: KeyPath) -> Iterator[Diagnostic]:
         method = block.get("method", "GET")
         if not isinstance(method, str) or method.upper() not in _METHODS:
-            told = f"{quoted(method)} is not a method"
-            yield self._tell("wrong-value", told, (*path, "method"), f"one of {', '.join(_METHODS)}")
+            message = f"{quoted(method)} is not a method"
+            yield self._finding("wrong-value", message, (*path, "method"), f"one of {', '.join(_METHODS)}")
         for name in ("headers", "query"):
             yield from self._mapping(block, path, name)
         url = block.get("url")
         if isinstance(url, str) and "{" in re.sub(r"^\w+://([^/?#]*).*", r"\1", url, flags=re.DOTALL):
-            told = "the host of `url` must be written out: it decides what the tool may reach"
-            yield self._tell("url", told, (*path, "url"))
+            message = "the host of `url` must be literal: it decides which host the tool may reach"
+            yield self._finding("url", message, (*path, "url"))
 
     def exec(self, block: dict[str, Any], path: KeyPath) -> Iterator[Diagnostic]:
         yield from self._mapping(block, path, "env")
         allowed = block.get("allow_dash", [])
         if not isinstance(allowed, list) or not all(isinstance(name, str) for name in allowed):
-            yield self._tell("wrong-type", "`allow_dash` must be a list of parameters", (*path, "allow_dash"))
+            yield self._finding(
+                "wrong-type", "`allow_dash` must be a list of parameters", (*path, "allow_dash")
+            )
         if not isinstance(block.get("allow_code", False), bool):
-            yield self._tell("wrong-type", "`allow_code` must be true or false", (*path, "allow_code"))
+            yield self._finding("wrong-type", "`allow_code` must be true or false", (*path, "allow_code"))
 
     def file(self, block: dict[str, Any], path: KeyPath) -> Iterator[Diagnostic]:
         encoding = block.get("encoding", "utf-8")
         if encoding not in _ENCODINGS:
-            told = f"{quoted(encoding)} is not an encoding"
-            yield self._tell("wrong-value", told, (*path, "encoding"), f"one of {', '.join(_ENCODINGS)}")
+            message = f"{quoted(encoding)} is not an encoding"
+            yield self._finding(
+                "wrong-value", message, (*path, "encoding"), f"one of {', '.join(_ENCODINGS)}"
+            )
         if "content" in block and not isinstance(block["content"], str):
-            yield self._tell("wrong-type", "`content` must be a text", (*path, "content"))
+            yield self._finding("wrong-type", "`content` must be a text", (*path, "content"))
         if not isinstance(block.get("mkdir", False), bool):
-            yield self._tell("wrong-type", "`mkdir` must be true or false", (*path, "mkdir"))
+            yield self._finding("wrong-type", "`mkdir` must be true or false", (*path, "mkdir"))
         mode = block.get("mode", "0644")
         written = _MODE_LINE.search(self._document.text)
         octal = written is not None and written.group(1).lower().startswith("0o")
         if not (octal if isinstance(mode, int) else isinstance(mode, str) and _MODE.fullmatch(mode.lower())):
-            told = f"{quoted(mode)} is not a file mode"
-            yield self._tell("wrong-value", told, (*path, "mode"), "write it in octal, as 0644")
+            message = f"{quoted(mode)} is not a file mode"
+            yield self._finding("wrong-value", message, (*path, "mode"), "write it in octal, as 0644")
         if block.get("type") == "file_write" and "content" not in block:
-            yield self._tell("missing-key", "`content` is missing", path, key=True)
+            yield self._finding("missing-key", "`content` is missing", path, key=True)
 
     def builtin(self, block: dict[str, Any], path: KeyPath) -> Iterator[Diagnostic]:  # noqa: ARG002
         yield from ()
@@ -352,13 +358,13 @@ class _Form:
         if value is None:
             return
         if not isinstance(value, dict):
-            yield self._tell("wrong-type", f"`{name}` must be a mapping", (*path, name), key=True)
+            yield self._finding("wrong-type", f"`{name}` must be a mapping", (*path, name), key=True)
             return
         for key, item in value.items():
             for one in _flat(item):
                 if isinstance(one, dict) or (isinstance(one, list) and name != "query"):
-                    told = f"`{name}.{key}` must be a text, a number or a truth value"
-                    yield self._tell("wrong-type", told, (*path, name, key))
+                    message = f"`{name}.{key}` must be a text, a number, true or false"
+                    yield self._finding("wrong-type", message, (*path, name, key))
                     break
 
 
@@ -369,11 +375,11 @@ _KINDS: dict[str, Callable[[_Form, dict[str, Any], KeyPath], Iterator[Diagnostic
     "file_write": _Form.file,
     "builtin": _Form.builtin,
 }
-"""By type: what must hold beside the keys that are there."""
+"""Further checks by type."""
 
 
 def _flat(value: Any) -> Iterator[Any]:
-    """A value, or all that a choice can give."""
+    """Yield a value, or all values of a conditional one."""
     if isinstance(value, Choice):
         for _, item in value.branches:
             yield from _flat(item)

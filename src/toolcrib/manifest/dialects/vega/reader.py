@@ -1,7 +1,7 @@
-"""Vega's YAML definitions, one tool a file, to `Tool`: http, exec, file_read, file_write, builtin.
+"""Read Vega's YAML definitions, one tool a file: http, exec, file_read, file_write, builtin.
 
-They have no permissions block, so a tool gets what its file plainly says and no more: the host of its URL,
-the secrets it names as `${NAME}`; programs and files what its source was granted.
+A definition has no permissions block. So a tool only gets the host of its URL and the secrets that it names
+as `${NAME}`; programs and files get the permissions granted to their source.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _URL_HOST = re.compile(r"(https?)://([^/?#]*)", re.IGNORECASE)
 
 
 class VegaDocument(Document):
-    """A Vega file in the form of a native manifest: the same checks hold, and the places are the file's."""
+    """A Vega file in the form of a native manifest, for the same checks; positions are those of the file."""
 
     __slots__ = ("_folded", "_params", "_unfolded", "_yaml")
 
@@ -66,7 +66,7 @@ class VegaDocument(Document):
         self._params: list[str] = []
 
     def native(self, data: dict[str, Any], params: list[str]) -> VegaDocument:
-        """The same with the data of a native manifest; `params` are the parameters in their order."""
+        """Set the data of a native manifest; `params` are the parameters in their order."""
         self.data = data
         self._params = params
         return self
@@ -95,7 +95,7 @@ class VegaDocument(Document):
         return ("implementation",) if head in (("permissions",), ("kind",), ("auth",)) else path
 
     def _place(self, path: KeyPath) -> KeyPath:
-        """A place in the data as the place in the unfolded text."""
+        """Return the position in the unfolded text for a position in the data."""
         written = self.source_path(path)
         for length in range(len(written), 0, -1):
             place = self._folded.places.get(written[:length])
@@ -127,7 +127,7 @@ def _as_manifest(document: VegaDocument, tool: Tool) -> VegaDocument:
 
 
 def load_vega(raw: bytes, path: str) -> VegaDocument:
-    """The data of a file, its conditions folded into it. ManifestError tells every fault of the text."""
+    """Return the data of a file with its conditions. Raises ManifestError with every fault of the text."""
     text = decode(raw, path)
     unfolded = unfold(text, path)
     if unfolded.found:
@@ -139,13 +139,13 @@ def load_vega(raw: bytes, path: str) -> VegaDocument:
     folded = fold(yaml.data, unfolded.tags)
     document = VegaDocument(yaml, unfolded, folded, raw, text)
     found = [
-        document.diagnostic("condition", told, at=unfolded.place(yaml.locate(place)))
-        for place, told in folded.found
+        document.diagnostic("condition", message, at=unfolded.place(yaml.locate(place)))
+        for place, message in folded.found
     ]
     for number, tag in enumerate(unfolded.tags):
         if number not in folded.seen:
-            told = "this control line stands inside a text or a flow value, where it cannot be taken for one"
-            found.append(document.diagnostic("condition", told, at=(tag.line, tag.column)))
+            message = "this control line is inside a text or a flow value, where it has no effect"
+            found.append(document.diagnostic("condition", message, at=(tag.line, tag.column)))
     if not found and isinstance(folded.data, dict):
         found += _bad_tests(document, unfolded, folded.data)
     if found:
@@ -154,7 +154,7 @@ def load_vega(raw: bytes, path: str) -> VegaDocument:
 
 
 def _moved(finding: Diagnostic, unfolded: Unfolded, text: str) -> Diagnostic:
-    """A finding about the unfolded text at its place in the file."""
+    """Return a finding of the unfolded text with its position in the file."""
     line, column = unfolded.place((finding.line, finding.column))
     return replace(finding, line=line, column=column, source=source_line(text, line))
 
@@ -233,14 +233,14 @@ def _permissions(config: ExecConfig, secrets: tuple[SecretSpec, ...]) -> Permiss
 
 
 def _own_host(url: str) -> Network:
-    """The URL's own host, and its port if it names one; nothing for a host that is not written out."""
+    """Return the host and port of the URL; no host if it is not literal."""
     match = _URL_HOST.match(url)
     host = "" if match is None else match.group(2).rpartition("@")[2].lower()
     return Network() if not host or "{" in host else Network("hosts", (host,))
 
 
 def _secrets(implementation: dict[str, Any], params: frozenset[str]) -> tuple[SecretSpec, ...]:
-    """Every `${NAME}` that is neither a parameter nor one of the names known everywhere."""
+    """Return every `${NAME}` that is neither a parameter nor a name of the call context."""
     from toolcrib.template import CONTEXT_NAMES, names_in
 
     found: dict[str, SecretSpec] = {}

@@ -1,4 +1,4 @@
-"""Writes data as the YAML of Vega's files, where a condition stands on lines of its own round entries."""
+"""Write data as the YAML of Vega's files, with conditions on lines of their own around entries."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from toolcrib.spec import ABSENT, Choice
 __all__ = ["Bare", "written"]
 
 _PLAIN = re.compile(r"[A-Za-z_/][\w./@%+=~-]*(?:(?: |:(?=[^\s]))[\w./@%+=~(),-]+)*", re.ASCII)
-"""Text that needs no quotes in any YAML, unless it is one of `_WORDS`."""
+"""Text that never needs quotes in YAML, unless it is one of `_WORDS`."""
 _WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
 
 
 class Bare(str):
-    """Text that stands without quotes, because a quoted one is something else to other programs."""
+    """Text that is written without quotes: quoted, it would have another meaning to other programs."""
 
     __slots__ = ()
 
 
 def written(data: dict[str, Any]) -> str:
-    """The text of a mapping, which may hold `Choice` values; texts of several lines stand as they are."""
+    """Return the text of a mapping that may contain `Choice` values."""
     return "\n".join(_mapping(data, 0)) + "\n"
 
 
@@ -38,7 +38,7 @@ def _list(data: list[Any], indent: int) -> Iterator[str]:
 
 
 def _entry(margin: str, head: str, item: Any, indent: int) -> Iterator[str]:
-    """One entry of a mapping or a list: `head` is its key, or its dash."""
+    """Yield one entry of a mapping or a list: `head` is its key, or its dash."""
     if isinstance(item, Choice):
         yield from _choice(margin, head, item, indent)
     elif isinstance(item, dict) and item:
@@ -60,7 +60,7 @@ def _entry(margin: str, head: str, item: Any, indent: int) -> Iterator[str]:
 
 
 def _choice(margin: str, head: str, choice: Choice, indent: int) -> Iterator[str]:
-    """A condition round one entry; a branch without a value has no lines."""
+    """Yield a condition around one entry; a branch without a value has no lines."""
     for at, (test, value) in enumerate(choice.branches):
         word = "else" if test is None else f"if {test}" if at == 0 else f"else if {test}"
         yield f"{margin}{{{{{word}}}}}"
@@ -75,7 +75,7 @@ def _scalar(text: str) -> str:
 
 
 def _is_block(text: str) -> bool:
-    """Whether a text can stand as lines of its own and reads back as it is."""
+    """Return True if a text can be written as a block of lines and be read back unchanged."""
     lines = text.removesuffix("\n").split("\n")
     return (
         len(lines) > 1

@@ -1,4 +1,4 @@
-"""Tools as Vega's definitions: what such a file can say is written, and what it cannot run is refused."""
+"""Write tools as Vega's definitions, and refuse tools that Vega cannot run."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _HERE = Source("vega", "", b"", "", spelling=Spelling.DOUBLE_BRACE)
 
 
 def as_vega(tool: Tool) -> Tool:
-    """The tool in Vega's terms: placeholders in its spelling, a command as a shell line, `auth` as entries.
+    """Return the tool in Vega's terms: its placeholders, a command as a shell line, `auth` as entries.
 
-    Raises ManifestError for a kind that Vega has not, and for what its spelling cannot say.
+    Raises ManifestError for a kind that Vega does not have, and for values that Vega cannot express.
     """
     if tool.source is not None and tool.source.dialect == "vega":
         return tool
@@ -37,7 +37,7 @@ def as_vega(tool: Tool) -> Tool:
 def native_terms(tool: Tool) -> Tool:
     """Return a tool of a definition in the terms of a native manifest.
 
-    Raises ManifestError for what only Vega can say: conditions, values in a shell line, `builtin`.
+    Raises ManifestError for features that only Vega has: conditions, values in a shell line, `builtin`.
     """
     try:
         if isinstance(tool.config, CommandExec):
@@ -56,7 +56,7 @@ def _native_command(config: CommandExec, names: Namespaces) -> CommandExec:
     line = parse_conditional(config.shell or "", names)
     if line.literal is None:
         raise ManifestError(
-            "values stand in its shell line",
+            "its shell line contains values",
             hint="write the program and its arguments as a manifest of kind command",
         )
     args = ("-c", spell(line.parts, Spelling.DOLLAR_BRACE))
@@ -85,16 +85,16 @@ def _in_terms(tool: Tool, names: Namespaces) -> Tool:
             respell(text, names, Spelling.DOUBLE_BRACE) for text in (config.path, config.content)
         )
         return replace(tool, config=replace(config, path=path, content=content))
-    raise ManifestError(f"it is of kind {tool.kind}; Vega has {_KNOWN} only")
+    raise ManifestError(f"it is of kind {tool.kind}; Vega only has {_KNOWN}")
 
 
 def write_vega(tool: Tool) -> bytes:
-    """The file of a tool that `as_vega` gave."""
+    """Return the file of a tool that `as_vega` returned."""
     return written(definition_of(tool)).encode()
 
 
 def definition_of(tool: Tool) -> dict[str, Any]:
-    """The definition of a tool that `as_vega` gave; what Vega has no word for is left out."""
+    """Return the definition of a tool that `as_vega` returned, without the parts that Vega does not have."""
     schema = tool.input_schema
     required = schema.get("required", [])
     properties = schema.get("properties", {})
@@ -110,9 +110,9 @@ def definition_of(tool: Tool) -> dict[str, Any]:
 
 
 def _line(tool: Tool, config: CommandExec, names: Namespaces) -> str:
-    """A command as a line in which every argument is one word: `exec 'program' 'argument' '{{value}}'`.
+    """Return a command as a line with one word per argument: `exec 'program' 'argument' '{{value}}'`.
 
-    `exec`, so that the program is meant, where the shell has a command of that name itself.
+    `exec` makes the shell run the program, even if the shell has a command of that name.
     """
     shell = config.entrypoint == "/bin/sh" and config.args[:1] == ("-c",) and len(config.args) == 2
     if shell and parse_conditional(config.args[1], names).literal is not None:
@@ -120,13 +120,13 @@ def _line(tool: Tool, config: CommandExec, names: Namespaces) -> str:
     words = [_quoted(LiteralText(config.entrypoint))]
     given = set(tool.input_schema.get("required", ()))
     for text in config.args:
-        respell(text, names, Spelling.DOUBLE_BRACE)  # or it cannot be said at all
+        respell(text, names, Spelling.DOUBLE_BRACE)  # raises if Vega cannot express it
         template = parse_conditional(text, names)
         lone = template.lone
         if lone is not None and not _is_there(tool, lone, given):
             raise ManifestError(
-                f"its argument {text} is left out when `{lone.name}` is not given, which a line of Vega "
-                "cannot say",
+                f"its argument {text} is left out when `{lone.name}` is not given, which a line of "
+                "Vega cannot express",
                 hint=f"Make `{lone.name}` required, or give it a default.",
             )
         words.append(_quoted(*(part for part in template.parts if isinstance(part, LiteralText | Reference))))
@@ -134,7 +134,7 @@ def _line(tool: Tool, config: CommandExec, names: Namespaces) -> str:
 
 
 def _is_there(tool: Tool, reference: Reference, given: set[Any]) -> bool:
-    """Whether a value is there in every call."""
+    """Return True if every call has this value."""
     if reference.default is not None:
         return reference.default.value is not None
     if reference.namespace == "context":
@@ -148,7 +148,7 @@ def _is_there(tool: Tool, reference: Reference, given: set[Any]) -> bool:
 
 
 def _quoted(*parts: LiteralText | Reference) -> str:
-    """One word of a shell line, quoted where the shell would do something with it."""
+    """Return one word of a shell line, quoted if the shell would change it."""
     if len(parts) == 1 and isinstance(parts[0], LiteralText) and _WORD.fullmatch(parts[0].text):
         return parts[0].text
     inner = [
@@ -159,10 +159,10 @@ def _quoted(*parts: LiteralText | Reference) -> str:
 
 
 def _param(tool: Tool, name: str, rule: Any, *, required: bool) -> dict[str, Any]:
-    """One parameter, or what is in one. Vega knows one type for each, and reads none as text."""
+    """Return one parameter, or a part of one. Vega needs exactly one type for each."""
     if not isinstance(rule, dict) or rule.get("type") not in TYPES:
         raise ManifestError(
-            f"{tool.name} cannot be written as vega: `{name}` has not one type, and Vega needs one",
+            f"{tool.name} cannot be written as vega: `{name}` does not have exactly one type",
             hint=f"Give it one of {', '.join(TYPES)} in inputs.schema.",
         )
     param: dict[str, Any] = {"type": rule["type"]}
