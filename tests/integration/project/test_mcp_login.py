@@ -109,7 +109,7 @@ def guarded() -> Iterator[Guarded]:
 
 
 async def get(url: str) -> tuple[int, str]:
-    """What a browser gets, and where it is sent."""
+    """The answer that a browser gets, and its redirect."""
     import aiohttp
 
     async with aiohttp.ClientSession() as session, session.get(url, allow_redirects=False) as answer:

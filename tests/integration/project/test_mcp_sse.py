@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 def tools() -> MCPServer:
-    """What the server offers."""
+    """The server's tools."""
     server = MCPServer("events")
 
     @server.tool()
@@ -64,11 +64,11 @@ class Events(Served):
         self.seen: list[tuple[str, str, dict[str, str]]] = []
         """Method, path and headers of each request."""
         self.flood = False
-        """Whether an event without end follows."""
+        """True if an endless event follows."""
         self.flooded = 0
         """Megabytes of it that were sent before the client went away."""
         self.endpoint = ""
-        """Where messages are to go, if not to the server's own place for them."""
+        """The address for messages, if not the server's own."""
         self._inner: Any = tools().sse_app()
         super().__init__(self._app)
         self.url = f"http://127.0.0.1:{self.port}/sse"

@@ -1,4 +1,4 @@
-"""What a local MCP server runs, and so no tool may write."""
+"""The files of a local MCP server, which no tool may write."""
 
 from __future__ import annotations
 
