@@ -21,6 +21,7 @@ from typing import Any
 import click
 
 from toolcrib import errors
+from toolcrib.cli.examples import examples_of
 from toolcrib.cli.group import COMMANDS, toolcrib
 from toolcrib.manifest import DIALECTS, Dialect, Kind, openapi, tool_schema
 from toolcrib.manifest.dialects import mcp_servers
@@ -95,6 +96,10 @@ def reference(command: click.Command, context: click.Context, heading: str) -> I
     yield ""
     paragraphs = [" ".join(paragraph.split()) for paragraph in (command.help or "").split("\n\n")]
     yield "\n\n".join(paragraphs)
+    yield ""
+    yield "```text"
+    yield from examples_of(context.command_path)
+    yield "```"
     if options := list(options_of(command, context)):
         yield ""
         yield from options

@@ -63,7 +63,7 @@ def test_nothing_waits(run: Run, project: Project) -> None:
     done = run("list")
     assert (done.code, done.out, done.err) == (0, "", "Nothing waits for approval.\n")
     assert run("list", "--json").document == {"approvals": []}
-    assert run("grants").err == "Nothing is granted.\n"
+    assert run("grants").err == "There are no decisions.\n"
     assert run("grants", "--json").document == {"grants": []}
 
 
@@ -272,7 +272,7 @@ def test_long_arguments_push_nothing_off_the_screen(run: Run, project: Project) 
     waiting = waits(project, arguments=canonical({"amount": 1, "to": "x" * 100_000}))
     shown = run("show", waiting).out
     assert len(shown) < 8_000
-    assert "characters more" in shown
+    assert "more characters" in shown
     assert len(run("list").out) < 1_000
 
 

@@ -93,7 +93,7 @@ def test_the_first_line_that_does_not_hold_is_named(logged: Crib, how: Any, line
 def test_no_log_and_no_project(crib: Crib, tmp_path: Path) -> None:
     assert cli(crib, "audit", "verify").out == "ok: 0 lines, no anchor\n"
     assert cli(crib, "audit", "tail", "--json").document == {"lines": []}
-    assert cli(crib, "audit", "search", "--tool", "x").err == "No line fits.\n"
+    assert cli(crib, "audit", "search", "--tool", "x").err == "No line matches.\n"
     assert cli(crib, "audit", "verify", "--root", str(tmp_path)).code == 3
     (crib.home / "audit" / "tools.log").mkdir(parents=True)
     done = cli(crib, "audit", "tail", "--json")

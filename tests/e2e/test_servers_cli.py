@@ -38,7 +38,7 @@ def test_servers_are_shown_reviewed_and_their_tools_run(crib: Crib) -> None:
     mount(crib, "raw", RAW + "\nmain()")
     mount(crib, "bad", "import sys; print('first'); sys.exit('no licence found')")
     write(crib, {}, {"review": "ask"})
-    assert "Not seen yet: raw, bad" in toolcrib(crib, "list").stderr
+    assert "not known yet; `toolcrib servers list` starts them: raw, bad" in toolcrib(crib, "list").stderr
     shown = toolcrib(crib, "servers", "list")
     assert "raw   ready" in shown.stdout
     assert "1 (1 unreviewed)" in shown.stdout
@@ -69,7 +69,7 @@ def test_what_is_not_there_is_told(crib: Crib) -> None:
         assert done.returncode == 3
         assert "Did you mean raw?" in done.stderr
     assert toolcrib(crib, "servers", "login", "raw").returncode == 2
-    assert "Nobody is logged in" in toolcrib(crib, "servers", "logout", "raw").stderr
+    assert "You are not logged in" in toolcrib(crib, "servers", "logout", "raw").stderr
     (crib.root / ".mcp.json").write_text('{"mcpServers": {"other": {"command": "sh"}}}')
     assert (
         "\n.mcp.json: these MCP servers are started or called: other"

@@ -172,7 +172,7 @@ def test_hostile_text_passes_for_no_line_of_ours(person: Person) -> None:
     assert len(done.stdout.splitlines()) == 1
     assert "\x1b" not in done.stdout
     assert "\u202e" not in done.stdout
-    assert done.stderr == "These settings do not count until they are trusted.\n"
+    assert done.stderr == "These settings have no effect until you trust them.\n"
 
 
 # -- toolcrib trust ------------------------------------------------------------------------------

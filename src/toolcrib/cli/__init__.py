@@ -1,4 +1,4 @@
-"""The command line. Commands are imported when they are run, so that `toolcrib --help` stays quick."""
+"""The command line. Each command is imported when it runs, so that `toolcrib --help` stays fast."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Entry point of the `toolcrib` program."""
-    import toolcrib.cli.group as program
+    """Run the `toolcrib` program."""
+    from toolcrib.cli.group import toolcrib
 
-    program.toolcrib.main(prog_name="toolcrib")
+    toolcrib.main(prog_name="toolcrib")

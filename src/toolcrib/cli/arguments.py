@@ -5,35 +5,47 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import click
 
-from toolcrib.errors import UsageError
+from toolcrib.errors import ToolcribError, UsageError
 
-__all__ = ["complete_tool", "parse_arguments", "parse_target"]
+__all__ = ["complete_tool", "parse_arguments", "parse_duration", "parse_target"]
 
 _PAIR = re.compile(r"([^=:]+(?::(?!=)[^=:]*)*)(:?=)(.*)", re.DOTALL)
+_DURATION = re.compile(r"([1-9][0-9]{0,8})([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _TARGET = re.compile(r"(?:(?P<bundle>[^/@]+)/)?(?P<name>[^/@]+)(?:@(?P<version>.+))?")
 
 
 def parse_target(text: str) -> tuple[str | None, str, str | None]:
-    """`[BUNDLE/]NAME[@VERSION]` in its three parts."""
+    """Return the three parts of `[BUNDLE/]NAME[@VERSION]`."""
     match = _TARGET.fullmatch(text)
     if match is None:
         raise UsageError(f"{text!r} is not [BUNDLE/]NAME[@VERSION]")
     return match["bundle"], match["name"], match["version"]
 
 
+def parse_duration(text: str) -> timedelta | None:
+    """Return the time of `30m`, `12h`, `30d` or `8w`; None for any other text, and for more than fits."""
+    match = _DURATION.fullmatch(text)
+    try:
+        return timedelta(**{_UNITS[match[2]]: int(match[1])}) if match else None
+    except OverflowError:
+        return None
+
+
 def parse_arguments(words: Sequence[str]) -> dict[str, Any]:
-    """The arguments object; later words win over files, but a key given twice by hand is an error."""
+    """Return the arguments of a call. Later words replace earlier files; a key given twice is an error."""
     from toolcrib.schema import decode_object
 
     arguments: dict[str, Any] = {}
-    by_hand: set[str] = set()
+    given: set[str] = set()
     if words.count("-") > 1:
-        raise UsageError("standard input (-) can be read once only")
+        raise UsageError("standard input (-) can only be read once")
     for word in words:
         if word == "-":
             arguments.update(decode_object(sys.stdin.buffer.read()))
@@ -41,9 +53,9 @@ def parse_arguments(words: Sequence[str]) -> dict[str, Any]:
             arguments.update(decode_object(_read(word[1:])))
         else:
             key, value = _pair(word)
-            if key in by_hand:
+            if key in given:
                 raise UsageError(f"{key} is given twice")
-            by_hand.add(key)
+            given.add(key)
             arguments[key] = value
     return arguments
 
@@ -61,7 +73,7 @@ def _pair(word: str) -> tuple[str, Any]:
         word.encode()
     except UnicodeEncodeError:
         raise UsageError(
-            f"{word!r} is not UTF-8", hint="Give such a value as JSON in a file: @file.json"
+            f"{word!r} is not UTF-8", hint="Write this value as JSON into a file and give @file.json."
         ) from None
     if match is None:
         raise UsageError(
@@ -77,13 +89,12 @@ def _pair(word: str) -> tuple[str, Any]:
         return key, orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise UsageError(
-            f"{key}:= is not followed by JSON: {error}", hint=f"For plain text write {key}={text}"
+            f"the value of {key}:= is not JSON: {error}", hint=f"For plain text write {key}={text}"
         ) from None
 
 
 def complete_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
-    """The names of tools that begin so, for the shell: folders only, no manifest is read."""
-    from toolcrib.errors import ToolcribError
+    """Return the names of tools that begin like this. Only folders are listed: no manifest is read."""
     from toolcrib.project.root import find
 
     try:

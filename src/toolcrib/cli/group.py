@@ -1,4 +1,4 @@
-"""The program itself: its commands by name, loaded on use, and how it ends."""
+"""The program: its commands by name, imported on use, and its end with an exit code."""
 
 from __future__ import annotations
 
@@ -11,40 +11,41 @@ from typing import Any
 import click
 
 from toolcrib import __version__
-from toolcrib.cli.output import tell_error, tell_interrupted
+from toolcrib.cli.examples import examples_of
+from toolcrib.cli.output import print_error, print_interrupted
 from toolcrib.errors import ToolcribError, UsageError
 
 __all__ = ["COMMANDS", "toolcrib"]
 
 COMMANDS = {
-    "approvals": ("decide.approvals", "Decide on calls that wait for a person."),
-    "audit": ("look.audit", "Check, show and search the audit log."),
-    "convert": ("make.convert", "Write tools in another format, and say what gets lost."),
-    "doctor": ("look.doctor", "Show what this machine can confine, and how."),
-    "import": ("make.import_openapi", "Make tools of the operations of an OpenAPI document."),
-    "init": ("make.init", "Make a project here, with example tools if wanted."),
-    "lint": ("make.lint", "Check every manifest; exit 4 on any error."),
-    "list": ("look.list", "List the project's tools."),
+    "approvals": ("decide.approvals", "Approve or deny calls that wait for a person."),
+    "audit": ("look.audit", "Verify, show and search the audit log."),
+    "convert": ("make.convert", "Convert tools to another manifest format and report losses."),
+    "doctor": ("look.doctor", "Show how well this machine can confine tools."),
+    "import": ("make.import_openapi", "Create tools from the operations of an OpenAPI document."),
+    "init": ("make.init", "Create a project in FOLDER (default: here)."),
+    "lint": ("make.lint", "Check settings and manifests for errors."),
+    "list": ("look.list", "List the tools of the project."),
     "lock": ("decide.lock", "Pin every tool as it is now, or check the pins."),
-    "policy": ("decide.policy", "Show the policy, and explain what it says of a call."),
-    "review": ("decide.review", "Look at tools before their first use, and say that you have."),
+    "policy": ("decide.policy", "Show the policy, or explain its decision about a call."),
+    "review": ("decide.review", "Review tools before their first use."),
     "run": ("run.run", "Run one tool."),
     "schema": ("make.schema", "Print the JSON Schema of the manifest format."),
     "search": ("look.search", "Find tools by name, tags, description and argument names."),
-    "secrets": ("connect.secrets", "Show which secrets the tools need, and whether they are there."),
+    "secrets": ("connect.secrets", "Show which secrets the tools need and whether they exist."),
     "serve": ("connect.serve", "Serve the project's tools over MCP."),
-    "servers": ("connect.servers", "Show MCP servers that the project uses; review what they offer."),
-    "show": ("look.show", "Show one tool: arguments, permissions, examples."),
-    "test": ("make.test", "Run the examples of the tools, and compare."),
-    "trace": ("run.trace", "Run one tool watched, and print the smallest permissions that the run needed."),
-    "token": ("connect.token", "Make, list and revoke callers' tokens."),
-    "trust": ("decide.trust", "Let settings count that weaken a guard."),
+    "servers": ("connect.servers", "Manage the MCP servers that the project uses."),
+    "show": ("look.show", "Show one tool: its arguments, permissions and examples."),
+    "test": ("make.test", "Run the examples in the manifests and compare the results."),
+    "trace": ("run.trace", "Run one tool and print the smallest permissions it needed."),
+    "token": ("connect.token", "Create, list and revoke access tokens."),
+    "trust": ("decide.trust", "Trust this project's settings."),
 }
-"""Command name to its module below `toolcrib.cli.commands` and its one line of help."""
+"""Command name to its module below `toolcrib.cli.commands`, and to the first line of its help."""
 
 
 class _Commands(click.Group):
-    """Commands that are imported when they are asked for."""
+    """A group that imports a command when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return sorted(COMMANDS)
@@ -53,6 +54,7 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(f"toolcrib.cli.commands.{COMMANDS[cmd_name][0]}").command
+        _add_examples(command, f"toolcrib {cmd_name}")
         return command
 
     def resolve_command(
@@ -70,96 +72,94 @@ class _Commands(click.Group):
             formatter.write_dl((name, text) for name, (_, text) in sorted(COMMANDS.items()))
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
-        """Run and end the process with the exit code that the outcome has."""
-        _fill_closed()
+        """Run a command and end the process with its exit code."""
+        _open_closed_streams()
         for stream in (sys.stdout, sys.stderr):
-            # What the locale's encoding cannot write becomes an escape instead of the end of the program.
+            # A character that the locale's encoding lacks becomes an escape, not the end of the program.
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
-        extra["standalone_mode"] = False
         words = list(sys.argv[1:] if args is None else args)
-        options = words[: words.index("--")] if "--" in words else words
+        as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
         code: Any = 1
         try:
-            code = super().main(words, *rest, **extra)
+            code = super().main(words, *rest, **extra | {"standalone_mode": False})
             sys.stdout.flush()
         except Exception as error:
             try:
-                code = _failed(error, as_json="--json" in options)
+                code = _report(error, as_json=as_json)
                 sys.stdout.flush()
-            except OSError:  # Nobody reads any more, or the disk is full, which has been told.
-                _abandon_output()
+            except OSError:
+                # Nobody reads the output any more, or the disk is full, and that has been reported.
+                # Python writes what is left in its buffer at exit: that must not fail again.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except KeyboardInterrupt:
-            code = tell_interrupted(as_json="--json" in options)
+            code = print_interrupted(as_json=as_json)
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _failed(error: Exception, *, as_json: bool) -> int:
-    """Tell why a command ended; with `--json` that too is one document on standard output."""
+def _add_examples(command: click.Command, path: str) -> None:
+    """End the help of a command, and of those below it, with examples; `\\b` keeps the line breaks."""
+    command.epilog = "\n".join(["\b", "Examples:", *(f"  {line}" for line in examples_of(path))])
+    for name, part in getattr(command, "commands", {}).items():
+        _add_examples(part, f"{path} {name}")
+
+
+def _report(error: Exception, *, as_json: bool) -> int:
+    """Print why a command ended, and return its exit code; with `--json` as a document."""
     if isinstance(error, BrokenPipeError):
         raise error
     if isinstance(error, click.Abort):
-        return tell_interrupted(as_json=as_json)
+        return print_interrupted(as_json=as_json)
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return 2
     if isinstance(error, click.ClickException):
         path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "toolcrib"
-        return tell_error(UsageError(error.format_message(), hint=f"See {path} --help"), as_json=as_json)
-    if isinstance(error, ToolcribError):
-        return tell_error(error, as_json=as_json)
-    if isinstance(error, OSError) and _of_output(error):
-        return tell_error(ToolcribError(f"standard output cannot be written: {error.strerror}"))
-    import traceback
+        error = UsageError(error.format_message(), hint=f"See {path} --help")
+    elif isinstance(error, OSError) and _is_of_output(error):
+        error, as_json = ToolcribError(f"standard output cannot be written: {error.strerror}"), False
+    elif not isinstance(error, ToolcribError):
+        import traceback
 
-    traceback.print_exception(error)
-    fault = ToolcribError(
-        f"{type(error).__name__}: {error}", hint="This is a fault of Toolcrib: please report what is above."
-    )
-    return tell_error(fault, as_json=as_json)
+        traceback.print_exception(error)
+        error = ToolcribError(
+            f"{type(error).__name__}: {error}",
+            hint="This is a bug in Toolcrib: please report it with the lines above.",
+        )
+    return print_error(error, as_json=as_json)
 
 
-def _fill_closed() -> None:
-    """Open what a caller closed of the first three descriptors: no file of ours shall take its place."""
-    closed = [number for number in range(3) if not _is_open(number)]
-    for number in closed:
-        nowhere = os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
-        if nowhere != number:
-            os.dup2(nowhere, number)
-            os.close(nowhere)
+def _open_closed_streams() -> None:
+    """Open the null device for each standard stream that the caller closed.
+
+    Otherwise the next file that is opened takes its number, and results or errors are written into it.
+    """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if number in closed:
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
             setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
 
 
-def _is_open(number: int) -> bool:
-    try:
-        os.fstat(number)
-    except OSError:
-        return False
-    return True
-
-
-def _of_output(error: OSError) -> bool:
-    """Whether writing a result failed, on a full disk say: commands open no other file without a name."""
+def _is_of_output(error: OSError) -> bool:
+    """Return True if writing a result failed, for example on a full disk."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next
     module = at.tb_frame.f_globals.get("__name__", "") if at is not None else ""
+    # Commands open no other file without a name.
     return error.filename is None and module.startswith(("click.", "toolcrib.cli."))
-
-
-def _abandon_output() -> None:
-    """Nobody reads any more: have nothing left that Python could fail to write at exit."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "--version", message="toolcrib %(version)s")
 def toolcrib() -> None:
-    """The tool crib for AI agents: tools described, checked, confined, run and accounted for.
+    """The tool crib for AI agents: describe, check, confine and run their tools.
 
-    Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 validation or manifest errors, 5 denied or not
-    approved, 6 timed out, 7 conflict, 130 interrupted.
+    Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 invalid input or manifest, 5 denied or not approved,
+    6 timed out, 7 conflict, 130 interrupted.
     """
+
+
+_add_examples(toolcrib, "toolcrib")

@@ -1,4 +1,4 @@
-"""How commands speak: results on standard output, all else on standard error, `--json` as one document."""
+"""Output of commands: results on standard output, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,136 +18,137 @@ if TYPE_CHECKING:
     from toolcrib.project import Project
 
 __all__ = [
+    "count",
     "diagnostics_in",
-    "json_option",
-    "note",
+    "one_line",
+    "print_diagnostics",
+    "print_error",
+    "print_interrupted",
+    "print_json",
+    "print_note",
+    "print_result",
+    "print_warnings",
     "printable",
-    "root_option",
-    "say",
-    "tell_diagnostics",
-    "tell_error",
-    "tell_interrupted",
-    "tell_lowered",
-    "write_json",
 ]
 
 _ALLOWED = frozenset("\n\t")
-_STEERING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
-root_option = click.option(
-    "--root",
-    type=click.Path(file_okay=False),
-    help="The project's root folder (default: TOOLCRIB_ROOT, or the nearest project upward).",
-)
+_CONTROL = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
-def write_json(document: Any) -> None:
-    """The one document of `--json`."""
+def print_json(document: Any) -> None:
+    """Print the one document of `--json`."""
     encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "")
-    plain = encoding != "utf8" or os.environ.get("PYTHONUTF8") == "0"
-    say(json.dumps(document, ensure_ascii=plain, indent=2, default=str))
+    ascii_only = encoding != "utf8" or os.environ.get("PYTHONUTF8") == "0"
+    print_result(json.dumps(document, ensure_ascii=ascii_only, indent=2, default=str))
 
 
-def say(text: str, *, nl: bool = True) -> None:
-    """A result on standard output; a terminal is not steered by it."""
+def print_result(text: str, *, nl: bool = True) -> None:
+    """Print to standard output: unchanged to a pipe, without control characters to a terminal."""
     click.echo(printable(text) if sys.stdout.isatty() else text, nl=nl)
 
 
-def note(text: str, *, nl: bool = True) -> None:
-    """A line for the person, on standard error."""
-    click.echo(text, err=True, nl=nl)
+def print_note(text: str, *, nl: bool = True) -> None:
+    """Print a line for a person on standard error, without control characters."""
+    click.echo(printable(text), err=True, nl=nl)
 
 
-def tell_lowered(project: Project) -> None:
-    """Say on standard error what is weaker than usual in a project, and which settings count not yet."""
+def print_warnings(project: Project) -> None:
+    """Warn about settings without effect, and about a sandbox that is weaker than usual."""
     if project.waiting:
         names = ", ".join(weak.name for weak in project.waiting)
-        note(printable(f"note: {names} of this project will not count until you run `toolcrib trust`"))
-    told = project.lowered()
-    if told:
-        note(f"warning: {told}")
+        print_note(f"note: these settings have no effect until you run `toolcrib trust`: {names}")
+    weaker = project.lowered()
+    if weaker:
+        print_note(f"warning: {weaker}")
 
 
 def printable(text: str) -> str:
-    """The text with every character replaced that steers a terminal or reorders what it shows."""
+    """Replace every character that controls a terminal or reorders what it shows."""
     if text.isascii() and text.isprintable():
         return text
     import unicodedata
 
     return "".join(
         char
-        if char in _ALLOWED or unicodedata.category(char) not in _STEERING
+        if char in _ALLOWED or unicodedata.category(char) not in _CONTROL
         else "\N{REPLACEMENT CHARACTER}"
         for char in text
     )
 
 
-def paint(text: str, colour: str, stream: IO[str]) -> str:
-    """Coloured on a terminal, unless NO_COLOR is set."""
-    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+def one_line(text: str) -> str:
+    """Return the text printable and on one line, so that it cannot imitate a line of ours."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 tool`, `2 tools`."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def print_error(error: ToolcribError, *, as_json: bool = False) -> int:
+    """Print an error and return its exit code."""
+    if as_json:
+        print_json({"error": error.as_dict()})
+        return error.exit_code
+    found = diagnostics_in(error)
+    if found:
+        print_diagnostics(found)
+        if error.hint not in {finding.hint for finding in found}:
+            _print_hint(error.hint)
+        return error.exit_code
+    violations = error.violations if len(error.violations) > 1 else ()
+    message = error.message
+    if violations and message.startswith(violations[0].path):
+        message = f"{len(violations)} values are wrong:"
+    click.echo(f"{_paint(f'error[{error.code}]:', 'red')} {_indented(message)}", err=True)
+    for violation in violations:
+        print_note(f"  {violation.path} {violation.message}")
+    _print_hint(error.hint)
+    return error.exit_code
+
+
+def _indented(text: str) -> str:
+    """Return the text with its further lines indented, so that none of them imitates a line of ours."""
+    first, *more = printable(text).split("\n")
+    return "\n".join([first, *(line if line.startswith("  ") else f"  {line}" for line in more)])
+
+
+def _print_hint(text: str | None) -> None:
+    if text:
+        click.echo(f"{_paint('hint:', 'cyan')} {printable(text)}", err=True)
+
+
+def _paint(text: str, colour: str) -> str:
+    """Colour a label of standard error, on a terminal that wants colours."""
+    if not sys.stderr.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
     return click.style(text, fg=colour, bold=True)
 
 
-def tell_error(error: ToolcribError, *, as_json: bool = False) -> int:
-    """Print an error and give its exit code."""
+def print_interrupted(message: str = "interrupted", *, as_json: bool = False) -> int:
+    """Report that Ctrl-C ended the command, and return its exit code."""
     if as_json:
-        write_json({"error": error.as_dict()})
-        return error.exit_code
-    found = diagnostics_in(error)
-    if found:
-        tell_diagnostics(found)
-        if error.hint and error.hint not in {finding.hint for finding in found}:
-            _hint(error.hint)
-        return error.exit_code
-    label = paint(f"error[{error.code}]:", "red", sys.stderr)
-    violations = error.violations
-    if len(violations) > 1 and error.message.startswith(violations[0].path):
-        note(f"{label} {len(violations)} things do not fit:")
-    else:
-        note(f"{label} {_below(printable(error.message))}")
-    if len(violations) > 1:
-        for violation in violations:
-            note(printable(f"  {violation.path} {violation.message}"))
-    if error.hint:
-        _hint(error.hint)
-    return error.exit_code
-
-
-def _below(text: str) -> str:
-    """The text with its further lines set in: none of them looks like one of ours."""
-    first, *more = text.split("\n")
-    return "\n".join([first, *(line if line.startswith("  ") else f"  {line}" for line in more)])
-
-
-def tell_interrupted(told: str = "interrupted", *, as_json: bool = False) -> int:
-    """Say that Ctrl-C ended the command, and give its exit code."""
-    if as_json:
-        return tell_error(Cancelled(told), as_json=True)
-    note(told)
+        return print_error(Cancelled(message), as_json=True)
+    print_note(message)
     return Cancelled.exit_code
 
 
-def _hint(text: str) -> None:
-    note(f"{paint('hint:', 'cyan', sys.stderr)} {printable(text)}")
-
-
 def diagnostics_in(error: ToolcribError) -> list[Diagnostic]:
-    """The findings about files that an error carries; none for most errors."""
-    told = error.details.get("diagnostics")
-    if not told:
+    """Return the findings about files that an error carries; most errors have none."""
+    findings = error.details.get("diagnostics")
+    if not findings:
         return []
     from toolcrib.manifest import Diagnostic
 
-    return [Diagnostic(**finding) for finding in told]
+    return [Diagnostic(**finding) for finding in findings]
 
 
-def tell_diagnostics(diagnostics: Iterable[Diagnostic]) -> None:
-    """What is wrong with files, with the source line and a caret each; paths as from here."""
+def print_diagnostics(diagnostics: Iterable[Diagnostic]) -> None:
+    """Print findings about files, each with its source line and a caret; paths are relative to here."""
     here = os.getcwd() + os.sep  # noqa: PTH109 - text is what is compared
     for finding in diagnostics:
         short = replace(finding, path=finding.path.removeprefix(here))
         label = f"{finding.severity}[{finding.rule}]:"
-        colour = "red" if finding.is_error else "yellow"
-        note(short.render().replace(label, paint(label, colour, sys.stderr), 1))
+        painted = _paint(label, "red" if finding.is_error else "yellow")
+        click.echo(short.render().replace(label, painted, 1), err=True)

@@ -1,4 +1,4 @@
-"""Tables as plain lines: whole for a pipe, wrapped for a terminal, one below the other where it is narrow."""
+"""Tables as plain lines: whole in a pipe, wrapped on a terminal, stacked on a narrow one."""
 
 from __future__ import annotations
 
@@ -6,34 +6,52 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Sequence
+from typing import Any
 
-from toolcrib.cli.output import printable
+from toolcrib.cli.output import print_json, print_note, printable
 
-__all__ = ["brief", "lay_out", "print_table"]
+__all__ = ["brief", "format_table", "print_listing", "print_table"]
 
 _GAP = 2
 _BRIEF = 240
 """Characters of a description in a list."""
 _LEAST = 24
-"""Cells that the last column needs, or the rows are laid out one below the other."""
+"""Cells that the last column needs; with fewer, each row is stacked."""
+
+
+def print_listing(
+    as_json: bool,
+    document: Any,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    empty: str = "",
+) -> None:
+    """Print a list as the document of `--json`, or as a table; `empty` is the note for an empty list."""
+    if as_json:
+        print_json(document)
+    elif rows:
+        print_table(headings, rows)
+    else:
+        print_note(empty)
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print to standard output; only a terminal has a width."""
+    """Print a table to standard output, as wide as the terminal if it is one."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in lay_out(headings, rows, width):
+    for line in format_table(headings, rows, width):
         sys.stdout.write(line + "\n")
-    sys.stdout.flush()  # Notes that follow on standard error must not come before it.
+    sys.stdout.flush()  # A note that follows on standard error must not come first.
 
 
 def brief(text: str) -> str:
-    """The first line of a text, cut where it is long: a list is to be looked over."""
+    """Return the first line of a text, cut if it is long."""
     line = next(iter(text.strip().splitlines()), "")
     return line if len(line) <= _BRIEF else line[: _BRIEF - 1].rstrip() + "…"
 
 
-def lay_out(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
-    """The lines of a table whose last column takes what room is left; `width` None leaves it whole."""
+def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
+    """Return the lines of a table. The last column is wrapped to `width` cells, or whole if that is None."""
     cells = [[printable(cell).replace("\n", " ").replace("\t", " ") for cell in row] for row in rows]
     widths = [max(map(cell_width, column)) for column in zip(headings, *cells, strict=True)][:-1]
     start = sum(widths) + _GAP * len(widths)
@@ -58,11 +76,11 @@ def _stacked(rows: Sequence[Sequence[str]], width: int) -> list[str]:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """The text in lines of at most `width` cells; a word that is longer is broken. At least one line."""
+    """Return the text in lines of at most `width` cells, at least one; a longer word is broken."""
     lines = [""]
     for word in text.split():
-        room = width - cell_width(lines[-1]) - 1
-        if lines[-1] and cell_width(word) <= room:
+        space = width - cell_width(lines[-1]) - 1
+        if lines[-1] and cell_width(word) <= space:
             lines[-1] += f" {word}"
             continue
         if lines[-1]:
@@ -75,12 +93,12 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def pad(text: str, size: int) -> str:
-    """The text with blanks up to `size` cells."""
+    """Return the text with blanks up to `size` cells."""
     return text + " " * max(0, size - cell_width(text))
 
 
 def cell_width(text: str) -> int:
-    """How many cells of a terminal the text takes."""
+    """Return the number of terminal cells that the text takes."""
     if text.isascii():
         return len(text)
     return sum(

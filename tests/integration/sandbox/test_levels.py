@@ -325,12 +325,12 @@ def test_a_memory_that_others_may_have_written_is_not_read(room: Path, spoil: st
 
 
 PROJECT = """
-from toolcrib.cli.output import tell_lowered
+from toolcrib.cli.output import print_warnings
 from toolcrib.project import Project, find, load_config
 async def main():
     place = find(given["root"])
     async with Project(place, load_config(place.config), trusted=given["trusted"]) as project:
-        tell_lowered(project)
+        print_warnings(project)
         results = [await project.call("hello") for _ in range(2)]
         return [result.as_dict() for result in results], place.audit.read_text().splitlines()
 results, lines = asyncio.run(main())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib.cli.table import cell_width, lay_out, wrap
+from toolcrib.cli.table import cell_width, format_table, wrap
 
 ROWS = [
     ("scan", "command", "Lists every TODO below a folder, then how many there are."),
@@ -14,7 +14,7 @@ HEADINGS = ("NAME", "KIND", "DESCRIPTION")
 
 
 def test_a_pipe_gets_one_whole_line_for_each() -> None:
-    assert lay_out(HEADINGS, ROWS, None) == [
+    assert format_table(HEADINGS, ROWS, None) == [
         "NAME  KIND     DESCRIPTION",
         "scan  command  Lists every TODO below a folder, then how many there are.",
         "名前  http     短い",
@@ -22,7 +22,7 @@ def test_a_pipe_gets_one_whole_line_for_each() -> None:
 
 
 def test_a_terminal_gets_the_last_column_wrapped() -> None:
-    assert lay_out(HEADINGS, ROWS, 40)[1:4] == [
+    assert format_table(HEADINGS, ROWS, 40)[1:4] == [
         "scan  command  Lists every TODO below a",
         "               folder, then how many",
         "               there are.",
@@ -31,13 +31,13 @@ def test_a_terminal_gets_the_last_column_wrapped() -> None:
 
 @pytest.mark.parametrize("width", [1, 2, 10, 20, 38])
 def test_a_narrow_one_gets_them_one_below_the_other(width: int) -> None:
-    lines = lay_out(HEADINGS, ROWS, width)
+    lines = format_table(HEADINGS, ROWS, width)
     assert max(map(cell_width, lines)) <= max(width, 4)
     assert "".join(lines).replace(" ", "").startswith("scan(command)ListseveryTODO")
 
 
 def test_nothing_steers_the_terminal() -> None:
-    lines = lay_out(("A", "B"), [("x\x1b[2J", "a\nb\tc\u202e")], None)
+    lines = format_table(("A", "B"), [("x\x1b[2J", "a\nb\tc\u202e")], None)
     assert lines[1] == "x\ufffd[2J  a b c\ufffd"
 
 

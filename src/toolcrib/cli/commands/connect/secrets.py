@@ -1,4 +1,4 @@
-"""`toolcrib secrets`: which secrets the tools need, and whether they are there. Never a value."""
+"""`toolcrib secrets`. It never prints a value."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from urllib.parse import urlsplit
 
 import click
 
-from toolcrib.cli.output import json_option, note, printable, root_option, write_json
+from toolcrib.cli.options import project_options
+from toolcrib.cli.output import print_note
+from toolcrib.cli.table import print_listing
 from toolcrib.spec import HttpExec, Tool
-
-__all__ = ["command"]
 
 
 @dataclass(slots=True)
-class Need:
-    """One secret, whichever tools declare it."""
+class SecretNeed:
+    """One secret, and the tools that declare it."""
 
     name: str
     state: str
+    """resolved, missing or unreadable"""
     source: str
     reason: str
     hint: str | None
@@ -28,16 +29,16 @@ class Need:
 
     @property
     def hosts(self) -> list[str]:
-        """Where requests of HTTP tools may take it."""
+        """The hosts that HTTP tools may send it to."""
         return sorted({host for tool in self.tools for host in _hosts(tool)})
 
     @property
-    def lacking(self) -> bool:
-        """Whether a tool cannot run for want of it."""
+    def blocks(self) -> bool:
+        """True if a tool cannot run without it."""
         return self.state == "unreadable" or (self.state == "missing" and bool(self.required_by))
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the entry of `--json`."""
         return {
             "name": self.name,
             "state": self.state,
@@ -48,83 +49,79 @@ class Need:
             "hosts": self.hosts,
         }
 
+    def as_row(self) -> tuple[str, ...]:
+        """Return the row of the table."""
+        names = [tool.name + ("" if tool.name in self.required_by else " (optional)") for tool in self.tools]
+        return self.name, self.state, self.source, ", ".join(self.hosts) or "-", ", ".join(names)
+
 
 @click.group("secrets")
 def command() -> None:
-    """Show which secrets the tools need and whether they are there, and never a value."""
+    """Show which secrets the tools need and whether they exist.
+
+    No value is ever printed.
+    """
 
 
 @command.command("list")
-@root_option
-@json_option
+@project_options
 def list_command(root: str | None, as_json: bool) -> None:
-    """List every secret that a tool declares: resolved, missing or unreadable, and where it may go."""
-    _show(_needs(root), as_json)
+    """List every secret that a tool declares, and its state.
+
+    The state is resolved, missing or unreadable. HOSTS are those that HTTP tools may send the secret to.
+    """
+    _print(_needs(root), as_json)
 
 
 @command.command("check")
-@root_option
-@json_option
+@project_options
 def check_command(root: str | None, as_json: bool) -> int:
-    """The same; exit 1 where a tool could not run: a required secret is missing, or a source unreadable."""
+    """List the secrets; exit 1 if a tool cannot run without one.
+
+    This is so if a required secret is missing, or if a source cannot be read.
+    """
     needs = _needs(root)
-    _show(needs, as_json)
-    return 1 if any(need.lacking for need in needs) else 0
+    _print(needs, as_json)
+    return 1 if any(need.blocks for need in needs) else 0
 
 
-def _needs(root: str | None) -> list[Need]:
+def _needs(root: str | None) -> list[SecretNeed]:
     from toolcrib.guard import look_up
     from toolcrib.project import Project
 
     project = Project.open(root)
-    found: dict[str, Need] = {}
+    found: dict[str, SecretNeed] = {}
     for tool in project.tools():
         for secret in tool.permissions.secrets:
-            need = found.get(secret.name)
-            if need is None:
-                seen = look_up(project.secrets, secret.name)
-                need = found[secret.name] = Need(secret.name, *seen)
+            if secret.name not in found:
+                found[secret.name] = SecretNeed(secret.name, *look_up(project.secrets, secret.name))
+            need = found[secret.name]
             need.tools.append(tool)
             if secret.required:
                 need.required_by.append(tool.name)
     return [found[name] for name in sorted(found)]
 
 
-def _show(needs: list[Need], as_json: bool) -> None:
-    if as_json:
-        lacking = any(need.lacking for need in needs)
-        write_json({"ok": not lacking, "secrets": [need.as_dict() for need in needs]})
-        return
-    if not needs:
-        note("No tool declares a secret.")
-        return
-    from toolcrib.cli.table import print_table
-
-    print_table(
+def _print(needs: list[SecretNeed], as_json: bool) -> None:
+    ok = not any(need.blocks for need in needs)
+    print_listing(
+        as_json,
+        {"ok": ok, "secrets": [need.as_dict() for need in needs]},
         ("SECRET", "STATE", "SOURCE", "HOSTS", "NEEDED BY"),
-        [
-            (
-                need.name,
-                need.state,
-                need.source,
-                ", ".join(need.hosts) or "-",
-                ", ".join(
-                    tool.name if tool.name in need.required_by else f"{tool.name} (optional)"
-                    for tool in need.tools
-                ),
-            )
-            for need in needs
-        ],
+        [need.as_row() for need in needs],
+        empty="No tool declares a secret.",
     )
+    if as_json:
+        return
     for need in needs:
         if need.state == "unreadable":
-            note(printable(f"{need.name}: {need.source}: {need.reason}. {need.hint or ''}".rstrip()))
-        elif need.lacking:
-            note(printable(f"{need.name} is missing: {', '.join(need.required_by)} cannot run without it."))
+            print_note(f"{need.name}: {need.source}: {need.reason}. {need.hint or ''}".rstrip())
+        elif need.blocks:
+            print_note(f"{need.name} is missing: {', '.join(need.required_by)} cannot run without it.")
 
 
 def _hosts(tool: Tool) -> list[str]:
-    """The hosts that an HTTP tool may send a secret to; other kinds get it as an environment variable."""
+    """Return the hosts of an HTTP tool. Other kinds get a secret as an environment variable."""
     if not isinstance(tool.config, HttpExec):
         return []
     if tool.permissions.network.mode == "hosts":

@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING
 
 import click
 
-from toolcrib.cli.output import note, printable, root_option, tell_diagnostics, tell_lowered
+from toolcrib.cli.options import root_option
+from toolcrib.cli.output import print_diagnostics, print_note, print_warnings
 
 if TYPE_CHECKING:
     from toolcrib.project import Change
-
-__all__ = ["command"]
 
 _MOST_NAMES = 20
 
 
 @click.command("serve")
 @root_option
-@click.option("--stdio", is_flag=True, help="Speak MCP on standard input and output.")
+@click.option("--stdio", is_flag=True, help="Serve on standard input and output.")
 def command(root: str | None, stdio: bool) -> None:
-    """Serve the project's tools over MCP until the client goes away.
+    """Serve the project's tools over MCP.
 
-    With a token in TOOLCRIB_TOKEN the client sees and calls what the token allows; without one, all of it.
+    Ends when the client disconnects. With a token in TOOLCRIB_TOKEN the client sees and calls what the token
+    allows; without one, every tool.
     """
     if not stdio:
-        raise click.UsageError("say how to serve: --stdio")
+        raise click.UsageError("add --stdio: it is the only way to serve")
     from toolcrib.serve import run_stdio
 
     run_stdio(_serve(root))
@@ -42,12 +42,11 @@ async def _serve(root: str | None) -> int:
     token = os.environ.pop("TOOLCRIB_TOKEN", None)
     async with Project.open(root) as project:
         identity = None if token is None else Tokens(project.vault).verify(token)
-        tell_lowered(project)
-        for diagnostic in project.errors:
-            note(diagnostic.render())
+        print_warnings(project)
+        print_diagnostics(project.errors)
         if project.servers is not None:
             project.servers.start()
-        watching = asyncio.create_task(project.watch(_tell))
+        watching = asyncio.create_task(project.watch(_print_change))
         try:
             return await serve_stdio(
                 McpCatalog(project), version=__version__, identity=identity, approver=project.elicitation
@@ -56,17 +55,16 @@ async def _serve(root: str | None) -> int:
             watching.cancel()
 
 
-def _tell(change: Change) -> None:
-    """Say on standard error what has changed on disk."""
+def _print_change(change: Change) -> None:
     for verb, names in (
         ("added", change.added),
         ("changed", change.changed),
         ("removed", change.removed),
-        ("mended", change.mended),
+        ("fixed", change.mended),
     ):
         if names:
             shown = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
-            note(printable(f"tools {verb}: {shown}"))
-    tell_diagnostics(change.broken)
+            print_note(f"tools {verb}: {shown}")
+    print_diagnostics(change.broken)
     for warning in change.warnings:
-        note(printable(f"warning: {warning}"))
+        print_note(f"warning: {warning}")

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.output import json_option, note, printable, root_option, say, tell_lowered, write_json
+from toolcrib.cli.confirm import confirm
+from toolcrib.cli.options import project_options, root_option, yes_option
+from toolcrib.cli.output import count, print_json, print_note, print_result, print_warnings, printable
+from toolcrib.cli.table import print_table
+from toolcrib.errors import NotFoundError
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
     from toolcrib.project.servers import Mounted, Servers
 
-__all__ = ["command"]
-
-_LINES = 10
-"""Of a failed server's standard error."""
+_MOST_LINES = 10
+"""Lines shown of a failed server's standard error."""
 
 wait_option = click.option(
     "--wait",
@@ -32,69 +33,67 @@ wait_option = click.option(
 
 @click.group("servers")
 def command() -> None:
-    """MCP servers that the project names in `mcp_servers`, or in `.mcp.json`."""
+    """Manage the MCP servers that the project uses.
+
+    They are named in the setting `mcp_servers`, or in `.mcp.json`.
+    """
 
 
 @command.command("list")
-@root_option
-@json_option
+@project_options
 @wait_option
 def list_command(root: str | None, as_json: bool, wait_s: float) -> None:
-    """Start every server, and show how each is, what it offers, and what a failed one wrote."""
-    project, servers = _open(root)
-    if servers is None:
-        if as_json:
-            write_json({"servers": [], "wrong": {}})
-        else:
-            note("The project names no MCP server.")
-        return
-    rows = asyncio.run(_settled(project, servers, wait_s))
-    if as_json:
-        write_json({"servers": rows, "wrong": servers.wrong})
-        return
-    from toolcrib.cli.table import print_table
+    """Start every server, and show its state and number of tools.
 
-    if rows:
-        print_table(("NAME", "STATE", "TOOLS", "WHERE"), [_row(one) for one in rows])
-    for one in rows:
-        for line in _troubles(one):
-            note(printable(line))
-    for name, text in servers.wrong.items():
-        note(printable(f"{name}: {text}"))
+    A failed server is shown with its error and with the end of its standard error.
+    """
+    project, servers = _open(root)
+    found = [] if servers is None else asyncio.run(_start(project, servers, wait_s))
+    wrong = {} if servers is None else servers.wrong
+    if as_json:
+        print_json({"servers": found, "wrong": wrong})
+        return
+    if found:
+        print_table(("NAME", "STATE", "TOOLS", "WHERE"), [_row(one) for one in found])
+    elif not wrong:
+        print_note("The project names no MCP server.")
+    for one in found:
+        for line in _problems(one):
+            print_note(line)
+    for name, text in wrong.items():
+        print_note(f"{name}: {text}")
 
 
 @command.command("review")
 @click.argument("name")
-@root_option
-@json_option
+@project_options
 @wait_option
-@click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+@yes_option
 def review_command(name: str, root: str | None, as_json: bool, wait_s: float, yes: bool) -> None:
-    """Show what a server offers that nobody has reviewed, and let it run unasked from now on.
+    """Review the tools of a server before their first use.
 
-    With --json and without --yes it only shows.
+    Shows each new or changed tool of the server, then asks. Reviewed tools run without a question until they
+    change. With --json and without --yes the tools are only shown.
     """
-    project, servers = _needed(root)
+    project, servers = _require(root)
     mounted = servers.get(name)
-    asyncio.run(_settled(project, servers, wait_s, [name]))
+    asyncio.run(_start(project, servers, wait_s, [name]))
     if mounted.server.error is not None:
         raise mounted.server.error
     pending = _pending(mounted)
-    agreed = yes
     if not as_json:
-        for line in _told(pending):
-            say(line)
+        for line in _lines(pending):
+            print_result(line)
         if not pending:
-            note(f"Everything that {name} offers has been reviewed.")
-        elif not yes:
-            agreed = _ask()
-    if pending and agreed:
+            print_note(f"Every tool of {name} has been reviewed.")
+    accepted = bool(pending) and (yes or (not as_json and confirm("Run these tools without asking?")))
+    if accepted:
         mounted.review()
         project.audit.record("MCP_SERVER_REVIEWED", name=name, tools=sorted(pending))
     if as_json:
-        write_json({"name": name, "unreviewed": pending, "accepted": bool(pending and agreed)})
-    elif pending and agreed:
-        note(f"{len(pending)} tools of {name} run without being asked for from now on.")
+        print_json({"name": name, "unreviewed": pending, "accepted": accepted})
+    elif accepted:
+        print_note(f"{count(len(pending), 'tool')} of {name} now run without asking.")
 
 
 @command.command("login")
@@ -102,34 +101,34 @@ def review_command(name: str, root: str | None, as_json: bool, wait_s: float, ye
 @root_option
 @wait_option
 def login_command(name: str, root: str | None, wait_s: float) -> None:
-    """Log in to a server elsewhere: open the address that is printed, and come back.
+    """Log in to a remote server in your browser.
 
-    The tokens lie in your own folder, and are renewed by themselves.
+    Open the printed address. The tokens are stored in your data folder and renewed when needed.
     """
-    project, servers = _needed(root)
+    project, servers = _require(root)
 
-    async def run() -> bool:
+    async def login() -> bool:
         async with project:
-            return await servers.login(name, lambda url: note(f"Open this address:\n{url}"), limit_s=wait_s)
+            return await servers.login(
+                name, lambda url: print_note(f"Open this address:\n{url}"), limit_s=wait_s
+            )
 
-    if asyncio.run(run()):
-        note(f"Logged in to {name}.")
-    else:
-        note(f"{name} asks for no login.")
+    print_note(f"Logged in to {name}." if asyncio.run(login()) else f"{name} needs no login.")
 
 
 @command.command("logout")
 @click.argument("name")
 @root_option
 def logout_command(name: str, root: str | None) -> None:
-    """Forget the tokens of a login. The server itself is not told."""
-    _, servers = _needed(root)
-    note(f"Logged out of {name}." if servers.logout(name) else f"Nobody is logged in to {name}.")
+    """Delete the stored tokens of a login.
+
+    The server is not notified.
+    """
+    _, servers = _require(root)
+    print_note(f"Logged out of {name}." if servers.logout(name) else f"You are not logged in to {name}.")
 
 
-def _needed(root: str | None) -> tuple[Project, Servers]:
-    from toolcrib.errors import NotFoundError
-
+def _require(root: str | None) -> tuple[Project, Servers]:
     project, servers = _open(root)
     if servers is None:
         raise NotFoundError("the project names no MCP server")
@@ -140,21 +139,21 @@ def _open(root: str | None) -> tuple[Project, Servers | None]:
     from toolcrib.project import Project
 
     project = Project.open(root)
-    tell_lowered(project)
+    print_warnings(project)
     return project, project.servers
 
 
-async def _settled(
+async def _start(
     project: Project, servers: Servers, wait_s: float, names: list[str] | None = None
 ) -> list[dict[str, Any]]:
-    """Have them started, and tell how they are before they are ended again."""
+    """Start the servers, and return their states before they are stopped again."""
     async with project:
         await servers.ready(wait_s, names)
         return [project.redact(one.as_dict()) for one in servers.mounted.values()]
 
 
 def _pending(mounted: Mounted) -> dict[str, Any]:
-    """By name of ours: why the tool needs a review, and its definition as the server gives it."""
+    """Map our name of each tool that needs a review to the reason and to the server's definition."""
     return {
         name: {"reason": mounted.pending[name], "definition": mounted.live[own]}
         for own, name in mounted.tools.items()
@@ -162,36 +161,28 @@ def _pending(mounted: Mounted) -> dict[str, Any]:
     }
 
 
-def _told(pending: Mapping[str, Any]) -> Iterator[str]:
+def _lines(pending: Mapping[str, Any]) -> Iterator[str]:
     for name, one in pending.items():
         definition = one["definition"]
         yield printable(f"{name}: {one['reason']}")
         yield printable(f"  {definition.get('description') or definition.get('title') or '(no description)'}")
-        # Escaped, so that what is not seen is seen here.
+        # ASCII only, so that invisible characters show.
         yield f"  input: {json.dumps(definition['inputSchema'])}"
         yield ""
 
 
-def _ask() -> bool:
-    if not sys.stdin.isatty():
-        from toolcrib.errors import ApprovalRequired
-
-        raise ApprovalRequired("nobody is here to ask", hint="Say --yes to agree without a question.")
-    return click.confirm("Let these tools run without being asked for?", err=True)
-
-
 def _row(one: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    waiting = len(one["unreviewed"])
-    tools = f"{len(one['tools'])}" + (f" ({waiting} unreviewed)" if waiting else "")
+    unreviewed = len(one["unreviewed"])
+    tools = f"{len(one['tools'])}" + (f" ({unreviewed} unreviewed)" if unreviewed else "")
     return one["name"], one["state"], tools, one["where"]
 
 
-def _troubles(one: Mapping[str, Any]) -> Iterator[str]:
+def _problems(one: Mapping[str, Any]) -> Iterator[str]:
     if one["state"] == "not trusted":
-        yield f"{one['name']}: it is not started; run `toolcrib trust`"
+        yield f"{one['name']}: not started; run `toolcrib trust`"
     if one["error"] is not None:
         yield f"{one['name']}: {one['error']['message']}"
-        for line in one["stderr"].strip().splitlines()[-_LINES:]:
+        for line in one["stderr"].strip().splitlines()[-_MOST_LINES:]:
             yield f"  {line}"
-    for left in one["unusable"]:
-        yield f"{one['name']}: not usable: {left}"
+    for text in one["unusable"]:
+        yield f"{one['name']}: not usable: {text}"

@@ -2,47 +2,46 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import click
 
-from toolcrib.cli.output import json_option, note, root_option, say, write_json
+from toolcrib.cli.arguments import parse_duration
+from toolcrib.cli.options import project_options
+from toolcrib.cli.output import print_json, print_note, print_result
+from toolcrib.cli.table import print_listing
 from toolcrib.errors import UsageError
 from toolcrib.spec import SCOPES
 
 if TYPE_CHECKING:
     from toolcrib.guard import Tokens
 
-__all__ = ["command"]
-
-_SECONDS = {"m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
-_DURATION = re.compile(r"([1-9][0-9]{0,8})([mhdw])")
+_EXAMPLE = "toolcrib token create ci --scope invoke --expires 30d"
 
 
 @click.group("token")
 def command() -> None:
-    """Make, list and revoke the tokens by which agents and people call from elsewhere."""
+    """Create, list and revoke access tokens.
+
+    A client that serves with a token may do what the token allows, and nothing else.
+    """
 
 
 @command.command("create")
 @click.argument("name")
-@root_option
-@json_option
+@project_options
 @click.option(
     "--scope",
     "scopes",
     multiple=True,
     required=True,
     type=click.Choice(SCOPES),
-    help="What it may do (repeatable): read lists, invoke calls, approve decides, admin all.",
+    help="Allow to list (read), call (invoke), decide on approvals (approve), or all (admin). Repeatable.",
 )
-@click.option("--tool", "tools", multiple=True, help="Only tools of this name, `*` and `?` (repeatable).")
-@click.option("--expires", help="After how long it holds no more: 30m, 12h, 30d, 8w (default: never).")
-@click.option(
-    "--owner", help="The person it acts for, whose tokens may not approve its calls (default: you)."
-)
-def create(
+@click.option("--tool", "tools", multiple=True, help="Allow only tools that match, with * and ?. Repeatable.")
+@click.option("--expires", help="Lifetime: 30m, 12h, 30d or 8w (default: unlimited).")
+@click.option("--owner", help="The person it acts for, who may not approve its calls (default: you).")
+def create_command(
     name: str,
     root: str | None,
     as_json: bool,
@@ -51,58 +50,62 @@ def create(
     expires: str | None,
     owner: str | None,
 ) -> None:
-    """Make a token NAME. It is shown this once; only its digest is kept."""
+    """Create the token NAME and print it once.
+
+    Only its digest is stored.
+    """
     import time
 
     from toolcrib.state import user_name
 
-    kept = _tokens(root)
-    until = None if expires is None else time.time() + _duration(expires)
-    text = kept.create(name, scopes, tools or None, owner=owner or user_name(), expires=until)
+    tokens = _tokens(root)
+    until = None
+    if expires is not None:
+        lifetime = parse_duration(expires)
+        if lifetime is None:
+            raise UsageError(
+                f"--expires {expires!r} is not a time", hint="Write a number and m, h, d or w: 30d"
+            )
+        until = time.time() + lifetime.total_seconds()
+    text = tokens.create(name, scopes, tools or None, owner=owner or user_name(), expires=until)
     if as_json:
-        write_json({"token": text, **kept.get(name).as_dict()})
+        print_json({"token": text, **tokens.get(name).as_dict()})
         return
-    say(text)
-    note("Keep it now: it is not shown again.")
+    print_result(text)
+    print_note("Save it now: it is not shown again.")
 
 
 @command.command("list")
-@root_option
-@json_option
-def list_(root: str | None, as_json: bool) -> None:
-    """List the tokens; never the secret itself."""
+@project_options
+def list_command(root: str | None, as_json: bool) -> None:
+    """List the tokens, without their secrets."""
     tokens = [token.as_dict() for token in _tokens(root).all()]
-    if as_json:
-        write_json({"tokens": tokens})
-    elif not tokens:
-        note("There are no tokens: toolcrib token create NAME --scope invoke")
-    else:
-        from toolcrib.cli.table import print_table
-
-        rows = [
-            (
-                token["name"],
-                ", ".join(token["scopes"]),
-                token["owner"],
-                _day(token["expires"]),
-                "all" if token["tools"] is None else ", ".join(token["tools"]),
-            )
-            for token in tokens
-        ]
-        print_table(("NAME", "SCOPES", "OWNER", "EXPIRES", "TOOLS"), rows)
+    rows = [
+        (
+            token["name"],
+            ", ".join(token["scopes"]),
+            token["owner"],
+            _minute(token["expires"]),
+            "all" if token["tools"] is None else ", ".join(token["tools"]),
+        )
+        for token in tokens
+    ]
+    empty = "There are no tokens. Create one: toolcrib token create NAME --scope invoke"
+    print_listing(
+        as_json, {"tokens": tokens}, ("NAME", "SCOPES", "OWNER", "EXPIRES", "TOOLS"), rows, empty=empty
+    )
 
 
 @command.command("revoke")
 @click.argument("name")
-@root_option
-@json_option
-def revoke(name: str, root: str | None, as_json: bool) -> None:
-    """Make the token NAME worthless from now on."""
+@project_options
+def revoke_command(name: str, root: str | None, as_json: bool) -> None:
+    """Revoke the token NAME; it is refused from now on."""
     caller = _tokens(root).revoke(name)
     if as_json:
-        write_json({"revoked": caller.name})
+        print_json({"revoked": caller.name})
     else:
-        note(f"{caller.name} is revoked")
+        print_note(f"{caller.name} is revoked.")
 
 
 def _tokens(root: str | None) -> Tokens:
@@ -113,14 +116,7 @@ def _tokens(root: str | None) -> Tokens:
     return Tokens(Vault(find(root).root))
 
 
-def _duration(text: str) -> int:
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        raise UsageError(f"{text!r} is no time", hint="Write a number and m, h, d or w: 30d")
-    return int(match[1]) * _SECONDS[match[2]]
-
-
-def _day(moment: float | None) -> str:
+def _minute(moment: float | None) -> str:
     if moment is None:
         return "never"
     from datetime import UTC, datetime

@@ -6,69 +6,64 @@ from typing import TYPE_CHECKING
 
 import click
 
-from toolcrib.cli.output import json_option, note, printable, root_option, say, tell_diagnostics, write_json
+from toolcrib.cli.options import project_options
+from toolcrib.cli.output import count, print_diagnostics, print_json, print_note, print_result, printable
+from toolcrib.errors import ManifestError, NotFoundError
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
     from toolcrib.project.lock import Lock
 
-__all__ = ["command"]
-
 
 @click.command("lock")
-@root_option
-@json_option
-@click.option("--check", is_flag=True, help="Change nothing; exit 1 where a tool is not as it is pinned.")
+@project_options
+@click.option("--check", is_flag=True, help="Change nothing; exit 1 if a tool differs from its pin.")
 def command(root: str | None, as_json: bool, check: bool) -> int:
-    """Pin every tool as it is now in toolcrib.lock: its manifest, the files beside it, what it runs.
+    """Pin every tool as it is now, or check the pins.
 
-    While there is a lock, a tool that is not as it is pinned does not run. Remove the file to pin nothing.
+    The pins in toolcrib.lock cover the manifest, the files beside it and the program that it runs. A tool
+    that differs from its pin does not run. To unpin all tools, delete the file.
     """
     from toolcrib.project import Project
     from toolcrib.project.lock import write_lock
 
     project = Project.open(root)
-    now = _now(project)
+    now = _pins(project)
     if check:
         return _check(project, now, as_json)
-    write_lock(project.pins.path, now)
+    path = project.pins.path
+    write_lock(path, now)
     if as_json:
-        write_json(
-            {"path": str(project.pins.path), "tools": {name: p.digest for name, p in now.tools.items()}}
-        )
+        print_json({"path": str(path), "tools": {name: pin.digest for name, pin in now.tools.items()}})
     else:
-        note(printable(f"{len(now.tools)} tools are pinned in {project.pins.path}"))
+        print_note(f"Pinned {count(len(now.tools), 'tool')} in {path}.")
     return 0
 
 
-def _now(project: Project) -> Lock:
-    """The pins of all tools as they are now. Raises ManifestError where one of them does not load."""
-    from toolcrib.errors import ManifestError
-
+def _pins(project: Project) -> Lock:
+    """Return the pins of all tools as they are now. Raises ManifestError if one of them does not load."""
     tools = project.tools()
-    wrong = project.errors
-    if wrong:
-        tell_diagnostics(wrong)
+    errors = project.errors
+    if errors:
+        print_diagnostics(errors)
         raise ManifestError(
-            f"{len(wrong)} errors in manifests, so not every tool can be pinned",
-            hint="Mend them: toolcrib lint",
+            f"nothing was pinned: {count(len(errors), 'error')} in manifests", hint="Fix them: toolcrib lint"
         )
     return project.pins.now(tools)
 
 
 def _check(project: Project, now: Lock, as_json: bool) -> int:
-    from toolcrib.errors import NotFoundError
     from toolcrib.project.lock import read_lock
 
     pinned = read_lock(project.pins.path)
     if pinned is None:
-        raise NotFoundError(f"there is no {project.pins.path}", hint="Write it: toolcrib lock")
+        raise NotFoundError(f"there is no {project.pins.path}", hint="Create it: toolcrib lock")
     drift = pinned.drift(now.tools, now.bundles)
     if as_json:
-        write_json({"drift": [{"tool": one.tool, "changed": list(one.changed)} for one in drift]})
+        print_json({"drift": [{"tool": one.tool, "changed": list(one.changed)} for one in drift]})
     else:
         for one in drift:
-            say(printable(str(one)))
+            print_result(printable(str(one)))
         if not drift:
-            note(f"{len(now.tools)} tools are as they are pinned")
+            print_note(f"All {count(len(now.tools), 'tool')} match their pins.")
     return 1 if drift else 0

@@ -2,61 +2,70 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.arguments import complete_tool
-from toolcrib.cli.output import json_option, note, printable, root_option, write_json
+from toolcrib.cli.arguments import complete_tool, parse_arguments
+from toolcrib.cli.options import project_options
+from toolcrib.cli.output import print_json, print_note, print_result, printable
+from toolcrib.cli.table import print_listing, print_table
+from toolcrib.errors import InvalidInput, InvalidToken
 
 if TYPE_CHECKING:
-    from toolcrib.guard import Rule, RuleCheck
+    from toolcrib.guard import Rule
     from toolcrib.project import Project
     from toolcrib.spec import Caller, Tool
 
-__all__ = ["command"]
+_EXPLAIN = "toolcrib policy explain web_search query=news --as mcp:claude"
 
 
 @click.group("policy")
 def command() -> None:
-    """Show the project's policy, and explain what it says of a call."""
+    """Show the policy, or explain its decision about a call."""
 
 
 @command.command("show")
-@root_option
-@json_option
-def show(root: str | None, as_json: bool) -> None:
-    """Show the rules, in the order they are written."""
+@project_options
+def show_command(root: str | None, as_json: bool) -> None:
+    """Show the rules in their order."""
     from toolcrib.project import find, load_config
 
     policy = load_config(find(root).config).policy
-    if as_json:
-        rules = [rule.as_dict() for rule in policy.rules]
-        write_json({"default": policy.default, "self_approval": policy.self_approval, "rules": rules})
-        return
-    from toolcrib.cli.table import print_table
-
-    rows = [(rule.name, rule.effect, _conditions(rule)) for rule in policy.rules]
-    print_table(("RULE", "EFFECT", "WHERE"), [*rows, ("default", policy.default, "no rule matches the call")])
+    print_listing(
+        as_json,
+        {
+            "default": policy.default,
+            "self_approval": policy.self_approval,
+            "rules": [rule.as_dict() for rule in policy.rules],
+        },
+        ("RULE", "EFFECT", "WHERE"),
+        [
+            *((rule.name, rule.effect, _conditions(rule)) for rule in policy.rules),
+            ("default", policy.default, "no rule matches the call"),
+        ],
+    )
 
 
 @command.command("explain")
 @click.argument("tool", shell_complete=complete_tool)
 @click.argument("arguments", nargs=-1)
-@root_option
-@json_option
+@project_options
 @click.option(
     "--as",
     "caller",
     default="cli",
     show_default=True,
-    help="Who calls: cli, local, mcp:CLIENT or token:NAME.",
+    help="The caller: cli, local, mcp:CLIENT or token:NAME.",
 )
-def explain(tool: str, arguments: tuple[str, ...], root: str | None, as_json: bool, caller: str) -> None:
-    """Say what the policy decides on a call of TOOL, by which rule, and why. Nothing is run.
+def explain_command(
+    tool: str, arguments: tuple[str, ...], root: str | None, as_json: bool, caller: str
+) -> None:
+    """Explain the decision about a call of TOOL. Nothing runs.
 
-    ARGUMENTS are given as to `toolcrib run`. Without any, where the tool needs some, the decision is the
-    strongest that any arguments could lead to.
+    ARGUMENTS are written as for `toolcrib run`. If the tool needs some and none are given, the answer is the
+    strictest decision that any arguments could lead to.
     """
     from toolcrib.cli.commands.look.show import find_tool
     from toolcrib.guard import Policy
@@ -64,12 +73,11 @@ def explain(tool: str, arguments: tuple[str, ...], root: str | None, as_json: bo
 
     project = Project.open(root)
     found: Tool = find_tool(project, tool)
-    given = _normalised(found, arguments)
+    given = _checked(found, arguments)
     identity = _identity(project, caller)
     policy = Policy(project.config.policy)
     decision = policy.decide(found, caller, given)
-    refused = _beyond_token(identity, found)
-    steps = policy.explain(found, caller, given)
+    refused = _refused_by_token(identity, found)
     document = {
         "tool": found.name,
         "bundle": found.bundle,
@@ -79,18 +87,25 @@ def explain(tool: str, arguments: tuple[str, ...], root: str | None, as_json: bo
         "rule": decision.rule.name if decision.rule is not None and refused is None else None,
         "why": refused or decision.why,
         "listed": policy.visible(found, caller, identity),
-        "steps": [_step(step) for step in steps],
+        "steps": [
+            {
+                "rule": step.rule.name,
+                "effect": step.rule.effect,
+                "matched": step.matched,
+                "condition": step.condition,
+                "why": step.why,
+            }
+            for step in policy.explain(found, caller, given)
+        ],
     }
     if as_json:
-        write_json(document)
+        print_json(document)
     else:
         _print(document)
 
 
-def _normalised(tool: Tool, words: tuple[str, ...]) -> dict[str, Any] | None:
-    """The arguments as they would run; None for none given where some are needed."""
-    from toolcrib.cli.arguments import parse_arguments
-    from toolcrib.errors import InvalidInput
+def _checked(tool: Tool, words: tuple[str, ...]) -> dict[str, Any] | None:
+    """Return the arguments with their defaults; None if none are given but some are required."""
     from toolcrib.schema import ArgumentCheck
 
     try:
@@ -102,18 +117,14 @@ def _normalised(tool: Tool, words: tuple[str, ...]) -> dict[str, Any] | None:
 
 
 def _identity(project: Project, caller: str) -> Caller | None:
-    """What a token allows; any other caller is this machine's own user, or a client they started."""
-    kind, _, name = caller.partition(":")
-    if kind != "token":
-        return None
+    """Return the identity of `token:NAME`; None for other callers, who act as this machine's user."""
     from toolcrib.guard import Tokens
-    from toolcrib.state import Vault
 
-    return Tokens(Vault(project.root)).get(name).caller
+    kind, _, name = caller.partition(":")
+    return Tokens(project.vault).get(name).caller if kind == "token" else None
 
 
-def _beyond_token(identity: Caller | None, tool: Tool) -> str | None:
-    from toolcrib.errors import InvalidToken
+def _refused_by_token(identity: Caller | None, tool: Tool) -> str | None:
     from toolcrib.guard import require_scope
 
     if identity is None:
@@ -125,42 +136,27 @@ def _beyond_token(identity: Caller | None, tool: Tool) -> str | None:
     return None
 
 
-def _step(step: RuleCheck) -> dict[str, Any]:
-    return {
-        "rule": step.rule.name,
-        "effect": step.rule.effect,
-        "matched": step.matched,
-        "condition": step.condition,
-        "why": step.why,
-    }
-
-
 def _print(document: dict[str, Any]) -> None:
-    from toolcrib.cli.table import print_table
-
-    print(printable(f"{document['effect']}: {document['why']}"))
+    print_result(printable(f"{document['effect']}: {document['why']}"))
     if document["steps"]:
-        rows = [(step["rule"], step["effect"], _told(step)) for step in document["steps"]]
+        rows = [(step["rule"], step["effect"], _match(step)) for step in document["steps"]]
         print_table(("RULE", "EFFECT", ""), rows)
     if document["arguments"] is None:
-        note("No arguments were given: this is the strongest that any could lead to.")
+        print_note("No arguments were given: this is the strictest decision that any could lead to.")
     if not document["listed"]:
-        note("The tool is not listed to this caller.")
+        print_note("This caller does not see the tool in lists.")
 
 
-def _told(step: dict[str, Any]) -> str:
-    told = {True: "matches", False: "no", None: "may match"}[step["matched"]]
-    return told if step["condition"] is None else f"{told}: {step['condition']}: {step['why']}"
+def _match(step: dict[str, Any]) -> str:
+    answer = {True: "matches", False: "no", None: "may match"}[step["matched"]]
+    return answer if step["condition"] is None else f"{answer}: {step['condition']}: {step['why']}"
 
 
 def _conditions(rule: Rule) -> str:
-    import json
-
-    said = rule.as_dict()
     parts = [
         f"{name}: {', '.join(value) if isinstance(value, list) else json.dumps(value, ensure_ascii=False)}"
-        for name, value in said.items()
+        for name, value in rule.as_dict().items()
         if name not in ("name", "effect", "reason")
     ]
-    told = "; ".join(parts) or "always"
-    return f"{told} ({rule.reason})" if rule.reason else told
+    conditions = "; ".join(parts) or "always"
+    return f"{conditions} ({rule.reason})" if rule.reason else conditions

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from toolcrib.cli.output import json_option, note, printable, root_option, say, tell_error, write_json
+from toolcrib.cli.confirm import confirm
+from toolcrib.cli.options import project_options, yes_option
+from toolcrib.cli.output import print_error, print_json, print_note, print_result
+from toolcrib.errors import ToolcribError, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
@@ -16,101 +18,80 @@ if TYPE_CHECKING:
 
 __all__ = ["command", "lines_of"]
 
+_STATUS = {"new": "not reviewed yet", "changed": "changed since its last review", "reviewed": "reviewed"}
+
 
 @click.command("review")
 @click.argument("names", nargs=-1, metavar="[NAME]…")
-@root_option
-@json_option
-@click.option("--all", "everything", is_flag=True, help="Every tool, not only those that wait for a review.")
-@click.option("--yes", is_flag=True, help="Count them as reviewed, without a question.")
+@project_options
+@click.option("--all", "everything", is_flag=True, help="Show every tool, not only those to review.")
+@yes_option
 def command(names: tuple[str, ...], root: str | None, as_json: bool, everything: bool, yes: bool) -> int:
-    """Look at tools before their first use: digest, what each may touch, what has changed since then.
-    Asks, and keeps the answer for the tool exactly as it is.
+    """Review tools before their first use.
 
-    Without a NAME it shows the tools that wait for it: those that reach beyond the project, and those that an
-    agent made.
+    Shows the digest of a tool, its permissions and its changes since the last review, then asks. The answer
+    is stored for the tool exactly as it is.
+
+    Without a NAME it shows the tools that need a review: those that reach outside the project, and those that
+    an agent created. With --json and without --yes the tools are only shown.
     """
-    from toolcrib.errors import UsageError
     from toolcrib.project import Project
     from toolcrib.state import user_name
 
     if names and everything:
         raise UsageError("give names, or --all")
     project = Project.open(root)
-    sheets, failed = _sheets(project, names, everything=everything)
-    seen: list[ReviewSheet] = []
+    sheets, exit_code = _sheets(project, names, everything=everything)
+    accepted: list[ReviewSheet] = []
     for number, sheet in enumerate(sheets):
         if not as_json:
-            say("\n".join([*([""] if number else []), *lines_of(sheet)]))
-        waits = sheet.standing.status != "reviewed"
-        if waits and (yes or (not as_json and _agreed(sheet))):
+            print_result("\n".join([*([""] if number else []), *lines_of(sheet)]))
+        if sheet.standing.status == "reviewed":
+            continue
+        if yes or (not as_json and confirm(f"Mark {sheet.tool.name} as reviewed?")):
             project.review(sheet.tool, user_name(), sheet.digest)
-            seen.append(sheet)
-            note(printable(f"reviewed: {sheet.tool.name}"))
+            accepted.append(sheet)
+            print_note(f"reviewed: {sheet.tool.name}")
     if as_json:
-        done = {id(sheet) for sheet in seen}
-        write_json({"tools": [{**sheet.as_dict(), "accepted": id(sheet) in done} for sheet in sheets]})
-    elif not sheets and not failed:
-        note("No tool waits for a review.")
-    return failed
+        print_json({"tools": [{**sheet.as_dict(), "accepted": sheet in accepted} for sheet in sheets]})
+    elif not sheets and not exit_code:
+        print_note("No tool needs a review.")
+    return exit_code
 
 
 def _sheets(project: Project, names: Sequence[str], *, everything: bool) -> tuple[list[ReviewSheet], int]:
-    """The tools to look at, and the exit code of what could not be looked at."""
-    from toolcrib.errors import ToolcribError
-
-    first_use, failed = project.first_use, 0
-    tools = [project.get(name) for name in names] if names else list(project.tools())
-    sheets = []
-    for tool in tools:
+    """Return the tools to show, and the exit code of those that cannot be shown."""
+    sheets, exit_code = [], 0
+    for tool in [project.get(name) for name in names] if names else project.tools():
         if tool.source is None:
             continue
         try:
-            sheet = first_use.sheet(tool)
+            sheet = project.first_use.sheet(tool)
         except ToolcribError as error:
-            failed = tell_error(error)
+            exit_code = print_error(error)
             continue
-        waits = sheet.standing.status != "reviewed" and (sheet.creator is not None or sheet.beyond)
-        if names or everything or waits:
+        needed = sheet.standing.status != "reviewed" and (sheet.creator is not None or sheet.beyond)
+        if names or everything or needed:
             sheets.append(sheet)
-    return sheets, failed
+    return sheets, exit_code
 
 
 def lines_of(sheet: ReviewSheet) -> Iterator[str]:
-    """A tool as it is shown to a person who reviews it; nothing in it steers a terminal."""
+    """Yield the lines about a tool for the person who reviews it, without control characters."""
     from toolcrib.guard import shown
 
-    tool, standing = sheet.tool, sheet.standing
-    told = {"new": "not reviewed yet", "changed": "changed since its last review", "reviewed": "reviewed"}
-    yield f"{shown(tool.name)}: {told[standing.status]}"
+    def flat(text: str) -> str:
+        return shown(text).replace("\n", "\\n")
+
+    tool, review = sheet.tool, sheet.standing
+    yield f"{shown(tool.name)}: {_STATUS[review.status]}"
     if sheet.creator is not None:
-        yield f"  made by the agent {shown(sheet.creator)}"
+        yield f"  created by the agent {shown(sheet.creator)}"
     yield f"  digest: {sheet.digest.digest}"
     for line in sheet.touches:
-        yield f"  may touch: {_flat(line)}"
-    if standing.last is not None and standing.status == "changed":
-        yield f"  last reviewed by {shown(standing.last.by)}: {standing.last.digest}"
-        yield f"  other than then: {_flat(', '.join(sheet.changed))}"
-    if standing.status != "reviewed":
-        yield from (f"  {line}" for line in standing.diff(tool).split("\n") if line)
-
-
-def _flat(text: str) -> str:
-    from toolcrib.guard import shown
-
-    return shown(text).replace("\n", "\\n")
-
-
-def _agreed(sheet: ReviewSheet) -> bool:
-    """The person's answer; `ApprovalRequired` where nobody can be asked."""
-    from toolcrib.cli.approval import forget_typed
-    from toolcrib.errors import ApprovalRequired
-
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise ApprovalRequired(
-            "nobody is here to be asked, so nothing was counted as reviewed",
-            hint="Run it in a terminal, or say --yes if you have seen what is shown.",
-        )
-    forget_typed()
-    note(printable(f"Count {sheet.tool.name} as reviewed? [y/N] "), nl=False)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+        yield f"  may touch: {flat(line)}"
+    if review.last is not None and review.status == "changed":
+        yield f"  last reviewed by {shown(review.last.by)}: {review.last.digest}"
+        yield f"  changed since then: {flat(', '.join(sheet.changed))}"
+    if review.status != "reviewed":
+        yield from (f"  {line}" for line in review.diff(tool).split("\n") if line)

@@ -7,23 +7,26 @@ from typing import Any
 
 import click
 
-from toolcrib.cli.output import json_option, say, write_json
+from toolcrib.cli.options import json_option
+from toolcrib.cli.output import print_json, print_result
+from toolcrib.cli.table import print_table
 
-__all__ = ["command"]
-
-_REFUSED = "Commands and Python tools are refused, unless a trusted project sets"
+_REFUSED = "Command and Python tools are refused, unless a trusted project sets sandbox.minimum:"
 _MEANING = {
-    "full+cgroup": "Commands and Python tools are confined, and every limit is held.",
-    "full": "Commands and Python tools are confined; memory and number of processes are not bounded.",
-    "landlock": f"{_REFUSED} sandbox.minimum: landlock.",
-    "none": f"{_REFUSED} sandbox.minimum: none.",
+    "full+cgroup": "Command and Python tools are confined, and every limit is enforced.",
+    "full": "Command and Python tools are confined; memory and number of processes are not limited.",
+    "landlock": f"{_REFUSED} landlock.",
+    "none": f"{_REFUSED} none.",
 }
 
 
 @click.command("doctor")
 @json_option
 def command(as_json: bool) -> int:
-    """Show what this machine can confine, found out by trying. Exit 1 if less than level full can be had."""
+    """Show how well this machine can confine tools.
+
+    Each mechanism is tried. Exit 1 if the level is below full.
+    """
     from toolcrib import __version__
     from toolcrib.sandbox import level, probe
 
@@ -42,25 +45,23 @@ def command(as_json: bool) -> int:
         ],
     }
     if as_json:
-        write_json(document)
+        print_json(document)
     else:
         _print(document)
     return 0 if best.startswith("full") else 1
 
 
 def _print(document: dict[str, Any]) -> None:
-    from toolcrib.cli.table import print_table
-
-    say(f"toolcrib {document['toolcrib']}, Python {document['python']}, Linux {document['kernel']}\n")
-    print_table(
-        ("MECHANISM", "", "DETAIL"),
-        [
-            (
-                mechanism["name"],
-                "ok" if mechanism["ok"] else "missing",
-                mechanism["detail"] + (f"; until then: {mechanism['cost']}" if mechanism["cost"] else ""),
-            )
-            for mechanism in document["mechanisms"]
-        ],
+    print_result(
+        f"toolcrib {document['toolcrib']}, Python {document['python']}, Linux {document['kernel']}\n"
     )
-    say(f"\nlevel: {document['level']}. {_MEANING[document['level']]}")
+    rows = [
+        (
+            mechanism["name"],
+            "ok" if mechanism["ok"] else "missing",
+            mechanism["detail"] + (f"; until then: {mechanism['cost']}" if mechanism["cost"] else ""),
+        )
+        for mechanism in document["mechanisms"]
+    ]
+    print_table(("MECHANISM", "", "DETAIL"), rows)
+    print_result(f"\nlevel: {document['level']}. {_MEANING[document['level']]}")

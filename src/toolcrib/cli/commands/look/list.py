@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.output import (
-    json_option,
-    note,
-    printable,
-    root_option,
-    tell_diagnostics,
-    tell_lowered,
-    write_json,
-)
+from toolcrib.cli.options import project_options
+from toolcrib.cli.output import print_diagnostics, print_json, print_note, print_warnings
+from toolcrib.cli.table import brief, print_listing
+from toolcrib.errors import NotFoundError
 
-__all__ = ["command"]
+if TYPE_CHECKING:
+    from toolcrib.project import Project
+    from toolcrib.spec import Tool
 
 
 @click.command("list")
-@root_option
-@json_option
+@project_options
 @click.option(
     "--for",
     "--as",
     "shape",
     type=click.Choice(["anthropic", "gemini", "mcp", "openai", "openai-strict"]),
-    help="The tools as this provider takes them, as JSON; what it cannot take is told.",
+    help="Print JSON in the shape of this provider. Tools that do not fit are reported.",
 )
-@click.option("--tag", "tags", multiple=True, help="Only tools with this tag (repeatable: any of them).")
-@click.option("--member", help="Only the tools of this member or agent of a team.")
-@click.option("--team", help="The team file (default: team.yaml in the project's root).")
+@click.option("--tag", "tags", multiple=True, help="Only tools with this tag, or one of several. Repeatable.")
+@click.option("--member", help="Only the tools of this member of a team.")
+@click.option("--team", help="The team file (default: team.yaml in the project's folder).")
 def command(
     root: str | None,
     as_json: bool,
@@ -40,53 +36,64 @@ def command(
     member: str | None,
     team: str | None,
 ) -> None:
-    """List the project's tools. Manifests that do not load are told on standard error."""
+    """List the tools of the project.
+
+    Manifests with errors are reported on standard error.
+    """
     from toolcrib.project import Project
 
     project = Project.open(root)
-    tell_lowered(project)
+    print_warnings(project)
     tools = [tool for tool in project.tools() if not tags or set(tags) & set(tool.tags)]
-    _tell_unseen(project)
+    _print_unseen_servers(project)
     if member is not None or team is not None:
         skills = _skills(team or str(project.root / "team.yaml"), member, project)
         tools = [tool for tool in tools if tool.name in skills]
     errors = project.errors
     if shape is not None:
-        write_json(_shaped(tools, shape))
-    elif as_json:
-        write_json({"tools": [_row(tool) for tool in tools], "diagnostics": [e.as_dict() for e in errors]})
+        print_json(_shaped(tools, shape))
     else:
-        _table(tools, str(project.place.tools), tags)
+        create = f"write {project.place.tools}/NAME/tool.yml, or run `toolcrib init --examples`"
+        print_listing(
+            as_json,
+            {"tools": [_entry(tool) for tool in tools], "diagnostics": [error.as_dict() for error in errors]},
+            ("NAME", "KIND", "APPROVAL", "DESCRIPTION"),
+            [
+                (tool.name, tool.kind, "asks" if tool.approval.required else "", brief(tool.description))
+                for tool in tools
+            ],
+            empty="No tool has such a tag." if tags else f"There are no tools yet. To create one, {create}.",
+        )
     if errors and not (as_json and shape is None):
-        tell_diagnostics(errors)
-        note("These tools cannot be used. `toolcrib lint` shows everything that is wrong.")
+        print_diagnostics(errors)
+        print_note("These tools cannot be used. For all errors and warnings: toolcrib lint")
 
 
-def _tell_unseen(project: Any) -> None:
-    """Which MCP servers have never told what they offer."""
+def _print_unseen_servers(project: Project) -> None:
+    """Name the MCP servers whose tools are not known yet."""
     if project.servers is not None and project.servers.trusted:
         unseen = [name for name, mounted in project.servers.mounted.items() if not mounted.known]
         if unseen:
-            note(f"Not seen yet: {', '.join(unseen)}. `toolcrib servers list` starts these MCP servers.")
+            note = "the tools of these MCP servers are not known yet; `toolcrib servers list` starts them"
+            print_note(f"note: {note}: {', '.join(unseen)}")
 
 
-def _skills(path: str, member: str | None, project: Any) -> set[str]:
-    """The tools of one member, or of the whole team; every list in the file is checked first."""
-    from toolcrib.errors import NotFoundError
+def _skills(path: str, member: str | None, project: Project) -> set[str]:
+    """Return the tools of one member, or of the whole team. Raises if the file names an unknown tool."""
     from toolcrib.manifest import check_team, failure, read, read_team
 
     try:
         team = read_team(path, read(path))
     except (FileNotFoundError, NotADirectoryError):
-        raise NotFoundError(f"there is no team file {path}", hint="Name it by --team.") from None
-    found = check_team(team, (tool.name for tool in project.tools()))
-    if found:
-        raise failure(found)
+        raise NotFoundError(f"there is no team file {path}", hint="Give its path with --team.") from None
+    findings = check_team(team, (tool.name for tool in project.tools()))
+    if findings:
+        raise failure(findings)
     members = team.members if member is None else (team.member(member),)
     return {skill for one in members for skill in one.skills}
 
 
-def _row(tool: Any) -> dict[str, Any]:
+def _entry(tool: Tool) -> dict[str, Any]:
     return {
         "name": tool.name,
         "bundle": tool.bundle,
@@ -99,30 +106,10 @@ def _row(tool: Any) -> dict[str, Any]:
     }
 
 
-def _shaped(tools: list[Any], shape: str) -> list[dict[str, Any]]:
+def _shaped(tools: list[Tool], shape: str) -> list[Any]:
     from toolcrib.schema.provider_shapes import shape_tools
 
     shaped = shape_tools(tools, shape)
     for name, reason in shaped.refused.items():
-        note(printable(f"{name} is left out: {reason}"))
+        print_note(f"{name} is left out: {reason}")
     return list(shaped.entries)
-
-
-def _table(tools: list[Any], folder: str, tags: tuple[str, ...]) -> None:
-    if not tools and tags:
-        note("No tool has such a tag.")
-    elif not tools:
-        note(f"There are no tools yet: write {folder}/NAME/tool.yml, or run `toolcrib init --examples`.")
-    else:
-        from toolcrib.cli.table import brief, print_table
-
-        rows = [
-            (
-                tool.name,
-                tool.kind,
-                "asks" if tool.approval.required else "",
-                brief(tool.description),
-            )
-            for tool in tools
-        ]
-        print_table(("NAME", "KIND", "APPROVAL", "DESCRIPTION"), rows)

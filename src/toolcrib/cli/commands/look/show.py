@@ -6,21 +6,24 @@ import json
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.arguments import complete_tool
-from toolcrib.cli.output import json_option, printable, root_option, write_json
+from toolcrib.cli.arguments import complete_tool, parse_target
+from toolcrib.cli.options import project_options
+from toolcrib.cli.output import print_json, print_result, printable
+from toolcrib.errors import ToolNotFound
+
+if TYPE_CHECKING:
+    from toolcrib.project import Project
+    from toolcrib.spec import Tool
 
 __all__ = ["command", "find_tool"]
 
 
-def find_tool(project: Any, target: str) -> Any:
-    """The tool that `[BUNDLE/]NAME[@VERSION]` names; `ToolNotFound` says what is there instead."""
-    from toolcrib.cli.arguments import parse_target
-    from toolcrib.errors import ToolNotFound
-
+def find_tool(project: Project, target: str) -> Tool:
+    """Return the tool that `[BUNDLE/]NAME[@VERSION]` names. Raises ToolNotFound, with the nearest name."""
     if target in project.toolset.names:
         return project.get(target)
     bundle, name, version = parse_target(target)
@@ -34,22 +37,24 @@ def find_tool(project: Any, target: str) -> Any:
 
 @click.command("show")
 @click.argument("tool", shell_complete=complete_tool)
-@root_option
-@json_option
+@project_options
 def command(tool: str, root: str | None, as_json: bool) -> None:
-    """Show one tool, named [BUNDLE/]NAME[@VERSION]."""
+    """Show one tool: its arguments, permissions and examples.
+
+    TOOL is [BUNDLE/]NAME[@VERSION].
+    """
     from toolcrib.project import Project
 
     project = Project.open(root)
     found = find_tool(project, tool)
     found = replace(found, permissions=project.permissions_of(found))
     if as_json:
-        write_json(_document(found))
+        print_json(_document(found))
     else:
-        _print(found)
+        print_result(printable("\n".join(_lines(found))))
 
 
-def _document(tool: Any) -> dict[str, Any]:
+def _document(tool: Tool) -> dict[str, Any]:
     return {
         "name": tool.name,
         "bundle": tool.bundle,
@@ -71,12 +76,7 @@ def _document(tool: Any) -> dict[str, Any]:
     }
 
 
-def _print(tool: Any) -> None:
-    for line in _lines(tool):
-        click.echo(printable(line))
-
-
-def _lines(tool: Any) -> Iterator[str]:
+def _lines(tool: Tool) -> Iterator[str]:
     from toolcrib.spec.words import may_touch
 
     yield f"{tool.name}  ({tool.kind}, version {tool.version})"
@@ -91,9 +91,9 @@ def _lines(tool: Any) -> Iterator[str]:
     yield "\nMay touch"
     for line in may_touch(tool):
         yield f"  {line}"
-    asks = tool.approval
+    approval = tool.approval
     yield "\nApproval"
-    yield f"  a person must agree to each call: {asks.reason}" if asks.required else "  not needed"
+    yield f"  a person must approve each call: {approval.reason}" if approval.required else "  not needed"
     for example in tool.examples:
         yield f"\nExample: {example.description}"
         words = " ".join(_word(name, value) for name, value in example.params.items())
@@ -104,13 +104,12 @@ def _lines(tool: Any) -> Iterator[str]:
 
 
 def _argument(rule: dict[str, Any], required: bool) -> str:
-    kind = rule.get("type", "any")
-    said = f"one of {json.dumps(rule['enum'])}" if "enum" in rule else str(kind)
+    text = f"one of {json.dumps(rule['enum'])}" if "enum" in rule else str(rule.get("type", "any"))
     if required:
-        said += ", required"
+        text += ", required"
     else:
-        said += f", default {json.dumps(rule['default'])}" if "default" in rule else ", optional"
-    return said + (f": {rule['description']}" if "description" in rule else "")
+        text += f", default {json.dumps(rule['default'])}" if "default" in rule else ", optional"
+    return text + (f": {rule['description']}" if "description" in rule else "")
 
 
 def _word(name: str, value: Any) -> str:

@@ -2,64 +2,67 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from toolcrib.cli.options import project_options
 from toolcrib.cli.output import (
+    count,
     diagnostics_in,
-    json_option,
-    note,
+    print_diagnostics,
+    print_json,
+    print_note,
+    print_result,
     printable,
-    root_option,
-    say,
-    tell_diagnostics,
-    write_json,
 )
+from toolcrib.errors import ConfigError, NotFoundError
 
 if TYPE_CHECKING:
     from toolcrib.manifest import Diagnostic
-
-__all__ = ["command"]
+    from toolcrib.project import Place
 
 
 @click.command("lint")
-@root_option
-@json_option
+@project_options
 @click.option(
     "--format",
-    "form",
+    "output_format",
     type=click.Choice(["text", "json", "github"]),
     default="text",
-    help="github: annotations of a GitHub workflow, on standard output.",
+    help="github prints annotations for a GitHub workflow on standard output.",
 )
 @click.argument("files", nargs=-1, type=click.Path())
-def command(root: str | None, as_json: bool, form: str, files: tuple[str, ...]) -> int:
-    """Check settings, manifests, sources and `.mcp.json` of the project, or only FILES, in any known format.
+def command(root: str | None, as_json: bool, output_format: str, files: tuple[str, ...]) -> int:
+    """Check settings and manifests for errors.
 
-    Exit 4 on any error; warnings alone exit 0.
+    Without FILES it checks the project: its settings, manifests, sources and `.mcp.json`. FILES may have any
+    supported format. Exit 4 on any error; warnings alone exit 0.
     """
-    from toolcrib.errors import ConfigError
-    from toolcrib.manifest import lint_tree
-    from toolcrib.project import find, lint_sources, load_config
+    from toolcrib.project import find
 
     if files:
-        return _tell(_files(files), ", ".join(files), form="json" if as_json else form)
-    place = find(root)
-    found: list[Diagnostic] = []
-    further: list[Diagnostic] = []
+        found, where = _lint_files(files), ", ".join(files)
+    else:
+        place = find(root)
+        found, where = _lint_project(place), str(place.home)
+    return _print(found, where, "json" if as_json else output_format)
+
+
+def _lint_project(place: Place) -> list[Diagnostic]:
+    from toolcrib.manifest import lint_tree
+    from toolcrib.project import lint_sources, load_config
+
     try:
         further = lint_sources(load_config(place.config, place.root), place)
     except ConfigError as error:
-        found += diagnostics_in(error)
-    found += [*lint_tree(place.tools), *further]
-    return _tell(found, str(place.home), form="json" if as_json else form)
+        return [*diagnostics_in(error), *lint_tree(place.tools)]
+    return [*lint_tree(place.tools), *further]
 
 
-def _files(files: tuple[str, ...]) -> list[Diagnostic]:
-    from pathlib import Path
-
-    from toolcrib.errors import NotFoundError
+def _lint_files(files: tuple[str, ...]) -> list[Diagnostic]:
     from toolcrib.manifest import lint_file, lint_tool
 
     found: list[Diagnostic] = []
@@ -72,24 +75,23 @@ def _files(files: tuple[str, ...]) -> list[Diagnostic]:
     return found
 
 
-def _tell(found: list[Diagnostic], where: str, *, form: str) -> int:
+def _print(found: list[Diagnostic], where: str, output_format: str) -> int:
     from toolcrib.manifest import report
 
     errors = sum(diagnostic.is_error for diagnostic in found)
-    if form == "json":
-        write_json(report(found))
-    elif form == "github":
+    if output_format == "json":
+        print_json(report(found))
+    elif output_format == "github":
         for diagnostic in found:
-            say(_annotation(diagnostic))
+            print_result(_annotation(diagnostic))
     else:
-        tell_diagnostics(found)
-        note(f"{_count(errors, 'error')}, {_count(len(found) - errors, 'warning')} in {printable(where)}")
+        print_diagnostics(found)
+        print_note(f"{count(errors, 'error')}, {count(len(found) - errors, 'warning')} in {where}")
     return 4 if errors else 0
 
 
 def _annotation(found: Diagnostic) -> str:
-    """A finding as a workflow command of GitHub Actions; what would end or add to it is escaped."""
-    import os
+    """Return a finding as a workflow command of GitHub Actions, with escapes as its documentation asks."""
 
     def data(text: str) -> str:
         return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
@@ -101,7 +103,3 @@ def _annotation(found: Diagnostic) -> str:
     place = f"file={field(printable(path))},line={found.line},col={found.column}"
     message = printable(found.message + (f" (hint: {found.hint})" if found.hint else ""))
     return f"::{found.severity} {place},title={field(found.rule)}::{data(message)}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -7,40 +7,34 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.arguments import complete_tool
-from toolcrib.cli.output import (
-    json_option,
-    note,
-    printable,
-    root_option,
-    say,
-    tell_error,
-    tell_interrupted,
-    write_json,
-)
+from toolcrib.cli.arguments import complete_tool, parse_arguments
+from toolcrib.cli.commands.look.show import find_tool
+from toolcrib.cli.commands.run.run import result_of
+from toolcrib.cli.options import approve_option, project_options, timeout_option
+from toolcrib.cli.output import print_error, print_interrupted, print_json, print_note, print_result
+from toolcrib.errors import ToolcribError, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.project.trace import Trace
     from toolcrib.spec import Result
 
-__all__ = ["command"]
-
 
 @click.command("trace")
 @click.argument("tool", shell_complete=complete_tool)
 @click.argument("arguments", nargs=-1)
-@root_option
-@json_option
+@project_options
+@approve_option
+@timeout_option
 @click.option(
-    "--approve", is_flag=True, help="Agree to this one call of a tool that needs a person's approval."
+    "--allow-read", multiple=True, metavar="PATH", help="Allow reading PATH in this run. Repeatable."
 )
-@click.option("--timeout-ms", type=click.IntRange(min=1), help="Limit of one attempt, in milliseconds.")
-@click.option("--allow-read", multiple=True, metavar="PATH", help="Grant PATH for this run (repeatable).")
-@click.option("--allow-write", multiple=True, metavar="PATH", help="The same for writing.")
 @click.option(
-    "--allow-host", multiple=True, metavar="HOST", help="Let it reach HOST in this run (repeatable)."
+    "--allow-write", multiple=True, metavar="PATH", help="Allow writing PATH in this run. Repeatable."
 )
-@click.option("--allow-env", multiple=True, metavar="NAME", help="Pass this variable on (repeatable).")
+@click.option("--allow-host", multiple=True, metavar="HOST", help="Allow HOST in this run. Repeatable.")
+@click.option(
+    "--allow-env", multiple=True, metavar="NAME", help="Pass an environment variable in this run. Repeatable."
+)
 def command(
     tool: str,
     arguments: tuple[str, ...],
@@ -53,18 +47,14 @@ def command(
     allow_host: tuple[str, ...],
     allow_env: tuple[str, ...],
 ) -> int:
-    """Run TOOL watched, and print the smallest permissions that this run needed.
+    """Run one tool and print the smallest permissions it needed.
 
-    It gets what its manifest grants and what is allowed here for this one run, nothing else. PATHs start at
-    the project root. The block is ready to paste; what the tool asked for and was not granted stands below
-    it, as comments. Nothing is changed. ARGUMENTS are those of `run`.
+    The run gets the permissions of the manifest, and those of the --allow options. PATH is relative to the
+    project's folder. The printed block can be pasted into the manifest. Requests that were refused follow as
+    comments. No file is changed. ARGUMENTS are written as for `toolcrib run`.
 
-    Exit 0 when the tool ran, whatever came of it.
+    Exit 0 if the tool ran, even if it failed.
     """
-    from toolcrib.cli.arguments import parse_arguments
-    from toolcrib.cli.commands.look.show import find_tool
-    from toolcrib.cli.commands.run.run import result_of
-    from toolcrib.errors import ToolcribError, UsageError
     from toolcrib.project import Project
     from toolcrib.project.trace import Allowed, Trace
     from toolcrib.spec import Call
@@ -82,14 +72,14 @@ def command(
     try:
         result = result_of(project, call, approve=approve, ask=not as_json)
     except (KeyboardInterrupt, asyncio.CancelledError):
-        return tell_interrupted("interrupted: the tool was stopped", as_json=as_json)
+        return print_interrupted("interrupted: the tool was stopped", as_json=as_json)
     if result.error is not None and (trace is None or not trace.ran(result)):
-        return tell_error(result.error, as_json=as_json)
+        return print_error(result.error, as_json=as_json)
     assert trace is not None
     if as_json:
-        write_json(_document(trace, result))
+        print_json(_document(trace, result))
     else:
-        _tell(trace, result)
+        _print(trace, result)
     return 0
 
 
@@ -102,15 +92,15 @@ def _document(trace: Trace, result: Result) -> dict[str, Any]:
     }
 
 
-def _tell(trace: Trace, result: Result) -> None:
+def _print(trace: Trace, result: Result) -> None:
     name = trace.tool.name
     if result.error is None:
-        note(f"{name} ran. Other arguments may need other permissions.")
+        print_note(f"{name} ran. Other arguments may need other permissions.")
     else:
-        note(printable(f"{name} failed, so this is what it needed until then."))
-        tell_error(result.error)
-    say(trace.text(), nl=False)
+        print_note(f"{name} failed. These are the permissions that it needed until then.")
+        print_error(result.error)
+    print_result(trace.text(), nl=False)
     if trace.block.missing:
-        note("Not granted in this run. Where it is right, allow it and trace again:")
+        print_note("These requests were refused. To allow one, add its option and trace again:")
         for line in trace.block.missing:
-            note(printable(f"  {trace.flag(line)}"))
+            print_note(f"  {trace.flag(line)}")

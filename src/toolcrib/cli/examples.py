@@ -1,0 +1,87 @@
+"""The examples in the help of every command."""
+
+from __future__ import annotations
+
+__all__ = ["examples_of"]
+
+_SHOWN = 2
+_EXAMPLES = """
+toolcrib init --examples
+toolcrib run repo_scan path=src
+toolcrib approvals list
+toolcrib approvals list --status all --json
+toolcrib approvals approve ID --scope session
+toolcrib approvals approve ID --edit limit:=10
+toolcrib approvals deny ID
+toolcrib approvals deny ID --reason 'Use the test database.' --yes
+toolcrib approvals grants
+toolcrib approvals grants --json
+toolcrib approvals revoke ID
+toolcrib approvals revoke ID --root ~/shop
+toolcrib approvals show ID
+toolcrib approvals show ID --json
+toolcrib audit verify
+toolcrib audit verify --json
+toolcrib audit search --event TOOL_REFUSED --since 2h
+toolcrib audit search --tool repo_scan --json
+toolcrib audit tail -n 5
+toolcrib audit tail --follow
+toolcrib convert tool.yml --to vega
+toolcrib convert tools.yaml --to native --output .toolcrib/tools
+toolcrib doctor
+toolcrib doctor --json
+toolcrib import openapi petstore.yaml --list
+toolcrib import openapi https://api.example.com/openapi.json --only 'get_*'
+toolcrib init ~/shop
+toolcrib lint
+toolcrib lint tools.yaml --format github
+toolcrib list --tag code
+toolcrib list --for openai
+toolcrib lock
+toolcrib lock --check
+toolcrib policy show
+toolcrib policy show --json
+toolcrib policy explain repo_scan path=src
+toolcrib policy explain web_search query=news --as mcp:claude
+toolcrib review
+toolcrib review web_search
+toolcrib run web_search @query.json count:=5 --json
+toolcrib schema manifest
+toolcrib schema manifest > tool.schema.json
+toolcrib search read file
+toolcrib search weather --kind http
+toolcrib secrets list
+toolcrib secrets list --json
+toolcrib secrets check
+toolcrib secrets check --json
+toolcrib serve --stdio
+TOOLCRIB_TOKEN=tcr_… toolcrib serve --stdio --root ~/shop
+toolcrib servers list
+toolcrib servers list --wait 5 --json
+toolcrib servers login linear
+toolcrib servers login linear --wait 300
+toolcrib servers logout linear
+toolcrib servers logout linear --root ~/shop
+toolcrib servers review github
+toolcrib servers review github --yes
+toolcrib show repo_scan
+toolcrib show project/repo_scan@1.0 --json
+toolcrib test
+toolcrib test repo_scan web_search --live
+toolcrib token create ci --scope invoke --expires 30d
+toolcrib token create reader --scope read --tool 'repo_*'
+toolcrib token list
+toolcrib token list --json
+toolcrib token revoke ci
+toolcrib token revoke ci --root ~/shop
+toolcrib trace repo_scan path=src
+toolcrib trace web_search query=news --allow-host api.example.com
+toolcrib trust
+toolcrib trust --show
+"""
+
+
+def examples_of(path: str) -> list[str]:
+    """Return two examples of the command `toolcrib …`; a group shows those of its commands."""
+    lines = _EXAMPLES.strip().splitlines()
+    return [line for line in lines if f"{path} " in f"{line} "][:_SHOWN]

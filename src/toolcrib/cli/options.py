@@ -1,0 +1,38 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+__all__ = [
+    "approve_option",
+    "json_option",
+    "project_options",
+    "root_option",
+    "timeout_option",
+    "yes_option",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+root_option = click.option(
+    "--root",
+    type=click.Path(file_okay=False),
+    help="The project's folder (default: TOOLCRIB_ROOT, or the nearest project above).",
+)
+yes_option = click.option("--yes", is_flag=True, help="Do not ask; required without a terminal.")
+approve_option = click.option(
+    "--approve", is_flag=True, help="Approve this one call, if it needs a person's approval."
+)
+timeout_option = click.option(
+    "--timeout-ms", type=click.IntRange(min=1), help="Time limit of one attempt, in milliseconds."
+)
+
+
+def project_options(command: F) -> F:
+    """Add `--root` and `--json`, in this order."""
+    return root_option(json_option(command))
