@@ -135,7 +135,7 @@ def test_a_run_prints_the_value_alone(files: Crib) -> None:
         (["run", "read", "--nope"], 2, "usage", "--nope"),
         (["run", "read", "--timeout-ms", "0"], 2, "usage", "timeout-ms"),
         (["run"], 2, "usage", "TOOL"),
-        (["lits"], 2, "usage", "Did you mean list?"),
+        (["shwo"], 2, "usage", "Did you mean show?"),
         (["list", "--root", "/nowhere"], 3, "project_not_found", "toolcrib init"),
         (["serve"], 2, "usage", "--stdio"),
     ],

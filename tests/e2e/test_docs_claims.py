@@ -153,7 +153,7 @@ def test_init_never_touches_a_file_that_is_there(root: Path) -> None:
         ("limit: {timeout_ms: 1}\n", "did you mean `limits`?"),
         ("retry: {max_attempt: 3}\n", "did you mean `max_attempts`?"),
         ("retry:\n  jitter: 2\n", ".toolcrib/config.yml:2:11: error[wrong-value]: `retry.jitter` must be"),
-        ("sandbox: {minimum: some}\n", "must be one of full, landlock, none"),
+        ("sandbox: {minimum: some}\n", "must be one of: full, landlock, none"),
         ("- a list\n", "must be a mapping"),
     ],
 )

@@ -19,6 +19,7 @@ from toolcrib import errors
 # Each test makes many calls one after the other, also on a machine that is busy.
 pytestmark = pytest.mark.timeout(300)
 OPTION = re.compile(r"^  (-\S.*?)(?:  +|$)", re.MULTILINE)
+REQUIRED = re.compile(r"^  (--[\w-]+)(?:(?!\n  -).)*?\[required\]", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^  ([\w-]+)(?:  +\S|$)", re.MULTILINE)
 SETTING = re.compile(r"^\| `([\w.]+)` \|", re.MULTILINE)
 CODE = re.compile(r"^\| `([\w-]+)` \| (error|warning) \|", re.MULTILINE)
@@ -40,7 +41,7 @@ def helps(crib: GoldenCrib, words: list[str]) -> Iterator[tuple[str, dict[str, A
     found = {
         "usage": next(line for line in usage.splitlines() if line.startswith("Usage: ")),
         "options": sorted(OPTION.findall(options)),
-        "required": sorted(line.split()[0] for line in options.splitlines() if "[required]" in line),
+        "required": sorted(REQUIRED.findall(options)),
     }
     yield " ".join(words), found
     for name in COMMAND.findall(commands):

@@ -224,7 +224,7 @@ def test_review_shows_asks_and_records(crib: Crib, data: str) -> None:
 def test_review_asks_at_a_terminal(crib: Crib, data: str, answer: str, status: str) -> None:
     far(crib, description="Does \u202e far")
     with on_terminal(crib, "review", env={"TOOLCRIB_DATA": data}) as screen:
-        shown = screen.read_until("Count far as reviewed? [y/N]")
+        shown = screen.read_until("Mark far as reviewed? [y/N]")
         screen.type(answer)
         assert screen.end() == 0
     assert "\u202e" not in shown

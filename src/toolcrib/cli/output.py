@@ -100,7 +100,7 @@ def print_error(error: ToolcribError, *, as_json: bool = False) -> int:
     violations = error.violations if len(error.violations) > 1 else ()
     message = error.message
     if violations and message.startswith(violations[0].path):
-        message = f"{len(violations)} values are wrong:"
+        message = f"{len(violations)} problems in the arguments:"
     click.echo(f"{_paint(f'error[{error.code}]:', 'red')} {_indented(message)}", err=True)
     for violation in violations:
         print_note(f"  {violation.path} {violation.message}")

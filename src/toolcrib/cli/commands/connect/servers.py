@@ -93,7 +93,7 @@ def review_command(name: str, root: str | None, as_json: bool, wait_s: float, ye
     if as_json:
         print_json({"name": name, "unreviewed": pending, "accepted": accepted})
     elif accepted:
-        print_note(f"{count(len(pending), 'tool')} of {name} now run without asking.")
+        print_note(f"Reviewed {count(len(pending), 'tool')} of {name}: no question before the next calls.")
 
 
 @command.command("login")

@@ -36,7 +36,7 @@ def command() -> None:
     multiple=True,
     required=True,
     type=click.Choice(SCOPES),
-    help="Allow to list (read), call (invoke), decide on approvals (approve), or all (admin). Repeatable.",
+    help="Repeatable: read lists tools, invoke calls them, approve decides on approvals, admin may do all.",
 )
 @click.option("--tool", "tools", multiple=True, help="Allow only tools that match, with * and ?. Repeatable.")
 @click.option("--expires", help="Lifetime: 30m, 12h, 30d or 8w (default: unlimited).")

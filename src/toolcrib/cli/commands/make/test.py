@@ -26,8 +26,8 @@ def command(names: tuple[str, ...], root: str | None, as_json: bool, live: bool)
     """Run the examples in the manifests and compare the results.
 
     `...` in an example's expected_output matches any text. Tools that use the network, need approval or
-    lack a secret are skipped, with the reason. Exit 1 if an example fails. Without NAMES, exit 4 if a manifest
-    has errors.
+    lack a secret are skipped, with the reason. Exit 1 if an example fails. Without NAMES, exit 4 if a
+    manifest has errors.
     """
     from toolcrib.project import Project
     from toolcrib.project.examples import try_examples
