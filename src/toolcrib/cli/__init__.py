@@ -7,6 +7,6 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the `toolcrib` program."""
-    from toolcrib.cli.group import toolcrib
+    import toolcrib.cli.group as program
 
-    toolcrib.main(prog_name="toolcrib")
+    program.toolcrib.main(prog_name="toolcrib")
