@@ -1,4 +1,4 @@
-"""A class is a tool: it holds a key and a cache, and is opened and closed with the toolset.
+"""A class is a tool: it has a key and a cache, and is opened and closed with the toolset.
 
 Run it: python examples/class_tool.py
 """

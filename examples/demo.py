@@ -31,7 +31,7 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent
 DEMO = REPOSITORY / "build" / "demo"
 DATA = REPOSITORY / "build" / "demo-data"
-"""What its user keeps outside of the project; made anew with it, else the anchor would miss the old log."""
+"""The user's data outside the project. Both are created again together, because the log's anchor is in it."""
 TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
 SKIPPED = shutil.ignore_patterns(
     ".git", ".toolcrib", ".venv", "build", "dist", "node_modules", "__pycache__", ".*_cache", ".hypothesis"
@@ -106,7 +106,7 @@ def make_project(port: int) -> Path:
     (tools / "web_search_local" / "tool.yml").write_text(local)
     shutil.copytree(HERE / "demo_tools" / "nosy", tools / "nosy")
     subprocess.run([TOOLCRIB, "lint", "--root", str(DEMO)], check=True, stderr=subprocess.DEVNULL)
-    # A person looks at a tool that reaches beyond the project before an agent may call it.
+    # A person reviews a tool that reaches beyond the project before an agent may call it.
     review = [TOOLCRIB, "review", "web_search_local", "--yes", "--root", str(DEMO)]
     subprocess.run(review, check=True, env=environment, capture_output=True)
     return DEMO
@@ -132,7 +132,7 @@ async def show(client: Client, step: str, name: str, arguments: dict[str, Any]) 
 
 
 async def agent(root: Path, port: int) -> None:
-    """What an agent does through its MCP client."""
+    """Call tools as an agent does, through its MCP client."""
     secrets = {"BRAVE_API_KEY": "demo-key-4711", "DEMO_PRIVATE": "not for tools"}
     environment = {**os.environ, **secrets, "TOOLCRIB_DATA": str(DATA)}
     server = StdioServerParameters(

@@ -1,4 +1,4 @@
-"""A part of a toolset, and its tools in the shapes that clients are given.
+"""A part of a toolset, and its tools in the shapes that clients expect.
 
 Run it: python examples/filter_and_views.py
 """

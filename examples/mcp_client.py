@@ -23,7 +23,7 @@ TOOLCRIB = shutil.which("toolcrib", path=str(Path(sys.executable).parent)) or "t
 
 
 async def talk(root: str) -> None:
-    """What an agent's client does."""
+    """Do the work of an agent's client."""
     server = StdioServerParameters(command=TOOLCRIB, args=["serve", "--stdio", "--root", root])
     async with Client(stdio_client(server)) as client:
         print("tools:", [tool.name for tool in (await client.list_tools()).tools])

@@ -1,4 +1,4 @@
-"""Tools side by side: coroutines on the event loop, plain functions in threads.
+"""Parallel tools: coroutines on the event loop, plain functions in threads.
 
 Run it: python examples/parallel_execution.py
 """

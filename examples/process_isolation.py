@@ -1,4 +1,4 @@
-"""A function in a process of its own may crash or hang: the call fails, this process goes on.
+"""A function in a process of its own may crash or hang: the call fails, and this process continues.
 
 It keeps a crash away; it does not confine. What must be confined is a `command` or `python` manifest.
 

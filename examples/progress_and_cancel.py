@@ -1,4 +1,4 @@
-"""A tool that tells how far it is, and is cancelled half-way.
+"""A tool that reports its progress and is cancelled half-way.
 
 Run it: python examples/progress_and_cancel.py
 """

@@ -1,4 +1,4 @@
-"""A project from Python: manifest tools and functions of one's own behind one guard and one audit log.
+"""A project from Python: manifest tools and your own functions, with one policy and one audit log.
 
 Run it: python examples/project_from_python.py
 """

@@ -1,4 +1,4 @@
-"""How a tool says what its failure means, and what becomes of the call.
+"""Error types: the exception that a tool raises decides how its call continues.
 
 Run it: python examples/retry_and_error_types.py
 """

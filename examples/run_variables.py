@@ -1,4 +1,4 @@
-"""Run variables: what a tool needs to know and the model must not choose.
+"""Run variables: values that a tool needs and the model must not choose.
 
 Run it: python examples/run_variables.py
 """
@@ -25,8 +25,8 @@ tools = Toolset()
 @tools.tool
 def continue_story(words: int = 100) -> str:
     """Continue the story of this run."""
-    tenant = must_get_variable("tenant_id", str)  # an error when it is not set, or no text
-    story = get_variable("story_id", str)  # None when it is not set, or no text
+    tenant = must_get_variable("tenant_id", str)  # raises if it is not set or not a text
+    story = get_variable("story_id", str)  # None if it is not set or not a text
     chapters = get_variable_or("max_chapters", 10)
     return f"{words} words for {story} of {tenant}, at most {chapters} chapters, {sorted(get_variables())}"
 

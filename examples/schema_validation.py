@@ -1,4 +1,4 @@
-"""An explicit schema with every kind of constraint, and what a call that breaks each of them is told.
+"""An explicit schema with every kind of constraint, and the error of a call that breaks each of them.
 
 Run it: python examples/schema_validation.py
 """

@@ -32,7 +32,7 @@ FENCE = re.compile(r"^```(.*)$")
 NOT_RUN = re.compile(r"^<!-- not run: (.+) -->$")
 FILE = re.compile(r"^# ((?:[\w.-]+/)+[\w.-]+\.\w+)$")
 PRINTS = re.compile(r"^print\(.*\)  # (.+)$")
-"""What a line of Python prints, as the page says behind it."""
+"""A line of Python with its expected output in a comment."""
 SECONDS = 50
 SLOW = re.compile(r"\S+ is running …")
 

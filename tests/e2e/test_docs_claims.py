@@ -1,4 +1,4 @@
-"""What docs/project.md, permissions.md and cli.md say in words, tried from outside."""
+"""The claims of docs/project.md, permissions.md and cli.md in prose, tested from outside."""
 
 from __future__ import annotations
 

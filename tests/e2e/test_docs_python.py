@@ -1,4 +1,4 @@
-"""What docs/python.md says in words and its own blocks do not show."""
+"""The claims of docs/python.md that its own code blocks do not show."""
 
 from __future__ import annotations
 
