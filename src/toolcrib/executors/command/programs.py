@@ -157,7 +157,8 @@ def _found(words: list[str], first: int, seen: set[int], *, fed: bool) -> Iterat
     if _VALUE in words[first]:
         yield CodeWord(first, "")
     elif len(seen) > _MOST_COMMANDS:
-        yield from (CodeWord(at, name) for at in range(first, len(words)) if _VALUE in words[at])
+        if len(seen) == _MOST_COMMANDS + 1:  # Once is enough: a hostile line has thousands of commands.
+            yield from (CodeWord(at, name) for at, word in enumerate(words) if _VALUE in word)
     elif program is None:
         yield from _unknown(name, words, first + 1, seen, fed=fed)
     elif name == "find":
