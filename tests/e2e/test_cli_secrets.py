@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from tests.crib import SH, Crib
-from tests.e2e.test_cli import cli
+from tests.e2e.test_cli import ENVIRONMENT, PROGRAM, cli
 
 VALUE = "s3cr3t-value"
 
@@ -62,6 +64,23 @@ def test_check_fails_where_a_tool_could_not_run(keyed: Crib) -> None:
         "line 1 has an unclosed quote",
     )
     assert VALUE not in done.out + done.err
+
+
+def test_the_table_comes_before_the_notes_in_one_pipe(keyed: Crib) -> None:
+    """`toolcrib secrets check 2>&1 | cat`: both streams go to one pipe, and Python buffers the first."""
+    done = subprocess.run(
+        [PROGRAM, "secrets", "check"],
+        cwd=keyed.root,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines[:4]] == ["SECRET", "A", "B", "C"]
+    assert lines[4:] == ["B is missing: api cannot run without it."]
 
 
 def test_a_project_without_secrets(crib: Crib) -> None:
