@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,17 @@ class Crib:
     def trust(self) -> None:
         """What a person says by `toolcrib trust`."""
         Trust(Vault(self.root)).accept(load_config(self.home / "config.yml").digest, "ann")
+
+    def review(self, *names: str) -> None:
+        """Accept tools as they are now, as a person does by `toolcrib review`."""
+
+        async def accept() -> None:
+            async with self.open() as project:
+                for name in names:
+                    project.review(project.get(name), "ann")
+
+        with ThreadPoolExecutor(1) as pool:  # an event loop may run in this thread already
+            pool.submit(asyncio.run, accept()).result()
 
     def call(self, tool: str, arguments: Any = None, **options: Any) -> Result:
         """One call in a project opened for it."""

@@ -79,7 +79,7 @@ def client(crib: Crib) -> Iterator[Client]:
     crib.tool("http", "http", {"url": f"http://127.0.0.1:{port}/", "timeout_ms": 300},
               permissions={"network": {"allow": [f"127.0.0.1:{port}"]}})  # fmt: skip
     project = crib.open()
-    for name in ("secret", "http"):  # A person has looked at what reaches beyond the project.
+    for name in ("secret", "http", "flood"):  # A person has looked at what reaches beyond the project.
         tool = project.get(name)
         project.first_use.reviews.accept(tool, project.fingerprint(tool), "ann")
     crib.write(".toolcrib/tools/list/tool.yml", "- a\n")

@@ -127,6 +127,7 @@ async def test_a_person_at_a_terminal_decides_and_the_agent_calls_again(crib: Cr
 
 async def test_a_token_narrows_what_a_client_sees_and_calls(crib: Crib) -> None:
     secret = Tokens(Vault(crib.root)).create("ci", ["invoke"], ("free",), owner="ann")
+    crib.review("free")
     async with Client(server(crib, TOOLCRIB_TOKEN=secret)) as client:
         listed = await client.list_tools()
         assert [tool.name for tool in listed.tools] == ["free"]

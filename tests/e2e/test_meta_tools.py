@@ -130,6 +130,7 @@ async def test_tools_are_listed_found_and_called(crib: Crib, data: str) -> None:
     crib.shell("repo_scan", description="Look for open tasks")
     crib.shell("notify", description="Send a message")
     crib.write(".toolcrib/config.yml", "mcp: {max_listed: 1, pinned: [notify]}")
+    crib.review("repo_scan")
     async with client(crib) as agent:
         assert sorted(await names(agent)) == sorted([*META, "notify"])
         listed = json.loads(value(await agent.call_tool("tools_list", {})))
@@ -169,6 +170,7 @@ async def test_the_inner_call_is_held_to_all_that_holds_for_it_outright(crib: Cr
 async def test_a_token_reaches_no_more_through_a_meta_tool(crib: Crib, data: str) -> None:
     crib.shell("door")
     crib.shell("other")
+    crib.review("door", "other")
     tools = ["door", "tool_*", "tools_*"]
     token = Tokens(Vault(crib.root)).create("bot", ["read", "invoke"], tools, owner="ann")
     async with client(crib, TOOLCRIB_TOKEN=token) as agent:
@@ -181,6 +183,7 @@ async def test_a_token_reaches_no_more_through_a_meta_tool(crib: Crib, data: str
 
 async def test_the_projects_own_tool_keeps_its_name(crib: Crib, data: str) -> None:
     crib.shell("tool_call")
+    crib.review("tool_call")
     async with client(crib) as agent:
         assert value(await agent.call_tool("tool_call", {"c": "echo mine"})) == "mine\n"
         assert sorted(await names(agent)) == sorted(META)
@@ -195,8 +198,8 @@ def far(crib: Crib, **more: Any) -> Path:
 
 
 def test_review_shows_asks_and_records(crib: Crib, data: str) -> None:
-    folder = far(crib)
-    crib.shell("near")
+    folder = far(crib, config={"allow_code": False})
+    crib.shell("near", config={"allow_code": False})
     shown = cli(crib, "review", "--json")
     (document,) = json.loads(shown.out)["tools"]
     assert (document["name"], document["status"], document["accepted"]) == ("far", "new", False)
@@ -207,7 +210,7 @@ def test_review_shows_asks_and_records(crib: Crib, data: str) -> None:
     assert document["digest"] in unasked.out
     done = cli(crib, "review", "far", "--yes")
     assert (done.code, "reviewed: far" in done.err) == (0, True)
-    assert "No tool waits" in cli(crib, "review").err
+    assert "No tool needs a review" in cli(crib, "review").err
     (folder / "tool.yml").write_text((folder / "tool.yml").read_text().replace("Does far.", "Does evil."))
     changed = cli(crib, "review")
     assert "changed since its last review" in changed.out
