@@ -214,7 +214,7 @@ def test_review_shows_asks_and_records(crib: Crib, data: str) -> None:
     (folder / "tool.yml").write_text((folder / "tool.yml").read_text().replace("Does far.", "Does evil."))
     changed = cli(crib, "review")
     assert "changed since its last review" in changed.out
-    assert "other than then: files/tool.yml, manifest" in changed.out
+    assert "changed since then: files/tool.yml, manifest" in changed.out
     assert "Does evil" in changed.out
     everything = json.loads(cli(crib, "review", "--all", "--json").out)["tools"]
     assert {one["name"]: one["status"] for one in everything} == {"far": "changed", "near": "new"}
