@@ -94,5 +94,5 @@ def test_a_folder_of_openapi_documents(tmp_path: Path) -> None:
     done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=50)
     assert done.returncode == 1, "half of the operations is less than the bar"
     assert "| api.json | 3.0 | 2 | 1 | 0 |" in done.stdout
-    assert "1× HTTP tools have no method TRACE" in done.stdout
+    assert "1× HTTP tools do not support the method TRACE" in done.stdout
     assert "| 1 documents | | 2 | 1 (50.00%) |" in done.stdout

@@ -76,7 +76,7 @@ def test_convert_writes_vega_and_tells_what_each_loss_means(crib: Crib) -> None:
     crib.tool("ask", "function", {"reference": "m.f"})
     refused = cli(crib, "convert", ".toolcrib/tools/ask/tool.yml", "--to", "vega", "--json")
     assert refused.code == 4
-    assert "it is of kind function; Vega has http, exec" in refused.document["error"]["message"]
+    assert "it is of kind function; Vega only has http, exec" in refused.document["error"]["message"]
     to_skill = cli(crib, "convert", ".toolcrib/tools/ask/tool.yml", "--to", "skill")
     assert (to_skill.code, "read only" in to_skill.err) == (2, True)
 

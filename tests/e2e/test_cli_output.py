@@ -94,5 +94,5 @@ def test_an_approval_needs_a_channel_that_the_project_takes(crib: Crib) -> None:
     waiting = cli(crib, "approvals", "list", "--json").document["approvals"][0]["id"]
     told = cli(crib, "approvals", "approve", waiting, "--yes")
     assert told.code == 5
-    assert "takes no approval by 'cli'" in told.err
+    assert "accepts no approval by 'cli'" in told.err
     assert cli(crib, "approvals", "deny", waiting, "--yes").code == 0
