@@ -1,9 +1,9 @@
 """A project root put together."""
 
+from toolcrib.project.authoring.creation import create_tool
+from toolcrib.project.authoring.lint import lint_sources
 from toolcrib.project.catalog.registry import Change
 from toolcrib.project.config.settings import Config, load_config
-from toolcrib.project.creation import create_tool
-from toolcrib.project.lint import lint_sources
 from toolcrib.project.mcp_catalog import McpCatalog
 from toolcrib.project.project import Project
 from toolcrib.project.root import HOMES, Place, find

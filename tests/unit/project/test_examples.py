@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.project.examples import matches
+from toolcrib.project.authoring.examples import matches
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text('ab. "\\{}[]', max_size=8),

@@ -15,8 +15,8 @@ import pytest
 from toolcrib.errors import StateUnavailable, UsageError
 from toolcrib.manifest import lint_tree, load
 from toolcrib.project import Config, find, load_config
+from toolcrib.project.authoring.starter import make
 from toolcrib.project.config.settings import KEYS
-from toolcrib.project.starter import make
 
 
 def test_the_base(tmp_path: Path) -> None:

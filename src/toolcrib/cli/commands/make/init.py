@@ -20,7 +20,7 @@ def command(folder: str, with_examples: bool, as_json: bool) -> None:
 
     Existing files are not changed.
     """
-    from toolcrib.project.starter import make, review, trust
+    from toolcrib.project.authoring.starter import make, review, trust
     from toolcrib.state import user_name
 
     made = make(folder, examples=with_examples)

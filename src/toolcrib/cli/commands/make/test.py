@@ -13,7 +13,7 @@ from toolcrib.errors import InvalidError
 
 if TYPE_CHECKING:
     from toolcrib.manifest import Diagnostic
-    from toolcrib.project.examples import Tried
+    from toolcrib.project.authoring.examples import Tried
 
 _LABELS = {"passed": "ok     ", "failed": "FAILED ", "skipped": "skipped"}
 
@@ -30,7 +30,7 @@ def command(names: tuple[str, ...], root: str | None, as_json: bool, live: bool)
     manifest has errors.
     """
     from toolcrib.project import Project
-    from toolcrib.project.examples import try_examples
+    from toolcrib.project.authoring.examples import try_examples
 
     async def run_examples() -> tuple[list[Tried], list[Diagnostic]]:
         async with Project.open(root) as project:

@@ -23,7 +23,7 @@ SCHEMA_FILE = "schemas/tool.schema.json"
 """Below the home folder; manifests begin with `# yaml-language-server: $schema=../../schemas/…`."""
 _NO_FOLDER = (errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR)
 """Errors that concern the name of the folder."""
-_FILES = Path(__file__).with_name("starter_files")
+_FILES = Path(__file__).parents[1] / "starter_files"
 
 
 @dataclass(frozen=True, slots=True)
