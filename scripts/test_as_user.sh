@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Run all tests as an ordinary user would: a fresh clone in a folder named `toolcrib`, the distribution's
-# Python, an empty environment, started in the background. Must be run by root; arguments go to pytest.
+# Run tests as an ordinary user would: a fresh clone in a folder named `toolcrib`, the distribution's Python,
+# an empty environment, started in the background. Must be run by root. Arguments are pytest's; none: all tests.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
