@@ -117,7 +117,7 @@ async def test_a_file_with_errors_leaves_its_tools_as_they_were(crib: Crib) -> N
         file["tools"]["two"]["description"] = "New"
         crib.write("tools.yaml", json.dumps(file))
         await until(lambda: told)
-        assert "tools of kind mystery are not known" in told[0].broken[0].message
+        assert "tools of kind mystery are not supported" in told[0].broken[0].message
         assert told[0].changed == ["two"]
         assert (project.get("one").description, project.get("two").description) == ("Ask", "New")
         told.clear()

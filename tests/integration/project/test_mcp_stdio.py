@@ -348,15 +348,15 @@ async def test_a_server_with_a_secret_on_its_command_line_is_not_started(crib: C
     async with opened(crib) as project:
         assert project.servers is not None
         assert project.servers.mounted == {}
-        assert "secret KEY cannot stand in `args`" in project.servers.wrong[".mcp.json raw"]
+        assert "secret KEY cannot be used in `args`" in project.servers.wrong[".mcp.json raw"]
         told = failed(await project.call("raw__hello"), "tool_unavailable")
-        assert "hand it over under `env`" in told
+        assert "set it in `env`" in told
     place = find(crib.root)
     (found,) = lint_sources(load_config(place.config, place.root), place)
     assert found.is_error
     assert found.render().startswith(f"{crib.root}/.mcp.json:1:1: error[wrong-value]: raw: the secret KEY")
     crib.write(".toolcrib/config.yml", json.dumps({"mcp_servers": {"raw": raw}}))
-    with pytest.raises(ConfigError, match="the secret KEY cannot stand in `args`"):
+    with pytest.raises(ConfigError, match="the secret KEY cannot be used in `args`"):
         crib.open()
 
 

@@ -23,7 +23,12 @@ def commands(command: click.Command, context: click.Context) -> Iterator[tuple[c
             )
 
 
-EVERY = list(commands(toolcrib, click.Context(toolcrib, info_name="toolcrib", terminal_width=80)))
+def program() -> click.Context:
+    """Return a context of the program with its own settings: click keeps the help option of the first one."""
+    return click.Context(toolcrib, info_name="toolcrib", terminal_width=80, **toolcrib.context_settings)
+
+
+EVERY = list(commands(toolcrib, program()))
 
 
 def test_every_first_line_fits_uncut() -> None:
@@ -55,7 +60,7 @@ def test_every_example_is_a_call_that_the_program_takes() -> None:
     for line in {line for _, context in EVERY for line in examples_of(context.command_path)}:
         words = shlex.split(line.partition(" > ")[0].partition("toolcrib ")[2])
         command: click.Command = toolcrib
-        context = click.Context(toolcrib, info_name="toolcrib")
+        context = program()
         while isinstance(command, click.Group):
             name, below, words = command.resolve_command(context, words)
             assert below is not None
