@@ -47,7 +47,7 @@ class Binder:
         self._invoke = invoke
 
     def bind(self, tool: Tool, require: Callable[[str], None], seen: Observation | None = None) -> BoundTool:
-        """Make a tool ready. `require` raises for one that cannot be used; `seen` is told what it uses."""
+        """Make a tool ready. `require` raises for one that cannot be used; `seen` records what it uses."""
 
         def executor() -> Executor:
             require(tool.name)

@@ -33,7 +33,7 @@ class Workspaces:
         """Programs of MCP servers, which no tool may write."""
 
     def workspace(self, seen: Observation | None = None) -> Workspace:
-        """Return the workspace; `seen` is told what tools use."""
+        """Return the workspace; `seen` records what tools use."""
         if self._workspace is None:
             self._workspace = self._make()
         return self._workspace if seen is None else replace(self._workspace, watch=seen)

@@ -108,7 +108,7 @@ class ToolRegistry:
         """Tool name to a value that differs whenever the manifest was touched."""
 
     def bind(self, tool: Tool, seen: Observation | None = None) -> BoundTool:
-        """Make a tool ready to be called; `seen` is told what it uses."""
+        """Make a tool ready to be called; `seen` records what it uses."""
         return self._bind(tool, self._require, seen)
 
     def bound(self, name: str) -> Bound:

@@ -141,7 +141,7 @@ class SandboxRun:
         self.loop = asyncio.get_running_loop()
         self.now = now
         self.started = False
-        """True once it was told to start: before that, nothing of the command has run."""
+        """True once the command was started; before that, nothing of it has run."""
         self.answered = False
         """True once it has given its whole answer, so that its end need not be awaited."""
         self.timed_out = False
