@@ -7,14 +7,18 @@ import os
 import shutil
 import signal
 import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# What a project's user keeps (anchors of audit logs, grants) goes to a folder of this run's own.
+# What a project's user keeps (anchors of audit logs, grants, settings) goes to a folder of this run's own.
 os.environ.pop("TOOLCRIB_DATA", None)
 os.environ["XDG_DATA_HOME"] = tempfile.mkdtemp(prefix="toolcrib-tests-")
 atexit.register(shutil.rmtree, os.environ["XDG_DATA_HOME"], ignore_errors=True)
+_settings = Path(os.environ["XDG_DATA_HOME"], "config.yml")
+_settings.write_text("decide_without_terminal: true\n")
+os.environ["TOOLCRIB_CONFIG"] = str(_settings)
 
 # A shell starts background jobs with SIGINT ignored, and every child inherits that: tests of Ctrl-C need it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

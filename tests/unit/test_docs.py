@@ -271,3 +271,13 @@ def test_no_link_is_broken(page: Path) -> None:
         assert target.exists(), link
         if anchor:
             assert anchor in anchors(target.read_text(encoding="utf-8")), link
+
+
+def test_every_row_of_the_threat_model_names_its_test() -> None:
+    rows = re.findall(r"^\|.*\|$", section(text_of("docs/security.md"), "## Threat model"), re.MULTILINE)[2:]
+    assert rows
+    for row in rows:
+        named = re.findall(r"`([\w/]+\.py)::(\w+)`", row.rsplit("|", 2)[1])
+        assert named, row
+        for path, name in named:
+            assert f"def {name}(" in text_of(f"tests/{path}"), row

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from toolcrib.core.toolset import Toolset
 from toolcrib.project.programs import closed_folders, programs_of, running_from, settled
 from toolcrib.project.setup import Setup
-from toolcrib.state import cache_home
+from toolcrib.state import cache_home, user_settings_place
 
 if TYPE_CHECKING:
     from toolcrib.egress import Egress
@@ -76,7 +76,8 @@ class Workspaces:
 
     def _private(self) -> tuple[str, ...]:
         """Return the user's own folders, with links followed and as they are named."""
-        named = [one for one in (self._setup.vault.data, cache_home()) if one is not None]
+        places = (self._setup.vault.data, cache_home(), user_settings_place())
+        named = [one for one in places if one is not None]
         folders = [os.path.abspath(one) for one in named]  # noqa: PTH100
         return tuple(dict.fromkeys((*map(os.path.realpath, folders), *folders)))
 

@@ -6,6 +6,7 @@ from toolcrib.state.private import read_private, write_private
 from toolcrib.state.process import boot_id, is_alive, this_process, uptime
 from toolcrib.state.tables import PROJECT, VAULT_GRANTS, VAULT_REVIEWS
 from toolcrib.state.user import user_name
+from toolcrib.state.user_settings import UserSettings, load_user_settings, user_settings_place
 from toolcrib.state.vault import Vault
 from toolcrib.state.watch import DatabaseWatch
 
@@ -16,14 +17,17 @@ __all__ = [
     "Database",
     "DatabaseWatch",
     "Transaction",
+    "UserSettings",
     "Vault",
     "boot_id",
     "cache_folder",
     "cache_home",
     "is_alive",
+    "load_user_settings",
     "read_private",
     "this_process",
     "uptime",
     "user_name",
+    "user_settings_place",
     "write_private",
 ]

@@ -101,7 +101,7 @@ class Workspace:
     secret: tuple[str, ...] = ()
     """Further files and folders with secrets, as absolute paths. No tool may see them."""
     private: tuple[str, ...] = ()
-    """The user's own folders, with decisions about projects and the cache: no tool may see or create them."""
+    """The user's own places, with decisions about projects and the cache: no tool may see or create them."""
     own: tuple[str, ...] = ()
     """The files that this process itself runs from: no tool may write them."""
     watch: Observer | None = None
@@ -266,14 +266,15 @@ class Workspace:
     def _make_private(self, write: tuple[str, ...]) -> None:
         """Create the user's own folders where a tool could create them: only what exists can be hidden."""
         for folder in self.private:
-            if not any(within(folder, grant) for grant in write):
+            if os.path.lexists(folder) or not any(within(folder, grant) for grant in write):
                 continue
             try:
                 Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as error:
                 raise PermissionDenied(
                     f"a tool could create {folder}, which decides what tools may do: {error.strerror}",
-                    hint="Create it yourself, or choose another one with TOOLCRIB_DATA or TOOLCRIB_CACHE.",
+                    hint="Create it yourself, or choose another one with TOOLCRIB_DATA, TOOLCRIB_CACHE or"
+                    " TOOLCRIB_CONFIG.",
                     details={"path": folder},
                 ) from None
             self.paths.exists(folder)  # A noted look: if the folder is removed, this is done again.

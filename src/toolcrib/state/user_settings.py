@@ -1,0 +1,122 @@
+"""The user's own settings, for all projects: one YAML file outside of every project.
+
+The file is `$TOOLCRIB_CONFIG`, else `$XDG_CONFIG_HOME/toolcrib/config.yml`, else
+`~/.config/toolcrib/config.yml` (XDG Base Directory). No project can bring it, and no tool may see it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from toolcrib.errors import ConfigError, ManifestError
+
+if TYPE_CHECKING:
+    from toolcrib.manifest import Document
+
+__all__ = ["UserSettings", "load_user_settings", "user_settings_place"]
+
+_VARIABLE = "TOOLCRIB_CONFIG"
+_HOMES = (".toolcrib", ".glee")
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_digest = re.compile(r"[0-9a-f]{64}\Z").match
+
+
+@dataclass(frozen=True, slots=True)
+class UserSettings:
+    """The settings of this user. Without a file they are the defaults."""
+
+    decide_without_terminal: bool = False
+    """True: commands that need a person's decision also run without a terminal, as in a CI image."""
+    accepted_projects: tuple[str, ...] = ()
+    """Digests of projects that are accepted as they are, SHA-256 in hex."""
+
+
+def user_settings_place() -> Path | None:
+    """Return the path to hide from tools: the folder of the file, or the file that is named; None without a
+    home folder."""
+    if named := os.environ.get(_VARIABLE):
+        return Path(named).absolute()
+    for variable, below in (("XDG_CONFIG_HOME", "toolcrib"), ("HOME", ".config/toolcrib")):
+        folder = os.environ.get(variable, "")
+        if folder.startswith("/"):
+            return Path(folder, below)
+    return None
+
+
+def load_user_settings() -> UserSettings:
+    """Read the user's settings.
+
+    Raises ConfigError for a wrong key or value with its line, for a file in a project, for one that another
+    user could write, and if `$TOOLCRIB_CONFIG` names none.
+    """
+    place = user_settings_place()
+    if place is None:
+        return UserSettings()
+    named = _VARIABLE in os.environ
+    path = place if named else place / "config.yml"
+    if not os.path.lexists(path) and not named:
+        return UserSettings()
+    from toolcrib.manifest import load, read
+
+    try:
+        raw = read(str(path))
+        _require_private(path)
+        return _settings(load(raw, str(path)))
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}", hint=f"Create it, or unset {_VARIABLE}."
+        ) from None
+    except ManifestError as error:
+        raise ConfigError(error.message, hint=error.hint, details=error.details) from None
+
+
+def _require_private(path: Path) -> None:
+    """Refuse a file that a project could bring or another user could write, by its real path."""
+    real = path.resolve()
+    for folder in real.parents:
+        if any((folder / home).is_dir() for home in _HOMES):
+            raise ConfigError(
+                f"{path} lies in the project {folder}, so it is not the user's own",
+                hint=f"Move it out of the project, and set {_VARIABLE} to its new path.",
+            )
+    for part in (real, *real.parents):
+        found = part.stat()
+        shared = found.st_mode & _OTHERS_WRITE and not found.st_mode & stat.S_ISVTX
+        if shared or found.st_uid not in (os.geteuid(), 0):
+            raise ConfigError(
+                f"other users can write {part}, so {path} is not this user's own",
+                hint=f"Make it yours alone: chown {os.geteuid()} {part} && chmod go-w {part}",
+            )
+
+
+def _settings(document: Document) -> UserSettings:
+    data: Any = {} if document.data is None else document.data
+    if not isinstance(data, dict):
+        raise _wrong(document, (), "the file must be a mapping of settings")
+    known = ("accepted_projects", "decide_without_terminal")
+    for key in data:
+        if key not in known:
+            raise _wrong(document, (key,), f"`{key}` is not a setting; known here: {', '.join(known)}")
+    without = data.get("decide_without_terminal", False)
+    if not isinstance(without, bool):
+        raise _wrong(document, ("decide_without_terminal",), "must be true or false")
+    projects = data.get("accepted_projects", [])
+    if not isinstance(projects, list):
+        raise _wrong(document, ("accepted_projects",), "must be a list of digests")
+    for n, digest in enumerate(projects):
+        if not isinstance(digest, str) or not _digest(digest):
+            raise _wrong(document, ("accepted_projects", n), "must be a digest, 64 characters of 0-9a-f")
+    return UserSettings(without, tuple(projects))
+
+
+def _wrong(document: Document, at: tuple[str | int, ...], problem: str) -> ConfigError:
+    line, column = document.locate(at, key=len(at) == 1)
+    name = f"{at[0]}: " if at and not problem.startswith("`") else ""
+    return ConfigError(
+        f"{document.path}:{line}:{column}: {name}{problem}", hint="See docs/project.md, Your own settings."
+    )
