@@ -10,7 +10,7 @@ import asyncio
 from toolcrib import Result, Retry, RetryableError, ToolCancel, ToolDiscard, Toolset, ToolSnooze, get_run_id
 from toolcrib.spec.views import text_view
 
-tools = Toolset()  # two attempts, the second at once
+tools = Toolset(retry=Retry(max_attempts=2))  # a failed attempt is repeated once, at once
 tried: dict[str, int] = {}
 
 

@@ -114,7 +114,7 @@ async def test_retries_happen_inside() -> None:
     tools, log, tried = Toolset(), [], []  # type: tuple[Toolset, list[str], list[int]]
     tools.use(noting("m", log))
 
-    @tools.tool
+    @tools.tool("flaky", idempotent=True)
     async def flaky() -> str:
         tried.append(1)
         if len(tried) == 1:

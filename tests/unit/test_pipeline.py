@@ -25,6 +25,7 @@ from toolcrib.errors import (
     ToolFailed,
     UnavailableError,
 )
+from toolcrib.spec import Annotations
 from toolcrib.spec.views import text_view
 from toolcrib.testing import FakeClock
 
@@ -59,9 +60,31 @@ def error_of(result: Result) -> ToolcribError:
 # -- attempts ----------------------------------------------------------------------------------
 
 
-async def test_a_failing_tool_is_retried_once_at_once() -> None:
+async def test_a_plain_function_runs_once() -> None:
+    charged: list[int] = []
+
+    def charge() -> None:
+        charged.append(1)
+        raise OSError("the connection was lost")
+
+    result = await run(charge)
+
+    assert (charged, result.attempts) == ([1], 1)
+    assert text_view(result) == "Tool call failed: OSError: the connection was lost"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"idempotent": True},
+        {"annotations": Annotations(idempotent=True)},
+        {"retry": Retry(max_attempts=2)},
+    ],
+    ids=str,
+)
+async def test_a_function_that_may_be_repeated_is_retried_once_at_once(options: dict[str, Any]) -> None:
     clock, tool = FakeClock(), Failing(OSError("no"), OSError("still no"), OSError("never seen"))
-    result = await run(tool, clock=clock)
+    result = await run(tool, clock=clock, **options)
 
     assert (tool.tried, result.attempts, clock.slept) == (2, 2, [])
     assert error_of(result).code == "tool_failed"
@@ -69,7 +92,7 @@ async def test_a_failing_tool_is_retried_once_at_once() -> None:
 
 
 async def test_the_second_try_may_succeed() -> None:
-    result = await run(Failing(OSError("no")))
+    result = await run(Failing(OSError("no")), idempotent=True)
 
     assert (result.value, result.attempts, result.error) == ("done", 2, None)
 
@@ -123,7 +146,7 @@ async def test_final_errors_are_not_retried(signal: Exception, code: str, text: 
 async def test_a_snooze_waits_and_uses_no_attempt() -> None:
     clock = FakeClock()
     tool = Failing(*[ToolSnooze(30, "rate limit")] * 20, OSError("no"), ToolSnooze(5))
-    result = await run(tool, clock=clock)
+    result = await run(tool, clock=clock, idempotent=True)
 
     assert (result.value, result.attempts, result.snoozes) == ("done", 2, 21)
     assert clock.slept == [30] * 20 + [5]
@@ -191,8 +214,6 @@ class Mute(Exception):
         raise RuntimeError("no words")
 
 
-@pytest.mark.parametrize("isolation", ["async", "thread", "inline"])
-@pytest.mark.parametrize("late", [False, True], ids=["at once", "after waiting"])
 @pytest.mark.parametrize(
     ("raised", "says"),
     [
@@ -213,22 +234,23 @@ class Mute(Exception):
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
-async def test_every_exception_of_a_tool_is_a_failure_of_the_tool(
-    raised: BaseException, says: str, isolation: str, late: bool
-) -> None:
-    async def tool_async() -> None:
-        if late:
-            await asyncio.sleep(0)
+async def test_every_exception_of_a_tool_is_a_failure_of_the_tool(raised: BaseException, says: str) -> None:
+    async def late() -> None:
+        await asyncio.sleep(0)
         raise raised
 
-    def tool() -> None:
+    async def at_once() -> None:
         raise raised
 
-    result = await run(tool_async if isolation == "async" else tool, isolation=isolation)
+    def plain() -> None:
+        raise raised
 
-    assert error_of(result).code == "tool_failed"
-    assert says in error_of(result).message
-    assert result.attempts == 2
+    for tool, isolation in ((late, "async"), (at_once, "async"), (plain, "thread"), (plain, "inline")):
+        result = await run(tool, isolation=isolation, idempotent=True)
+
+        assert error_of(result).code == "tool_failed", (tool, isolation)
+        assert says in error_of(result).message, (tool, isolation)
+        assert result.attempts == 2, (tool, isolation)
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt("mine"), GeneratorExit()])

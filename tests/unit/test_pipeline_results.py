@@ -366,7 +366,7 @@ async def test_a_tool_removed_meanwhile_still_ends_its_call() -> None:
     tools = Toolset(clock=FakeClock())
     tried: list[int] = []
 
-    @tools.tool
+    @tools.tool("leaving", idempotent=True)
     async def leaving() -> str:
         tried.append(1)
         if len(tried) == 1:

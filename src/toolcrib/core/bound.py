@@ -182,6 +182,7 @@ class Options:
         on_violation: Literal["warn", "fail"] = "warn",
         isolation: str | None = None,
         retry: Retry | None = None,
+        idempotent: bool | None = None,
         timeout_ms: int | None = None,
         approval: str | None = None,
         annotations: Annotations | None = None,
@@ -202,6 +203,8 @@ class Options:
         self.timeout_ms = timeout_ms
         self.approval = _NO_APPROVAL if approval is None else Approval(True, approval)
         self.annotations = annotations or _NO_HINTS
+        if idempotent is not None:
+            self.annotations = replace(self.annotations, idempotent=idempotent)
         self.tags = tuple(tags)
         self.version = version
 

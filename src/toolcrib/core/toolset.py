@@ -18,7 +18,7 @@ from toolcrib.core.pipeline import Pipeline
 from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, UsageError
 from toolcrib.executors.function.executor import isolation_of
 from toolcrib.middleware import Middleware
-from toolcrib.schema import ArgumentCheck, inspect_function
+from toolcrib.schema import ArgumentCheck, FunctionShape, inspect_function
 from toolcrib.schema.fitting import fitting
 from toolcrib.spec import CallContext, Caller, CallEvents, Clock, Result, Retry, Tool
 
@@ -31,22 +31,25 @@ _CONTEXTS = (Context, CallContext)
 class Toolset:
     """A set of tools with one call path.
 
-    `retry` is the rule for registered Python tools (two attempts, instant), `timeout_ms` the limit of one
-    attempt (five minutes); `lenient` reads "12" for 12. Use it as an async context manager to open and close
-    tools that hold resources.
+    A registered function runs once, because running it again could do harm. `safe_retry` (two attempts,
+    instant) is the rule for functions that are idempotent and for a `RetryableError`; `retry` is the rule for
+    all functions. `timeout_ms` is the limit of one attempt (five minutes); `lenient` reads "12" for 12. Use a
+    toolset as an async context manager to open and close tools that hold resources.
     """
 
     def __init__(
         self,
         *,
         retry: Retry | None = None,
+        safe_retry: Retry | None = None,
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         controls: Controls | None = None,
         clock: Clock | None = None,
         missing: Callable[[str], ToolcribError | None] | None = None,
         lenient: bool = False,
     ) -> None:
-        self._retry = check_retry(retry or Retry(max_attempts=2))
+        self._retry = None if retry is None else check_retry(retry)
+        self._safe_retry = check_retry(retry or safe_retry or Retry(max_attempts=2))
         self._timeout_ms = timeout_ms
         self._lenient = lenient
         self._bound: dict[str, Bound] = {}
@@ -58,7 +61,7 @@ class Toolset:
             self._bound,
             controls=controls,
             clock=clock,
-            call_attempts=self._retry.max_attempts,
+            call_attempts=self._safe_retry.max_attempts,
             missing=missing,
         )
         self.invoke = self.pipeline.invoke
@@ -92,9 +95,10 @@ class Toolset:
         `register(function)`, `register("name", function, …)` or `register(object)`. An object has `name`,
         `description`, `input_schema` and `execute`. Options: `description`,
         `input_schema` (instead of the derived one), `output_schema`, `isolation` (`thread`, `inline`,
-        `async`, `process`), `retry` (a `Retry`), `timeout_ms` (one attempt), `approval` (the reason why a
-        person must approve each call), `on_violation` (`warn` or `fail`, for an output that does not match
-        `output_schema`), `annotations`, `tags`, `version`. Raises `DefinitionError` when the function cannot
+        `async`, `process`), `retry` (a `Retry`), `idempotent` (true if it may be run again after a failure),
+        `timeout_ms` (one attempt), `approval` (the reason why a person must approve each call),
+        `on_violation` (`warn` or `fail`, for an output that does not match `output_schema`), `annotations`,
+        `tags`, `version`. Raises `DefinitionError` when the function cannot
         be described, `ConflictError` when the name is taken.
 
         An object may hold resources: it has `open` and `close`, or is an async context manager, and can be
@@ -120,7 +124,7 @@ class Toolset:
         if options.input_schema is not None:
             options.input_schema = fitting(name, shape, options.input_schema)
         options.isolation = isolation_of(name, shape, options.isolation)
-        self.add(FunctionTool(name, shape, options, self._retry, self._timeout_ms))
+        self._add_function(name, shape, options)
 
     def _register_object(self, name: Any, target: Any, given: dict[str, Any]) -> None:
         self._check_name(name)
@@ -140,7 +144,11 @@ class Toolset:
             lifespan = ToolLifespan(name, target)
             self._lifespans.append(lifespan)
         options.adapt = _as_one_argument(shape.parameters[0].name, lifespan)
-        self.add(FunctionTool(name, shape, options, self._retry, self._timeout_ms))
+        self._add_function(name, shape, options)
+
+    def _add_function(self, name: str, shape: FunctionShape, options: Options) -> None:
+        retry = self._retry or (self._safe_retry if options.annotations.idempotent else Retry())
+        self.add(FunctionTool(name, shape, options, retry, self._timeout_ms))
 
     def add(self, bound: Bound) -> None:
         """Add a tool that is bound already; `ConflictError` when its name is taken."""
@@ -251,7 +259,7 @@ class Toolset:
         wanted = set(tags)
         chosen = {name: self.bound(name) for name in names}
         chosen |= {name: bound for name, bound in self._bound.items() if wanted & set(bound.tool.tags)}
-        view = Toolset(retry=self._retry, timeout_ms=self._timeout_ms)
+        view = Toolset(retry=self._retry, safe_retry=self._safe_retry, timeout_ms=self._timeout_ms)
         view.pipeline = self.pipeline.over(view._bound)
         view.invoke = view.pipeline.invoke
         view._feed = CallFeed(view.invoke, view._feed_changed)

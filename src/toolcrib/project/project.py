@@ -72,7 +72,7 @@ class Project:
         self.redact = self._steps.secrets.mask
         """Masks every known secret in a JSON value."""
         self.toolset = Toolset(
-            retry=config.retry,
+            safe_retry=config.retry,
             timeout_ms=config.timeout_ms,
             controls=self._steps.controls,
             missing=self._why_missing,

@@ -117,7 +117,7 @@ async def test_a_crash_is_an_error_of_that_call(how: str, says: str, code: int) 
 
 async def test_a_crash_is_tried_again_like_any_failure() -> None:
     tools = Toolset()
-    tools.register("end", isolated_tools.end, isolation="process")
+    tools.register("end", isolated_tools.end, isolation="process", idempotent=True)
 
     assert (await tools.call("end", {"how": "exit"})).attempts == 2
 

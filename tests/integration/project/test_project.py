@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.crib import Crib, failed
-from toolcrib import Project, ToolcribError
+from toolcrib import Project, RetryableError, ToolcribError
 
 
 async def test_functions_registered_in_a_project_are_guarded_and_recorded_too(crib: Crib) -> None:
@@ -22,6 +22,21 @@ async def test_functions_registered_in_a_project_are_guarded_and_recorded_too(cr
         assert (await project.call("leak", {"text": "a "})).value == "a ***TOKEN***"
         assert [tool.name for tool in project.tools()] == ["t", "leak"]
     assert crib.last().fields["name"] == "leak"
+
+
+async def test_the_projects_retry_repeats_only_functions_that_allow_it(crib: Crib) -> None:
+    crib.write(".toolcrib/config.yml", "retry: {max_attempts: 3}\n")
+
+    def charge(why: str) -> None:
+        raise RetryableError("busy") if why == "busy" else OSError("the connection was lost")
+
+    async with crib.open() as project:
+        project.toolset.register(charge)
+        project.toolset.register("charge_once_more", charge, idempotent=True)
+
+        assert (await project.call("charge", {"why": "lost"})).attempts == 1
+        assert (await project.call("charge", {"why": "busy"})).attempts == 3
+        assert (await project.call("charge_once_more", {"why": "lost"})).attempts == 3
 
 
 async def test_the_list_is_stable_and_its_revision_tells_of_changes(crib: Crib) -> None:
