@@ -28,7 +28,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.soak
 def test_every_part_runs_and_prints_its_rows(tmp_path: Path) -> None:
     samples = tmp_path / "samples.json"
     done = bench("--quick", "--no-peers", "--json", str(samples))
@@ -46,6 +46,7 @@ def test_every_part_runs_and_prints_its_rows(tmp_path: Path) -> None:
                 assert row["seconds"] or name == "sandbox", f"{name}: {row['name']}: {row['missing']}"
 
 
+@pytest.mark.soak
 def test_only_the_named_parts_run() -> None:
     done = bench("--quick", "--no-peers", "--only", "manifests")
     assert done.returncode == 0, done.stderr

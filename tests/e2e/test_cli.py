@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
+from tests.commands import PROGRAM, run
 from tests.conftest import need
 from tests.crib import SH, Crib
 from tests.e2e.terminal import Terminal, terminal
 from tests.integration.sandbox.ground import eventually, processes_with
 from toolcrib import __version__
 
-PROGRAM = str(Path(sys.executable).parent / "toolcrib")
 ENVIRONMENT = {
     key: value
     for key, value in os.environ.items()
@@ -51,16 +51,16 @@ def cli(
     prefix: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
 ) -> Done:
-    done = subprocess.run(
-        [*prefix, PROGRAM, *words],
-        cwd=crib.root if crib is not None else "/",
-        env=ENVIRONMENT | dict(env or {}),
-        input=stdin,
-        capture_output=True,
-        timeout=30,
-        check=False,
+    """Run a command: started anew where the start itself matters, else forked."""
+    cwd, environment = crib.root if crib is not None else Path("/"), ENVIRONMENT | dict(env or {})
+    if not prefix and not any(name.startswith(("PYTHON", "LC_")) for name in env or {}):
+        return Done(run(words, cwd, environment, stdin))
+    command = [*prefix, PROGRAM, *words]
+    return Done(
+        subprocess.run(
+            command, cwd=cwd, env=environment, input=stdin, capture_output=True, timeout=30, check=False
+        )
     )
-    return Done(done)
 
 
 def on_terminal(crib: Crib, *words: str, columns: int = 80, env: Mapping[str, str] | None = None) -> Any:

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.commands import PROGRAM
 from tests.crib import Crib
 from tests.e2e.terminal import terminal
-from tests.e2e.test_cli import ENVIRONMENT, PROGRAM, cli
+from tests.e2e.test_cli import ENVIRONMENT, cli
 from toolcrib import Call
 from toolcrib.guard import ANCHOR
 from toolcrib.state import Vault

@@ -13,8 +13,9 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+from tests.commands import PROGRAM
 from tests.crib import Crib
-from tests.e2e.test_cli import ENVIRONMENT, PROGRAM, cli
+from tests.e2e.test_cli import ENVIRONMENT, cli
 
 DATA = Path(__file__).parents[1] / "data" / "dialects"
 

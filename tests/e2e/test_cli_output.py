@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import PROGRAM
 from tests.crib import Crib
-from tests.e2e.test_cli import ENVIRONMENT, PROGRAM, cli
+from tests.e2e.test_cli import ENVIRONMENT, cli
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ import subprocess
 
 import pytest
 
+from tests.commands import PROGRAM
 from tests.crib import SH, Crib
-from tests.e2e.test_cli import ENVIRONMENT, PROGRAM, cli
+from tests.e2e.test_cli import ENVIRONMENT, cli
 
 VALUE = "s3cr3t-value"
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.commands import run, text
 from tests.conftest import need
 from toolcrib import Project, Result
 from toolcrib.sandbox import level
@@ -64,16 +65,7 @@ def code(result: Result) -> str:
 
 def toolcrib(root: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     bare = {name: text for name, text in os.environ.items() if name != "TOOLCRIB_ROOT"}
-    return subprocess.run(
-        [TOOLCRIB, *words],
-        cwd=root,
-        env={**bare, **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
+    return text(run(words, root, {**bare, **environment}))
 
 
 def settings(root: Path, text: str) -> None:

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.golden.crib import GoldenCrib, shared_forks
+from tests.commands import shared_server
+from tests.golden.crib import GoldenCrib
 from tests.golden.faults import faulty
 from tests.golden.shop import files
 from tests.golden.store import golden
@@ -57,7 +58,7 @@ def port() -> Iterator[int]:
 
 @pytest.fixture
 def empty(tmp_path: Path) -> GoldenCrib:
-    return GoldenCrib(tmp_path, shared_forks())
+    return GoldenCrib(tmp_path, shared_server())
 
 
 @pytest.fixture

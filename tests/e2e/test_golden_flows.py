@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.golden.crib import ROOT, Forks, GoldenCrib, mcp, shared_forks
+from tests.commands import CommandServer, shared_server
+from tests.golden.crib import ROOT, GoldenCrib, mcp
 from tests.golden.documents import OPENAPI, SERVER
 from tests.golden.shop import files, tool
 from tests.golden.store import golden
@@ -26,7 +27,7 @@ DATA = ROOT / "tests" / "data"
 
 @pytest.fixture
 def empty(tmp_path: Path) -> GoldenCrib:
-    return GoldenCrib(tmp_path, shared_forks())
+    return GoldenCrib(tmp_path, shared_server())
 
 
 @pytest.fixture
@@ -361,7 +362,7 @@ def test_an_import_and_new_projects(empty: GoldenCrib) -> None:
 @pytest.fixture
 def mounting(tmp_path: Path) -> Iterator[GoldenCrib]:
     # The MCP package takes 2 s to import: once is enough.
-    forks = Forks(tmp_path / "forks", "mcp.client")
+    forks = CommandServer(tmp_path / "forks", "mcp.client")
     yield GoldenCrib(tmp_path, forks)
     forks.close()
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import toolcrib
-from tests.golden.crib import ROOT, GoldenCrib, shared_forks
+from tests.commands import shared_server
+from tests.golden.crib import ROOT, GoldenCrib
 from tests.golden.names import public_paths, sheet
 from tests.golden.store import golden, kept, writing
 from toolcrib import errors
@@ -29,7 +30,7 @@ EVENT = re.compile(r"`((?:APPROVAL|AUDIT|MCP_SERVER|SANDBOX|TOOL)_[A-Z]+)`")
 
 @pytest.fixture
 def crib(tmp_path: Path) -> GoldenCrib:
-    return GoldenCrib(tmp_path, shared_forks())
+    return GoldenCrib(tmp_path, shared_server())
 
 
 def helps(crib: GoldenCrib, words: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.commands import run, text
 from tests.crib import Crib
 from tests.mcp_servers import RAW, mount, write
 
@@ -23,10 +24,7 @@ def crib(tmp_path: Path) -> Crib:
 
 
 def toolcrib(crib: Crib, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "toolcrib", *words, "--root", str(crib.root)]
-    return subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL
-    )
+    return text(run([*words, "--root", str(crib.root)], crib.root))
 
 
 def document(done: subprocess.CompletedProcess[str]) -> Any:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
+
+from tests.commands import run, text
 
 TOOL = """\
 name: {name}
@@ -18,8 +19,7 @@ implementation:
 
 
 def toolcrib(root: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "toolcrib", *args]
-    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    return text(run(args, root))
 
 
 def test_a_member_is_shown_their_tools_and_a_wrong_list_its_place(tmp_path: Path) -> None:

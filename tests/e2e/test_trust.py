@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.commands import run, text
 from tests.crib import Crib
 from tests.e2e.terminal import terminal
 from toolcrib.errors import ConfigError, InvalidToken
@@ -36,16 +37,7 @@ class Person:
         return Vault(self.root, self.data)
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [PROGRAM, *words],
-            cwd=self.root,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
+        return text(run(words, self.root, self.environment))
 
     def json(self, *words: str) -> Any:
         return json.loads(self.run(*words, "--json").stdout)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
-import shutil
 import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.commands import PROGRAM, CommandServer
 from tests.golden.normal import Normal
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = Path(sys.executable).with_name("toolcrib")
 LIMIT_S = 100
 CHANGED = "notifications/tools/list_changed"
 EPOCH = 1_700_000_000
@@ -26,56 +21,14 @@ KEPT = ("PATH", "HOME", "USER", "LOGNAME")
 """Variables of this machine that commands get."""
 
 
-class Forks:
-    """Commands by the server of `tests.golden.forks`."""
-
-    def __init__(self, folder: Path, *modules: str) -> None:
-        self.folder = folder
-        folder.mkdir()
-        (folder / "stdin").touch()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.golden.forks", *modules],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-
-    def run(self, words: list[str], cwd: Path, env: Mapping[str, str], stdin: bytes) -> tuple[int, str, str]:
-        """Give the exit status, standard output and standard error of one command."""
-        (self.folder / "stdin").write_bytes(stdin)
-        files = {name: str(self.folder / name) for name in ("stdin", "stdout", "stderr")}
-        request = {"words": words, "cwd": str(cwd), "env": dict(env), **files}
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(request).encode() + b"\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        assert answer, "the server of commands has gone"
-        out, err = ((self.folder / name).read_text(encoding="utf-8") for name in ("stdout", "stderr"))
-        return int(answer), out, err
-
-    def close(self) -> None:
-        """End the server."""
-        self.process.communicate(timeout=LIMIT_S)
-
-
-@cache
-def shared_forks() -> Forks:
-    """Start the server that all tests of this process share; it ends with the process."""
-    made = Forks(Path(tempfile.mkdtemp(prefix="toolcrib-golden-")) / "forks")
-    atexit.register(shutil.rmtree, made.folder.parent, ignore_errors=True)
-    atexit.register(made.close)
-    return made
-
-
 class GoldenCrib:
     """A project in a folder of its own, with a user's data and cache beside it."""
 
-    def __init__(self, tmp_path: Path, forks: Forks | None = None) -> None:
+    def __init__(self, tmp_path: Path, server: CommandServer | None = None) -> None:
         # Its folder has a name that no text of the product holds.
         self.root = tmp_path.resolve() / "goldenproject"
         self.root.mkdir()
-        self.forks = forks
+        self.server = server
         self.normal = Normal()
         for name in ("data", "cache"):
             self.normal.place(tmp_path.resolve() / name, f"<{name}>")
@@ -100,8 +53,9 @@ class GoldenCrib:
 
     def raw(self, *words: str, stdin: bytes = b"", **env: str) -> tuple[int, str, str]:
         """Run a command, and give its exit status, output and errors as they are."""
-        assert self.forks is not None
-        return self.forks.run([*words], self.root, self.env | env, stdin)
+        assert self.server is not None
+        done = self.server.run(words, self.root, self.env | env, stdin)
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
 
     def json(self, *words: str) -> Any:
         """Give the document of a command that is needed for the next ones."""
@@ -153,7 +107,7 @@ class GoldenCrib:
 def mcp(crib: GoldenCrib, command: list[str] | None = None, **env: str) -> Iterator[Session]:
     """Start an MCP server, the project's own or another, and end it by closing its input."""
     process = subprocess.Popen(
-        command or [str(PROGRAM), "serve", "--stdio", "--root", str(crib.root)],
+        command or [PROGRAM, "serve", "--stdio", "--root", str(crib.root)],
         cwd=ROOT,
         env=crib.env | env,
         stdin=subprocess.PIPE,
