@@ -45,8 +45,6 @@ class Script:
     """The real interpreter. It is started outside the sandbox, so no tool may be able to change it."""
     executable: str
     """The value of `sys.executable`: the interpreter as a virtual environment names it."""
-    modules: tuple[str, ...] = ()
-    """Folders that it will import from: they are listed before the call, in the sandbox."""
 
 
 @dataclass(frozen=True, slots=True)

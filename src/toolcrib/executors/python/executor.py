@@ -113,11 +113,11 @@ class PythonExecutor:
             output_limit=MAX_OUTPUT,
             result_limit=tool.limits.output_bytes or MAX_OUTPUT,
             good=GOOD,
-            script=self._script(workspace, python, path),
+            script=self._script(workspace, python),
         )
         return _Ground(job, path)
 
-    def _script(self, workspace: Workspace, python: str, path: list[str]) -> Script | None:
+    def _script(self, workspace: Workspace, python: str) -> Script | None:
         """Return the script for a warm interpreter; None to start the interpreter inside the sandbox.
 
         A launcher is not confined. So only the machine's interpreters and our own may become one: any other
@@ -132,7 +132,7 @@ class PythonExecutor:
         granted = [workspace.resolve(path) for path in self._tool.permissions.write]
         if any(within(part, grant) or within(grant, part) for part in parts for grant in granted):
             return None
-        return Script(_CHILD, real, python, tuple(path)) if _PYTHON.fullmatch(Path(real).name) else None
+        return Script(_CHILD, real, python) if _PYTHON.fullmatch(Path(real).name) else None
 
     def _job(self, values: Values, path: list[str]) -> bytes:
         args: list[Any] = [render_value(item, values) for item in self._args]

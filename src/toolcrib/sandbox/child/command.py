@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["offer", "take_descriptors"]
+__all__ = ["offer", "report_ready", "take_descriptors"]
 
 STREAMS = ("stdin", "stdout", "stderr", "result")
 
@@ -38,7 +38,7 @@ def offer(
         found: device and inode of what was bound.
         change_env: applied to the environment of the call.
     """
-    send(control, b"ready " + marshal.dumps(found, 2))
+    report_ready(control, found)
     if job["warm"] is None:
         call = accept_call(control, CLOSE_RANGE_CLOEXEC)
         execute(call["argv"], change_env(call["env"]))
@@ -47,7 +47,15 @@ def offer(
 
         start = warm.run_script
         script = warm.prepare(job["warm"])
-        start(script, change_env(accept_call(control, 0)["env"]))
+        # This closes the socket to the server, so that code of the tool cannot reach it.
+        env = change_env(accept_call(control, 0)["env"])
+        start(script, job["warm"]["executable"], env)
+
+
+def report_ready(control: int, found: list[tuple[int, int] | None]) -> None:
+    """Report what was bound: each as `DEVICE:INODE`, or `-` where there was nothing."""
+    words = ("-" if stamp is None else f"{stamp[0]}:{stamp[1]}" for stamp in found)
+    send(control, " ".join(("ready", *words)).encode())
 
 
 def accept_call(control: int, close_flags: int) -> dict[str, Any]:

@@ -12,10 +12,10 @@ import os
 import sys
 
 from toolcrib.sandbox.child import warm
-from toolcrib.sandbox.child.command import take_descriptors
+from toolcrib.sandbox.child.command import report_ready, take_descriptors
 from toolcrib.sandbox.child.privileges import reset_process
 from toolcrib.sandbox.kernel.libc import PR_SET_DUMPABLE, prctl, read_all
-from toolcrib.sandbox.kernel.messages import RunScript, report, send
+from toolcrib.sandbox.kernel.messages import RunScript, report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,9 +35,10 @@ def run_function(job: dict[str, Any], control: int) -> None:
     prctl("dumpable", PR_SET_DUMPABLE, 1)  # Otherwise an ordinary user could not read its own /proc/self.
     reset_process("/")
     warm.set_signals()
-    send(control, b"ready " + marshal.dumps([], 2))
+    report_ready(control, [])
     package = sys.modules.get("toolcrib")
-    script = warm.prepare(job["warm"], keep_package=getattr(package, "__file__", None) is not None)
+    keep_package = getattr(package, "__file__", None) is not None
+    script = warm.prepare(job["warm"], keep_package=keep_package)
     given = take_descriptors(control)
     for target, name in ((1, "stdout"), (2, "stderr")):
         if name in given:
@@ -47,5 +48,6 @@ def run_function(job: dict[str, Any], control: int) -> None:
     script.prepare(marshal.loads(read_all(given["prepared"])))  # noqa: S302 - the server wrote it
     given = take_descriptors(control)
     report(control, "exec")
+    os.close(control)
     script.given = given["call"], given["result"]  # type: ignore[attr-defined]
     raise RunScript(script.main)

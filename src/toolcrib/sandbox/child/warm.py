@@ -1,10 +1,10 @@
 """A warm interpreter: a Python call is a fork of one that already runs, instead of a fresh start.
 
 The launcher of an interpreter has loaded part of the standard library, and the script, which is ours. Each
-call is a fork of it that is confined first. Only there `site` adds the interpreter's packages, which runs
-what is installed, and only when the call comes the script's `main` runs and imports the tool's module.
-Nothing else of the launcher's code is on the stack by then (`RunScript`), so the interpreter ends like any
-other. A process is used once.
+call is a fork of it that is confined first. Only when the call comes `site` adds the packages of a virtual
+environment, which runs its `.pth` files, and the script's `main` imports the tool's module. Nothing else of
+the launcher's code is on the stack by then (`RunScript`), so the interpreter ends like any other. A process
+is used once.
 
 docs/sandbox.md names what a tool could notice of it.
 """
@@ -58,7 +58,9 @@ def load(path: str) -> ModuleType:
 
 
 def prepare(warm: dict[str, Any], *, keep_package: bool = False) -> ModuleType:
-    """Become, in the child, the interpreter that `executable` names, with its packages; return the script.
+    """Do, in the child, what can be done before the call; return the script.
+
+    The packages of a virtual environment are not added here: their `.pth` files are code of the tool's.
 
     Arguments:
         keep_package: leave `toolcrib` importable as it is, for functions of the server's own.
@@ -66,17 +68,23 @@ def prepare(warm: dict[str, Any], *, keep_package: bool = False) -> ModuleType:
     script = load(warm["script"])
     if not keep_package:
         forget_package()
-    sys.executable = warm["executable"]
     sys.argv = [warm["script"]]
-    home = os.path.dirname(os.path.dirname(sys.executable))
+    if warm["executable"] == sys.executable:  # The machine's own packages, which no project can bring.
+        add_packages(sys.executable)
+    gc.freeze()  # Otherwise the first collection would write to, and so copy, all that is shared.
+    gc.enable()
+    return script
+
+
+def add_packages(executable: str) -> None:
+    """Become the interpreter of this name, with its packages; runs their `.pth` files."""
+    sys.executable = executable
+    home = os.path.dirname(os.path.dirname(executable))
     if os.path.isfile(os.path.join(home, "pyvenv.cfg")):
         sys.prefix = sys.exec_prefix = home
     import site
 
     site.main()
-    gc.freeze()  # Otherwise the first collection would write to, and so copy, all that is shared.
-    gc.enable()
-    return script
 
 
 def know_package(path: list[str]) -> None:
@@ -95,8 +103,12 @@ def forget_package() -> None:
         sys.modules.pop(name, None)
 
 
-def run_script(script: ModuleType, env: dict[str, str]) -> None:
-    """Leave the launcher's code and run the script as the program of this process."""
+def run_script(script: ModuleType, executable: str, env: dict[str, str]) -> None:
+    """Leave the launcher's code and run the script as the program of this process.
+
+    Arguments:
+        executable: the interpreter as the tool knows it. Packages of a virtual environment are added here.
+    """
     import time
 
     os.environ.clear()
@@ -107,6 +119,8 @@ def run_script(script: ModuleType, env: dict[str, str]) -> None:
     sys.modules["__main__"] = script
 
     def main() -> None:
+        if sys.executable != executable:
+            add_packages(executable)
         script.main()
         succeeded_in.append(os.getpid())
 

@@ -107,7 +107,7 @@ def order_of(call: FunctionCall) -> SandboxOrder:
         "cwd": "/",
         "memory_bytes": call.memory_bytes,
         "processes": call.processes,
-        "warm": {"script": call.script, "executable": sys.executable, "modules": ()},
+        "warm": {"script": call.script, "executable": sys.executable},
     }
     digest = hashlib.sha256(prepared).digest()
     key = (FUNCTIONS, call.script, digest, call.memory_bytes, call.processes)

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import marshal
 import os
+import re
 import select
 import signal
 import socket
@@ -41,35 +42,50 @@ EXIT_WAIT_S = 0.1
 """Seconds until a process that has closed all its descriptors is gone."""
 Stamps = list[tuple[int, int] | None]
 """Device and inode of each mount's source; None if there is nothing."""
+STAMPS = re.compile(r"((\d{1,20}:\d{1,20}|-)( |$))*")
+OUTCOME = re.compile(r"exit \d{1,5}|fail [a-z0-9_ -]+\0\d{1,5}\0[^\0]*\0[^\0]*", re.DOTALL)
 
 
 class SandboxHandle:
     """One sandbox: first ordered, then confined and waiting, then running."""
 
     def __init__(
-        self, launcher: LauncherHandle, control: socket.socket, slot: CgroupSlot | None, *, has_keeper: bool
+        self,
+        launcher: LauncherHandle,
+        control: socket.socket,
+        slot: CgroupSlot | None,
+        job: Mapping[str, Any],
     ) -> None:
         self.launcher = launcher
         self.control = control
         self.slot = slot
         """Its control group."""
-        self.has_keeper = has_keeper
+        self.has_keeper = job["level"] != "full"
         """True if it has no namespaces, and so a keeper instead of a pid 1."""
         self.key: Hashable = None
         self.spare = False
         """True if it was made before it was needed."""
         self.pidfd = -1
         """Of its pid 1 or keeper, once it has come."""
-        self.fds: dict[bytes, int] = {}
+        self.fds: dict[str, int] = {}
         """Further descriptors that came: `listener` (on its loopback, for the proxy) and `watch`."""
+        self.due = {"pid"}
+        """Descriptors that must still come."""
+        if job["level"] == "full":
+            self.due |= {"listener"} if job["network"] == "proxy" else set()
+            self.due |= {"watch"} if job["watch"] else set()
         self.bound: Stamps | None = None
         """The files that it has mounted, once it is ready."""
+        self.called = False
+        """True once the call was sent."""
         self.executed = False
         """True once the command runs."""
         self.outcome = ""
         """Its last message: `exit STATUS` or `fail …`."""
         self.why = ""
         """The reason, if it was ended before the command started."""
+        self.unexpected = ""
+        """The first message that does not belong to the protocol; the sandbox was ended for it."""
         self.gone = False
         """True once no more messages can come."""
         self.closed = False
@@ -81,30 +97,49 @@ class SandboxHandle:
                 data, fds = receive(self.control)
             except BlockingIOError:
                 return
-            for fd in fds:
-                if data == b"pid" and self.pidfd < 0:
-                    self.pidfd = fd
-                elif data in (b"listener", b"watch") and data not in self.fds:
-                    self.fds[data] = fd
-                else:
-                    os.close(fd)
-            if data in (b"pid", b"listener", b"watch") and not fds and not self.executed:
+            text = data.decode("utf-8", "surrogateescape")
+            if text in self.due and not fds:
                 # The kernel kept the descriptor, as this process may open no more. Without it the command
                 # could not be ended, so it is not started.
                 self.why = os.strerror(errno.EMFILE)
                 self.end()
                 self.gone = True
-            elif data.startswith(b"ready ") and self.bound is None:
-                self.bound = marshal.loads(data[6:])  # noqa: S302 - our own code sent it, before any other ran
-            elif data == b"exec":
-                self.executed = True
-            elif data.startswith((b"exit ", b"fail ")):
-                self.outcome = self.outcome or data.decode("utf-8", "surrogateescape")
             elif not data:
                 self.gone = True
+            elif not self._accept(text, fds):
+                self.unexpected = repr(text[:80])
+                self.end()
+                self.gone = True
+            for fd in fds:
+                os.close(fd)
+
+    def _accept(self, text: str, fds: list[int]) -> bool:
+        """Take in one message and its descriptors; return False if it does not belong to the protocol here.
+
+        Code of the tool cannot reach the socket. This is for the case that it does all the same.
+        """
+        word, _, rest = text.partition(" ")
+        if fds:
+            if text not in self.due or len(fds) > 1:
+                return False
+            self.due.remove(text)
+            if text == "pid":
+                self.pidfd = fds.pop()
+            else:
+                self.fds[text] = fds.pop()
+        elif word == "ready" and self.bound is None and STAMPS.fullmatch(rest):
+            self.bound = [stamp(one) for one in rest.split()]
+        elif text == "exec" and self.called and not self.executed:
+            self.executed = True
+        elif OUTCOME.fullmatch(text):
+            self.outcome = self.outcome or text
+        else:
+            return False
+        return True
 
     def send(self, name: str, data: bytes, fds: Mapping[str, int]) -> None:
         """Send bytes and descriptors under their names. With `call` the command starts."""
+        self.called = self.called or name == "call"
         memory = in_memory(name, data)
         try:
             socket.send_fds(self.control, [" ".join((name, *fds)).encode()], [memory, *fds.values()])
@@ -226,7 +261,7 @@ class LauncherHandle:
         mine.setblocking(False)
         self.used = time.monotonic()
         self.living += 1
-        return SandboxHandle(self, mine, slot, has_keeper=job["level"] != "full")
+        return SandboxHandle(self, mine, slot, job)
 
     def alive(self) -> bool:
         """Return True if it takes orders, now or as soon as it runs."""
@@ -277,6 +312,12 @@ class LauncherHandle:
         self._other.close()
         if self.process is not None:
             self.process.returncode = 0
+
+
+def stamp(word: str) -> tuple[int, int] | None:
+    """Return device and inode as a sandbox reports them."""
+    device, _, inode = word.partition(":")
+    return (int(device), int(inode)) if inode else None
 
 
 def receive(sock: socket.socket) -> tuple[bytes, list[int]]:

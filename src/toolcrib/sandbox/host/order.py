@@ -106,11 +106,7 @@ def sandbox_order(job: Confinement, mounts: MountPlan, level: Level) -> SandboxO
     key = (script, *message.values(), None if job.watch is None else object())
     message["warm"] = None
     if script is not None:
-        message["warm"] = {
-            "script": script.path,
-            "executable": script.executable,
-            "modules": script.modules,
-        }
+        message["warm"] = {"script": script.path, "executable": script.executable}
     return SandboxOrder("" if script is None else script.interpreter, message, key)
 
 

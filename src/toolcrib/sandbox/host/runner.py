@@ -194,8 +194,8 @@ class SandboxRun:
             assert sandbox is not None
             self._event.clear()
             sandbox.receive()
-            if b"watch" in sandbox.fds:
-                self.watch_calls(sandbox.fds.pop(b"watch"))
+            if "watch" in sandbox.fds:
+                self.watch_calls(sandbox.fds.pop("watch"))
             if sandbox.spare and not self.started and self._is_stale(sandbox):
                 self._give_back()
                 continue
@@ -210,6 +210,8 @@ class SandboxRun:
 
     def _is_stale(self, spare: SandboxHandle) -> bool:
         """Return True if a spare has ended, or has mounted other files than its paths name now."""
+        if spare.unexpected:  # The call fails for it.
+            return False
         return spare.gone or bool(spare.outcome) or spare.bound not in (None, self.now)
 
     def _take(self) -> bool:
@@ -294,6 +296,10 @@ class SandboxRun:
         sandbox = self.sandbox
         if self.failure is not None:
             raise self.failure
+        if sandbox is not None and sandbox.unexpected:
+            raise unavailable(
+                "control socket", f"the sandbox was ended for an unexpected message: {sandbox.unexpected}"
+            )
         if sandbox is not None and sandbox.outcome.startswith("fail "):
             raise explain(sandbox.outcome[5:])
         if sandbox is not None and sandbox.outcome:
@@ -410,13 +416,13 @@ class CommandRun(SandboxRun):
     def may_start(self, sandbox: SandboxHandle) -> bool:
         """Return True if the sandbox has all that it needs, also the listener for a proxy."""
         needs_listener = self.job.network == "proxy" and self.level == "full"
-        return super().may_start(sandbox) and (b"listener" in sandbox.fds or not needs_listener)
+        return super().may_start(sandbox) and ("listener" in sandbox.fds or not needs_listener)
 
     def call(self, sandbox: SandboxHandle) -> bytes:
         """Return arguments and environment; the proxy serves the command's network by then."""
         env = dict(self.job.env)
-        if self.job.outlet is not None and b"listener" in sandbox.fds:
-            listener = socket.socket(fileno=sandbox.fds.pop(b"listener"))
+        if self.job.outlet is not None and "listener" in sandbox.fds:
+            listener = socket.socket(fileno=sandbox.fds.pop("listener"))
             env = proxy_variables(env, listener.getsockname()[1])
             try:
                 self.outlet = self.job.outlet(listener)
