@@ -18,7 +18,7 @@ from toolcrib.project.root import Place
 from toolcrib.spec import CommandExec, PythonExec, Tool
 
 if TYPE_CHECKING:
-    from toolcrib.executors.workspace.workspace import Closed
+    from toolcrib.executors.workspace.closed import ClosedFolder
 
 __all__ = ["closed_folders", "programs_of", "running_from", "settled"]
 
@@ -31,12 +31,12 @@ def settled(config: Config, place: Place) -> list[str]:
     return _places((place.tools, place.config, *sources, *helper_programs(config.secret_sources, place.root)))
 
 
-def closed_folders(config: Config, root: Path) -> tuple[Closed, ...]:
+def closed_folders(config: Config, root: Path) -> tuple[ClosedFolder, ...]:
     """Return folders in which a new file is run by a helper command, or becomes a tool."""
-    from toolcrib.executors.workspace.workspace import Closed
+    from toolcrib.executors.workspace.closed import ClosedFolder
 
     found = [
-        Closed(
+        ClosedFolder(
             folder,
             f"{told!r} of secrets.sources, run without a sandbox, loads code from there",
             folder != str(root),
@@ -46,7 +46,7 @@ def closed_folders(config: Config, root: Path) -> tuple[Closed, ...]:
     for source in (one for one in config.sources if not one.is_file):
         path = place_of(source, root)
         deep = not _holds(path, root) or DIALECTS[source.dialect or DEFAULT_DIALECT].own_file is not None
-        found.append(Closed(os.path.realpath(path), f"sources takes tools from {source.path!r}", deep))
+        found.append(ClosedFolder(os.path.realpath(path), f"sources takes tools from {source.path!r}", deep))
     return tuple(found)
 
 
@@ -123,7 +123,7 @@ def running_from(root: str) -> tuple[str, ...]:
     left out, or its tools could write nothing; the parts of a virtual environment stay.
     """
     from toolcrib.executors.python.executor import runs_in
-    from toolcrib.executors.workspace.workspace import within
+    from toolcrib.executors.workspace.grants import within
     from toolcrib.sandbox.files.paths import Paths
 
     paths = Paths()

@@ -84,7 +84,7 @@ class Project:
         self.functions = Toolset()
         """The functions that manifests of kind `function` name; they are no tools themselves."""
         self._composites = Composites(self.bound, self._steps.access)
-        self._workspaces = Workspaces(setup, self.toolset)
+        self._workspaces = Workspaces(setup, self.toolset, self.first_use.reviewed_grants)
         binder = Binder(setup, self.toolset, self.functions, self._workspaces, self._composites, self.invoke)
         self._registry = ToolRegistry(place, self.toolset, binder.bind)
         self._external = ExternalTools(config.sources, self._registry)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from toolcrib.core.toolset import Toolset
 from toolcrib.project.programs import closed_folders, programs_of, running_from, settled
 from toolcrib.project.setup import Setup
+from toolcrib.spec import Tool
 from toolcrib.state import cache_home, user_settings_place
 
 if TYPE_CHECKING:
@@ -24,8 +25,11 @@ __all__ = ["Workspaces"]
 class Workspaces:
     """Makes the workspace on first use, and again after `reset`. No tool can write the programs of others."""
 
-    def __init__(self, setup: Setup, toolset: Toolset) -> None:
+    def __init__(
+        self, setup: Setup, toolset: Toolset, reviewed: Callable[[Tool], frozenset[tuple[str, str]] | None]
+    ) -> None:
         self._setup = setup
+        self._reviewed = reviewed
         self._toolset = toolset
         self._workspace: Workspace | None = None
         self._egress: Egress | None = None
@@ -40,22 +44,38 @@ class Workspaces:
 
     def _make(self) -> Workspace:
         from toolcrib.executors import Workspace
+        from toolcrib.executors.workspace.closed import ClosedPlaces
+        from toolcrib.executors.workspace.workspace import HostLimits, LowestLevel
 
         _ = self.lowered  # recorded before the first tool runs
         config, place, level = self._setup.config, self._setup.place, self._setup.sandbox_level
-        programs = [*programs_of(self._toolset.tools(), place.root), *self.server_programs()]
-        return Workspace(
-            str(place.root),
-            str(place.home),
-            tuple(dict.fromkeys((*programs, *settled(config, place)))),
-            closed=closed_folders(config, place.root),
-            allowed_hosts=config.allowed_hosts,
-            minimum=level.level,
-            advice=level.advice,
+        tools = self._toolset.tools()
+        programs = [*programs_of(tools, place.root), *self.server_programs()]
+        closed = ClosedPlaces(
+            programs=tuple(dict.fromkeys((*programs, *settled(config, place)))),
+            folders=closed_folders(config, place.root),
             secret=self._setup.hidden,
             private=self._private(),
             own=running_from(str(place.root)),
+            writable=self._writable(tools),
         )
+        return Workspace(
+            str(place.root),
+            str(place.home),
+            closed,
+            HostLimits(config.allowed_hosts),
+            LowestLevel(level.level, level.advice),
+            self._reviewed,
+        )
+
+    def _writable(self, tools: Iterable[Tool]) -> tuple[str, ...]:
+        """Return the folders outside the project that any tool or MCP server may write, as real paths."""
+        root = str(self._setup.place.root)
+        granted = [tool.permissions for tool in tools]
+        granted += [spec.permissions for spec in self._setup.named_servers.specs]
+        written = dict.fromkeys(path for one in granted for path in one.write)
+        real = (os.path.realpath(os.path.join(root, path)) for path in written)  # noqa: PTH118
+        return tuple(path for path in real if not f"{path}/".startswith(f"{root}/"))
 
     def reset(self) -> None:
         """Find out again which programs are run here."""

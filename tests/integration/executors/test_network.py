@@ -23,6 +23,7 @@ from tests.descriptors import descriptors
 from tests.integration.egress.servers import Names
 from tests.integration.sandbox.ground import eventually
 from toolcrib.executors import Workspace
+from toolcrib.executors.workspace.workspace import HostLimits
 from toolcrib.project import Project
 from toolcrib.sandbox.host.pool import shared
 from toolcrib.spec import Result
@@ -309,7 +310,9 @@ def test_a_name_is_resolved_once_and_only_named_hosts_may_be_private(crib: Crib,
 
 
 def use_names(project: Project, crib: Crib, names: Names) -> None:
-    project._workspaces._workspace = Workspace(str(crib.root), str(crib.home), resolver=names)
+    project._workspaces._workspace = Workspace(
+        str(crib.root), str(crib.home), hosts=HostLimits(resolver=names)
+    )
 
 
 def test_nothing_else_leads_out_of_a_list(crib: Crib, port: int) -> None:

@@ -46,7 +46,7 @@ class Ground:
             "t", "T.", "python", {}, PythonExec("m", "f"), permissions=permissions, source=source
         )
         self.workspace = Workspace(str(self.root), str(self.root / ".toolcrib"))
-        grants = self.workspace.grants(self.tool)
+        grants = self.workspace.files().grants(self.tool)
         self.job = Confinement(
             ("sh",), str(self.root), {},
             grants.read, grants.write, grants.protect, grants.scratch, grants.hide,

@@ -50,7 +50,7 @@ class Run:
     def see(self, *acts: str) -> Block:
         """Note acts written `access path`, and give the block."""
         workspace = Workspace(str(self.root), str(self.root / ".toolcrib"))
-        grants = workspace.grants(self.tool)
+        grants = workspace.files().grants(self.tool)
         job = Confinement(
             ("sh",),
             str(self.root),

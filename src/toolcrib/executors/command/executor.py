@@ -19,6 +19,7 @@ from toolcrib.executors.output import (
     timed_out,
     value_of,
 )
+from toolcrib.executors.workspace.grants import ProjectFiles
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Completed, Confinement, run
 from toolcrib.sandbox.files.paths import PathCache, Paths
@@ -103,11 +104,12 @@ class CommandExecutor:
 
     def _prepare(self, paths: Paths) -> tuple[str, Confinement]:
         """Return the program, and the part of the job that all calls share."""
-        workspace = self._workspace.noting(paths)
-        entrypoint, grant = self._entrypoint(workspace)
-        return entrypoint, workspace.tool_job(self._tool, self._config.cwd, read=grant, links=())
+        files = self._workspace.files(paths)
+        entrypoint, grant = self._entrypoint(files)
+        job = self._workspace.tool_job(files, self._tool, self._config.cwd, read=grant, links=())
+        return entrypoint, job
 
-    def _entrypoint(self, workspace: Workspace) -> tuple[str, tuple[str, ...]]:
+    def _entrypoint(self, files: ProjectFiles) -> tuple[str, tuple[str, ...]]:
         """The program as the sandbox finds it, and the grant it needs to be seen there.
 
         A name without a slash is looked for among the system's programs; anything else is a file, from the
@@ -116,14 +118,14 @@ class CommandExecutor:
         written = self._config.entrypoint
         if "/" not in written or self._shell is not None:
             return written, ()
-        path = workspace.resolve(written)
-        if not workspace.inside(written):
+        path = files.resolve(written)
+        if not files.inside(written):
             raise PermissionDenied(
                 f"the command {written!r} of {self._tool.name} leads out of the project, to {path}",
                 hint="If that is meant, write its real path in exec.command.entrypoint.",
                 details={"path": path},
             )
-        if not stat.S_ISREG(workspace.paths.leads_to(path)):
+        if not stat.S_ISREG(files.paths.leads_to(path)):
             raise ToolUnavailable(
                 f"the command {written!r} of {self._tool.name} does not exist ({path})",
                 hint="Create it, or fix exec.command.entrypoint in the manifest.",

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.mcp.variables import environment_of, values_needed
 from toolcrib.executors.python.executor import runs_in
-from toolcrib.executors.workspace.workspace import Workspace, links_on
+from toolcrib.executors.workspace.grants import links_on
+from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.manifest.dialects.mcp_servers import expand
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import McpExec, Tool

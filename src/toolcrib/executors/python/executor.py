@@ -25,7 +25,8 @@ from toolcrib.executors.output import (
     redactor_of,
     timed_out,
 )
-from toolcrib.executors.workspace.workspace import Workspace, links_on, within
+from toolcrib.executors.workspace.grants import ProjectFiles, links_on, within
+from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Completed, Confinement, Script, run
 from toolcrib.sandbox.files.paths import PathCache, Paths
 from toolcrib.spec import Call, CallContext, Outcome, PythonExec, Tool
@@ -97,40 +98,40 @@ class PythonExecutor:
         return Outcome(value, (*network.warnings, *place_warnings(done)), facts(done))
 
     def _prepare(self, paths: Paths) -> _Ground:
-        tool, config, workspace = self._tool, self._config, self._workspace.noting(paths)
-        python, grants = interpreter(workspace, config.venv, tool.name)
-        job = workspace.tool_job(
+        tool, config, files = self._tool, self._config, self._workspace.files(paths)
+        python, grants = interpreter(files, config.venv, tool.name)
+        job = self._workspace.tool_job(
+            files,
             tool,
             config.cwd,
             read=(*grants, _CHILD),
             links=links_on((python, *_home_of(python, paths)), paths),
         )
-        own = workspace.folder(tool)
-        path = [*([own] if own is not None else []), workspace.home, job.cwd]
+        own = files.folder(tool)
+        path = [*([own] if own is not None else []), files.home, job.cwd]
         job = replace(
             job,
             argv=(python, "-I", "-X", "utf8", _CHILD),
             output_limit=MAX_OUTPUT,
             result_limit=tool.limits.output_bytes or MAX_OUTPUT,
             good=GOOD,
-            script=self._script(workspace, python),
+            script=self._script(files, python, job.write),
         )
         return _Ground(job, path)
 
-    def _script(self, workspace: Workspace, python: str) -> Script | None:
+    def _script(self, files: ProjectFiles, python: str, write: tuple[str, ...]) -> Script | None:
         """Return the script for a warm interpreter; None to start the interpreter inside the sandbox.
 
         A launcher is not confined. So only the machine's interpreters and our own may become one: any other
         may come with the project. Nor may the tool be able to write any part of it.
         """
-        paths = workspace.paths
+        paths = files.paths
         real = paths.real(python)
-        if not is_known(real, paths) or any(within(real, one) for one in (workspace.root, workspace.home)):
+        if not is_known(real, paths) or any(within(real, one) for one in (files.root, files.home)):
             return None
         prefix = os.path.dirname(os.path.dirname(real))  # noqa: PTH120
         parts = (real, paths.real(f"{prefix}/lib"), paths.real(f"{prefix}/lib64"))
-        granted = [workspace.resolve(path) for path in self._tool.permissions.write]
-        if any(within(part, grant) or within(grant, part) for part in parts for grant in granted):
+        if any(within(part, grant) or within(grant, part) for part in parts for grant in write):
             return None
         return Script(_CHILD, real, python) if _PYTHON.fullmatch(Path(real).name) else None
 
@@ -201,13 +202,13 @@ def _answer(name: str, done: Completed) -> dict[str, Any]:
     )
 
 
-def interpreter(workspace: Workspace, venv: str | None, name: str) -> tuple[str, tuple[str, ...]]:
+def interpreter(files: ProjectFiles, venv: str | None, name: str) -> tuple[str, tuple[str, ...]]:
     """Return the interpreter of a virtual environment, or Toolcrib's own, and the files that it must read."""
-    paths = workspace.paths
+    paths = files.paths
     if venv is None:
         base = paths.real(_base())
         return base, _installation(base, paths)
-    folder = workspace.resolve(venv)
+    folder = files.resolve(venv)
     python = f"{folder}/bin/python"
     if not paths.leads_to(python) or not stat.S_ISREG(paths.leads_to(f"{folder}/pyvenv.cfg")):
         raise ToolUnavailable(

@@ -7,13 +7,15 @@ a command, with the tool's own grants. Without a grant to write, the file is ope
 from __future__ import annotations
 
 import json
+import stat
 from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import PermissionDenied, ToolUnavailable
 from toolcrib.executors.output import MAX_OUTPUT, facts, log_streams, masked, place_warnings, timed_out
 from toolcrib.executors.python.executor import GOOD, interpreter, returned
-from toolcrib.executors.workspace.workspace import Workspace, links_on, within
+from toolcrib.executors.workspace.grants import ProjectFiles, links_on, within
+from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import run
 from toolcrib.spec import Call, CallContext, Outcome, SqlExec, Tool
 from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
@@ -40,16 +42,17 @@ class SqlExecutor:
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
         """Run the statement. Return a list of rows as objects, or the number of changed rows."""
         tool, workspace = self._tool, self._workspace
-        path, writable = self._database()
-        python, grants = interpreter(workspace, None, tool.name)
-        job = workspace.confine(
+        files = workspace.files()
+        path, writable = self._database(files)
+        python, grants = interpreter(files, None, tool.name)
+        links = links_on((python,), files.paths)
+        job = workspace.tool_job(files, tool, ".", read=(*grants, _CHILD), links=links)
+        job = workspace.call_job(
+            job,
             tool,
-            (python, "-I", "-X", "utf8", _CHILD),
-            ".",
             {},
             ctx,
-            read=(*grants, _CHILD),
-            links=links_on((python,)),
+            argv=(python, "-I", "-X", "utf8", _CHILD),
             stdin=self._job(Values.of(tool, call, ctx), path, writable),
             output_limit=MAX_OUTPUT,
             result_limit=tool.limits.output_bytes or MAX_OUTPUT,
@@ -62,24 +65,24 @@ class SqlExecutor:
         log_streams(ctx, done, "stdout", "stderr")
         return Outcome(returned(tool.name, done), place_warnings(done), facts(done))
 
-    def _database(self) -> tuple[str, bool]:
+    def _database(self, files: ProjectFiles) -> tuple[str, bool]:
         """Return the file, and True if it may be written."""
-        tool, config, workspace = self._tool, self._config, self._workspace
+        tool, config = self._tool, self._config
         if config.engine != "sqlite" or config.database is None:
             raise ToolUnavailable(
                 f"{tool.name} needs a driver for {config.engine}, and only sqlite has one here",
                 hint="Use a SQLite file, or a command or MCP server that connects to the database.",
                 details={"engine": config.engine},
             )
-        path = workspace.resolve(config.database)
-        grants = workspace.grants(tool)
+        path = files.resolve(config.database)
+        grants = files.grants(tool)
         if not grants.cover(path):
             raise PermissionDenied(
                 f"{tool.name} may not read its database {config.database!r} ({path})",
                 hint="Name its folder under permissions.fs.read in the manifest.",
                 details={"path": path},
             )
-        if not Path(path).is_file():
+        if not stat.S_ISREG(files.paths.leads_to(path)):
             raise ToolUnavailable(
                 f"the database {config.database!r} of {tool.name} does not exist ({path})",
                 hint="Create it, or fix exec.sql.database in the manifest.",

@@ -16,7 +16,8 @@ from toolcrib.errors import ManifestError, PermissionDenied, ToolUnavailable
 from toolcrib.executors.output import error_facts
 from toolcrib.executors.trace.block import quoted
 from toolcrib.executors.trace.reach import Access, Reach, nearest, there
-from toolcrib.executors.workspace.workspace import Workspace, within
+from toolcrib.executors.workspace.grants import FileGrants, within
+from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Completed, Confinement
 from toolcrib.sandbox.files.grants import nameable
 from toolcrib.sandbox.files.paths import beginning
@@ -72,9 +73,11 @@ def of_interpreter(
     return denial and _error(workspace, tool, denial, error.message, {})
 
 
-def of_file(workspace: Workspace, tool: Tool, access: Access, path: str) -> PermissionDenied:
+def of_file(
+    workspace: Workspace, tool: Tool, grants: FileGrants, access: Access, path: str
+) -> PermissionDenied:
     """Return the error for a file tool without any permission of this kind."""
-    reach = Reach.of(workspace, tool)
+    reach = Reach.of(workspace, tool, grants)
     denial = _denial(reach, path, errno.EROFS if access == "write" else errno.ENOENT)
     denial = denial or Denial(path, access, reach.written(path))
     return _error(workspace, tool, denial, f"it has no fs.{access} permission", {})

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.executors.trace.reach import Access, Reach, Verdict, in_any, is_folder, nearest, parent, there
+from toolcrib.executors.workspace.grants import FileGrants
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.files.grants import RESERVED
@@ -71,7 +72,7 @@ class Observation:
         self._programs = 0
         if isinstance(tool.config, PythonExec):
             # The import system lists each of these once, whatever the tool does.
-            own = workspace.folder(tool)
+            own = workspace.files().folder(tool)
             starts = [job.cwd, workspace.home, *([own] if own is not None else [])]
             packages = tool.config.module.split(".")[:-1]
             self._import_listings = [
@@ -104,9 +105,9 @@ class Observation:
         if len(self.hosts) < _MAX_HOSTS and not known:
             self.hosts[name, port] = self.hosts.get((name, port), False) or granted
 
-    def touch(self, workspace: Workspace, tool: Tool, access: Access, path: str) -> None:
+    def touch(self, workspace: Workspace, tool: Tool, grants: FileGrants, access: Access, path: str) -> None:
         """Record a file that Toolcrib itself opens for a tool."""
-        reach = self.reach = Reach.of(workspace, tool)
+        reach = self.reach = Reach.of(workspace, tool, grants)
         name = reach.name(path)
         if there(name):
             self._note(access, name, "written" if access == "write" else "read")

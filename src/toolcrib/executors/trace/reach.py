@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from toolcrib.executors.workspace.workspace import GIT_SETTINGS, Workspace, within
+from toolcrib.executors.workspace.closed import GIT_SETTINGS
+from toolcrib.executors.workspace.grants import FileGrants, within
+from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.files.grants import BASE, BASE_ETC, PRIVATE, RESERVED
 from toolcrib.spec import Tool
@@ -68,22 +70,19 @@ class Reach:
     hide: tuple[str, ...]
 
     @classmethod
-    def of(cls, workspace: Workspace, tool: Tool, job: Confinement | None = None) -> Reach:
-        """Return the reach of a tool. `job` is that of a confined tool; a file tool has none."""
-        grants = workspace.grants(tool)
-        read = tuple(workspace.resolve(path) for path in tool.permissions.read)
-        own = workspace.folder(tool)
-        free = () if job is None else tuple(path for path in job.read if path not in read or path == own)
+    def of(cls, workspace: Workspace, tool: Tool, run: Confinement | FileGrants) -> Reach:
+        """Return the reach of a tool in one run: the job of a confined tool, the grants of a file tool."""
+        count, confined = len(tool.permissions.read), isinstance(run, Confinement)
         return cls(
             workspace.root,
             workspace.home,
-            workspace.root if job is None else job.cwd,
-            read,
-            grants.write,
-            free,
-            grants.protect,
-            (*grants.scratch, workspace.scratch),
-            grants.hide,
+            run.cwd if isinstance(run, Confinement) else workspace.root,
+            run.read[:count],
+            run.write,
+            run.read[count:] if confined else (),
+            run.protect,
+            (*run.scratch, f"{workspace.home}/scratch"),
+            run.hide,
         )
 
     def place(self, path: str) -> str:

@@ -29,6 +29,7 @@ _LAST = (
     "SELECT digest, parts, manifest, reviewed_by, reviewed_at FROM reviewed WHERE tool = ? AND bundle = ?"
     " ORDER BY id DESC LIMIT 1"
 )
+_PARTS = "SELECT parts FROM reviewed WHERE tool = ? AND bundle = ? AND manifest = ?"
 _ONE = "SELECT 1 FROM reviewed WHERE tool = ? AND bundle = ? AND digest = ?"
 _DROP = "DELETE FROM reviewed WHERE tool = ? AND bundle = ? AND digest = ?"
 _OLDEST = (
@@ -105,6 +106,13 @@ class Reviews:
             return False
         with self._database.read() as tx:
             return tx.one(_ONE, tool.name, tool.bundle, digest) is not None
+
+    def parts(self, tool: Tool) -> list[Mapping[str, str]]:
+        """Return the parts of each review of this manifest: those of its digest, by name."""
+        if not self._exists or tool.source is None:
+            return []
+        with self._database.read() as tx:
+            return [json.loads(row[0]) for row in tx.all(_PARTS, tool.name, tool.bundle, tool.source.raw)]
 
     def accept(self, tool: Tool, digest: ToolDigest, by: str) -> None:
         """Store that a person has reviewed the tool with this digest. `StateUnavailable`."""

@@ -18,6 +18,8 @@ FIRST_USE = "first-use"
 """The name of the rule that asks for the review. To approve the rule itself is a review."""
 _OWN = ("local", "cli")
 """This machine's own user, in Python and on the command line."""
+_GRANTS = "grants/"
+"""The parts of a digest with this beginning are the real paths of grants."""
 _BEYOND = ("network", "secret ", "environment variable ", "code:")
 
 
@@ -111,6 +113,17 @@ class FirstUse:
         if fingerprint.digest == digest:
             self.reviews.accept(tool, fingerprint, by)
 
+    def reviewed_grants(self, tool: Tool) -> frozenset[tuple[str, str]] | None:
+        """Return the grants that a person was shown at reviews of this manifest, each with its real path.
+
+        None if nobody has reviewed it.
+        """
+        reviews = self.reviews.parts(tool)
+        if not reviews:
+            return None
+        grants = [item for parts in reviews for item in parts.items() if item[0].startswith(_GRANTS)]
+        return frozenset((name.removeprefix(_GRANTS), real) for name, real in grants)
+
     def creator(self, tool: Tool) -> str | None:
         """Return the agent that made a tool; None if a person made it."""
         return None if tool.source is None else self.reviews.creators().get(tool.name)
@@ -124,7 +137,17 @@ class FirstUse:
             ("write", path) for path in permissions.write
         ]
         paths += [("run", path) for _, path in opened(tool, root)]
-        return found + [f"{access} {path}" for access, path in paths if not self._inside(path)]
+        found += [f"{access} {path}" for access, path in paths if not self._inside(path)]
+        return found + [
+            f"{access} {path}, a link to {real}" for access, path in paths if (real := self._linked(path))
+        ]
+
+    def _linked(self, path: str) -> str:
+        """Return the real path, from the project root, of one that passes through a link in the project."""
+        root = str(self._place.root)
+        written = os.path.normpath(os.path.join(root, path))  # noqa: PTH118
+        real = os.path.realpath(written)
+        return os.path.relpath(real, root) if real != written and self._inside(path) else ""
 
     def _inside(self, path: str) -> bool:
         try:

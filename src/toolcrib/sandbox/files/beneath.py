@@ -14,7 +14,7 @@ import stat
 from functools import cache
 from typing import Any
 
-__all__ = ["has_openat2", "open_beneath"]
+__all__ = ["has_openat2", "open_beneath", "open_real"]
 
 SYS_OPENAT2 = 437  # on every architecture
 AT_FDCWD = -100
@@ -59,6 +59,15 @@ def open_beneath(root: int, path: str, flags: int, *, links: bool = True) -> int
         except BlockingIOError:
             continue
     raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
+
+
+def open_real(path: str, flags: int) -> int:
+    """Open an absolute path through no symbolic link; errors as of `open_beneath`."""
+    top = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return open_beneath(top, path.lstrip("/"), flags, links=False)
+    finally:
+        os.close(top)
 
 
 def openat2(folder: int, path: bytes, flags: int, mode: int, resolve: int) -> int:

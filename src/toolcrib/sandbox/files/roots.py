@@ -1,8 +1,9 @@
 """Files for tools that run inside this process: root folders that no path leads out of.
 
-Every open goes beneath a descriptor of its root (`beneath`). The rules then apply to the place where the
-opened file really is, not to its spelling, so that a link inside a root cannot bypass them. A hard link made
-before a root was opened is an ordinary file; only those to hidden files are recognised.
+Every root is opened once, through no symbolic link, and every file beneath its descriptor (`beneath`). The
+rules then apply to the place where the opened file really is, not to its spelling, so that a link inside a
+root cannot bypass them. A hard link made before a root was opened is an ordinary file; only those to hidden
+files are recognised.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, NamedTuple, Self
 
@@ -27,7 +28,7 @@ from toolcrib.errors import (
     UnavailableError,
     UsageError,
 )
-from toolcrib.sandbox.files.beneath import open_beneath
+from toolcrib.sandbox.files.beneath import open_beneath, open_real
 
 __all__ = ["Content", "Entry", "Root", "Roots"]
 
@@ -60,36 +61,25 @@ class Root:
     """One folder that paths may lead into, or one single file."""
 
     path: str
-    name: str = ""
+    """Its real path: one with a symbolic link in it is refused."""
     read_only: bool = False
     hidden: tuple[str, ...] = ()
-    """Files and folders relative to `path` that are neither read nor written nor listed."""
+    """Files and folders that are neither read nor written nor listed: relative to `path`, or real paths."""
     protected: tuple[str, ...] = ()
-    """Files and folders relative to `path` that are never written."""
+    """Files and folders that are never written; likewise."""
 
 
 @dataclass(slots=True)
 class Opened:
-    """A root with its descriptor and its real place.
-
-    If the root is a file, the descriptor is that of its folder, and `file` its name there.
-    """
+    """A root and its descriptor; for a file, that of its folder, and `file` is its name there."""
 
     root: Root
     fd: int
-    real: str
     file: str = ""
-    hidden: tuple[str, ...] = field(init=False)
-    protected: tuple[str, ...] = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.hidden = tuple(self._places(self.root.hidden))
-        self.protected = tuple(self._places(self.root.protected))
-
-    def _places(self, names: tuple[str, ...]) -> list[str]:
-        """Return each path as written, and its real path."""
-        paths = [os.path.normpath(os.path.join(self.real, name)) for name in names]
-        return paths + [real for path in paths if (real := os.path.realpath(path)) != path]
+    def places(self, names: tuple[str, ...]) -> list[str]:
+        """Return these names as absolute paths."""
+        return [os.path.normpath(os.path.join(self.root.path, name)) for name in names]
 
 
 class Roots:
@@ -100,23 +90,21 @@ class Roots:
 
     Raises:
         NotFoundError: a root cannot be opened.
+        PermissionDenied: there is a symbolic link on the way to one.
     """
 
     def __init__(self, *roots: Root) -> None:
         if not roots:
             raise UsageError("at least one root folder is needed")
         self._opened: list[Opened] = []
-        for root in roots:
-            try:
+        try:
+            for root in roots:
                 self._opened.append(open_root(root))
-            except OSError as error:
-                self.close()
-                raise NotFoundError(
-                    f"a granted path cannot be opened: {root.path}: {error.strerror}",
-                    details={"path": root.path},
-                ) from None
-        self._hidden = [place for opened in self._opened for place in opened.hidden]
-        self._protected = [place for opened in self._opened for place in opened.protected]
+        except BaseException:
+            self.close()
+            raise
+        self._hidden = {place for one in self._opened for place in one.places(one.root.hidden)}
+        self._protected = {place for one in self._opened for place in one.places(one.root.protected)}
 
     def close(self) -> None:
         """Close the descriptors; the object cannot be used afterwards."""
@@ -232,7 +220,7 @@ class Roots:
         found = [
             (len(prefix), opened, opened.file or path[len(prefix) :].lstrip("/") or ".")
             for opened in self._opened
-            for prefix in (opened.root.path.rstrip("/"), opened.real.rstrip("/"))
+            for prefix in (opened.root.path.rstrip("/"),)
             if path == prefix or (not opened.file and path.startswith(prefix + "/"))
         ]
         if not found:
@@ -311,10 +299,10 @@ class Roots:
 
     def _check_write(self, real: str, path: str) -> None:
         """Refuse a real path that is hidden, protected or in a read-only root."""
-        holding = [opened for opened in self._opened if below(real, opened.real) is not None]
+        holding = [one.root for one in self._opened if below(real, one.root.path) is not None]
         if not holding:
             raise escapes(path)
-        if max(holding, key=lambda opened: len(opened.real)).root.read_only:
+        if max(holding, key=lambda root: len(root.path)).read_only:
             raise PermissionDenied(f"this folder is read-only: {path}", details={"path": path})
         if inside_any(real, self._protected) or inside_any(real, self._hidden):
             raise PermissionDenied(f"never writable by tools: {path}", details={"path": path})
@@ -330,18 +318,26 @@ class Roots:
 
 
 def open_root(root: Root) -> Opened:
-    """Open a root with O_PATH; if it is a file, open its real folder."""
-    fd = os.open(root.path, os.O_PATH | os.O_CLOEXEC)
+    """Open a root with O_PATH, through no symbolic link; if it is a file, open its folder."""
     try:
-        kind, real = os.fstat(fd).st_mode, real_path_of(fd)
+        fd = open_real(root.path, os.O_PATH)
+        kind = os.fstat(fd).st_mode
         if stat.S_ISDIR(kind):
-            return Opened(root, os.dup(fd), real)
+            return Opened(root, fd)
+        os.close(fd)
         if not stat.S_ISREG(kind):
             raise NotADirectoryError(errno.ENOTDIR, "neither a folder nor a file", root.path)
-    finally:
-        os.close(fd)
-    folder, name = os.path.split(real)
-    return Opened(root, os.open(folder, FOLDER | os.O_CLOEXEC), real, name)
+        folder, name = os.path.split(root.path)
+        return Opened(root, open_real(folder, FOLDER), name)
+    except OSError as error:
+        details = {"path": root.path}
+        if error.errno == errno.ELOOP:
+            raise PermissionDenied(
+                f"a granted path has become a symbolic link: {root.path}", details=details
+            ) from None
+        raise NotFoundError(
+            f"a granted path cannot be opened: {root.path}: {error.strerror}", details=details
+        ) from None
 
 
 def check_path(path: str) -> None:

@@ -1,0 +1,277 @@
+"""The grants of a tool as real paths, and what stays closed inside them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolcrib.errors import PermissionDenied, ToolUnavailable
+from toolcrib.executors.workspace.closed import (
+    GIT_SETTINGS,
+    HOMES,
+    KERNEL,
+    LOCK,
+    ClosedPlaces,
+    hidden_places,
+)
+from toolcrib.sandbox.files.paths import Paths
+from toolcrib.spec import Tool
+
+__all__ = ["FileGrants", "ProjectFiles", "ReviewedGrants", "links_on", "never_reviewed", "within"]
+
+ReviewedGrants = frozenset[tuple[str, str]]
+"""The grants of a reviewed tool: `read/PATH` or `write/PATH`, as written, and the real path at the review."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileGrants:
+    """The files that one tool may read and write, as real paths, and what stays closed inside them."""
+
+    read: tuple[str, ...] = ()
+    """`permissions.fs.read` in its order, and last the tool's own folder."""
+    write: tuple[str, ...] = ()
+    """`permissions.fs.write` in its order."""
+    protect: tuple[str, ...] = ()
+    scratch: tuple[str, ...] = ()
+    hide: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    """The symbolic links on the way to the granted paths as written in the manifest, and their targets."""
+
+    def cover(self, path: str) -> bool:
+        """Return True if a real path is in a readable or writable grant."""
+        return any(within(path, grant) for grant in (*self.read, *self.write))
+
+
+def within(path: str, folder: str) -> bool:
+    """Return True if a real path is the folder or lies below it."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def never_reviewed(tool: Tool) -> ReviewedGrants | None:  # noqa: ARG001
+    """Return None: outside of a project nobody reviews tools."""
+    return None
+
+
+class ProjectFiles:
+    """The files of a project as one call sees them.
+
+    Each path is looked at once. So a folder that another tool swaps for a link in the meantime cannot be one
+    thing when it is checked and another when it is used. `reviewed` returns the grants of a tool that a
+    person was shown; None if nobody has reviewed the tool.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        home: str,
+        closed: ClosedPlaces,
+        paths: Paths,
+        reviewed: Callable[[Tool], ReviewedGrants | None],
+    ) -> None:
+        self.root = root
+        self.home = home
+        self.paths = paths
+        self._closed = closed
+        self._reviewed = reviewed
+
+    @property
+    def scratch(self) -> str:
+        """The one folder in the home folder that may be granted for writing."""
+        return f"{self.home}/scratch"
+
+    def resolve(self, path: str) -> str:
+        """Return the real path of one written in a manifest; relative ones start at the project root."""
+        return self.paths.real(self._written(path))
+
+    def inside(self, path: str) -> bool:
+        """Return False if a manifest's path is written as in the project, but leads out of it by a link."""
+        lexical = os.path.normpath(self._written(path))
+        return not within(lexical, self.root) or within(self.resolve(path), self.root)
+
+    def folder(self, tool: Tool) -> str | None:
+        """Return the tool's own folder, beside its manifest."""
+        if tool.source is None or tool.source.shared:
+            return None
+        return self.paths.real(os.path.dirname(os.path.abspath(tool.source.path)))  # noqa: PTH100, PTH120
+
+    def _written(self, path: str) -> str:
+        return os.path.join(self.root, path)  # noqa: PTH118 - a Path would take a tenth of a call
+
+    def grants(self, tool: Tool) -> FileGrants:
+        """Return the tool's permissions as real paths.
+
+        Raises:
+            ToolUnavailable: a granted path does not exist.
+            PermissionDenied: a granted path is the kernel's or the root folder, is not the reviewed one, or
+                depends on a symbolic link: one that leads out of the project, or one that a tool could have
+                made and nobody has reviewed.
+        """
+        permissions = tool.permissions
+        reviewed = self._reviewed(tool)
+        read = tuple(self._granted(tool, "read", path, reviewed) for path in permissions.read)
+        write = tuple(self._granted(tool, "write", path, reviewed) for path in permissions.write)
+        self._make_private(write)
+        own = self.folder(tool)
+        scratch = (self.scratch,) if any(within(self.scratch, grant) for grant in write) else ()
+        if scratch:
+            self._make_scratch()
+        written = (self._written(path) for path in (*permissions.read, *permissions.write))
+        return FileGrants(
+            read=(*read, *([own] if own is not None else [])),
+            write=write,
+            protect=self._protected(tool, write),
+            scratch=scratch or tuple(grant for grant in write if within(grant, self.scratch)),
+            hide=(*hidden_places(self.root, self.home), *self._closed.secret, *self._closed.private),
+            links=links_on(written, self.paths),
+        )
+
+    def _granted(self, tool: Tool, access: str, written: str, reviewed: ReviewedGrants | None) -> str:
+        """Return the real path of one permission, or raise why it cannot be granted."""
+        if os.path.normpath(self._written(written)) == self.scratch:
+            self._make_scratch()
+        path = self.resolve(written)
+        where = f"permissions.fs.{access} in the manifest"
+        private = next((folder for folder in self._closed.private if within(path, folder)), None)
+        pinned = reviewed is not None and (f"{access}/{written}", path) in reviewed
+        link = None if pinned else self._unsafe_link(written)
+        real = f"To allow it, write its real path, {path}, under {where}"
+        why = hint = ""
+        if path == "/" or any(within(path, folder) for folder in KERNEL):
+            why, hint = "which no tool may have", f"Name the folders that are needed under {where}."
+        elif private is not None:
+            why = "where decisions about tools are stored"
+            hint = f"No tool may see {private}; remove it from {where}."
+        elif not self.inside(written):
+            why, hint = "a symbolic link out of the project", f"{real}."
+        elif link is not None:
+            why = f"which leads to {path} by the symbolic link {link}, and a tool could have made that link"
+            hint = f"{real}." if tool.source is None else f"{real}, or run: toolcrib review {tool.name}"
+        elif reviewed is not None and not pinned:
+            why, hint = (
+                f"which leads to {path} now, and not where it led at the review",
+                "Make the call again.",
+            )
+        if why:
+            raise PermissionDenied(
+                f"{tool.name} is granted fs.{access} of {written!r}, {why}",
+                hint=hint,
+                details={"grant": written, "path": path, **({"link": link} if link else {})},
+            )
+        if not self.paths.leads_to(path):
+            raise ToolUnavailable(
+                f"{tool.name} is granted fs.{access} of {written!r}, which does not exist ({path})",
+                hint=f"Create it, or remove it from {where}.",
+                details={"grant": written, "path": path},
+            )
+        return path
+
+    def _unsafe_link(self, written: str) -> str | None:
+        """Return the first symbolic link on the way to a grant that a tool could have made.
+
+        Links of the home folder are safe, because no tool can write there, and so are links to it.
+        """
+        folders = (self.root, *self._closed.writable)
+        safe = [link for name in HOMES for link in self.paths.links(f"{self.root}/{name}")]
+        for link in self.paths.links(self._written(written)):
+            at_home = within(link, self.home) and not within(link, self.scratch)
+            if any(within(link, folder) for folder in folders) and not at_home and link not in safe:
+                return link
+        return None
+
+    def _protected(self, tool: Tool, write: tuple[str, ...]) -> tuple[str, ...]:
+        """Return what stays read-only whatever is granted."""
+        paths, lock, own = self.paths, f"{self.root}/{LOCK}", self.folder(tool)
+        found = [
+            *(f"{self.root}/{name}" for name in HOMES),
+            *(path for folder in write for name in HOMES if paths.exists(path := f"{folder}/{name}")),
+            *self._git_places(tool, write),
+            self.home,
+            *self._closed.programs,
+            *self._closed_places(tool, write),
+            *(path for path in self._closed.own if any(within(path, g) or within(g, path) for g in write)),
+            *([lock] if paths.exists(lock) else []),
+            *([own] if own is not None else []),
+        ]
+        return tuple(dict.fromkeys(found))
+
+    def _closed_places(self, tool: Tool, write: tuple[str, ...]) -> list[str]:
+        """Return the folders that are closed to a tool as a whole.
+
+        A grant inside one is refused, as nothing would be left of it; so is a grant of a folder that contains
+        the project, which cannot be closed.
+        """
+        for one in self._closed.folders:
+            whole = within(self.root, one.folder)
+            for grant in write:
+                inside = within(grant, one.folder) and (one.deep or grant == one.folder)
+                if inside or (whole and within(one.folder, grant)):
+                    raise PermissionDenied(
+                        f"{tool.name} may write {grant}, and {one.why}",
+                        hint="Keep that in a folder of its own, and grant the tool other folders under"
+                        " permissions.fs.write in the manifest.",
+                        details={"path": one.folder},
+                    )
+        return [one.folder for one in self._closed.folders if not within(self.root, one.folder)]
+
+    def _git_places(self, tool: Tool, write: tuple[str, ...]) -> list[str]:
+        """Return what of git's stays read-only: the project's, and that of any granted folder.
+
+        That is all of `.git` unless it is granted by name: git runs what its settings and hooks say, and
+        finds them in several ways (`commondir`, submodules, worktrees).
+        """
+        paths, found = self.paths, []
+        # A grant inside a `.git` belongs to the repository around it.
+        repositories = (f"{grant}/".partition("/.git/")[0].rstrip("/") for grant in write)
+        for folder in dict.fromkeys((self.root, *repositories)):
+            git = f"{folder}/.git"
+            if paths.is_link(git) and any(within(git, grant) for grant in write):
+                raise PermissionDenied(
+                    f"{tool.name} may write {folder}, where .git is a symbolic link that it could replace",
+                    hint="Grant the folders that are needed under permissions.fs.write in the manifest.",
+                    details={"path": git},
+                )
+            if paths.is_folder(git) and any(within(grant, git) for grant in write):
+                found += [f"{git}/{name}" for name in GIT_SETTINGS]
+            elif folder == self.root or paths.exists(git):
+                found.append(git)
+        return found
+
+    def _make_private(self, write: tuple[str, ...]) -> None:
+        """Create the user's own folders where a tool could create them: only what exists can be hidden."""
+        for folder in self._closed.private:
+            if os.path.lexists(folder) or not any(within(folder, grant) for grant in write):
+                continue
+            try:
+                Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as error:
+                raise PermissionDenied(
+                    f"a tool could create {folder}, which decides what tools may do: {error.strerror}",
+                    hint="Create it yourself, or choose another one with TOOLCRIB_DATA, TOOLCRIB_CACHE or"
+                    " TOOLCRIB_CONFIG.",
+                    details={"path": folder},
+                ) from None
+            self.paths.exists(folder)  # A noted look: if the folder is removed, this is done again.
+
+    def _make_scratch(self) -> None:
+        details = {"path": self.scratch}
+        try:
+            Path(self.scratch).mkdir(exist_ok=True)
+        except OSError as error:
+            message = f"the folder {self.scratch} cannot be created: {error.strerror}"
+            raise ToolUnavailable(message, details=details) from None
+        if self.paths.real(self.scratch) != self.scratch:
+            raise PermissionDenied(
+                f"{self.scratch} is a symbolic link", hint="Make it a real folder.", details=details
+            )
+
+
+def links_on(
+    written: Iterable[str | os.PathLike[str]], paths: Paths | None = None
+) -> tuple[tuple[str, str], ...]:
+    """Return every symbolic link on the way to these absolute paths, with its target."""
+    paths, found = paths or Paths(), dict[str, str]()
+    for path in written:
+        found |= paths.links(os.fspath(path))
+    return tuple(found.items())
