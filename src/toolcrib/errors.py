@@ -406,11 +406,13 @@ class ToolDiscard(ToolSignal):
 
 
 class ToolSnooze(ToolSignal):
-    """Not now: try again after `delay` seconds without using up an attempt (negative counts as 0)."""
+    """Not now: try again after `delay` seconds, 0 to a day, without using up an attempt."""
+
+    MAX_DELAY_S = 86_400
 
     def __init__(self, delay: float, reason: str | BaseException = "") -> None:
         super().__init__(reason)
-        self.delay = max(0.0, float(delay))
+        self.delay = float(min(max(0, delay), self.MAX_DELAY_S))
 
     def __reduce__(self) -> tuple[type[ToolSnooze], tuple[float, str]]:
         return type(self), (self.delay, self.reason)

@@ -21,6 +21,7 @@ from toolcrib import (
 )
 from toolcrib.errors import (
     DeniedError,
+    HttpFailed,
     ToolcribError,
     ToolFailed,
     UnavailableError,
@@ -152,6 +153,30 @@ async def test_a_snooze_waits_and_uses_no_attempt() -> None:
     assert clock.slept == [30] * 20 + [5]
 
 
+async def test_a_call_snoozes_a_hundred_times_and_then_fails_with_the_last_reason() -> None:
+    clock, tool = FakeClock(), Failing(*[ToolSnooze(1, "rate limit")] * 999)
+    result = await run(tool, clock=clock)
+
+    assert (tool.tried, result.snoozes, sum(clock.slept)) == (101, 100, 100)
+    assert (error_of(result).code, error_of(result).retryable) == ("tool_failed", True)
+    assert error_of(result).message == "tool asked more than 100 times to be tried later, last: rate limit"
+
+
+async def test_one_snooze_is_a_day_at_most() -> None:
+    clock = FakeClock()
+    await run(Failing(ToolSnooze(1e30), ToolSnooze(float("inf")), ToolSnooze(float("nan"))), clock=clock)
+
+    assert clock.slept == [86_400, 86_400, 0]
+
+
+async def test_a_wait_that_a_server_asks_for_never_passes_the_limit_of_the_call() -> None:
+    clock, busy = FakeClock(), HttpFailed("429", retryable=True, details={"retry_after_s": 999_999_999.0})
+    tool = Failing(busy, busy)
+    result = await run(tool, clock=clock, retry=Retry(max_attempts=3))
+
+    assert (tool.tried, clock.slept, result.error) == (1, [], busy)
+
+
 @pytest.mark.parametrize("delay", [0, -5])
 async def test_a_snooze_without_delay_lets_others_run(delay: float) -> None:
     turns: list[int] = []
@@ -167,12 +192,12 @@ async def test_a_snooze_without_delay_lets_others_run(delay: float) -> None:
     assert (result.value, result.snoozes, len(turns)) == ("done", 10, 5)
 
 
-async def test_an_endless_snooze_can_be_cancelled() -> None:
+async def test_a_long_snooze_can_be_cancelled() -> None:
     tools = Toolset()
 
     @tools.tool
     async def never() -> None:
-        raise ToolSnooze(0)
+        raise ToolSnooze(3_600)
 
     call = asyncio.create_task(tools.call("never"))
     await asyncio.sleep(0.01)

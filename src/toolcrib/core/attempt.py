@@ -7,7 +7,7 @@ the call does it: the pipeline waits in memory; a durable queue can write the de
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 
 from toolcrib.core.context import Context
@@ -25,7 +25,20 @@ from toolcrib.errors import (
 )
 from toolcrib.spec import Call, Outcome, Retry
 
-__all__ = ["AttemptPolicy", "Cancel", "Discard", "Fail", "RetryAfter", "SnoozeFor", "decide", "run_attempt"]
+__all__ = [
+    "AttemptPolicy",
+    "Cancel",
+    "Discard",
+    "Fail",
+    "RetryAfter",
+    "SnoozeFor",
+    "check_snooze",
+    "decide",
+    "run_attempt",
+]
+
+_MAX_SNOOZES = 100
+"""Snoozes of one call that waits in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +53,7 @@ class SnoozeFor:
     """Run the tool again in so many seconds. The attempt does not count."""
 
     seconds: float
+    reason: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +86,8 @@ class AttemptPolicy:
     """True if an attempt that timed out is repeated as well."""
     call_attempts: int = 2
     """Attempts that a tool has at least when it says itself that its error is transient."""
+    max_wait_s: float = 86_400.0
+    """Seconds that a server may ask to wait before the next attempt; if it asks for more, the call fails."""
 
 
 async def run_attempt(call: Call, ctx: Context, call_attempts: int) -> Outcome | AttemptDecision:
@@ -88,7 +104,7 @@ async def run_attempt(call: Call, ctx: Context, call_attempts: int) -> Outcome |
         error: Exception = ctx.timed_out()
     except BaseException as raised:
         error = own_exception(raised)
-    policy = AttemptPolicy(bound.retry, bound.retries_timeouts, call_attempts)
+    policy = AttemptPolicy(bound.retry, bound.retries_timeouts, call_attempts, ctx.limit_ms / 1000)
     return decide(error, policy, ctx.attempt, random.random())  # noqa: S311 - not for secrecy
 
 
@@ -98,7 +114,7 @@ def decide(error: Exception, policy: AttemptPolicy, attempt: int, chance: float)
     `chance` from 0 to 1 places the delay within its jitter.
     """
     if isinstance(error, ToolSnooze):
-        return SnoozeFor(error.delay)
+        return SnoozeFor(error.delay, error.reason)
     if isinstance(error, ToolCancel):
         return Cancel(to_error(error))
     if isinstance(error, ToolDiscard):
@@ -107,8 +123,31 @@ def decide(error: Exception, policy: AttemptPolicy, attempt: int, chance: float)
         return Fail(to_error(error))
     delay = _backoff(policy.retry, attempt, chance)
     if isinstance(error, HttpFailed):
-        delay = max(delay, float(error.details.get("retry_after_s") or 0.0))
-    return RetryAfter(delay)
+        asked = float(error.details.get("retry_after_s") or 0.0)
+        if asked > policy.max_wait_s:
+            return Fail(error)
+        delay = max(delay, asked)
+    return RetryAfter(min(delay, ToolSnooze.MAX_DELAY_S))
+
+
+def check_snooze(ctx: Context, snooze: SnoozeFor) -> None:
+    """Refuse a snooze for which a call in memory cannot wait.
+
+    A call snoozes at most 100 times. The functions of this program are trusted with that; all attempts and
+    snoozes of any other tool must fit into the limit of the call. Raises ToolFailed and TimedOut.
+    """
+    if ctx.snoozes >= _MAX_SNOOZES:
+        message = f"{ctx.tool} asked more than {_MAX_SNOOZES} times to be tried later, last: {snooze.reason}"
+        raise ToolFailed(message, retryable=True)
+    if ctx.bound.tool.kind == "function":
+        return
+    ctx.used_s += perf_counter() - ctx.started + snooze.seconds
+    if ctx.used_s >= ctx.limit_ms / 1000:
+        raise TimedOut(
+            f"{ctx.tool} asked to be tried again in {snooze.seconds:g} s ({snooze.reason}), but its limit is"
+            f" {ctx.limit_ms} ms ({ctx.limit_source})",
+            details={"limit_ms": ctx.limit_ms, "limit": ctx.limit_source},
+        )
 
 
 def _allowed(error: Exception, policy: AttemptPolicy) -> int:

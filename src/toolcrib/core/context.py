@@ -56,6 +56,8 @@ class Context(Call):
     """1 for the first try."""
     snoozes: int = field(default=0, init=False)
     """Number of times that the tool asked to be tried later."""
+    used_s: float = field(default=0.0, init=False)
+    """Seconds of the limit that earlier attempts and snoozes have used up, if they count."""
     secrets: Mapping[str, str] = field(default_factory=dict, init=False)
     """The declared secrets that are set, by name; nothing else."""
     redactor: Redactor | None = field(default=None, init=False)
@@ -105,7 +107,7 @@ class Context(Call):
     @property
     def remaining(self) -> float:
         """Seconds left of this attempt, never negative."""
-        return max(0.0, self.limit_ms / 1000 - (time.perf_counter() - self.started))
+        return max(0.0, self.limit_ms / 1000 - self.used_s - (time.perf_counter() - self.started))
 
     def seconds_left(self) -> float:
         """Return the seconds until this attempt is cancelled; some executors have a grace time."""

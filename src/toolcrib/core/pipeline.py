@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from time import perf_counter
 
-from toolcrib.core.attempt import Fail, RetryAfter, run_attempt
+from toolcrib.core.attempt import Fail, RetryAfter, check_snooze, run_attempt
 from toolcrib.core.bound import Bound
 from toolcrib.core.context import Context, current, on_this_loop
 from toolcrib.core.controls import Controls, Proceed, plain_controls
@@ -140,6 +140,7 @@ class Pipeline:
                 if ended.seconds == 0:
                     continue
             else:
+                check_snooze(ctx, ended)
                 ctx.snoozes += 1
             await self._clock.sleep(ended.seconds)
 

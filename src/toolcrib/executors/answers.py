@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -12,20 +13,28 @@ __all__ = ["SIGNALS", "raise_failure"]
 SIGNALS: dict[str, type[ToolSignal]] = {
     kind.__name__: kind for kind in (RetryableError, ToolCancel, ToolDiscard, ToolSnooze)
 }
-"""Signals by name, so that code without Toolcrib can raise its own exceptions of these names."""
+"""Signals by name, so that code without Toolcrib can raise its own exceptions of these names.
+
+A `ToolSnooze` needs an attribute `delay`, a finite number of seconds. Any other exception of that name is an
+ordinary failure: to run the tool again at once would repeat it without end.
+"""
 
 
 def raise_failure(
     name: str,
     message: str,
     signal: str | None = None,
-    delay: Any = 0.0,
+    delay: Any = None,
     details: Mapping[str, Any] | None = None,
 ) -> NoReturn:
     """Raise the signal of that name, or `ToolFailed` with the exception's type and message."""
-    if signal == "ToolSnooze":
-        raise ToolSnooze(delay if isinstance(delay, (int, float)) else 0.0, message)
-    if signal is not None:
+    if signal == "ToolSnooze" and _is_delay(delay):
+        raise ToolSnooze(delay, message)
+    if signal is not None and signal != "ToolSnooze":
         raise SIGNALS[signal](message)
     text = message if name in ("Exception", "RuntimeError") and message else f"{name}: {message}"
     raise ToolFailed(text.removesuffix(": "), details={"exception": name, **(details or {})})
+
+
+def _is_delay(value: Any) -> bool:
+    return type(value) is int or (type(value) is float and math.isfinite(value))

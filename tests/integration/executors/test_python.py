@@ -216,6 +216,25 @@ def test_retries_and_snoozes(crib: Crib) -> None:
     assert (result.value, result.attempts) == (1, 2)
 
 
+def test_confined_code_cannot_keep_a_call_beyond_its_limit(crib: Crib) -> None:
+    for delay in ("3600", "0.3"):
+        crib.python(f"{SIGNALS}\ndef run():\n    raise ToolSnooze({delay})")
+        begin = time.monotonic()
+        result = crib.call("py", timeout_ms=2_000)
+        assert failed(result, "timed_out")
+        assert time.monotonic() - begin < 10
+
+
+def test_an_exception_named_like_a_snooze_is_one_only_with_a_delay_in_seconds(crib: Crib) -> None:
+    for delay in ("None", "True", "'1'", "float('nan')", "float('inf')"):
+        crib.python(f"{SIGNALS}\ndef run():\n    raise ToolSnooze({delay})")
+        result = crib.call("py")
+        assert failed(result, "tool_failed").startswith("ToolSnooze")
+        assert (result.attempts, result.snoozes) == (1, 0)
+    crib.python("class ToolSnooze(Exception): pass\ndef run():\n    raise ToolSnooze('other')")
+    assert failed(crib.call("py"), "tool_failed") == "ToolSnooze: other"
+
+
 def test_confinement(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CANARY_VARIABLE", "canary")
     crib.write("file", "content")

@@ -95,6 +95,6 @@ def failure(error: BaseException) -> bytes:
         "name": "RuntimeError" if name in ("SystemExit", "ToolFailed") else name,
         "message": message,
         "signal": next((known for known in names if known in SIGNALS), None),
-        "delay": getattr(error, "delay", 0.0),
+        "delay": getattr(error, "delay", None),
     }
     return json.dumps(found, default=str).encode()

@@ -88,7 +88,7 @@ def failure(error: BaseException) -> bytes:
         "error": names[0],
         "message": message,
         "signal": next((name for name in names if name in SIGNALS), None),
-        "delay": getattr(error, "delay", 0),
+        "delay": getattr(error, "delay", None),
         "cause": cause(error),
     }
     return json.dumps(found, default=str, ensure_ascii=False).encode(errors="replace")
