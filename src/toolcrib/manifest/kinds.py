@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from toolcrib.manifest.plugins import Registry
 from toolcrib.manifest.yaml.diagnostics import Diagnostic
@@ -17,11 +17,13 @@ from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import ExecConfig, Executor, Permissions, Tool
 
 if TYPE_CHECKING:
+    from toolcrib.sandbox.files.paths import Paths
     from toolcrib.template import Namespaces, Values
 
 __all__ = [
     "KINDS",
     "LIMITS",
+    "CodeFile",
     "Effect",
     "Kind",
     "Misfit",
@@ -38,6 +40,17 @@ Effect = dict[tuple[str, ...], Any]
 """Places of a manifest (`exec.http.url`) to a value that is equal for two tools whose calls do the same."""
 LIMITS = ("timeout_ms", "max_response_bytes", "max_bytes")
 """Keys of a configuration or an `exec` block that only limit a call."""
+
+
+class CodeFile(NamedTuple):
+    """A file that a call runs, or a virtual environment that it runs in."""
+
+    part: Literal["entrypoint", "script", "module", "venv"]
+    """The first word of its part of the digest. `venv`: the folder of an environment, or an interpreter."""
+    path: str
+    """As written, from the project's root."""
+    place: str = ""
+    """The place in the manifest that makes it readable for the tool; empty if nothing does by itself."""
 
 
 class Misfit(NamedTuple):
@@ -128,6 +141,9 @@ class Kind:
     """Describe what a call would do, from its tool, its block and the values of its templates."""
     calls: Callable[[Any], Iterable[tuple[str, str]]] = lambda _: ()
     """Yield the tools that a call of this configuration leads to: pairs of step id and tool name."""
+    code: Callable[[Tool, str, Paths], Iterable[CodeFile]] = lambda *_: ()
+    """Yield the files that a call runs, besides those in the tool's own folder. Arguments: the tool, the
+    project's root as a real path, and the looks at paths from which the answer follows."""
     repeatable: Callable[[Any], bool] = lambda _: False
     """Return True if repeating a call does no harm, whatever the annotations say."""
     granted: Callable[[Tool, Permissions], Permissions] = lambda tool, _: tool.permissions

@@ -9,16 +9,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolcrib.guard.trust.digest_parts import module_files, script_files
-from toolcrib.manifest import DEFAULT_DIALECT, DIALECTS
+from toolcrib.manifest import DEFAULT_DIALECT, DIALECTS, kind_of
 from toolcrib.project.config.secrets import helper_folders, helper_programs
 from toolcrib.project.config.settings import Config
 from toolcrib.project.config.sources import place_of
-from toolcrib.project.root import Place
-from toolcrib.spec import CommandExec, PythonExec, Tool
+from toolcrib.project.root import HOMES, Place
+from toolcrib.spec import Tool
 
 if TYPE_CHECKING:
     from toolcrib.executors.workspace.closed import ClosedFolder
+    from toolcrib.sandbox.files.paths import Paths
 
 __all__ = ["closed_folders", "programs_of", "running_from", "settled"]
 
@@ -71,48 +71,33 @@ def programs_of(tools: Iterable[Tool], root: Path) -> list[str]:
     from toolcrib.sandbox.files.paths import Paths
 
     paths = Paths()
-    names: dict[Path, frozenset[str]] = {}
     found: dict[str, None] = {}
     for tool in tools:
-        for path in _written(tool, root, names):
+        for path in _written(tool, root, paths):
             found |= dict.fromkeys(paths.to_protect(path))
-        if isinstance(tool.config, PythonExec) and tool.config.venv is not None:
-            from toolcrib.executors.python.executor import runs_in
+            if paths.exists(f"{path}/pyvenv.cfg"):
+                from toolcrib.executors.python.executor import runs_in
 
-            python = f"{paths.real(str(root / tool.config.venv))}/bin/python"
-            found |= dict.fromkeys(runs_in(python, paths))
+                found |= dict.fromkeys(runs_in(f"{paths.real(path)}/bin/python", paths))
     return list(found)
 
 
-def _written(tool: Tool, root: Path, names: dict[Path, frozenset[str]]) -> Iterator[str]:
-    """Yield the programs of a tool as its manifest names them, and the manifest if a link leads to it."""
-    config, own = tool.config, None
+def _written(tool: Tool, root: Path, paths: Paths) -> Iterator[str]:
+    """Yield the code of a tool as its manifest names it, and what of its own folder is a link."""
+    own = None
     if tool.source is not None:
         own = Path(tool.source.path).parent
         yield from (str(path) for path in (own, tool.source.path) if os.path.islink(path))  # noqa: PTH114
-    if isinstance(config, CommandExec):
-        if "/" in config.entrypoint:
-            yield str(root / config.entrypoint)
-        yield from script_files(config, root)
-    elif isinstance(config, PythonExec):
-        if config.venv is not None:
-            yield str(root / config.venv)
-        first = config.module.partition(".")[0]
-        if own is not None:  # Its own files are closed to all tools; what is a link may lead out.
-            yield from (path for path in (f"{own}/{first}", f"{own}/{first}.py") if os.path.islink(path))  # noqa: PTH114
-        folder = root / config.cwd
-        if folder not in names:
-            names[folder] = _modules_in(folder)
-        if first in names[folder]:
-            yield from module_files(config, root, None)
-
-
-def _modules_in(folder: Path) -> frozenset[str]:
-    """Return the first names of modules in a folder."""
-    try:
-        return frozenset(name.partition(".")[0] for name in os.listdir(folder))  # noqa: PTH208 - names alone
-    except OSError:
-        return frozenset()
+    homes = tuple(f"{root}/{name}/" for name in HOMES)  # closed to all tools as a whole
+    for part, path, place in kind_of(tool).code(tool, str(root), paths):
+        whole = os.path.join(root, path)  # noqa: PTH118 - texts
+        if (place or part != "entrypoint") and not paths.real(whole).startswith(homes):
+            yield whole
+    module = getattr(tool.config, "module", None)
+    if own is not None and isinstance(module, str):
+        # Its own files are closed to all tools; what is a link may lead out.
+        first = module.partition(".")[0]
+        yield from (path for path in (f"{own}/{first}", f"{own}/{first}.py") if os.path.islink(path))  # noqa: PTH114
 
 
 @lru_cache(maxsize=4)

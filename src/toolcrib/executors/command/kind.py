@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.executors.host import Host
-from toolcrib.manifest.kinds import Effect, Kind, Misfit, block_of, duration
+from toolcrib.manifest.kinds import CodeFile, Effect, Kind, Misfit, block_of, duration
 from toolcrib.manifest.yaml.diagnostics import Diagnostic
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import CommandExec, Executor, Permissions, Tool
 
 if TYPE_CHECKING:
+    from toolcrib.sandbox.files.paths import Paths
     from toolcrib.template import Namespaces
 
 __all__ = ["KIND"]
@@ -77,6 +78,15 @@ def _granted(tool: Tool, granted: Permissions) -> Permissions:
     return replace(granted, secrets=tool.permissions.secrets)
 
 
+def _code(tool: Tool, root: str, paths: Paths) -> Iterator[CodeFile]:
+    from toolcrib.executors.command.code_files import code_files
+
+    config = tool.config
+    assert isinstance(config, CommandExec)
+    words = config.args if config.shell is None else ("-c", config.shell)
+    return code_files((config.entrypoint, *words), root, config.cwd, paths, config.env)
+
+
 def _executor(tool: Tool, host: Host) -> Executor:
     from toolcrib.executors.command.executor import CommandExecutor
 
@@ -94,6 +104,7 @@ KIND = Kind(
     templated=("args", "env", "stdin", "shell"),
     fixed=("entrypoint", "cwd"),
     lint=_lint,
+    code=_code,
     effect=_effect,
     granted=_granted,
     confined=True,

@@ -17,12 +17,15 @@ from toolcrib.template.tree import Reference
 
 __all__ = [
     "EXPANSION",
+    "FIND_COMMANDS",
     "CodeWord",
     "Command",
     "Piece",
+    "Program",
     "base_name",
     "code_word",
     "is_steering",
+    "known_program",
     "marked",
 ]
 
@@ -42,7 +45,7 @@ _SHAPE = re.compile(
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=")
 _MOST_COMMANDS = 20
 """Commands that one command may start, as in `env nohup sh`; of more, each value counts as code."""
-_FIND_COMMANDS = ("-exec", "-execdir", "-ok", "-okdir")
+FIND_COMMANDS = ("-exec", "-execdir", "-ok", "-okdir")
 
 
 @dataclass(slots=True)
@@ -69,7 +72,7 @@ class CodeWord:
 
 
 @dataclass(frozen=True, slots=True)
-class _Program:
+class Program:
     """The ways in which one program takes code; options are separated by spaces."""
 
     code: str = ""
@@ -98,17 +101,35 @@ class _Program:
     """Options with one dash are long words."""
     subcommands: str = ""
     """Words after which any word may be code."""
+    files: str = ""
+    """Options whose argument is a file of code."""
+    modules: str = ""
+    """Options whose argument is a Python module."""
+    lines: str = ""
+    """Options whose argument is a command line."""
+    line: str = ""
+    """Letters of options that make the operand `script` a command line."""
+    text: bool = False
+    """The operand `script` is code itself, not a file."""
+    joins: bool = False
+    """All its operands together are a command line."""
+    chdir: str = ""
+    """Options whose argument becomes the working folder."""
+    skips: str = ""
+    """Words before the first operand."""
+    default: str = ""
+    """Files of code that it reads if none is named."""
 
 
 @cache
-def _programs() -> dict[str, _Program]:
+def _programs() -> dict[str, Program]:
     import orjson
 
     table = orjson.loads((Path(__file__).parent / "programs.json").read_bytes())
-    return {name: _Program(**program) for names, program in table.items() for name in names.split()}
+    return {name: Program(**program) for names, program in table.items() for name in names.split()}
 
 
-def _program(name: str) -> _Program | None:
+def known_program(name: str) -> Program | None:
     """Return the record of a program by its name; `python3.12` is `python`."""
     return _programs().get(name) or _programs().get(name.rstrip("0123456789."))
 
@@ -153,7 +174,7 @@ def _found(words: list[str], first: int, seen: set[int], *, fed: bool) -> Iterat
         return
     seen.add(first)
     name = base_name(words[first])
-    program = _program(name)
+    program = known_program(name)
     if _VALUE in words[first]:
         yield CodeWord(first, "")
     elif len(seen) > _MOST_COMMANDS:
@@ -162,7 +183,7 @@ def _found(words: list[str], first: int, seen: set[int], *, fed: bool) -> Iterat
     elif program is None:
         yield from _unknown(name, words, first + 1, seen, fed=fed)
     elif name == "find":
-        starts = [at for at in range(first + 2, len(words)) if words[at - 1] in _FIND_COMMANDS]
+        starts = [at for at in range(first + 2, len(words)) if words[at - 1] in FIND_COMMANDS]
         for at in starts:
             yield from _found(words, at, seen, fed=False)
     else:
@@ -173,7 +194,7 @@ def _unknown(name: str, words: list[str], first: int, seen: set[int], *, fed: bo
     """A program that is not in the table: a known one that it starts, and options that look like code."""
     for at in range(first, len(words)):
         following = words[at + 1] if at + 1 < len(words) else ""
-        inner = _program(base_name(words[at]))
+        inner = known_program(base_name(words[at]))
         if inner is not None and (inner.script is not None or inner.every) and following.startswith("-"):
             yield from _found(words, at, seen, fed=fed)
         shape = _SHAPE.fullmatch(words[at])
@@ -185,7 +206,7 @@ class _Reading:
     """The words of one known program, read as it reads them itself."""
 
     def __init__(
-        self, name: str, program: _Program, words: list[str], at: int, seen: set[int], *, fed: bool
+        self, name: str, program: Program, words: list[str], at: int, seen: set[int], *, fed: bool
     ) -> None:
         self._name = name
         self._program = program

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.executors.host import Host
-from toolcrib.manifest.kinds import Kind, block_of, duration
+from toolcrib.manifest.kinds import CodeFile, Kind, block_of, duration
 from toolcrib.spec import Executor, PythonExec, Tool
 
+if TYPE_CHECKING:
+    from toolcrib.sandbox.files.paths import Paths
+
 __all__ = ["KIND"]
+
+HOMES = (".toolcrib", ".glee")
+"""Folders of a project in which modules are searched after the tool's own."""
 
 
 def _parse(block: dict[str, Any]) -> PythonExec:
@@ -30,6 +39,27 @@ def _write(config: PythonExec) -> dict[str, Any]:
     return {"return" if key == "returns" else key: value for key, value in block_of(config).items()}
 
 
+def _code(tool: Tool, root: str, paths: Paths) -> Iterator[CodeFile]:
+    """Yield what an import of the module could run, in the first folder that has any of it.
+
+    Modules of the virtual environment are covered by its lock.
+    """
+    from toolcrib.executors.command.code_files import module_files
+
+    config = tool.config
+    assert isinstance(config, PythonExec)
+    own = [] if tool.source is None else [os.path.dirname(os.path.abspath(tool.source.path))]  # noqa: PTH100, PTH120
+    homes = [path for name in HOMES if paths.is_folder(path := f"{root}/{name}")]
+    for folder in (*own, *homes, os.path.join(root, config.cwd)):  # noqa: PTH118
+        if found := module_files(config.module, folder, paths):
+            yield from (CodeFile("module", path) for path in found)
+            break
+    if config.venv is None:
+        yield CodeFile("venv", getattr(sys, "_base_executable", None) or sys.executable)
+        return
+    yield CodeFile("venv", config.venv, "$.exec.python.venv")
+
+
 def _executor(tool: Tool, host: Host) -> Executor:
     from toolcrib.executors.python.executor import PythonExecutor
 
@@ -45,6 +75,7 @@ KIND = Kind(
     write=_write,
     templated=("args", "kwargs"),
     fixed=("cwd", "venv", "module", "function"),
+    code=_code,
     confined=True,
     for_agents=True,
     untraceable=None,

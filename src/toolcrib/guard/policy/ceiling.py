@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolcrib.errors import Violation
-from toolcrib.spec import CommandExec, HttpExec, Network, Permissions, PythonExec, Tool
+from toolcrib.manifest.kinds import kind_of
+from toolcrib.sandbox.files.paths import Paths
+from toolcrib.spec import HttpExec, Network, Permissions, Tool
 
 if TYPE_CHECKING:
     from toolcrib.egress import HostRule
@@ -119,16 +121,13 @@ def opened(tool: Tool, root: Path) -> Iterator[tuple[str, str]]:
 
     System paths and the interpreter that Toolcrib itself runs on are left out.
     """
-    config = tool.config
-    if isinstance(config, CommandExec) and "/" in config.entrypoint:
-        if not _is_system(root, config.entrypoint):
-            yield "$.exec.command.entrypoint", config.entrypoint
-    elif isinstance(config, PythonExec) and config.venv is not None:
-        if not _is_system(root, config.venv):
-            yield "$.exec.python.venv", config.venv
-        python = f"{config.venv}/bin/python"
-        if not _is_system(root, python) and _leads_elsewhere(root, config.venv, python):
-            yield "$.exec.python.venv", python
+    for part, path, place in kind_of(tool).code(tool, str(root), Paths()):
+        if place and not _is_system(root, path):
+            yield place, path
+        if place and part == "venv":
+            python = f"{path}/bin/python"
+            if not _is_system(root, python) and _leads_elsewhere(root, path, python):
+                yield place, python
 
 
 def _leads_elsewhere(root: Path, venv: str, python: str) -> bool:

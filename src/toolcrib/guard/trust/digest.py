@@ -11,26 +11,28 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
+from types import MappingProxyType
 from typing import NamedTuple
 
 from toolcrib.errors import ConflictError, ToolUnavailable
-from toolcrib.guard.trust.digest_parts import entrypoint_files, lock_files, module_files, script_files
-from toolcrib.spec import CommandExec, FunctionExec, PythonExec, Tool
+from toolcrib.guard.trust.digest_parts import code_of, code_parts
+from toolcrib.manifest.kinds import CodeFile
+from toolcrib.sandbox.files.paths import SETTLED_NS, Paths
+from toolcrib.spec import Tool
 
 __all__ = ["Digests", "ToolDigest", "tool_digest"]
 
 _MAX_FILES = 2_000
 _MAX_BYTES = 256 * 1024 * 1024
 _CHUNK = 1024 * 1024
-_SETTLED_NS = 100_000_000
-"""A file changed less than this before it was read could change again within one tick of the kernel's clock
-without a new time, so its digest is not kept."""
 _READS = 3
 _KEPT = 20_000
+_KEPT_TOOLS = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class ToolDigest:
 
     digest: str
     parts: Mapping[str, str]
+    files: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), compare=False)
+    """Each file of it, as a real path, with what was found: `file SHA256`, `executable SHA256`, `link SHA256`."""
 
     def changed_since(self, earlier: Mapping[str, str]) -> list[str]:
         """Return the names of the parts that were changed, added or removed."""
@@ -63,12 +67,35 @@ class _FileState(NamedTuple):
         )
 
 
+class _Looks:
+    """Everything that one digest follows from: looks at paths, and files with their state when they were read."""
+
+    def __init__(self, name: str) -> None:
+        self.paths = Paths()
+        self.files: dict[str, str] = {}
+        self.states: dict[str, _FileState | None] = {}
+        """None: the file may have changed again after it was read, within one tick of the kernel's clock."""
+        self.budget = _FileBudget(name)
+
+    def unchanged(self) -> bool:
+        """Return True if a digest taken now would be the same."""
+        try:
+            same = all(
+                state is not None and _FileState.of(os.lstat(path)) == state
+                for path, state in self.states.items()
+            )
+        except OSError:
+            return False
+        return same and self.paths.unchanged()
+
+
 class Digests:
-    """The digests of one project's tools. Files whose state has not changed are not read again."""
+    """The digests of one project's tools. What has not changed is only looked at, never read again."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self._root = str(root)
         self._known: dict[str, tuple[_FileState, str]] = {}
+        self._kept: OrderedDict[int, tuple[Tool, _Looks, ToolDigest]] = OrderedDict()
         self._lock = Lock()
 
     def of(self, tool: Tool) -> ToolDigest:
@@ -77,73 +104,84 @@ class Digests:
         Raises ConflictError if its manifest has changed since it was loaded, ToolUnavailable if a file cannot
         be read or there are too many.
         """
-        parts = dict(self._parts(tool))
-        whole = hashlib.sha256()
-        for name, value in sorted(parts.items()):
-            whole.update(json.dumps([name, value]).encode() + b"\n")
-        return ToolDigest(whole.hexdigest(), parts)
+        with self._lock:
+            kept = self._kept.get(id(tool))
+        if kept is not None and kept[0] is tool and kept[1].unchanged():
+            return kept[2]
+        looks = _Looks(tool.name)
+        found = _digest(dict(self._parts(tool, looks)), looks)
+        with self._lock:
+            self._kept[id(tool)] = tool, looks, found
+            if len(self._kept) > _KEPT_TOOLS:
+                self._kept.popitem(last=False)
+        return found
 
-    def _parts(self, tool: Tool) -> Iterator[tuple[str, str]]:
-        budget = _FileBudget(tool.name)
+    def of_code(self, name: str, files: Callable[[Paths], Iterable[CodeFile]]) -> ToolDigest:
+        """Return the digest of what a command line of the settings starts; `name` is for messages."""
+        looks = _Looks(name)
+        parts = code_parts(files(looks.paths), self._root, looks.paths)
+        return _digest({part: self._file(path, looks) for part, path in parts}, looks)
+
+    def _parts(self, tool: Tool, looks: _Looks) -> Iterator[tuple[str, str]]:
         if tool.source is None:
             yield "definition", _sha(_definition(tool))
         else:
             yield "manifest", hashlib.sha256(tool.source.raw).hexdigest()
-            yield from self._beside(tool, budget)
-        config = tool.config
-        if isinstance(config, CommandExec):
-            for path in entrypoint_files(config.entrypoint, self._root):
-                yield f"entrypoint/{path}", self._file(path, budget)
-            for path in map(os.path.realpath, script_files(config, self._root)):
-                yield f"script/{path}", self._file(path, budget)
-        elif isinstance(config, PythonExec):
-            own = None if tool.source is None else Path(tool.source.path).parent
-            for path in map(os.path.realpath, module_files(config, self._root, own)):
-                yield f"module/{path}", self._file(path, budget)
-            for path in lock_files(config, self._root):
-                yield f"venv/{path}", self._file(path, budget)
+            yield from self._beside(tool, looks)
+        for part, path in code_of(tool, self._root, looks.paths):
+            yield part, self._file(path, looks)
         for access in ("read", "write"):
             for path in getattr(tool.permissions, access):
-                yield f"grants/{access}/{path}", os.path.realpath(self._root / path)
+                yield f"grants/{access}/{path}", looks.paths.real(os.path.join(self._root, path))  # noqa: PTH118
 
-    def _beside(self, tool: Tool, budget: _FileBudget) -> Iterator[tuple[str, str]]:
+    def _beside(self, tool: Tool, looks: _Looks) -> Iterator[tuple[str, str]]:
         """Digest every file of the tool's own folder: a link by its text, any other by its content."""
         assert tool.source is not None
-        manifest = Path(tool.source.path)
+        manifest = os.path.abspath(tool.source.path)  # noqa: PTH100
         loaded = hashlib.sha256(tool.source.raw).hexdigest()
-        if not manifest.exists() or not self._file(os.path.realpath(manifest), budget).endswith(loaded):
+        real = looks.paths.real(manifest)
+        if not looks.paths.leads_to(manifest) or not self._file(real, looks).endswith(loaded):
             raise _stale(tool.name, manifest)
         if tool.source.shared:
             return
-        for path in _files_below(manifest.parent, budget):
-            yield f"files/{os.path.relpath(path, manifest.parent)}", self._file(path, budget)
+        folder = os.path.dirname(manifest)  # noqa: PTH120
+        for path in _files_below(looks.paths.real(folder), looks):
+            yield f"files/{os.path.relpath(path, looks.paths.real(folder))}", self._file(path, looks)
 
-    def _file(self, path: str, budget: _FileBudget) -> str:
+    def _file(self, path: str, looks: _Looks) -> str:
         """Describe a path: its kind, executable or not, and the digest of its content."""
         try:
-            return self._read(path, budget)
+            if path not in looks.files:
+                looks.files[path] = self._read(path, looks)
+            return looks.files[path]
         except OSError as error:
             raise ToolUnavailable(
-                f"{budget.tool} cannot be checked: {path}: {error.strerror}",
+                f"{looks.budget.tool} cannot be checked: {path}: {error.strerror}",
                 hint="It is part of the tool, so this user must be able to read it.",
                 details={"path": path},
             ) from None
 
-    def _read(self, path: str, budget: _FileBudget) -> str:
+    def _read(self, path: str, looks: _Looks) -> str:
         for _ in range(_READS):
             found = os.lstat(path)
-            budget.spend(found.st_size, path)
+            looks.budget.spend(found.st_size, path)
+            looks.states[path] = state = _FileState.of(found)
             if not stat.S_ISREG(found.st_mode):
                 return _special(path, found)
-            state = _FileState.of(found)
             known = self._known.get(path)
             if known is not None and known[0] == state:
                 return known[1]
+            began = time.time_ns()
             value = self._content(path, state)
             if value is not None:
+                if abs(began - state.changed) <= SETTLED_NS:
+                    looks.states[path] = None
+                else:
+                    self._remember(path, state, value)
                 return value
         raise ToolUnavailable(
-            f"{path} of {budget.tool} changes while it is read", hint="Try again when nothing writes it."
+            f"{path} of {looks.budget.tool} changes while it is read",
+            hint="Try again when nothing writes it.",
         )
 
     def _content(self, path: str, state: _FileState) -> str | None:
@@ -152,7 +190,6 @@ class Digests:
         with os.fdopen(descriptor, "rb", buffering=0) as file:
             if _FileState.of(os.fstat(descriptor)) != state:
                 return None
-            began = time.time_ns()
             content = hashlib.sha256()
             size = 0
             while data := file.read(_CHUNK):
@@ -162,13 +199,13 @@ class Digests:
                     return None
             if _FileState.of(os.fstat(descriptor)) != state or size != state.size:
                 return None
-        value = f"{'executable' if state.mode & 0o111 else 'file'} {content.hexdigest()}"
-        if abs(began - state.changed) > _SETTLED_NS:
-            with self._lock:
-                if len(self._known) >= _KEPT:
-                    self._known.clear()
-                self._known[path] = (state, value)
-        return value
+        return f"{'executable' if state.mode & 0o111 else 'file'} {content.hexdigest()}"
+
+    def _remember(self, path: str, state: _FileState, value: str) -> None:
+        with self._lock:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            self._known[path] = (state, value)
 
 
 class _FileBudget:
@@ -197,25 +234,31 @@ def tool_digest(tool: Tool, root: Path) -> str:
     return Digests(root).of(tool).digest
 
 
-def _files_below(folder: Path, budget: _FileBudget) -> Iterator[str]:
+def _files_below(folder: str, looks: _Looks) -> Iterator[str]:
     """Yield the paths of everything that is not a folder; empty folders do not count."""
-    waiting = [str(folder)]
+    waiting = [folder]
     while waiting:
-        try:
-            with os.scandir(waiting.pop()) as entries:
-                inside = sorted(entries, key=lambda entry: entry.name)
-        except OSError as error:
+        here = waiting.pop()
+        looks.budget.spend(0, here)
+        if not os.access(here, os.R_OK | os.X_OK):
             raise ToolUnavailable(
-                f"{budget.tool} cannot be checked: {error.filename}: {error.strerror}",
+                f"{looks.budget.tool} cannot be checked: {here}: this user may not list it",
                 hint="This user must be able to read the tool's folder.",
-                details={"path": str(error.filename)},
-            ) from None
-        for entry in inside:
-            if entry.is_dir(follow_symlinks=False):
-                budget.spend(0, entry.path)
-                waiting.append(entry.path)
+                details={"path": here},
+            )
+        for name in looks.paths.names(here):
+            path = f"{here}/{name}"
+            if looks.paths.look(path).kind == stat.S_IFDIR:
+                waiting.append(path)
             else:
-                yield entry.path
+                yield path
+
+
+def _digest(parts: dict[str, str], looks: _Looks) -> ToolDigest:
+    whole = hashlib.sha256()
+    for name, value in sorted(parts.items()):
+        whole.update(json.dumps([name, value]).encode() + b"\n")
+    return ToolDigest(whole.hexdigest(), parts, looks.files)
 
 
 def _special(path: str, found: os.stat_result) -> str:
@@ -233,17 +276,17 @@ def _definition(tool: Tool) -> bytes:
         "name": tool.name,
         "kind": tool.kind,
         "schema": tool.input_schema,
-        "reference": config.reference if isinstance(config, FunctionExec) else repr(config),
+        "reference": getattr(config, "reference", None) or repr(config),
         "permissions": tool.permissions.as_json(),
     }
     return to_json_text(definition)
 
 
-def _stale(name: str, manifest: Path) -> ConflictError:
+def _stale(name: str, manifest: str) -> ConflictError:
     return ConflictError(
         f"the manifest of {name} has changed since it was loaded, so another version of it would run",
         hint="Load the project again: restart this process.",
-        details={"path": str(manifest)},
+        details={"path": manifest},
     )
 
 

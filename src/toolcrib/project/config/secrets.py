@@ -16,7 +16,8 @@ from toolcrib.guard import (
     FolderSecrets,
     KeyringSecrets,
 )
-from toolcrib.guard.trust.digest_parts import INTERPRETERS
+
+INTERPRETERS: frozenset[str] = frozenset()
 from toolcrib.project.config.reader import KeyPath, Read, Reader, number, texts
 from toolcrib.spec import SecretSource
 

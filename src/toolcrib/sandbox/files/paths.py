@@ -10,19 +10,22 @@ from __future__ import annotations
 import os
 import stat
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
 from toolcrib.errors import PermissionDenied
 
-__all__ = ["PathCache", "Paths", "beginning", "real_path"]
+__all__ = ["SETTLED_NS", "PathCache", "Paths", "beginning", "real_path"]
 
 T = TypeVar("T")
 MOST_LINKS = 40
 """Followed on one path, as by the kernel (path_resolution(7))."""
 MOST_TRIES = 100
 REMEMBERED = 256
+SETTLED_NS = 100_000_000
+"""A file or folder that changed less than this before it was read may change again without a new time."""
 
 
 class PathState(NamedTuple):
@@ -66,6 +69,20 @@ def beginning(path: str, most: int) -> bytes:
         return b""
 
 
+def folder_state(path: str) -> tuple[int, ...] | None:
+    """Return what changes when a name is added to a folder or removed; () for no folder.
+
+    None for a folder that has just changed: it could change again within one tick of the kernel's clock.
+    """
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    if abs(time.time_ns() - found.st_ctime_ns) < SETTLED_NS:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+
+
 class Paths:
     """Looks at absolute paths, and records each look."""
 
@@ -73,6 +90,7 @@ class Paths:
         self._looks: dict[str, PathState] = {}
         self._real: dict[str, str] = {}
         self._texts: dict[tuple[str, int], bytes] = {}
+        self._names: dict[str, tuple[tuple[int, ...] | None, list[str]]] = {}
 
     def look(self, path: str) -> PathState:
         """Return what was at a path itself at the first look."""
@@ -148,6 +166,18 @@ class Paths:
             self._texts[key] = beginning(path, most)
         return self._texts[key]
 
+    def names(self, folder: str) -> list[str]:
+        """Return the sorted names in a folder; nothing if it cannot be listed."""
+        known = self._names.get(folder)
+        if known is None:
+            state = folder_state(folder)
+            try:
+                names = sorted(os.listdir(folder))
+            except OSError:
+                names = []
+            known = self._names[folder] = state, names
+        return known[1]
+
     def unchanged(self) -> bool:
         """Look again, and return True if every answer is the same. A file that replaced another is the
         same."""
@@ -157,6 +187,8 @@ class Paths:
                 if new[:2] != old[:2]:
                     return False
                 self._looks[path] = new
+        if any(state is None or folder_state(path) != state for path, (state, _) in self._names.items()):
+            return False
         return all(beginning(*key) == text for key, text in self._texts.items())
 
 

@@ -1,0 +1,332 @@
+"""The files of code that a command line starts: programs, scripts, modules, and files that an option loads.
+
+Command lines are read with the table of `programs`. A file that is only an argument is data and never counts.
+What a script itself reads cannot be known from its command line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from toolcrib.executors.command.programs import FIND_COMMANDS, Program, base_name, known_program
+from toolcrib.manifest.kinds import CodeFile
+from toolcrib.sandbox.files.paths import Paths, beginning
+
+__all__ = ["PROGRAM_FOLDERS", "code_files", "module_files"]
+
+PROGRAM_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+"""The folders in which a confined command is searched, in this order."""
+_SUFFIXES = (".cjs", ".js", ".lua", ".mjs", ".php", ".pl", ".py", ".rb", ".sh", ".tcl", ".ts")
+"""Endings that an option which names code may leave out."""
+_MOST_WORDS = 2_000
+_DEEPEST = 5
+"""Command lines inside of command lines, and scripts that name their own interpreter."""
+_FIRST_LINE = 256
+"""Bytes of a script that may name its interpreter (BINPRM_BUF_SIZE of execve(2))."""
+_ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
+_COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#.*$")
+_INNER = re.compile(r"\$\(([^()]*)\)|`([^`]*)`")
+_RESERVED = frozenset(
+    ("!", "{", "do", "elif", "else", "if", "then", "time", "until", "while", "exec", "command")
+)
+_FILES_IN = ("BASH_ENV", "ENV", "LD_AUDIT", "LD_PRELOAD", "PYTHONSTARTUP")
+"""Variables that name files of code."""
+
+
+def code_files(
+    argv: Sequence[str], root: str, cwd: str, paths: Paths, env: Mapping[str, object] | None = None
+) -> Iterator[CodeFile]:
+    """Yield the program of a command line, and all other files of code inside the project.
+
+    Paths are as written, from the project's root. A program without a slash is searched in the system's
+    folders. `cwd` is the working folder as written, and `env` the variables that are set.
+    """
+    reader = _Reader(root, paths)
+    yield from reader.program(argv[0])
+    folders = [cwd]
+    reader.command(list(argv), folders, first=True)
+    for name, text in (env or {}).items():
+        if name in _FILES_IN and isinstance(text, str):
+            for word in re.split(r"[:\s]+", text):
+                reader.file(word, folders)
+        elif name == "NODE_OPTIONS" and isinstance(text, str):
+            reader.command(["node", *text.split()], folders)
+    yield from (CodeFile("script", path) for path in reader.found if path != argv[0])
+    environments = (reader.environment(path) for path in (argv[0], *reader.found))
+    yield from (CodeFile("venv", path) for path in dict.fromkeys(environments) if path is not None)
+
+
+class _Reader:
+    """Reads command lines, and collects the files of code in `found`, as written."""
+
+    def __init__(self, root: str, paths: Paths) -> None:
+        self._root = root
+        self._paths = paths
+        self._depth = 0
+        self.found: dict[str, None] = {}
+
+    def program(self, name: str) -> Iterator[CodeFile]:
+        """Yield the program itself."""
+        if "/" in name:
+            yield CodeFile("entrypoint", name, "$.exec.command.entrypoint")
+            return
+        for folder in PROGRAM_FOLDERS:
+            if self._is_file(path := f"{folder}/{name}"):
+                yield CodeFile("entrypoint", path)
+                return
+
+    def command(self, words: list[str], folders: list[str], *, first: bool = False) -> None:
+        """Collect the files of one command. `folders` are the working folders that it may have."""
+        if not words or self._depth >= _DEEPEST or len(words) > _MOST_WORDS:
+            return
+        self._depth += 1
+        if "/" in words[0]:
+            if first:
+                self._interpreter(words[0], folders)
+            elif self._is_inside(words[0]):
+                self.file(words[0], folders)
+        _Command(self, words, folders).read()
+        self._depth -= 1
+
+    def line(self, text: str, folders: list[str]) -> None:
+        """Collect the files of a shell line."""
+        folders = list(folders)
+        for command in _commands(text):
+            if command[0] == "cd" and len(command) > 1:
+                folders += [_joined(folder, command[1]) for folder in folders]
+            self.command(command, folders)
+
+    def file(self, word: str, folders: Iterable[str]) -> bool:
+        """Count a file of code, and the interpreter that its first line names."""
+        known = False
+        for folder in folders:
+            path = _joined(folder, word)
+            if not self._is_file(path):
+                continue
+            known = True
+            if path not in self.found:
+                self.found[path] = None
+                self._interpreter(path, folders)
+        return known
+
+    def module(self, name: str, folders: Iterable[str]) -> None:
+        """Count what `python -m` runs of a module in the working folder."""
+        for folder in folders:
+            for path in module_files(name, os.path.join(self._root, folder), self._paths, main=True):  # noqa: PTH118
+                self.found[os.path.relpath(path, self._root)] = None
+
+    def looks_executable(self, word: str, folders: Iterable[str]) -> bool:
+        """Return True for an executable script or binary, by its first bytes."""
+        for folder in folders:
+            path = os.path.join(self._root, folder, word)  # noqa: PTH118
+            if self._is_file(path) and os.access(path, os.X_OK):
+                start = self._paths.text(self._paths.real(path), _FIRST_LINE)
+                return start.startswith((b"#!", b"\x7fELF"))
+        return False
+
+    def environment(self, path: str) -> str | None:
+        """Return the virtual environment that a program inside the project is part of."""
+        folder = os.path.dirname(os.path.dirname(path))  # noqa: PTH120
+        return folder if self._is_inside(path) and self._is_file(f"{folder}/pyvenv.cfg") else None
+
+    def _interpreter(self, path: str, folders: Iterable[str]) -> None:
+        if not self._is_inside(path):
+            return
+        # Not noted among the looks: the whole file is part of the digest.
+        start = beginning(self._paths.real(os.path.join(self._root, path)), _FIRST_LINE)  # noqa: PTH118
+        if start.startswith(b"#!"):
+            line = start[2:].partition(b"\n")[0].decode(errors="surrogateescape")
+            self.command([*line.strip().split(None, 1), path], list(folders))  # one argument (execve(2))
+
+    def _is_file(self, path: str) -> bool:
+        if not path or "\0" in path or "${" in path or "{{" in path:
+            return False
+        return stat.S_ISREG(self._paths.leads_to(os.path.join(self._root, path)))  # noqa: PTH118
+
+    def _is_inside(self, path: str) -> bool:
+        """Return True for a file that is in the project, or is named as if it were."""
+        written = os.path.normpath(os.path.join(self._root, path))  # noqa: PTH118
+        return any(one.startswith(f"{self._root}/") for one in (written, self._paths.real(written)))
+
+
+class _Command:
+    """The words of one command, read as its program reads them."""
+
+    def __init__(self, reader: _Reader, words: list[str], folders: list[str]) -> None:
+        self._reader = reader
+        self._input = [words.pop(at + 1) for at in range(len(words) - 2, 0, -1) if words[at] == "<"]
+        self._words = [word for word in words if word != "<"]
+        self._folders = list(folders)
+        self._name = base_name(words[0])
+        known = known_program(self._name)
+        self._program, self._known = known or Program(), known is not None
+        self._at = 1
+        self._operands = 0
+        self._given = False
+        """The code is known: further operands are its arguments."""
+        self._is_line = False
+        self._unsure = False
+        """An unknown option may have taken the operand before."""
+
+    def read(self) -> None:
+        """Collect the files of this command."""
+        program = self._program
+        if program.joins:
+            self._reader.line(" ".join(self._words[1:]), self._folders)
+            return
+        if self._name == "find":
+            for at, word in enumerate(self._words):
+                if word in FIND_COMMANDS:
+                    self._reader.command(self._words[at + 1 :], self._folders)
+            return
+        ended = False
+        while self._at < len(self._words):
+            word = self._words[self._at]
+            if not ended and len(word) > 1 and word[0] in "-+":
+                ended = word == "--"
+                self._option(word)
+            elif self._operand(word):
+                return
+            self._at += 1
+        self._without_operand()
+
+    def _without_operand(self) -> None:
+        """Count what a program reads that was given no code by name."""
+        if self._given:
+            return
+        for word in self._input if self._program.stdin else ():
+            self._reader.file(word, self._folders)
+        for name in self._program.default.split():
+            self._reader.file(name, self._folders)
+
+    def _operand(self, word: str) -> bool:
+        """Read an operand; return True if the words after it are arguments of the code."""
+        program, at = self._program, self._operands
+        is_setting = self._name == "env" and _ASSIGNED.match(word) is not None
+        if is_setting or (at == 0 and word in program.skips.split()):
+            return False
+        self._operands += 1
+        if not self._known:
+            return self._unknown(word)
+        if at == program.command:
+            self._reader.command(self._words[self._at :], self._folders)
+            if program.script is None:
+                return True
+        if program.script is not None and not self._given:
+            if at == program.script or (self._unsure and at > program.script):
+                self._script(word)
+        return self._given and not program.mixes
+
+    def _script(self, word: str) -> None:
+        """Read the operand that is code. After an unknown option it may be the argument of that."""
+        if self._is_line:
+            self._reader.line(word, self._folders)
+            self._given = True
+        elif self._program.text:
+            self._given = True
+        else:
+            self._given = self._reader.file(word, self._folders) or not (self._unsure or word == "-")
+
+    def _unknown(self, word: str) -> bool:
+        """Read an operand of a program that is not in the table."""
+        inner = known_program(base_name(word))
+        if inner is not None and (inner.script is not None or inner.command is not None or inner.joins):
+            self._reader.command(self._words[self._at :], self._folders)
+            return True
+        if self._reader.looks_executable(word, self._folders):
+            self._reader.file(word, self._folders)
+        return False
+
+    def _option(self, word: str) -> None:
+        """Read one word of options, with the word after it where that is the argument."""
+        if word == "--":
+            return
+        if word.startswith("--") or self._program.whole:
+            name, equals, attached = word.partition("=")
+            if not self._takes(name, attached if equals else None) and not equals:
+                self._unsure |= not self._program.whole
+            return
+        for at, letter in enumerate(word[1:], 2):
+            self._is_line |= letter in self._program.line
+            if self._takes(word[0] + letter, word[at:] or None):
+                return
+            self._unsure |= letter not in self._program.flags and letter not in self._program.line
+
+    def _takes(self, option: str, attached: str | None) -> bool:
+        """Read the argument of an option; return False for one without."""
+        program, reader = self._program, self._reader
+        groups = (program.files, program.modules, program.lines, program.chdir, program.code, program.loads)
+        if not any(option in group.split() for group in (*groups, program.takes)):
+            return False
+        if attached is None:
+            self._at += 1
+            attached = self._words[self._at] if self._at < len(self._words) else ""
+        if option in program.files.split():
+            for name in (attached, *(attached + suffix for suffix in _SUFFIXES)):
+                reader.file(name, self._folders)
+        elif option in program.modules.split():
+            reader.module(attached, self._folders)
+        elif option in program.lines.split():
+            reader.line(attached, self._folders)
+        elif option in program.chdir.split():
+            self._folders += [_joined(folder, attached) for folder in self._folders]
+        self._given |= option in program.code.split()
+        return True
+
+
+def _joined(folder: str, name: str) -> str:
+    return name if folder in ("", ".") else os.path.join(folder, name)  # noqa: PTH118 - texts
+
+
+def _commands(text: str) -> Iterator[list[str]]:
+    """Yield the words of each command of a shell line, as far as they are literal."""
+    for found in _INNER.finditer(text):
+        yield from _commands(found[1] or found[2] or "")
+    lexer = shlex.shlex(_COMMENT.sub("", text).replace("\n", ";"), posix=True, punctuation_chars=True)
+    lexer.commenters = ""
+    command: list[str] = []
+    try:
+        for word in lexer:
+            if word in ("<", ">", ">>"):
+                command.append("<" if word == "<" else ">")
+            elif set(word) <= set("();<>|&"):
+                if command:
+                    yield command
+                command = []
+            elif command or not (word in _RESERVED or _ASSIGNED.match(word)):
+                command.append(word)
+    except ValueError:  # A quote that is not closed: the shell refuses the line as well.
+        pass
+    if command:
+        yield command
+
+
+def module_files(module: str, folder: str, paths: Paths, *, main: bool = False) -> list[str]:
+    """Return the files that an import of this module from a folder could run, links not followed.
+
+    They are the module and the packages above it; with `main` also the `__main__` of a package.
+    """
+    found: list[str] = []
+    parts = module.split(".")
+    if not all(part.isidentifier() for part in parts):
+        return []
+    base = folder
+    for depth, part in enumerate(parts):
+        base = os.path.join(base, part)  # noqa: PTH118
+        names = [f"{base}/__init__.py", f"{base}.py", f"{base}.pyc"]
+        names += [f"{base}/__main__.py"] if main and depth == len(parts) - 1 else []
+        names += _extensions(base, paths)
+        found += [path for path in names if stat.S_ISREG(paths.leads_to(path))]
+    return found
+
+
+def _extensions(base: str, paths: Paths) -> list[str]:
+    """Return the compiled modules of a name (`x.cpython-312-x86_64-linux-gnu.so`)."""
+    folder, _, name = base.rpartition("/")
+    return [
+        f"{folder}/{one}" for one in paths.names(folder) if one.startswith(f"{name}.") and one.endswith("so")
+    ]

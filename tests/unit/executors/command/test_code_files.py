@@ -1,0 +1,81 @@
+"""The files of code that a command line starts; data arguments never count."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from toolcrib.executors.command.code_files import code_files
+from toolcrib.sandbox.files.paths import Paths
+
+FILES = (
+    "s.sh", "s.py", "s.js", "hook.js", "p.awk", "build.mk", "Makefile", "q.sql", "rc", "data/x.db", "data/x.py",
+    "scripts/__init__.py", "scripts/x.py", "pkg/__init__.py", "pkg/__main__.py", "sub/s.sh", "bin/tool", "run",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("project").resolve()
+    for name in FILES:
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text("x\n")
+    (root / "bin/tool").write_text("#!/usr/bin/env -S python3 s.py\n")
+    for name in ("bin/tool", "run"):
+        (root / name).chmod(0o755)
+    (root / "run").write_text("#!/bin/sh\n")
+    return root
+
+
+CASES = {
+    "sh s.sh data/x.py": "s.sh",
+    "sh -o errexit s.sh": "s.sh",
+    "bash --rcfile rc -ic 'true'": "rc",
+    "python3 -W ignore s.py --db-path data/x.db": "s.py",
+    "python3 -X utf8 -W ignore -u s.py data/x.py": "s.py",
+    "python3 -m scripts.x data/x.py": "scripts/__init__.py scripts/x.py",
+    "python3 -Im pkg": "pkg/__init__.py pkg/__main__.py",
+    "python3 -c 'print(1)' s.py": "",
+    "python3 - < s.py": "s.py",
+    "env sh s.sh": "s.sh",
+    "env A=1 -u B -C sub sh s.sh": "s.sh sub/s.sh",
+    "env -S 'sh s.sh'": "s.sh",
+    "timeout 5 python3 s.py data/x.py": "s.py",
+    "timeout -s KILL 5 nice -n 3 python3 s.py": "s.py",
+    "sh -c 'sh s.sh'": "s.sh",
+    "sh -ec 'cd sub && sh s.sh | sort > out'": "s.sh sub/s.sh",
+    "bash -c 'echo \"$(python3 s.py)\"; exec ./run'": "./run s.py",
+    "awk -f p.awk data/x.py": "p.awk",
+    "awk '{print}' s.sh": "",
+    "make -f build.mk all": "build.mk",
+    "make all": "Makefile",
+    "node -r ./hook.js s.js data/x.py": "./hook.js s.js",
+    "psql -f q.sql -o data/x.db": "q.sql",
+    "xargs -n 1 sh s.sh": "s.sh",
+    "find . -name x -exec sh s.sh {} ;": "s.sh",
+    "wc -l s.sh": "",
+    "linter --config rc src/app.py data/x.py": "",
+    "wrapper --level 3 python3 s.py": "s.py",
+    "wrapper run": "run",
+    "tsx s.js": "s.js",
+    "bin/tool data/x.py": "bin/tool s.py",
+    "sh -c 'sh bin/tool'": "bin/tool s.py",
+    "sh ${script}": "",
+}
+
+
+def test_the_code_of_each_command_line_is_found_and_no_data(root: Path) -> None:
+    found = {}
+    for line in CASES:
+        argv = [word for part in shlex.split(line) for word in ([part] if part != "" else [])]
+        files = code_files(argv, str(root), ".", Paths())
+        found[line] = " ".join(sorted(file.path for file in files if not file.path.startswith("/")))
+    assert found == {line: " ".join(sorted(names.split())) for line, names in CASES.items()}
+
+
+def test_variables_that_load_code_count(root: Path) -> None:
+    env = {"BASH_ENV": "rc", "NODE_OPTIONS": "--require ./hook.js", "DB": "data/x.db", "N": 1}
+    found = code_files(("true",), str(root), ".", Paths(), env)
+    assert [file.path for file in found if file.part == "script"] == ["rc", "./hook.js"]
