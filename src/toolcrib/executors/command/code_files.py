@@ -216,13 +216,14 @@ class _Command:
             self._reader.command(self._words[self._at :], self._folders)
             if program.script is None:
                 return True
-        if program.script is not None and not self._given:
-            if at == program.script or (self._unsure and at > program.script):
-                self._script(word)
+        if at == program.script or (self._unsure and program.script is not None and at > program.script):
+            self._script(word)
         return self._given and not program.mixes
 
     def _script(self, word: str) -> None:
         """Read the operand that is code. After an unknown option it may be the argument of that."""
+        if self._given:
+            return
         if self._is_line:
             self._reader.line(word, self._folders)
             self._given = True

@@ -42,7 +42,7 @@ class ToolDigest:
     digest: str
     parts: Mapping[str, str]
     files: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), compare=False)
-    """Each file of it, as a real path, with what was found: `file SHA256`, `executable SHA256`, `link SHA256`."""
+    """Each file of it, as a real path, with its kind and content: `executable SHA256`, `link SHA256`, …"""
 
     def changed_since(self, earlier: Mapping[str, str]) -> list[str]:
         """Return the names of the parts that were changed, added or removed."""
@@ -68,7 +68,7 @@ class _FileState(NamedTuple):
 
 
 class _Looks:
-    """Everything that one digest follows from: looks at paths, and files with their state when they were read."""
+    """Everything that one digest follows from: looks at paths, and the files with their states."""
 
     def __init__(self, name: str) -> None:
         self.paths = Paths()

@@ -16,22 +16,19 @@ from toolcrib.guard import (
     FolderSecrets,
     KeyringSecrets,
 )
-
-INTERPRETERS: frozenset[str] = frozenset()
 from toolcrib.project.config.reader import KeyPath, Read, Reader, number, texts
 from toolcrib.spec import SecretSource
 
 __all__ = [
     "ENVIRONMENT",
     "SourceSetting",
+    "helper_code",
     "helper_folders",
     "helper_programs",
     "hidden_paths",
     "open_sources",
     "read_secret_sources",
 ]
-
-_SCRIPTS = (".cjs", ".js", ".lua", ".mjs", ".php", ".pl", ".py", ".rb", ".sh", ".tcl", ".ts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,34 +134,40 @@ def helper_folders(settings: Sequence[SourceSetting], root: Path) -> dict[str, s
     """
     found: dict[str, str] = {}
     for argv in (setting.argv for setting in settings if setting.argv):
-        told, words = " ".join(argv[:3]), _code(argv, root)
+        told = " ".join(argv[:3])
+        words = [path for part, path in helper_code(argv, root) if part != "venv"]
         for path in (root / word for word in words):
             folders = [path.parent, Path(os.path.realpath(path)).parent]
             if (path.parent.parent / "pyvenv.cfg").is_file():
                 folders.append(path.parent.parent)
             found |= {os.path.realpath(folder): told for folder in folders}
-        if not words and _is_python(argv) and not {"-I", "-P"} & set(argv):
+        if _searches_root(argv, words):
             # It looks for modules in its working folder, the root, before anywhere else.
             package = argv[argv.index("-m") + 1].partition(".")[0] if "-m" in argv[:-1] else ""
             found |= {os.path.realpath(folder): told for folder in (root, root / package) if folder.is_dir()}
     return {folder: told for folder, told in found.items() if Path(folder).is_relative_to(root)}
 
 
-def _code(argv: Sequence[str], root: Path) -> list[str]:
-    """The program and the scripts of a command line, where they are files; not what those read."""
-    found: list[str] = []
-    for n, word in enumerate(argv):
-        if not ("/" in word or n > 0) or not os.path.isfile(root / word):  # noqa: PTH113 - as above
-            continue
-        first = n > 0 and not found and _is_interpreter(argv[0])
-        if n == 0 or first or word.endswith(_SCRIPTS) or os.access(root / word, os.X_OK):
-            found.append(word)
-    return found
+def _searches_root(argv: Sequence[str], code: Sequence[str]) -> bool:
+    """Return True for a Python that looks for modules in its working folder before anywhere else."""
+    is_python = os.path.basename(argv[0]).startswith("python")  # noqa: PTH119
+    return is_python and (not code or "-m" in argv) and not {"-I", "-P"} & set(argv)
 
 
-def _is_interpreter(program: str) -> bool:
-    return os.path.basename(program).rstrip("0123456789.") in INTERPRETERS  # noqa: PTH119
+def helper_code(argv: Sequence[str], root: Path) -> list[tuple[str, str]]:
+    """Return the files of code inside the project that a command line starts: kind, and path as written."""
+    from toolcrib.executors.command.code_files import code_files
+    from toolcrib.sandbox.files.paths import Paths
+
+    paths = Paths()
+    found = code_files(argv, str(root), ".", paths)
+    return [
+        (part, path)
+        for part, path, _ in found
+        if paths.exists(str(root / path)) and _is_ours(root / path, root)
+    ]
 
 
-def _is_python(argv: Sequence[str]) -> bool:
-    return os.path.basename(argv[0]).startswith("python")  # noqa: PTH119
+def _is_ours(path: Path, root: Path) -> bool:
+    """Return True for a path in the project, or one that a link in the project leads to."""
+    return any(Path(one).is_relative_to(root) for one in (os.path.normpath(path), os.path.realpath(path)))

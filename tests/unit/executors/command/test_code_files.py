@@ -11,8 +11,9 @@ from toolcrib.executors.command.code_files import code_files
 from toolcrib.sandbox.files.paths import Paths
 
 FILES = (
-    "s.sh", "s.py", "s.js", "hook.js", "p.awk", "build.mk", "Makefile", "q.sql", "rc", "data/x.db", "data/x.py",
-    "scripts/__init__.py", "scripts/x.py", "pkg/__init__.py", "pkg/__main__.py", "sub/s.sh", "bin/tool", "run",
+    "s.sh", "s.py", "s.js", "hook.js", "p.awk", "build.mk", "Makefile", "q.sql", "rc", "data/x.db",
+    "data/x.py", "scripts/__init__.py", "scripts/x.py", "pkg/__init__.py", "pkg/__main__.py", "sub/s.sh",
+    "bin/tool", "run",
 )  # fmt: skip
 
 
