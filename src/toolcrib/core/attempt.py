@@ -63,14 +63,16 @@ class Fail:
     error: ToolcribError
 
 
-@dataclass(frozen=True, slots=True)
 class Discard(Fail):
     """The tool says that its input is wrong."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class Cancel(Fail):
     """The tool says that it can never succeed."""
+
+    __slots__ = ()
 
 
 AttemptDecision = RetryAfter | SnoozeFor | Fail

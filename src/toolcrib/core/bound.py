@@ -13,9 +13,7 @@ from toolcrib.schema import ArgumentCheck, FunctionShape, SchemaCheck
 from toolcrib.spec import (
     Annotations,
     Approval,
-    CommandExec,
     Executor,
-    FunctionExec,
     Limits,
     Output,
     Retry,
@@ -120,7 +118,7 @@ class BoundTool(Bound):
 
 def _asking(tool: Tool) -> Tool:
     """Return the tool; its approval is required where a program takes a value of a call as code."""
-    if tool.approval.required or not isinstance(tool.config, CommandExec):
+    if tool.approval.required or tool.kind != "command":
         return tool
     from toolcrib.executors.command.code_values import code_reason
 
@@ -143,6 +141,8 @@ class FunctionTool(Bound):
     @cached_property
     def tool(self) -> Tool:
         """The description of the tool."""
+        from toolcrib.spec.kinds import FunctionExec
+
         options, function = self._options, self._shape.function
         return Tool(
             name=self.name,

@@ -11,7 +11,7 @@ from toolcrib.core.results import Mask
 from toolcrib.errors import ApprovalRequired, UsageError
 from toolcrib.spec import Caller, Result, Tool
 
-__all__ = ["Check", "Controls", "Proceed", "Wrapper", "checked", "needs_approval", "plain_controls"]
+__all__ = ["Check", "Controls", "Proceed", "Wrapper", "needs_approval", "plain_controls"]
 
 Check = Callable[[Context], None]
 """Refuses a call by raising a ToolcribError."""
@@ -37,30 +37,19 @@ class Controls:
     """Return True if this caller may know of the tool."""
     authorise: tuple[Check, ...] = ()
     """Checked before anybody looks at the arguments."""
+    require: tuple[Check, ...] = ()
+    """Checked once the arguments are known to be valid."""
     approve: tuple[Wrapper, ...] = ()
-    """Around everything that follows once the arguments are checked, the outermost first."""
+    """Around everything that follows these checks, the outermost first."""
     mask: Mask | None = None
     """Masks secrets in every result, refusal and progress message."""
     record: Callable[[Context, Result], None] | None = None
     """Write down a call that ran or was refused; raise a ToolcribError when that is not possible."""
 
 
-def checked(check: Check) -> Wrapper:
-    """Return the wrapper that runs this check before the rest of the path."""
-
-    def wrap(proceed: Proceed) -> Proceed:
-        def step(ctx: Context) -> Awaitable[Result]:
-            check(ctx)
-            return proceed(ctx)
-
-        return step
-
-    return wrap
-
-
 def plain_controls() -> Controls:
     """Return the controls of a toolset outside of a project."""
-    return Controls(approve=(checked(_require_approver),))
+    return Controls(require=(_require_approver,))
 
 
 def _require_approver(ctx: Context) -> None:

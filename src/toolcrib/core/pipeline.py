@@ -86,10 +86,15 @@ class Pipeline:
         ctx = call if isinstance(call, Context) else Context.of(call)
         ctx.received = perf_counter()
         try:
-            ctx.bound = self._resolve(ctx)
+            bound = self._bound.get(ctx.tool)
+            if bound is None:
+                raise self.unknown(ctx.tool, ctx)
+            ctx.bound = bound
             for check in self._controls.authorise:
                 check(ctx)
-            ctx.arguments = ctx.bound.arguments.check(ctx.arguments)
+            ctx.arguments = bound.arguments.check(ctx.arguments)
+            for check in self._controls.require:
+                check(ctx)
             result = await self._approved(ctx)
         except Exception as error:
             result = ctx.failed(to_error(error))
@@ -98,17 +103,10 @@ class Pipeline:
             raise
         return self._record(ctx, result)
 
-    def _resolve(self, ctx: Context) -> Bound:
-        bound = self._bound.get(ctx.tool)
-        if bound is None:
-            raise self.unknown(ctx.tool, ctx)
-        return bound
-
     async def _run(self, ctx: Context) -> Result:
         """Run an approved call: middleware, attempts, and its outcome as a result."""
-        mask = self._controls.mask
         if ctx.on_progress is not None:
-            ctx.on_progress = on_this_loop(_masked(ctx.on_progress, mask))
+            ctx.on_progress = on_this_loop(_masked(ctx.on_progress, self._controls.mask))
         ctx.started = perf_counter()
         token = current.set(ctx)
         try:
@@ -116,7 +114,7 @@ class Pipeline:
             value = normalise(outcome.value)
             warnings = outcome.warnings
             if ctx.bound.output.schema is not None:
-                warnings += check_output(ctx.bound, value, mask)
+                warnings += check_output(ctx.bound, value, self._controls.mask)
         except Exception as error:
             return ctx.failed(to_error(error))
         finally:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
-
-import jsonschema_rs
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import DefinitionError, InvalidInput, Violation
 from toolcrib.schema.decode import as_text, decode_object
@@ -13,6 +11,9 @@ from toolcrib.schema.lenient import relaxed
 from toolcrib.schema.settle import settler
 from toolcrib.schema.typed import typed_check
 from toolcrib.spec.naming import json_path, nearest
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 __all__ = ["ArgumentCheck", "SchemaCheck", "check_schema", "refuse"]
 
@@ -38,6 +39,8 @@ class SchemaCheck:
     __slots__ = ("_validator", "is_valid", "schema")
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
+        import jsonschema_rs
+
         self.schema = schema
         try:
             self._validator = jsonschema_rs.Draft202012Validator(

@@ -1,32 +1,39 @@
 """Tools, calls and results as pure data, and the protocols between the packages. No input or output."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from toolcrib.spec.call import Call, Outcome, Result
 from toolcrib.spec.caller import SCOPES, Caller, Scope
 from toolcrib.spec.events import CallEvent, CallEvents
-from toolcrib.spec.kinds import (
-    ABSENT,
-    Absent,
-    BodyPart,
-    BuiltinExec,
-    Choice,
-    CommandExec,
-    Comparison,
-    CompositeExec,
-    ExecConfig,
-    FieldMap,
-    FileExec,
-    FunctionExec,
-    HttpExec,
-    McpExec,
-    ParameterStyle,
-    PythonExec,
-    SqlExec,
-    Step,
-)
 from toolcrib.spec.permissions import Network, Permissions, SecretSpec
 from toolcrib.spec.policies import LEVELS, Annotations, Approval, Auth, Example, Level, Limits, Output, Retry
 from toolcrib.spec.ports import CallContext, Catalog, Clock, Executor, Invoke, SecretSource
 from toolcrib.spec.tool import Source, Spelling, Tool
+
+if TYPE_CHECKING:
+    from toolcrib.spec.kinds import (
+        ABSENT,
+        Absent,
+        BodyPart,
+        BuiltinExec,
+        Choice,
+        CommandExec,
+        Comparison,
+        CompositeExec,
+        ExecConfig,
+        FieldMap,
+        FileExec,
+        FunctionExec,
+        HttpExec,
+        McpExec,
+        ParameterStyle,
+        PythonExec,
+        SqlExec,
+        Step,
+    )
 
 __all__ = [
     "ABSENT",
@@ -77,3 +84,10 @@ __all__ = [
     "Step",
     "Tool",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return a configuration of an execution kind. They are many, and a program's own functions need none."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("toolcrib.spec.kinds"), name)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from toolcrib.spec.kinds import ExecConfig
 from toolcrib.spec.permissions import Permissions
 from toolcrib.spec.policies import Annotations, Approval, Auth, Example, Limits, Output, Retry
+
+if TYPE_CHECKING:
+    from toolcrib.spec.kinds import ExecConfig
 
 __all__ = ["Source", "Spelling", "Tool"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolcrib import Context
-from toolcrib.core.controls import Controls, checked
+from toolcrib.core.controls import Controls
 from toolcrib.errors import ApprovalRequired
 from toolcrib.guard import Policy
 
@@ -17,4 +17,4 @@ def policed(policy: Policy) -> Controls:
         if policy.judge(ctx.bound.tool, ctx.caller, ctx.arguments).effect == "ask":
             raise ApprovalRequired
 
-    return Controls(visible=policy.visible, authorise=(authorise,), approve=(checked(judge),))
+    return Controls(visible=policy.visible, authorise=(authorise,), require=(judge,))

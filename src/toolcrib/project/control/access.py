@@ -34,7 +34,8 @@ class AccessControl:
 
     def authorise(self, ctx: Context) -> None:
         """Do the same for a call on its way."""
-        self.admit(ctx.bound.tool, ctx.caller, ctx.identity)
+        if self._has_rules or ctx.identity is not None:
+            self._policy.admit(ctx.bound.tool, ctx.caller, ctx.identity)
 
     def judge(self, ctx: Context) -> Decision | None:
         """Return the decision on a call whose arguments are checked; None where there are no rules.

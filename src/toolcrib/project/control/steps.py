@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolcrib.core.context import Context
-from toolcrib.core.controls import Controls, checked
+from toolcrib.core.controls import Controls
 from toolcrib.guard import AuditLog
 from toolcrib.project.config.settings import Config
 from toolcrib.project.control.access import AccessControl
@@ -47,9 +47,8 @@ class ProjectSteps:
         self.controls = Controls(
             visible=self.access.visible,
             authorise=(self.access.authorise,),
+            require=(audit.ensure, pinned),
             approve=(
-                checked(audit.ensure),
-                checked(pinned),
                 IdempotencyStep(store, self.access, self.secrets.mask),
                 ApprovalStep(self.questions, store, first_use.digest_of, log),
                 self.secrets,
