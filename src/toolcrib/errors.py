@@ -4,12 +4,16 @@
     ├── UsageError                usage
     ├── NotFoundError             not_found
     │   ├── ToolNotFound          tool_not_found
-    │   └── ProjectNotFound       project_not_found
+    │   ├── ProjectNotFound       project_not_found
+    │   └── BundleDeleting        bundle_deleting
     ├── InvalidError              invalid
     │   ├── DefinitionError       invalid_definition
     │   ├── ManifestError         invalid_manifest
     │   ├── ConfigError           invalid_config
-    │   └── InvalidInput          invalid_input
+    │   ├── InvalidInput          invalid_input
+    │   ├── InvalidId             invalid_id
+    │   ├── InvalidSlug           invalid_slug
+    │   └── MissingField          missing_field
     ├── DeniedError               denied
     │   ├── ApprovalRequired      approval_required
     │   ├── ApprovalDenied        approval_denied
@@ -18,10 +22,14 @@
     │   ├── InvalidToken          invalid_token
     │   ├── PermissionDenied      permission_denied
     │   ├── LockDrift             lock_drift
-    │   └── HostNotAllowed        host_not_allowed
+    │   ├── HostNotAllowed        host_not_allowed
+    │   └── BuiltInReadOnly       builtin_read_only
     ├── RateLimited               rate_limited
     ├── ConflictError             conflict
-    │   └── IdempotencyConflict   idempotency_conflict
+    │   ├── IdempotencyConflict   idempotency_conflict
+    │   ├── BundleDisabled        bundle_disabled
+    │   ├── BundleNotEmpty        bundle_not_empty
+    │   └── ToolDisabled          tool_disabled
     ├── UnavailableError          unavailable
     │   ├── SandboxUnavailable    sandbox_unavailable
     │   ├── SecretMissing         secret_missing
@@ -49,6 +57,10 @@ __all__ = [
     "ApprovalDenied",
     "ApprovalRequired",
     "AuditUnavailable",
+    "BuiltInReadOnly",
+    "BundleDeleting",
+    "BundleDisabled",
+    "BundleNotEmpty",
     "Cancelled",
     "CommandFailed",
     "ConfigError",
@@ -59,11 +71,14 @@ __all__ = [
     "HttpFailed",
     "IdempotencyConflict",
     "InvalidError",
+    "InvalidId",
     "InvalidInput",
     "InvalidOutput",
+    "InvalidSlug",
     "InvalidToken",
     "LockDrift",
     "ManifestError",
+    "MissingField",
     "NotFoundError",
     "NotTrusted",
     "PermissionDenied",
@@ -77,6 +92,7 @@ __all__ = [
     "TimedOut",
     "ToolCancel",
     "ToolCancelled",
+    "ToolDisabled",
     "ToolDiscard",
     "ToolFailed",
     "ToolNotFound",
@@ -189,6 +205,13 @@ class ProjectNotFound(NotFoundError):
     code = "project_not_found"
 
 
+class BundleDeleting(NotFoundError):
+    """The bundle was deleted and is not removed yet."""
+
+    code = "bundle_deleting"
+    status = 410
+
+
 class InvalidError(ToolcribError):
     """A value does not have the form that it must have."""
 
@@ -219,6 +242,24 @@ class InvalidInput(InvalidError):
     """The arguments do not match the tool's input schema; nothing ran."""
 
     code = "invalid_input"
+
+
+class InvalidId(InvalidError):
+    """The id is not a UUID of version 7."""
+
+    code = "invalid_id"
+
+
+class InvalidSlug(InvalidError):
+    """The slug or version has characters or a length that are not allowed."""
+
+    code = "invalid_slug"
+
+
+class MissingField(InvalidError):
+    """A field that the record needs is missing."""
+
+    code = "missing_field"
 
 
 class DeniedError(ToolcribError):
@@ -272,6 +313,12 @@ class HostNotAllowed(DeniedError):
     code = "host_not_allowed"
 
 
+class BuiltInReadOnly(DeniedError):
+    """Built-in bundles and tools can only be switched on and off."""
+
+    code = "builtin_read_only"
+
+
 class LockDrift(DeniedError):
     """The tool differs from what the project's lock file pins."""
 
@@ -298,6 +345,24 @@ class IdempotencyConflict(ConflictError):
     """The idempotency key was used for another call, or that call is still running."""
 
     code = "idempotency_conflict"
+
+
+class BundleDisabled(ConflictError):
+    """The bundle is disabled, so its tools cannot be changed or called."""
+
+    code = "bundle_disabled"
+
+
+class BundleNotEmpty(ConflictError):
+    """The bundle still has tools, so it cannot be deleted."""
+
+    code = "bundle_not_empty"
+
+
+class ToolDisabled(ConflictError):
+    """The tool is disabled."""
+
+    code = "tool_disabled"
 
 
 class UnavailableError(ToolcribError):

@@ -1,0 +1,151 @@
+"""Record files: created once, replaced as a whole, never half written, readable by their owner only."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from fcntl import LOCK_EX, LOCK_SH, flock
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from toolcrib.errors import StateUnavailable
+
+__all__ = ["StoreLock", "create_file", "make_folder", "remove_file", "replace_file"]
+
+
+class StoreLock:
+    """The lock of a store, for all its processes and threads.
+
+    Who only creates a file shares it. Who changes or removes something has it alone: so no tool can get into
+    a bundle while that bundle is deleted. Everybody waits in one line (`turn`), else a stream of creations
+    could keep a change waiting for ever, as flock(2) is not fair.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._lock, self._turn = folder / "lock", folder / "turn"
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Hold the lock together with others that create files."""
+        with self._held(LOCK_SH):
+            yield
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the lock without anybody else."""
+        with self._held(LOCK_EX):
+            yield
+
+    @contextmanager
+    def _held(self, how: int) -> Iterator[None]:
+        with _opened(self._lock) as lock:
+            with _opened(self._turn) as turn:
+                flock(turn, LOCK_EX)
+                flock(lock, how)
+            yield
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _unavailable(path, error) from None
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder that only its owner may enter, if it is missing, and those above it."""
+    if path.is_dir():
+        return
+    try:
+        if not path.parent.is_dir():
+            make_folder(path.parent)
+        with suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise _unavailable(path, error) from None
+
+
+def create_file(path: Path, value: Any) -> bool:
+    """Write a new JSON file; return False if there is one already, which stays as it is.
+
+    When this returns, the file is on disk: link(2) gives a complete, synced file its name, so of many
+    processes exactly one succeeds.
+    """
+    try:
+        new = _write_beside(path, value)
+        try:
+            os.link(new, path)
+        except FileExistsError:
+            return False
+        finally:
+            new.unlink(missing_ok=True)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise _unavailable(path, error) from None
+    return True
+
+
+def replace_file(path: Path, value: Any) -> None:
+    """Write a JSON file in place of the one that is there. Readers see the old one or the new one."""
+    try:
+        new = _write_beside(path, value)
+        try:
+            new.replace(path)
+        except OSError:
+            new.unlink(missing_ok=True)
+            raise
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise _unavailable(path, error) from None
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file for good."""
+    try:
+        path.unlink()
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise _unavailable(path, error) from None
+
+
+def _write_beside(path: Path, value: Any) -> Path:
+    """Write a synced temporary file in the same folder. Its name starts with a dot, so no reader takes it."""
+    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    return new
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make names in a folder last through a crash (fsync(2) on the folder)."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unavailable(path: Path, error: OSError) -> StateUnavailable:
+    return StateUnavailable(
+        f"{path} cannot be written: {error.strerror}",
+        hint="Free disk space if the disk is full, or give this user the right to write there.",
+        details={"path": str(path)},
+    )

@@ -1,0 +1,200 @@
+"""The stored records: bundles and tools, as they are in their JSON files and in REST answers.
+
+Field names are FlexiGPT's. Ids, timestamps, `isBuiltIn` and `schemaVersion` are set by the store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+import uuid
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Struct, field
+
+from toolcrib.errors import InvalidError, InvalidId, InvalidSlug, MissingField
+
+__all__ = [
+    "MIGRATIONS",
+    "SCHEMA_VERSION",
+    "BundleBody",
+    "BundleRecord",
+    "Switches",
+    "ToolBody",
+    "ToolRecord",
+    "check_bundle_body",
+    "check_id",
+    "check_slug",
+    "check_tool_body",
+    "check_version",
+    "decode",
+    "file_of",
+]
+
+SCHEMA_VERSION = "2026-11-01"
+"""The form of the records. A file of an earlier one is migrated when it is read."""
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_TAG = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+_LONGEST = 64
+_ALLOWED = frozenset(["Lu", "Ll", "Lt", "Lm", "Lo", "Nd"])
+
+
+class BundleBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The part of a bundle that a client writes."""
+
+    slug: str
+    display_name: str = ""
+    description: str = ""
+    is_enabled: bool = True
+
+
+class BundleRecord(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A named container of tools with one switch."""
+
+    id: str
+    """UUIDv7, chosen by the client that made the bundle."""
+    slug: str
+    display_name: str = ""
+    description: str = ""
+    is_enabled: bool = True
+    is_built_in: bool = False
+    created_at: str
+    """UTC, RFC 3339 with milliseconds."""
+    modified_at: str
+    soft_deleted_at: str | None = None
+    """Set from its deletion until the reaper removes it."""
+    schema_version: str = SCHEMA_VERSION
+
+
+class ToolBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The part of a tool that a client writes."""
+
+    display_name: str = ""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    type: Literal["go", "http", "native"]
+    """`go`: a registered Python callable; `http`: requests; `native`: a manifest of our own format."""
+    is_enabled: bool = True
+    arg_schema: dict[str, Any] = field(default_factory=dict)
+    """JSON Schema of the arguments. Without one the tool takes an empty object."""
+    output_schema: dict[str, Any] | None = None
+    impl: dict[str, Any]
+    """As in FlexiGPT's `tool.json`; for `native` only `manifest`, the text of the manifest."""
+
+
+class ToolRecord(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One version of a tool in a bundle."""
+
+    id: str
+    """UUIDv7, made by the store."""
+    bundle_id: str = field(name="bundleID")
+    slug: str
+    version: str
+    display_name: str = ""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    type: Literal["go", "http", "native"]
+    is_enabled: bool = True
+    is_built_in: bool = False
+    arg_schema: dict[str, Any] = field(default_factory=dict)
+    output_schema: dict[str, Any] | None = None
+    impl: dict[str, Any]
+    created_at: str
+    modified_at: str
+    """The last change of anything but the switch."""
+    schema_version: str = SCHEMA_VERSION
+
+
+class Switches(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The switches of built-in bundles and tools, by id."""
+
+    enabled: dict[str, bool] = field(default_factory=dict)
+    schema_version: str = SCHEMA_VERSION
+
+
+class _Versioned(Struct, rename="camel"):
+    schema_version: str
+
+
+_Form = TypeVar("_Form")
+Migration = Callable[[dict[str, Any]], dict[str, Any]]
+MIGRATIONS: dict[str, Migration] = {}
+"""By an earlier `schemaVersion`: makes the JSON object of a record one of the next version, named in it."""
+
+
+def decode(data: bytes, form: type[_Form]) -> _Form:
+    """Read a JSON file of this store. A record of an earlier version is migrated; the file stays as it is.
+
+    Raises msgspec.DecodeError for anything else, such as a record of a newer version of this program.
+    """
+    if msgspec.json.decode(data, type=_Versioned).schema_version == SCHEMA_VERSION:
+        return msgspec.json.decode(data, type=form)
+    value = msgspec.json.decode(data, type=dict[str, Any])
+    while (version := value.get("schemaVersion")) != SCHEMA_VERSION:
+        if version not in MIGRATIONS:
+            raise msgspec.ValidationError(f"it has the version {version!r}, which this program does not know")
+        value = MIGRATIONS[version](value)
+    return msgspec.convert(value, type=form)
+
+
+def check_id(value: str, what: str = "bundleID") -> None:
+    """Raise InvalidId unless the text is a lower-case UUID of version 7 (RFC 9562)."""
+    if not _ID.fullmatch(value):
+        raise InvalidId(
+            f"{what} {value!r} is not a UUID of version 7",
+            hint="Make one with `toolcrib bundle create`, or by RFC 9562, in lower case.",
+        )
+
+
+def check_slug(value: str) -> None:
+    """Raise InvalidSlug unless the text is 1 to 64 letters, decimal digits and dashes."""
+    _check_label(value, "slug", "letters, digits and dashes", "-")
+
+
+def check_version(value: str) -> None:
+    """Raise InvalidSlug unless the text is 1 to 64 letters, decimal digits, dashes and dots."""
+    _check_label(value, "version", "letters, digits, dashes and dots", "-.")
+
+
+def _check_label(value: str, what: str, allowed: str, marks: str) -> None:
+    if not 1 <= len(value) <= _LONGEST:
+        raise InvalidSlug(f"a {what} has 1 to {_LONGEST} characters, this one {len(value)}")
+    for char in value:
+        if char not in marks and unicodedata.category(char) not in _ALLOWED:
+            raise InvalidSlug(f"the {what} {value!r} contains U+{ord(char):04X}: only {allowed} are allowed")
+    if unicodedata.normalize("NFC", value) != value:
+        raise InvalidSlug(f"the {what} {value!r} is not in Unicode form NFC")
+
+
+def check_bundle_body(body: BundleBody) -> None:
+    """Raise InvalidSlug or MissingField for values that the types allow and the rules do not."""
+    if not body.slug:
+        raise MissingField("a bundle needs a slug")
+    check_slug(body.slug)
+
+
+def check_tool_body(body: ToolBody) -> None:
+    """Raise MissingField or InvalidError for values that the types allow and the rules do not."""
+    if not body.display_name and not body.description and body.type != "native":
+        raise MissingField("a tool needs a displayName or a description")
+    if wrong := [tag for tag in body.tags if not _TAG.fullmatch(tag)]:
+        raise InvalidError(
+            f"the tag {wrong[0]!r} is not allowed",
+            hint="A tag is a letter or `_`, then up to 63 letters, digits, `_` and `-`.",
+        )
+    if len(set(body.tags)) < len(body.tags):
+        raise InvalidError("a tag is given twice")
+
+
+def file_of(slug: str, version: str) -> str:
+    """Return the name of a tool's file: a UUID (version 8) of slug and version.
+
+    The same pair has the same name in every process, so creating the file can only succeed once. The text of
+    a pair never gets into a file name: 64 characters of Chinese are longer than a file name may be.
+    """
+    digest = bytearray(hashlib.sha256(f"{slug}\0{version}".encode()).digest()[:16])
+    digest[6], digest[8] = digest[6] & 0x0F | 0x80, digest[8] & 0x3F | 0x80
+    return f"{uuid.UUID(bytes=bytes(digest))}.json"

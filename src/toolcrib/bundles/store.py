@@ -1,0 +1,354 @@
+"""Bundles and their tools as JSON files, shared by any number of processes.
+
+    <data>/bundles/<bundle id>/bundle.json
+    <data>/bundles/<bundle id>/tools/<UUID of slug and version>.json
+    <data>/switches.json                      the switches of built-in bundles and tools
+
+The files are the truth. Nothing here is cached, so every process sees the writes of the others at once.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from toolcrib.bundles.files import StoreLock, create_file, make_folder, remove_file, replace_file
+from toolcrib.bundles.records import (
+    BundleBody,
+    BundleRecord,
+    Switches,
+    ToolBody,
+    ToolRecord,
+    check_bundle_body,
+    check_id,
+    check_slug,
+    check_tool_body,
+    check_version,
+    decode,
+    file_of,
+)
+from toolcrib.errors import (
+    BuiltInReadOnly,
+    BundleDeleting,
+    BundleDisabled,
+    BundleNotEmpty,
+    ConflictError,
+    NotFoundError,
+    StateUnavailable,
+    ToolNotFound,
+)
+from toolcrib.spec.identifier import new_id
+
+__all__ = ["REAP_AFTER_S", "BuiltIn", "Store"]
+
+REAP_AFTER_S = 48 * 3600
+"""Seconds from the deletion of a bundle to its removal, if it is still empty."""
+_Form = TypeVar("_Form")
+
+
+class BuiltIn(NamedTuple):
+    """A bundle that comes with the program. Only its switches can be changed."""
+
+    bundle: BundleRecord
+    tools: Sequence[ToolRecord]
+
+
+class Store:
+    """The bundles below one folder. `clock` returns seconds since the epoch."""
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        built_in: Sequence[BuiltIn] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._folder = data / "bundles"
+        make_folder(self._folder)
+        self._switches = data / "switches.json"
+        self._lock = StoreLock(data)
+        self._built_in = {one.bundle.id: one for one in built_in}
+        self._clock = clock
+
+    # -- bundles -----------------------------------------------------------------------------------
+
+    def bundles(self) -> list[BundleRecord]:
+        """Return every bundle, deleted ones too, the newest first; the id breaks ties."""
+        found = _whole((folder / "bundle.json" for folder in _visible(self._folder)), BundleRecord)
+        found += [self._switched_bundle(one.bundle) for one in self._built_in.values()]
+        return sorted(found, key=lambda bundle: (bundle.created_at, bundle.id), reverse=True)
+
+    def bundle(self, id: str) -> BundleRecord:  # noqa: A002 - the field's name
+        """Return one bundle. NotFoundError; BundleDeleting after its deletion."""
+        bundle = self._any_bundle(id)
+        if bundle.soft_deleted_at is not None:
+            raise BundleDeleting(
+                f"the bundle {id} is deleted", hint="PUT it again within 48 hours to restore it."
+            )
+        return bundle
+
+    def put_bundle(self, id: str, body: BundleBody) -> tuple[BundleRecord, bool]:  # noqa: A002
+        """Create or replace a bundle, and restore a deleted one; return it and True if it is new.
+
+        Raises InvalidId, InvalidSlug, MissingField, BuiltInReadOnly.
+        """
+        check_id(id)
+        check_bundle_body(body)
+        self._refuse_built_in(id)
+        now = self._now()
+        with self._lock.alone():
+            before = self._stored_bundle(id)
+            bundle = BundleRecord(
+                id=id,
+                slug=body.slug,
+                display_name=body.display_name,
+                description=body.description,
+                is_enabled=body.is_enabled,
+                created_at=now if before is None else before.created_at,
+                modified_at=now,
+            )
+            make_folder(self._folder / id / "tools")
+            replace_file(self._folder / id / "bundle.json", bundle)
+        return bundle, before is None
+
+    def switch_bundle(self, id: str, *, enabled: bool) -> BundleRecord:  # noqa: A002
+        """Turn a bundle on or off. Raises NotFoundError, BundleDeleting."""
+        with self._lock.alone():
+            bundle = msgspec.structs.replace(self.bundle(id), is_enabled=enabled)
+            if bundle.is_built_in:
+                self._set_switch(id, enabled)
+            else:
+                replace_file(self._folder / id / "bundle.json", bundle)
+        return bundle
+
+    def delete_bundle(self, id: str) -> None:  # noqa: A002
+        """Mark an empty bundle as deleted.
+
+        Raises BuiltInReadOnly, NotFoundError, BundleDeleting, BundleNotEmpty.
+        """
+        self._refuse_built_in(id)
+        with self._lock.alone():
+            bundle = self.bundle(id)
+            if any(True for _ in self._tool_files(id)):
+                raise BundleNotEmpty(f"the bundle {id} still has tools", hint="Delete its tools first.")
+            now = self._now()
+            replace_file(
+                self._folder / id / "bundle.json", msgspec.structs.replace(bundle, soft_deleted_at=now)
+            )
+
+    def damaged(self) -> list[StateUnavailable]:
+        """Return an error for each file that is not a record. Lists leave such files out."""
+        found = []
+        for folder in _visible(self._folder):
+            forms = {folder / "bundle.json": BundleRecord}
+            for path in [*forms, *self._tool_files(folder.name)]:
+                try:
+                    _read(path, forms.get(path, ToolRecord))
+                except StateUnavailable as error:
+                    found.append(error)
+        return found
+
+    def reap(self) -> list[str]:
+        """Remove bundles that were deleted 48 hours ago and are still empty; return their ids.
+
+        Temporary files of killed processes go too: nobody writes while this holds the lock.
+        """
+        gone = []
+        oldest = _moment(self._clock() - REAP_AFTER_S)
+        with self._lock.alone():
+            for left in self._folder.glob("*/**/.*"):
+                left.unlink()
+            for bundle in self.bundles():
+                deleted = bundle.soft_deleted_at
+                if deleted is None or deleted > oldest or any(True for _ in self._tool_files(bundle.id)):
+                    continue
+                folder = self._folder / bundle.id
+                # Without its record the rest is nothing; so a crash in between leaves no half bundle.
+                remove_file(folder / "bundle.json")
+                with suppress(OSError):
+                    (folder / "tools").rmdir()
+                    folder.rmdir()
+                gone.append(bundle.id)
+        return gone
+
+    # -- tools -------------------------------------------------------------------------------------
+
+    def tools(self, bundle_id: str) -> list[ToolRecord]:
+        """Return every tool of a bundle, the newest first; the id breaks ties. Raises as `bundle`."""
+        bundle = self.bundle(bundle_id)
+        if bundle.is_built_in:
+            found = [self._switched_tool(tool) for tool in self._built_in[bundle_id].tools]
+        else:
+            found = _whole(self._tool_files(bundle_id), ToolRecord)
+        return sorted(found, key=lambda tool: (tool.created_at, tool.id), reverse=True)
+
+    def versions(self, bundle_id: str, slug: str) -> list[ToolRecord]:
+        """Return every version of a tool, the newest first. Raises ToolNotFound if there is none."""
+        found = [tool for tool in self.tools(bundle_id) if tool.slug == slug]
+        if not found:
+            raise ToolNotFound(f"the bundle {bundle_id} has no tool {slug!r}")
+        return found
+
+    def tool(self, bundle_id: str, slug: str, version: str) -> ToolRecord:
+        """Return one tool. Raises as `bundle`, and ToolNotFound."""
+        bundle = self.bundle(bundle_id)
+        found: ToolRecord | None
+        if bundle.is_built_in:
+            pairs = ((tool.slug, tool.version) for tool in self._built_in[bundle_id].tools)
+            named = dict(zip(pairs, self._built_in[bundle_id].tools, strict=True)).get((slug, version))
+            found = None if named is None else self._switched_tool(named)
+        else:
+            found = _read(self._tool_file(bundle_id, slug, version), ToolRecord)
+        if found is None:
+            raise ToolNotFound(f"the bundle {bundle_id} has no version {version!r} of a tool {slug!r}")
+        return found
+
+    def put_tool(self, bundle_id: str, slug: str, version: str, body: ToolBody) -> ToolRecord:
+        """Create a version of a tool. Of many processes that put the same pair, exactly one succeeds.
+
+        Raises InvalidSlug, MissingField, BuiltInReadOnly, NotFoundError, BundleDeleting, BundleDisabled, and
+        ConflictError if the pair is there already; then the stored one stays as it is.
+        """
+        check_slug(slug)
+        check_version(version)
+        check_tool_body(body)
+        self._refuse_built_in(bundle_id)
+        with self._lock.shared():
+            self._require_enabled(bundle_id)
+            seconds = self._clock()
+            now = _moment(seconds)
+            values = {name: getattr(body, name) for name in body.__struct_fields__}
+            tool = ToolRecord(
+                id=new_id(seconds),
+                bundle_id=bundle_id,
+                slug=slug,
+                version=version,
+                created_at=now,
+                modified_at=now,
+                **values,
+            )
+            if not create_file(self._tool_file(bundle_id, slug, version), tool):
+                raise ConflictError(
+                    f"the bundle {bundle_id} already has version {version!r} of {slug!r}",
+                    hint="Put it with another version, or delete this one first.",
+                )
+        return tool
+
+    def switch_tool(self, bundle_id: str, slug: str, version: str, *, enabled: bool) -> ToolRecord:
+        """Turn a tool on or off. Raises as `tool`, and BundleDisabled."""
+        with self._lock.alone():
+            self._require_enabled(bundle_id)
+            tool = msgspec.structs.replace(self.tool(bundle_id, slug, version), is_enabled=enabled)
+            if tool.is_built_in:
+                self._set_switch(tool.id, enabled)
+            else:
+                replace_file(self._tool_file(bundle_id, slug, version), tool)
+        return tool
+
+    def delete_tool(self, bundle_id: str, slug: str, version: str) -> None:
+        """Remove a tool for good. Raises BuiltInReadOnly, and as `tool`."""
+        self._refuse_built_in(bundle_id)
+        with self._lock.alone():
+            self.tool(bundle_id, slug, version)
+            remove_file(self._tool_file(bundle_id, slug, version))
+
+    # -- within ------------------------------------------------------------------------------------
+
+    def _now(self) -> str:
+        return _moment(self._clock())
+
+    def _stored_bundle(self, id: str) -> BundleRecord | None:  # noqa: A002
+        return _read(self._folder / id / "bundle.json", BundleRecord)
+
+    def _any_bundle(self, id: str) -> BundleRecord:  # noqa: A002
+        check_id(id)
+        if (one := self._built_in.get(id)) is not None:
+            return self._switched_bundle(one.bundle)
+        bundle = self._stored_bundle(id)
+        if bundle is None:
+            raise NotFoundError(f"there is no bundle {id}", hint="`toolcrib bundle list` shows all of them.")
+        return bundle
+
+    def _require_enabled(self, id: str) -> None:  # noqa: A002
+        if not self.bundle(id).is_enabled:
+            raise BundleDisabled(f"the bundle {id} is disabled", hint="Enable the bundle first.")
+
+    def _refuse_built_in(self, id: str) -> None:  # noqa: A002
+        if id in self._built_in:
+            raise BuiltInReadOnly(
+                f"the bundle {id} is built in", hint="Only `isEnabled` of a built-in bundle can be changed."
+            )
+
+    def _tool_file(self, bundle_id: str, slug: str, version: str) -> Path:
+        return self._folder / bundle_id / "tools" / file_of(slug, version)
+
+    def _tool_files(self, bundle_id: str) -> Iterator[Path]:
+        return _visible(self._folder / bundle_id / "tools")
+
+    # -- the switches of what is built in ----------------------------------------------------------
+
+    def _switch(self, id: str, default: bool) -> bool:  # noqa: A002
+        return self._all_switches().get(id, default)
+
+    def _set_switch(self, id: str, enabled: bool) -> None:  # noqa: A002
+        replace_file(self._switches, Switches(enabled={**self._all_switches(), id: enabled}))
+
+    def _all_switches(self) -> dict[str, bool]:
+        found = _read(self._switches, Switches)
+        return {} if found is None else found.enabled
+
+    def _switched_bundle(self, bundle: BundleRecord) -> BundleRecord:
+        on = self._switch(bundle.id, bundle.is_enabled)
+        return msgspec.structs.replace(bundle, is_built_in=True, is_enabled=on)
+
+    def _switched_tool(self, tool: ToolRecord) -> ToolRecord:
+        on = self._switch(tool.id, tool.is_enabled)
+        return msgspec.structs.replace(tool, is_built_in=True, is_enabled=on)
+
+
+def _moment(seconds: float) -> str:
+    """Write seconds since the epoch as UTC, RFC 3339 with milliseconds: the text sorts as the time does."""
+    whole, milliseconds = divmod(int(seconds * 1000), 1000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{milliseconds:03d}Z"
+
+
+def _read(path: Path, form: type[_Form]) -> _Form | None:
+    """Return the record in a file; None if there is no such file. StateUnavailable for a damaged one."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StateUnavailable(f"{path} cannot be read: {error.strerror}") from None
+    with os.fdopen(descriptor, "rb") as file:
+        data = file.read()
+    try:
+        return decode(data, form)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StateUnavailable(
+            f"{path} is not a record of this store: {error}",
+            hint="Restore the file from a backup, or move it away.",
+            details={"path": str(path)},
+        ) from None
+
+
+def _visible(folder: Path) -> Iterator[Path]:
+    """Return the entries of a folder, if it exists, without temporary files."""
+    with suppress(FileNotFoundError):
+        yield from (path for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def _whole(paths: Iterable[Path], form: type[_Form]) -> list[_Form]:
+    """Return the records in these files. One damaged file does not hide the others."""
+    found = []
+    for path in paths:
+        with suppress(StateUnavailable):
+            if (record := _read(path, form)) is not None:
+                found.append(record)
+    return found

@@ -1,0 +1,262 @@
+"""The rules of bundles and their tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store, ToolBody, ToolRecord
+from toolcrib.bundles.records import MIGRATIONS, SCHEMA_VERSION
+from toolcrib.errors import (
+    BuiltInReadOnly,
+    BundleDeleting,
+    BundleDisabled,
+    BundleNotEmpty,
+    ConflictError,
+    InvalidError,
+    InvalidId,
+    InvalidSlug,
+    MissingField,
+    NotFoundError,
+    StateUnavailable,
+    ToolcribError,
+    ToolNotFound,
+)
+from toolcrib.spec.identifier import new_id
+
+A, B = new_id(1000.0), new_id(2000.0)
+HTTP: dict[str, Any] = {"urlTemplate": "https://example.com/${city}"}
+TOOL = ToolBody(display_name="Weather", type="http", impl=HTTP)
+MOMENT = "2026-01-01T00:00:00.000Z"
+
+
+class Clock:
+    now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: Clock) -> Store:
+    return Store(tmp_path, clock=clock)
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*.json") if path.is_file())
+
+
+def refused(expected: type[ToolcribError], action: Callable[[], object]) -> None:
+    with pytest.raises(expected) as caught:
+        action()
+    assert type(caught.value) is expected
+
+
+def test_a_bundle_is_made_replaced_and_keeps_when_it_was_made(store: Store, clock: Clock) -> None:
+    made, new = store.put_bundle(A, BundleBody(slug="mine", display_name="Mine"))
+    assert new
+    clock.now += 5
+    replaced, new = store.put_bundle(A, BundleBody(slug="yours"))
+    assert not new
+    assert replaced.slug == "yours"
+    assert replaced.display_name == ""
+    assert replaced.created_at == made.created_at
+    assert replaced.modified_at > made.modified_at
+    assert store.bundle(A) == replaced
+
+
+def test_bundles_are_listed_newest_first_and_ids_break_ties(store: Store, clock: Clock) -> None:
+    ids = [new_id(float(number)) for number in range(3)]
+    for one in ids[:2]:
+        store.put_bundle(one, BundleBody(slug="x"))
+    clock.now += 1
+    store.put_bundle(ids[2], BundleBody(slug="x"))
+    assert [bundle.id for bundle in store.bundles()] == [ids[2], *sorted(ids[:2], reverse=True)]
+
+
+def test_ids_slugs_and_fields_are_checked(store: Store) -> None:
+    body = BundleBody(slug="x")
+    for wrong in ("", "x", A.upper(), "0190163d-8694-4a01-9a05-a22a6e0af101", f"../{A}", f"{A}\n"):
+        refused(InvalidId, lambda wrong=wrong: store.put_bundle(wrong, body))  # type: ignore[misc]
+        refused(InvalidId, lambda wrong=wrong: store.bundle(wrong))  # type: ignore[misc]
+    store.put_bundle(A, body)
+    refused(MissingField, lambda: store.put_bundle(A, BundleBody(slug="")))
+    for wrong in ("a_b", "a b", "a.b", "a/b", "a\0", "x" * 65, "e\u0301", "½", ""):
+        refused(InvalidSlug, lambda wrong=wrong: store.put_tool(A, wrong, "1", TOOL))  # type: ignore[misc]
+    for wrong in ("a_b", "", "1/2", "x" * 65):
+        refused(InvalidSlug, lambda wrong=wrong: store.put_tool(A, "a", wrong, TOOL))  # type: ignore[misc]
+    refused(MissingField, lambda: store.put_tool(A, "a", "1", ToolBody(type="http", impl=HTTP)))
+    for tags in (("a", "a"), ("1",), ("a" * 65,)):
+        body_with = ToolBody(display_name="x", type="http", impl=HTTP, tags=tags)
+        refused(InvalidError, lambda body_with=body_with: store.put_tool(A, "a", "1", body_with))  # type: ignore[misc]
+    assert store.tools(A) == []
+
+
+def test_slugs_of_any_script_and_64_characters_are_kept(store: Store, tmp_path: Path) -> None:
+    store.put_bundle(A, BundleBody(slug="x"))
+    for slug, version in (("天" * 64, "版" * 64), ("a", "v1.2-β"), ("A", "v1.2-β"), ("9", ".")):
+        store.put_tool(A, slug, version, TOOL)
+        assert store.tool(A, slug, version).slug == slug
+    assert len(store.tools(A)) == 4
+    assert all(len(path.name.encode()) < 64 for path in files(tmp_path))
+
+
+def test_a_tool_is_stored_as_flexigpt_writes_it(store: Store, tmp_path: Path) -> None:
+    store.put_bundle(A, BundleBody(slug="x"))
+    made = store.put_tool(A, "weather", "v2", TOOL)
+    (file,) = [path for path in files(tmp_path) if path.parent.name == "tools"]
+    record = json.loads(file.read_text())
+    assert record["id"] == made.id
+    assert record["bundleID"] == A
+    assert record["impl"] == HTTP
+    assert record["schemaVersion"] == SCHEMA_VERSION
+    assert record["isEnabled"] is True
+    assert record["isBuiltIn"] is False
+    assert record["createdAt"] == record["modifiedAt"] == made.created_at
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert all(folder.stat().st_mode & 0o777 == 0o700 for folder in tmp_path.rglob("*") if folder.is_dir())
+
+
+def test_a_pair_that_is_there_is_a_conflict_and_stays_byte_for_byte(store: Store, tmp_path: Path) -> None:
+    store.put_bundle(A, BundleBody(slug="x"))
+    store.put_bundle(B, BundleBody(slug="y"))
+    first = store.put_tool(A, "a", "1", TOOL)
+    (file,) = [path for path in files(tmp_path) if path.parent.name == "tools"]
+    before = file.read_bytes()
+    refused(
+        ConflictError, lambda: store.put_tool(A, "a", "1", ToolBody(display_name="b", type="go", impl={}))
+    )
+    assert file.read_bytes() == before
+    store.put_tool(B, "a", "1", TOOL)  # the same pair in another bundle
+    store.put_tool(A, "a", "2", TOOL)
+    store.delete_tool(A, "a", "1")
+    refused(ToolNotFound, lambda: store.tool(A, "a", "1"))
+    refused(ToolNotFound, lambda: store.delete_tool(A, "a", "1"))
+    assert store.put_tool(A, "a", "1", TOOL).id != first.id
+    assert {tool.version for tool in store.versions(A, "a")} == {"1", "2"}
+    refused(ToolNotFound, lambda: store.versions(A, "b"))
+
+
+def test_the_switch_of_a_tool_changes_nothing_else(store: Store, clock: Clock) -> None:
+    store.put_bundle(A, BundleBody(slug="x"))
+    made = store.put_tool(A, "a", "1", TOOL)
+    clock.now += 60
+    assert store.switch_tool(A, "a", "1", enabled=False) == msgspec.structs.replace(made, is_enabled=False)
+    assert store.switch_tool(A, "a", "1", enabled=True) == store.tool(A, "a", "1") == made
+    refused(ToolNotFound, lambda: store.switch_tool(A, "a", "2", enabled=True))
+
+
+def test_nothing_is_put_or_switched_in_a_disabled_bundle(store: Store) -> None:
+    store.put_bundle(A, BundleBody(slug="x"))
+    store.put_tool(A, "a", "1", TOOL)
+    assert not store.switch_bundle(A, enabled=False).is_enabled
+    refused(BundleDisabled, lambda: store.put_tool(A, "b", "1", TOOL))
+    refused(BundleDisabled, lambda: store.switch_tool(A, "a", "1", enabled=False))
+    assert store.tool(A, "a", "1").is_enabled
+    store.delete_tool(A, "a", "1")
+    assert store.switch_bundle(A, enabled=True).is_enabled
+
+
+def test_a_deleted_bundle_is_hidden_restored_or_reaped(store: Store, clock: Clock, tmp_path: Path) -> None:
+    store.put_bundle(A, BundleBody(slug="x"))
+    store.put_tool(A, "a", "1", TOOL)
+    refused(BundleNotEmpty, lambda: store.delete_bundle(A))
+    store.delete_tool(A, "a", "1")
+    store.delete_bundle(A)
+    for action in (
+        lambda: store.bundle(A),
+        lambda: store.delete_bundle(A),
+        lambda: store.switch_bundle(A, enabled=True),
+        lambda: store.put_tool(A, "a", "1", TOOL),
+        lambda: store.tools(A),
+    ):
+        refused(BundleDeleting, action)
+    assert store.bundles()[0].soft_deleted_at is not None
+    assert not store.put_bundle(A, BundleBody(slug="x"))[1]
+    assert store.bundle(A).soft_deleted_at is None
+    store.delete_bundle(A)
+    clock.now += 48 * 3600 - 1
+    assert store.reap() == []
+    clock.now += 2
+    assert store.reap() == [A]
+    refused(NotFoundError, lambda: store.bundle(A))
+    assert not (tmp_path / "bundles" / A).exists()
+
+
+def test_a_clock_that_goes_back_reaps_nothing_early(store: Store, clock: Clock) -> None:
+    store.put_bundle(A, BundleBody(slug="x"))
+    store.delete_bundle(A)
+    clock.now -= 10 * 24 * 3600
+    assert store.reap() == []
+    clock.now += 9 * 24 * 3600
+    assert store.reap() == []
+
+
+def test_what_is_built_in_can_only_be_switched_and_the_switch_lasts(tmp_path: Path) -> None:
+    def program(version: str) -> BuiltIn:
+        bundle = BundleRecord(id=A, slug="builtin", created_at=MOMENT, modified_at=MOMENT)
+        facts = {"bundle_id": A, "slug": "now", "type": "go", "impl": {"goFunc": "now"}}
+        tool = ToolRecord(id=B, version=version, created_at=MOMENT, modified_at=MOMENT, **facts)  # type: ignore[arg-type]
+        return BuiltIn(bundle, [tool])
+
+    store = Store(tmp_path, built_in=[program("1")])
+    assert store.bundle(A).is_built_in
+    assert store.tool(A, "now", "1").is_built_in
+    for action in (
+        lambda: store.put_bundle(A, BundleBody(slug="x")),
+        lambda: store.delete_bundle(A),
+        lambda: store.put_tool(A, "x", "1", TOOL),
+        lambda: store.delete_tool(A, "now", "1"),
+    ):
+        refused(BuiltInReadOnly, action)
+    store.switch_tool(A, "now", "1", enabled=False)
+    store.switch_bundle(A, enabled=False)
+    later = Store(tmp_path, built_in=[program("2")])  # after an upgrade
+    assert not later.bundle(A).is_enabled
+    assert not later.tool(A, "now", "2").is_enabled
+    refused(ToolNotFound, lambda: later.tool(A, "now", "1"))
+    refused(BundleDisabled, lambda: later.switch_tool(A, "now", "2", enabled=True))
+    assert [bundle.id for bundle in later.bundles()] == [A]
+
+
+def test_one_damaged_file_hides_no_other_and_is_reported(store: Store, tmp_path: Path) -> None:
+    store.put_bundle(A, BundleBody(slug="x"))
+    store.put_tool(A, "a", "1", TOOL)
+    good = set(files(tmp_path))
+    store.put_tool(A, "b", "1", TOOL)
+    (bad,) = set(files(tmp_path)) - good
+    for damage in (b"", b"{", b"[]", b"{}", bad.read_bytes().replace(b'"slug"', b'"slog"'), b"\xff"):
+        bad.write_bytes(damage)
+        refused(StateUnavailable, lambda: store.tool(A, "b", "1"))
+        assert [tool.slug for tool in store.tools(A)] == ["a"]
+        assert [error.details["path"] for error in store.damaged()] == [str(bad)]
+
+
+def test_a_record_of_an_earlier_version_is_migrated_and_one_of_a_later_is_refused(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put_bundle(A, BundleBody(slug="x", display_name="Mine"))
+    file = tmp_path / "bundles" / A / "bundle.json"
+    new = json.loads(file.read_text())
+    old = {key: value for key, value in new.items() if key != "displayName"} | {"title": "Mine"}
+    file.write_text(json.dumps(old | {"schemaVersion": "2020-01-01"}))
+    refused(StateUnavailable, lambda: store.bundle(A))
+
+    def rename(value: dict[str, Any]) -> dict[str, Any]:
+        return value | {"displayName": value["title"], "schemaVersion": SCHEMA_VERSION}
+
+    monkeypatch.setitem(MIGRATIONS, "2020-01-01", rename)
+    assert store.bundle(A).display_name == "Mine"
+    assert "2020-01-01" in file.read_text()
+    file.write_text(json.dumps(new | {"schemaVersion": "2999-01-01"}))
+    refused(StateUnavailable, lambda: store.bundle(A))
