@@ -22,6 +22,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[:0] = sys.argv[1:2]
 
+from tests.integration.sandbox.account_claims import ACCOUNTS
 from tests.integration.sandbox.ground import (
     CANARY,
     Ground,
@@ -37,7 +38,7 @@ from toolcrib.errors import PermissionDenied, SandboxUnavailable, ToolcribError,
 from toolcrib.sandbox import Completed, Confinement, run
 
 Claim = Callable[[Ground], None]
-CLAIMS: list[Claim] = [*WATCHING]
+CLAIMS: list[Claim] = [*WATCHING, *ACCOUNTS]
 
 
 def claim(function: Claim) -> Claim:

@@ -156,7 +156,7 @@ def rulesets(job: dict[str, Any]) -> tuple[landlock.Ruleset, landlock.Ruleset]:
             (writable if mode.startswith("rw") else read_only).append(target)
     try:
         theirs = landlock.Ruleset(
-            read=["/proc"],
+            read=["/proc", *(path for path, _ in job["files"])],
             execute=[*read_only, *writable],
             write=writable,
             devices=[f"/dev/{name}" for name in DEVICES],

@@ -10,13 +10,14 @@ replaced.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from toolcrib.errors import PermissionDenied, UsageError
 from toolcrib.sandbox.files.paths import Paths
+from toolcrib.sandbox.files.synthetic import synthetic_files
 from toolcrib.sandbox.job import Confinement
 
 __all__ = ["BASE", "BASE_ETC", "PRIVATE", "RESERVED", "Mount", "MountPlan", "nameable", "plan"]
@@ -44,7 +45,7 @@ BASE_ETC = (
     "/etc/ssl/certs",
     "/etc/ssl/openssl.cnf",
 )
-"""Files that the C library and TLS read; not all of /etc/ssl, which has private keys."""
+"""Files that the C library and TLS read; never /etc/ssl, which has private keys. Some are synthetic."""
 RESERVED = ("/proc", "/sys", "/dev")
 PRIVATE = ("/tmp", "/dev/shm")  # noqa: S108 - names of what is private in the sandbox
 
@@ -67,6 +68,8 @@ class MountPlan:
 
     mounts: tuple[Mount, ...]
     links: tuple[tuple[str, str], ...]
+    files: tuple[tuple[str, str], ...]
+    """Synthetic files: each path with its text."""
     unprotected: tuple[str, ...]
     """Protected paths that do not exist inside something writable: the command can make them."""
 
@@ -115,7 +118,8 @@ def plan(job: Confinement, paths: Paths | None = None) -> MountPlan:
     """
     check_paths(job)
     paths = paths or Paths()
-    base, links = base_system(paths)
+    files = synthetic_files(job.network)
+    base, links = base_system(paths, files)
     rules = AccessRules()
     rules.add("base", (mount.target for mount in base))
     rules.add("read", job.read)
@@ -129,7 +133,8 @@ def plan(job: Confinement, paths: Paths | None = None) -> MountPlan:
     check_cwd(job, rules, [link for link, _ in links])
     taken = [mount.target for mount in (*base, *mounts, *empty)]
     links += [link for link in job.links if rules.state(link[0]) == "none" and not holds(link[0], taken)]
-    return MountPlan((*base, *mounts, *empty), tuple(dict.fromkeys(links)), unprotected)
+    needed = tuple((path, text) for path, text in files.items() if rules.state(path) == "none")
+    return MountPlan((*base, *mounts, *empty), tuple(dict.fromkeys(links)), needed, unprotected)
 
 
 @lru_cache(maxsize=4_096)
@@ -234,12 +239,12 @@ def pin(path: str, rules: AccessRules, found: dict[str, Mount]) -> None:
         found.setdefault(folder, Mount(folder, folder, "rw?", False))
 
 
-def base_system(paths: Paths) -> tuple[list[Mount], list[tuple[str, str]]]:
+def base_system(paths: Paths, synthetic: Container[str]) -> tuple[list[Mount], list[tuple[str, str]]]:
     """Return the mounts and links that every command gets: programs, libraries and their few settings."""
     mounts: list[Mount] = []
     links: list[tuple[str, str]] = []
     for path in (*BASE, *BASE_ETC):
-        if not paths.exists(path):
+        if path in synthetic or not paths.exists(path):
             continue
         if not paths.is_link(path):
             mounts.append(Mount(path, path, "ro?", True))

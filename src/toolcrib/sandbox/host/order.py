@@ -93,6 +93,7 @@ def sandbox_order(job: Confinement, mounts: MountPlan, level: Level) -> SandboxO
         "cwd": job.cwd,
         "limits": (*EVERY_COMMAND, *((which, getattr(job, name)) for name, which in LIMITS.items())),
         "links": mounts.links,
+        "files": mounts.files,
         "mounts": tuple(tuple(mount) for mount in mounts.mounts),
         "tmp_size": job.tmp_size,
         "memory_bytes": job.memory_bytes,

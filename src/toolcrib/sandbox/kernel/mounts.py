@@ -89,6 +89,8 @@ def build_root(job: dict[str, Any]) -> list[tuple[int, int] | None]:
     for target, text in job["links"]:
         make_folder(target.rpartition("/")[0])
         os.symlink(text, target)
+    for target, text in job["files"]:
+        write_new(target, text)
     found = [bind(old, new, source, target, mode, make) for source, target, mode, make in job["mounts"]]
     check("umount", libc.umount2(OLD.encode(), MNT_DETACH))
     refuse_kernel_mounts()
@@ -218,6 +220,14 @@ def make_target(target: str, folder: bool) -> None:
     except FileNotFoundError:
         make_folder(target.rpartition("/")[0])
         os.close(os.open(target, flags, 0o600))
+
+
+def write_new(target: str, text: str) -> None:
+    """Write a file in the sandbox's own memory."""
+    make_folder(target.rpartition("/")[0])
+    file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    os.write(file, text.encode())
+    os.close(file)
 
 
 def make_folder(path: str) -> None:
