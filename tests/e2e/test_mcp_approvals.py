@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import mcp_types
 import pytest
-from mcp import StdioServerParameters
+from mcp import MCPError, StdioServerParameters
 from mcp.client import Client
 
 from tests.crib import Crib
@@ -134,6 +134,41 @@ async def test_a_token_narrows_what_a_client_sees_and_calls(crib: Crib) -> None:
         assert code(await client.call_tool("free", {"c": "echo $TOOLCRIB_TOKEN"})) is None
         assert code(await client.call_tool("count", CALL)) == "invalid_token"
     assert crib.last().fields["caller"] == "token:ci"
+
+
+async def test_a_revoked_token_ends_a_running_server_at_once(crib: Crib) -> None:
+    tokens = Tokens(Vault(crib.root))
+    secret = tokens.create("ci", ["invoke"], owner="ann")
+    crib.review("free")
+    async with Client(server(crib, TOOLCRIB_TOKEN=secret)) as client:
+        assert code(await client.call_tool("free", {"c": "true"})) is None
+        assert len((await client.list_tools()).tools) > 1
+        tokens.revoke("ci")
+        assert code(await client.call_tool("free", {"c": "true"})) == "invalid_token"
+        assert code(await client.call_tool("tools_list", {})) == "invalid_token"
+        with pytest.raises(MCPError, match="revoked"):
+            await client.list_tools()
+    assert crib.last().fields["code"] == "invalid_token"
+
+
+async def test_rules_match_the_token_and_the_clients_name(crib: Crib) -> None:
+    rules = """\
+policy:
+  rules:
+    - {name: no-agents, effect: deny, callers: ["mcp:*"], tools: [free]}
+    - {name: no-ci, effect: deny, callers: ["token:ci"], tools: [count]}
+"""
+    crib.write(".toolcrib/config.yml", rules)
+    secret = Tokens(Vault(crib.root)).create("ci", ["invoke"], owner="ann")
+    async with Client(server(crib, TOOLCRIB_TOKEN=secret)) as client:
+        assert not {"free", "count"} & {tool.name for tool in (await client.list_tools()).tools}
+        for tool in ("free", "count"):
+            assert code(await client.call_tool(tool, {"c": "true"})) == "policy_denied"
+    explain = [sys.executable, "-m", "toolcrib", "policy", "explain", "free", "--root", str(crib.root)]
+    for caller, says in ((["mcp:x", "token:ci"], "deny: the rule 'no-agents'"), (["token:ci"], "allow:")):
+        words = [word for name in caller for word in ("--as", name)]
+        done = await asyncio.create_subprocess_exec(*explain, *words, stdout=subprocess.PIPE)
+        assert (await done.communicate())[0].decode().startswith(says)
 
 
 def test_a_wrong_token_serves_nothing(crib: Crib) -> None:

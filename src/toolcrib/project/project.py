@@ -140,7 +140,11 @@ class Project:
         return self.toolset.revision
 
     def tools(self, caller: str = "local", identity: Caller | None = None) -> Sequence[Tool]:
-        """Return every usable tool that this caller may see: by names of manifests, then as registered."""
+        """Return every usable tool that this caller may see: by names of manifests, then as registered.
+
+        Raises InvalidToken, as `search` and `subscribe` do, if the caller's token is no longer valid.
+        """
+        self._steps.access.require_valid(identity)
         self._registry.check_all()
         tools = self.toolset.tools()
         if self._hot_reload is not None:  # A tool that came later has the position of a new start.
@@ -169,6 +173,7 @@ class Project:
         Only tools that this caller may see. `limit` is at most 256; `page` is the `next` of the page before.
         Raises UsageError for a query without a word, and for a page of another search.
         """
+        self._steps.access.require_valid(identity)
         visible = self._visible_to(caller, identity) if self._steps.access.hides(identity) else None
         return self._search.find(query, tags, kinds, limit, page, visible)
 
@@ -200,6 +205,7 @@ class Project:
         self, caller: str = "local", identity: Caller | None = None, *, size: int = 1_000
     ) -> CallEvents:
         """Return the events of running calls, of tools that this caller may see. Close it in the end."""
+        self._steps.access.require_valid(identity)
         return self.toolset.subscribe_where(self._visible_to(caller, identity), size)
 
     def call(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from toolcrib.spec.naming import fits
@@ -25,6 +25,10 @@ class Caller:
     """Names it may see and call, with `*` and `?` as wildcards; None for all."""
     owner: str = ""
     """The person it acts for. They may not approve its calls, unless the project allows that."""
+    client: str = field(default="", compare=False)
+    """The client that uses the token, as `Call.caller` names one without a token: `mcp:<client name>`."""
+    digest: str = field(default="", repr=False)
+    """SHA-256 of the token, to verify each call; empty for a caller that the program itself vouches for."""
 
     def may(self, scope: Scope) -> bool:
         """Return True if it has this right. `admin` has all rights, and `invoke` includes `read`."""

@@ -7,13 +7,17 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.crib import Crib, failed
 from toolcrib import Project, Result
+from toolcrib.errors import InvalidToken
+from toolcrib.guard import Tokens
 from toolcrib.spec import Call, Caller
+from toolcrib.state import Vault
 
 pytestmark = pytest.mark.usefixtures("kernel")
 
@@ -195,6 +199,23 @@ async def review(crib: Crib, tool: str) -> None:
     """Accept a tool that runs what its argument says, as other callers need it."""
     async with crib.open() as project:
         project.review(project.get(tool), "ann")
+
+
+async def test_a_token_is_verified_on_each_call(crib: Crib) -> None:
+    tokens = Tokens(Vault(crib.root))
+    caller = tokens.verify(tokens.create("ci", ["invoke"], owner="ann"))
+    counting(crib)
+    async with crib.open() as project:
+        project.review(project.get("count"), "ann")
+        project.toolset.register("plain", lambda: 1)
+        assert (await project.invoke(Call("plain", {}, "token:ci", identity=caller))).ok
+        assert [tool.name for tool in project.tools("token:ci", caller)] == ["count", "plain"]
+        tokens.revoke("ci")
+        failed(await project.invoke(Call("plain", {}, "token:ci", identity=caller)), "invalid_token")
+        for look in (project.tools, project.subscribe, partial(project.search, "count", caller="token:ci")):
+            with pytest.raises(InvalidToken):
+                look(identity=caller)
+    assert (crib.last().event, crib.last().fields["caller"]) == ("TOOL_REFUSED", "token:ci")
 
 
 async def test_events_of_calls_reach_only_those_who_may_see_the_tool(crib: Crib) -> None:

@@ -198,6 +198,19 @@ _ARGUMENTS = st.fixed_dictionaries(
 _RANK = {"deny": 2, "ask": 1, "allow": 0}
 
 
+def test_a_rule_matches_a_caller_by_its_token_or_by_its_clients_name() -> None:
+    held = policy(
+        Rule("no-ci", "deny", tools=("scan",), callers=("token:ci",)),
+        Rule("no-editor", "ask", callers=("mcp:editor",)),
+    )
+    for client, effect in (("mcp:editor", "ask"), ("mcp:other", "allow"), ("", "allow")):
+        identity = Caller("ci", frozenset({"invoke"}), client=client)
+        assert held.decide(tool("list"), "token:ci", {}, identity).effect == effect
+        assert not held.visible(tool(), "token:ci", identity)
+        steps = held.explain(tool("list"), "token:ci", {}, identity)
+        assert [step.matched for step in steps] == [False, effect == "ask"]
+
+
 def _plainly(rules: list[Rule], default: str, found: Tool, caller: str, arguments: Any) -> str:
     effects = [
         rule.effect

@@ -14,6 +14,7 @@ from toolcrib.errors import ConflictError, InvalidToken, NotFoundError, UsageErr
 from toolcrib.guard import Tokens
 from toolcrib.guard.trust import tokens
 from toolcrib.guard.trust.tokens import well_formed
+from toolcrib.spec import Caller
 from toolcrib.state import Vault
 
 
@@ -72,6 +73,42 @@ def test_an_expired_token_is_refused_by_name(kept: Tokens, monkeypatch: pytest.M
     with pytest.raises(InvalidToken, match="'ci' has expired"):
         kept.verify(text)
     assert [token.caller.name for token in kept.all()] == ["ci"]
+
+
+def test_a_caller_is_valid_only_as_long_as_its_token(kept: Tokens, vault: Vault) -> None:
+    other = Tokens(vault)
+    caller = kept.verify(kept.create("ci", ["invoke"], owner="ann"))
+    other.require_valid(caller)
+    kept.revoke("ci")
+    again = kept.create("ci", ["invoke"], owner="ann")
+    for tokens_ in (kept, other):
+        with pytest.raises(InvalidToken, match="revoked"):
+            tokens_.require_valid(caller)
+        tokens_.require_valid(kept.verify(again))
+    caller = kept.verify(again)
+    for path in vault.folder.glob("tokens.db*"):
+        path.unlink()
+    with pytest.raises(InvalidToken, match="revoked"):
+        other.require_valid(caller)
+
+
+def test_a_caller_without_a_stored_token_is_the_programs_own_claim(kept: Tokens) -> None:
+    kept.require_valid(Caller("ci", frozenset({"invoke"})))
+
+
+def test_an_expired_token_stays_expired_when_the_clock_goes_back(
+    kept: Tokens, vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    text = kept.create("ci", ["invoke"], owner="ann", expires=now + 60)
+    caller = kept.verify(text)
+    for at in (now + 60, now - 1_000):
+        monkeypatch.setattr(time, "time", lambda at=at: at)
+        for tokens_ in (kept, Tokens(vault)):
+            with pytest.raises(InvalidToken, match="'ci' has expired"):
+                tokens_.require_valid(caller)
+            with pytest.raises(InvalidToken, match="'ci' has expired"):
+                tokens_.verify(text)
 
 
 @pytest.mark.parametrize(

@@ -582,3 +582,6 @@ async def test_the_identity_of_each_request_goes_with_its_call() -> None:
         await client.ask("tools/call", {"name": "add"})
     assert [call.identity for call in client.catalog.calls] == [identity, None]
     assert client.catalog.calls[0].caller == "token:ci"
+    made = client.catalog.calls[0].identity
+    assert made is not None
+    assert made.client == "mcp:lap-top"

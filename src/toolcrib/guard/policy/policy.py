@@ -82,31 +82,33 @@ class Policy:
 
     def __init__(self, rules: Rules | None = None) -> None:
         self.rules = rules or Rules()
-        self._plans: dict[tuple[int, str], _CallerPolicy] = {}
+        self._plans: dict[tuple[int, str | tuple[str, str]], _CallerPolicy] = {}
         self._any: dict[tuple[int, ...], AnyCondition] = {}
 
-    @classmethod
-    def of(cls, rules: Rules) -> Policy | None:
-        """Return the policy of these rules; None if they decide nothing."""
-        return None if not rules.rules and rules.default == "allow" else cls(rules)
-
-    def decide(self, tool: Tool, caller: str, arguments: Mapping[str, Any] | None) -> Decision:
+    def decide(
+        self,
+        tool: Tool,
+        caller: str,
+        arguments: Mapping[str, Any] | None,
+        identity: Caller | None = None,
+    ) -> Decision:
         """Decide on one call. `arguments` are those that will run: checked, with defaults filled in.
 
-        If they are None, not known, the decision is the strictest that any arguments could lead to.
+        If they are None, not known, the decision is the strictest that any arguments could lead to. Rules
+        about callers match `caller`, and also the client of a caller with a token.
         """
-        plan = self._plans.get((id(tool), caller)) or self._plan(tool, caller)
+        plan = self._plan_of(tool, caller, identity)
         return plan.settled or plan.weigh(arguments)
 
-    def before(self, tool: Tool, caller: str) -> Decision | None:
+    def before(self, tool: Tool, caller: str, identity: Caller | None = None) -> Decision | None:
         """Return the decision if it does not depend on the arguments; else None."""
-        return (self._plans.get((id(tool), caller)) or self._plan(tool, caller)).settled
+        return self._plan_of(tool, caller, identity).settled
 
     def visible(self, tool: Tool, caller: str, identity: Caller | None = None) -> bool:
         """Return True if the tool is listed: not always denied, and covered by the caller's token."""
         if identity is not None and not (identity.may("read") and identity.covers(tool.name)):
             return False
-        settled = self.before(tool, caller)
+        settled = self.before(tool, caller, identity)
         return settled is None or settled.effect != "deny"
 
     def admit(self, tool: Tool, caller: str, identity: Caller | None = None) -> Decision | None:
@@ -117,24 +119,38 @@ class Policy:
         """
         if identity is not None:
             require_scope(identity, "invoke", tool)
-        settled = self.before(tool, caller)
+        settled = self.before(tool, caller, identity)
         if settled is not None and settled.effect == "deny":
             raise denial(settled, tool, caller)
         return settled
 
-    def judge(self, tool: Tool, caller: str, arguments: Mapping[str, Any]) -> Decision:
+    def judge(
+        self, tool: Tool, caller: str, arguments: Mapping[str, Any], identity: Caller | None = None
+    ) -> Decision:
         """Decide finally on a call: `allow` or `ask`. Raises `PolicyDenied` for `deny`."""
-        decision = self.decide(tool, caller, arguments)
+        decision = self.decide(tool, caller, arguments, identity)
         if decision.effect == "deny":
             raise denial(decision, tool, caller)
         return decision
 
-    def explain(self, tool: Tool, caller: str, arguments: Mapping[str, Any] | None) -> list[RuleCheck]:
+    def explain(
+        self,
+        tool: Tool,
+        caller: str,
+        arguments: Mapping[str, Any] | None,
+        identity: Caller | None = None,
+    ) -> list[RuleCheck]:
         """Return the check of each rule, in their order."""
-        return [_step(rule, tool, caller, arguments) for rule in self.rules.rules]
+        callers = _names(_key(caller, identity))
+        return [_step(rule, tool, callers, arguments) for rule in self.rules.rules]
 
-    def _plan(self, tool: Tool, caller: str) -> _CallerPolicy:
-        matching = [rule for rule in self.rules.rules if rule.mismatch(tool, caller) is None]
+    def _plan_of(self, tool: Tool, caller: str, identity: Caller | None) -> _CallerPolicy:
+        who = caller if identity is None else _key(caller, identity)
+        return self._plans.get((id(tool), who)) or self._plan(tool, who)
+
+    def _plan(self, tool: Tool, who: str | tuple[str, str]) -> _CallerPolicy:
+        callers = _names(who)
+        matching = [rule for rule in self.rules.rules if rule.mismatch(tool, *callers) is None]
         matching.sort(key=lambda rule: -_STRENGTH[rule.effect])  # stable: of equal ones the first
         certain = next((rule for rule in matching if rule.when is None), None)
         fallback = self._default(tool) if certain is None else _by_rule(certain, tool)
@@ -148,8 +164,8 @@ class Policy:
             self._any.clear()
         groups = [(self._some(rules), rules) for _, rules in _by_effect(still_open)]
         plan = _CallerPolicy(tool, fallback, groups)
-        if len(caller) <= _LONGEST_CALLER:
-            self._plans[id(tool), caller] = plan
+        if sum(map(len, callers)) <= _LONGEST_CALLER:
+            self._plans[id(tool), who] = plan
         return plan
 
     def _some(self, rules: _OpenRules) -> AnyCondition:
@@ -213,8 +229,16 @@ def _own_approval(tool: Tool) -> str:
     return f"the tool itself requires approval: {tool.approval.reason or 'no reason is given'}"
 
 
-def _step(rule: Rule, tool: Tool, caller: str, arguments: Mapping[str, Any] | None) -> RuleCheck:
-    mismatch = rule.mismatch(tool, caller)
+def _key(caller: str, identity: Caller | None) -> str | tuple[str, str]:
+    return (caller, identity.client) if identity is not None and identity.client else caller
+
+
+def _names(who: str | tuple[str, str]) -> tuple[str, ...]:
+    return (who,) if isinstance(who, str) else who
+
+
+def _step(rule: Rule, tool: Tool, callers: tuple[str, ...], arguments: Mapping[str, Any] | None) -> RuleCheck:
+    mismatch = rule.mismatch(tool, *callers)
     if mismatch is not None:
         return RuleCheck(rule, False, *mismatch)
     held = True if rule.when is None else rule.when.holds(arguments)

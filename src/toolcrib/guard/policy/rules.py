@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -36,10 +36,13 @@ class Rule:
     reason: str = ""
     """Shown to the caller, and to the person who is asked."""
 
-    def mismatch(self, tool: Tool, caller: str) -> tuple[str, str] | None:
-        """Return the condition that this tool and caller do not meet, and why; None if they meet all."""
+    def mismatch(self, tool: Tool, *callers: str) -> tuple[str, str] | None:
+        """Return the condition that this tool and caller do not meet, and why; None if they meet all.
+
+        `callers` are the names of one caller, such as its token's and its client's; one must match.
+        """
         for name, misses in _CONDITIONS.items():
-            if getattr(self, name) is not None and (why := misses(self, tool, caller)) is not None:
+            if getattr(self, name) is not None and (why := misses(self, tool, callers)) is not None:
                 return name, why
         return None
 
@@ -68,25 +71,15 @@ class Rules:
     """True if a token may decide on the calls of its owner's agent."""
 
 
-def _misses_tool(rule: Rule, tool: Tool, caller: str) -> str | None:  # noqa: ARG001
-    return _none_fits(rule.tools or (), (tool.name,))
-
-
-def _misses_bundle(rule: Rule, tool: Tool, caller: str) -> str | None:  # noqa: ARG001
-    return _none_fits(rule.bundles or (), (tool.bundle,))
-
-
-def _misses_tags(rule: Rule, tool: Tool, caller: str) -> str | None:  # noqa: ARG001
-    return _none_fits(rule.tags or (), tool.tags)
-
-
-def _misses_caller(rule: Rule, tool: Tool, caller: str) -> str | None:  # noqa: ARG001
+def _misses_caller(rule: Rule, callers: Sequence[str]) -> str | None:
     # A client that does not state its name is `mcp`; `mcp:*` matches it as well.
-    unnamed = not caller.partition(":")[1] and _none_fits(rule.callers or (), (f"{caller}:",)) is None
-    return None if unnamed else _none_fits(rule.callers or (), (caller,))
+    unnamed = [f"{caller}:" for caller in callers if ":" not in caller]
+    if unnamed and _none_fits(rule.callers or (), unnamed) is None:
+        return None
+    return _none_fits(rule.callers or (), callers)
 
 
-def _misses_annotations(rule: Rule, tool: Tool, caller: str) -> str | None:  # noqa: ARG001
+def _misses_annotations(rule: Rule, tool: Tool) -> str | None:
     for name, wanted in (rule.annotations or {}).items():
         stated = getattr(tool.annotations, name)
         is_so = HINTS[name](tool.annotations) if stated is None else stated
@@ -96,7 +89,7 @@ def _misses_annotations(rule: Rule, tool: Tool, caller: str) -> str | None:  # n
     return None
 
 
-def _none_fits(patterns: Iterable[str], names: tuple[str, ...]) -> str | None:
+def _none_fits(patterns: Iterable[str], names: Sequence[str]) -> str | None:
     if any(fits(pattern, name) for name in names for pattern in patterns):
         return None
     return f"{' or '.join(patterns)} does not match {', '.join(names) or 'nothing'}"
@@ -110,10 +103,10 @@ HINTS: Mapping[str, Callable[[Annotations], bool]] = {
 }
 """The values of annotations that a tool does not state: those of MCP's ToolAnnotations, the worse ones."""
 
-_CONDITIONS: Mapping[str, Callable[[Rule, Tool, str], str | None]] = {
-    "tools": _misses_tool,
-    "bundles": _misses_bundle,
-    "tags": _misses_tags,
-    "annotations": _misses_annotations,
-    "callers": _misses_caller,
+_CONDITIONS: Mapping[str, Callable[[Rule, Tool, Sequence[str]], str | None]] = {
+    "tools": lambda rule, tool, _: _none_fits(rule.tools or (), (tool.name,)),
+    "bundles": lambda rule, tool, _: _none_fits(rule.bundles or (), (tool.bundle,)),
+    "tags": lambda rule, tool, _: _none_fits(rule.tags or (), tool.tags),
+    "annotations": lambda rule, tool, _: _misses_annotations(rule, tool),
+    "callers": lambda rule, _, callers: _misses_caller(rule, callers),
 }

@@ -6,25 +6,28 @@ import base64
 import hashlib
 import hmac
 import json
+import math
 import os
 import re
 import secrets
 import sqlite3
 import time
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
 from toolcrib.errors import ConflictError, InvalidToken, NotFoundError, UsageError
 from toolcrib.spec import SCOPES, Caller, Scope
 from toolcrib.spec.naming import nearest
-from toolcrib.state import Database, Vault
+from toolcrib.state import Database, Transaction, Vault
 
 __all__ = ["MOST", "Token", "Tokens"]
 
 MOST = 1_000
 """The most tokens of one project."""
+_FILE = "tokens.db"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TEXT = re.compile(r"tcr_([A-Za-z0-9_-]{43})([A-Za-z0-9_-]{6})")
 _LONGEST_S = 10 * 366 * 86_400
@@ -38,8 +41,9 @@ _TABLES = (
         created DOUBLE PRECISION NOT NULL,
         expires DOUBLE PRECISION
     )""",
+    "ALTER TABLE token ADD COLUMN expired INTEGER NOT NULL DEFAULT 0",
 )
-_COLUMNS = "digest, name, scopes, tools, owner, created, expires"
+_COLUMNS = "digest, name, scopes, tools, owner, created, expires, expired"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,8 @@ class Token:
     """Seconds since the epoch, as is `expires`."""
     expires: float | None
     """None if it is valid until it is revoked."""
+    expired: bool = False
+    """True once it was seen to have expired: it stays so when the clock goes back."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -70,7 +76,11 @@ class Tokens:
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
+        self._path = vault.path / _FILE
         self._opened: Database | None = None
+        self._state: tuple[int, int] | None = None
+        self._ends: dict[str, float] = {}
+        """Digest to the end of a token, as read from the file in this state."""
 
     def create(
         self,
@@ -98,15 +108,16 @@ class Tokens:
             owner,
             now,
             expires,
+            0,
         )
         try:
-            with self._database.write() as transaction:
+            with self._write() as transaction:
                 (count,) = transaction.one("SELECT COUNT(*) FROM token") or (0,)
                 if count >= MOST:
                     raise ConflictError(
                         f"there are already {MOST} tokens", hint="Revoke some: toolcrib token list"
                     )
-                transaction.run(f"INSERT INTO token ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", *row)
+                transaction.run(f"INSERT INTO token ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row)
         except sqlite3.IntegrityError:
             raise ConflictError(
                 f"there is a token named {name!r} already", hint=f"Revoke it: toolcrib token revoke {name}"
@@ -135,7 +146,7 @@ class Tokens:
     def revoke(self, name: str) -> Caller:
         """Revoke a token; `NotFoundError`."""
         caller = self.get(name).caller
-        with self._database.write() as transaction:
+        with self._write() as transaction:
             transaction.run("DELETE FROM token WHERE name = ?", name)
         return caller
 
@@ -150,7 +161,52 @@ class Tokens:
                 "this is not a Toolcrib token, or it is incomplete or mistyped",
                 hint="A token begins with tcr_ and has 53 characters.",
             )
-        digest = _digest(text)
+        token = self._find(_digest(text))
+        self.require_valid(token.caller)
+        return token.caller
+
+    def require_valid(self, caller: Caller) -> None:
+        """Raise `InvalidToken` if the caller's token was revoked or has expired since it was verified.
+
+        This takes microseconds: the file is read again only after it has changed. A caller without a digest
+        has no stored token.
+        """
+        if not caller.digest:
+            return
+        self._refresh()
+        end = self._ends.get(caller.digest)
+        if end is None:
+            token = self._find(caller.digest)
+            end = math.inf if token.expires is None else -math.inf if token.expired else token.expires
+            self._ends[caller.digest] = end
+        if end <= time.time():
+            if end > 0:
+                with self._write() as transaction:
+                    transaction.run("UPDATE token SET expired = 1 WHERE digest = ?", caller.digest)
+            raise InvalidToken(
+                f"the token {caller.name!r} has expired",
+                hint="To create a new one: toolcrib token create",
+            )
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    def _refresh(self) -> None:
+        """Forget what was read if the file has changed since, or is another one."""
+        try:
+            file = os.stat(self._path).st_ino  # noqa: PTH116 - faster, and every call with a token does it
+        except FileNotFoundError:
+            file = -1
+        if self._state is not None and self._state[0] != file:
+            self.close()
+        state = (file, -1 if file < 0 else self._database.version)
+        if state != self._state:
+            self._state, self._ends = state, {}
+
+    def _find(self, digest: str) -> Token:
         row = None
         if self._exists:
             with self._database.read() as transaction:
@@ -160,28 +216,23 @@ class Tokens:
                 "the token is unknown here, or was revoked",
                 hint="To create one: toolcrib token create",
             )
-        token = _token(row)
-        if token.expires is not None and token.expires <= time.time():
-            raise InvalidToken(
-                f"the token {token.caller.name!r} has expired",
-                hint="To create a new one: toolcrib token create",
-            )
-        return token.caller
+        return _token(row)
 
-    def close(self) -> None:
-        """Close the file; the next use opens it again."""
-        if self._opened is not None:
-            self._opened.close()
+    @contextmanager
+    def _write(self) -> Iterator[Transaction]:
+        self._ends = {}  # A change by this connection does not change the version that it sees.
+        with self._database.write() as transaction:
+            yield transaction
 
     @property
     def _exists(self) -> bool:
         """True if a token was ever created: reading does not create the file."""
-        return os.path.lexists(self._vault.path / "tokens.db")
+        return os.path.lexists(self._path)
 
     @property
     def _database(self) -> Database:
         if self._opened is None:
-            self._opened = Database(self._vault.folder / "tokens.db", _TABLES)
+            self._opened = Database(self._vault.folder / _FILE, _TABLES)
         return self._opened
 
 
@@ -209,12 +260,10 @@ def _digest(text: str) -> str:
 
 
 def _token(row: tuple[Any, ...]) -> Token:
-    _, name, scopes, tools, owner, created, expires = row
-    return Token(
-        Caller(name, _scopes(scopes.split()), None if tools is None else tuple(json.loads(tools)), owner),
-        created,
-        expires,
-    )
+    digest, name, scopes, tools, owner, created, expires, expired = row
+    patterns = None if tools is None else tuple(json.loads(tools))
+    caller = Caller(name, _scopes(scopes.split()), patterns, owner, digest=digest)
+    return Token(caller, created, expires, bool(expired))
 
 
 def _scopes(scopes: Iterable[str]) -> frozenset[Scope]:

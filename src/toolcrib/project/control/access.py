@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolcrib.core.context import Context
-from toolcrib.guard import Decision, Policy, Rules
+from toolcrib.guard import Decision, Policy, Rules, Tokens
 from toolcrib.spec import Caller, Tool
 
 __all__ = ["AccessControl"]
@@ -12,13 +12,19 @@ __all__ = ["AccessControl"]
 class AccessControl:
     """Decides by the rules of one project and by the token that a call carries."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, tokens: Tokens) -> None:
         self._policy = Policy(rules)
+        self._tokens = tokens
         self._has_rules = bool(rules.rules) or rules.default != "allow"
 
     def hides(self, identity: Caller | None) -> bool:
         """Return True if there may be tools that this caller does not see."""
         return self._has_rules or identity is not None
+
+    def require_valid(self, identity: Caller | None) -> None:
+        """Raise `InvalidToken` if this caller's token was revoked or has expired."""
+        if identity is not None:
+            self._tokens.require_valid(identity)
 
     def visible(self, tool: Tool, caller: str, identity: Caller | None) -> bool:
         """Return True if this caller may see the tool."""
@@ -30,6 +36,7 @@ class AccessControl:
         Raises `InvalidToken` and `PolicyDenied`.
         """
         if self.hides(identity):
+            self.require_valid(identity)
             self._policy.admit(tool, caller, identity)
 
     def authorise(self, ctx: Context) -> None:
@@ -45,9 +52,9 @@ class AccessControl:
         if not self._has_rules:
             return None
         assert isinstance(ctx.arguments, dict)
-        return self._policy.judge(ctx.bound.tool, ctx.caller, ctx.arguments)
+        return self._policy.judge(ctx.bound.tool, ctx.caller, ctx.arguments, ctx.identity)
 
-    def may_ask(self, tool: Tool, caller: str) -> str | None:
+    def may_ask(self, tool: Tool, caller: str, identity: Caller | None) -> str | None:
         """Return why some call of a tool may need approval by the rules; None where no call does."""
-        decision = self._policy.decide(tool, caller, None) if self._has_rules else None
+        decision = self._policy.decide(tool, caller, None, identity) if self._has_rules else None
         return decision.why if decision is not None and decision.effect == "ask" else None

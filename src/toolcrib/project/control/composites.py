@@ -54,7 +54,7 @@ class Composites:
         """Return why calls of its steps may need approval; None if none of them does."""
         reasons = []
         for step, bound in self.steps_of(tool):
-            reason = self._access.may_ask(bound.tool, call.caller) or bound.approval_reason
+            reason = self._access.may_ask(bound.tool, call.caller, call.identity) or bound.approval_reason
             if reason is not None:
                 reasons.append(f"step {step} ({bound.name}): {reason}")
         return "; ".join(reasons) or None

@@ -34,7 +34,7 @@ class ProjectSteps:
         pins: Pins,
     ) -> None:
         limits = Limits(calls_per_minute=config.calls_per_minute, concurrent_calls=config.concurrency)
-        self.access = AccessControl(config.policy)
+        self.access = AccessControl(config.policy, store.tokens)
         self.questions = ApprovalQuestions(self.access, first_use)
         self.secrets = SecretsStep(source)
         audit = CallAudit(log, self.secrets)

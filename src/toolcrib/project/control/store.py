@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from toolcrib.guard import Approvals, Rates, RecordedCalls
+from toolcrib.guard import Approvals, Rates, RecordedCalls, Tokens
 from toolcrib.project.root import Place
 from toolcrib.state import PROJECT, VAULT_GRANTS, Database, Vault
 
@@ -19,6 +19,8 @@ class Store:
         self._vault = vault
         self._ttl_s = ttl_s
         self._open: list[Database] = []
+        self.tokens = Tokens(vault)
+        """The tokens of callers."""
 
     @cached_property
     def state(self) -> Database:
@@ -46,6 +48,7 @@ class Store:
         """Close the files; the next use opens them again."""
         for database in self._open:
             database.close()
+        self.tokens.close()
 
     def _opened(self, database: Database) -> Database:
         self._open.append(database)

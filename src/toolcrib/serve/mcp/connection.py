@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
+from toolcrib.errors import InvalidToken
 from toolcrib.serve.mcp.calls import ClientCall, ClientCalls
 from toolcrib.serve.mcp.changes import ListChanges
 from toolcrib.serve.mcp.elicitation import supports_forms
@@ -62,7 +64,7 @@ class Connection:
         self._catalog = catalog
         self._send = send
         self._settings = settings = settings or ServerSettings()
-        self._listings: dict[tuple[str, Caller | None], Listing] = {}
+        self._listings: dict[tuple[str, str, Caller | None], Listing] = {}
         self._forms = False
         """True if the session's client can show forms to its user."""
         self._version: str | None = None
@@ -211,7 +213,13 @@ class Connection:
         cursor = request.params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
             raise JsonRpcError(ErrorCode.INVALID_PARAMS, "cursor must be a string")
-        page = self._listing(self._caller_of(request), request.sender.identity).page(cursor)
+        try:
+            if request.sender.verify is not None:
+                request.sender.verify()
+            page = self._listing(*self._caller_of(request)).page(cursor)
+        except InvalidToken as error:
+            data = {"error": error.as_dict()}
+            raise JsonRpcError(ErrorCode.INVALID_REQUEST, error.message, data) from None
         # The page is JSON already, so the answer is put together from bytes.
         head, end = b'{"jsonrpc":"2.0","id":' + orjson.dumps(request.id) + b',"result":{', b"}}"
         if request.modern:
@@ -220,7 +228,7 @@ class Connection:
         request.reply(b"".join((head, page, end)))
 
     def _call_tool(self, request: McpRequest) -> None:
-        params, identity = request.params, request.sender.identity
+        params = request.params
         name = params.get("name")
         if not isinstance(name, str):
             raise JsonRpcError(ErrorCode.INVALID_PARAMS, "tools/call needs name, a string")
@@ -229,28 +237,34 @@ class Connection:
             arguments = {}
         elif not isinstance(arguments, dict):
             raise JsonRpcError(ErrorCode.INVALID_PARAMS, "arguments must be an object")
-        caller = self._caller_of(request)
-        listed = self._listing(caller, identity).get(name)
+        caller, identity = self._caller_of(request)
+        try:
+            listed = self._listing(caller, identity).get(name)
+        except InvalidToken:
+            listed = None  # The call itself is refused, and recorded.
         call = Call(name if listed is None else listed.tool.name, arguments, caller, identity=identity)
         forms = supports_forms(request.meta.get(CAPABILITIES_KEY)) if request.modern else self._forms
         can_ask = forms and self._settings.approver is not None
         self._calls.start(ClientCall(request, call, listed, can_ask))
 
-    def _caller_of(self, request: McpRequest) -> str:
-        """Return `Call.caller` of a request."""
-        if request.sender.caller is not None:
-            return request.sender.caller
-        return caller_name(request.meta.get(CLIENT_KEY)) if request.modern else self._caller
+    def _caller_of(self, request: McpRequest) -> tuple[str, Caller | None]:
+        """Return `Call.caller` and `Call.identity` of a request."""
+        client = caller_name(request.meta.get(CLIENT_KEY)) if request.modern else self._caller
+        caller, identity = request.sender.caller, request.sender.identity
+        if identity is not None:
+            identity = replace(identity, client=client)
+        return client if caller is None else caller, identity
 
     def _listing(self, caller: str, identity: Caller | None) -> Listing:
         """Return the list of tools that this caller may see."""
-        listing = self._listings.pop((caller, identity), None)
+        key = (caller, "" if identity is None else identity.client, identity)
+        listing = self._listings.pop(key, None)
         if listing is None:
             if len(self._listings) >= _MAX_LISTINGS:
                 del self._listings[next(iter(self._listings))]  # the one used longest ago
             page_size = self._settings.page_size
             listing = Listing(self._catalog, page_size, caller=caller, identity=identity)
-        self._listings[caller, identity] = listing
+        self._listings[key] = listing
         return listing
 
 

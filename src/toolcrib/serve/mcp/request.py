@@ -31,7 +31,9 @@ class Sender:
     caller: str | None = None
     """`Call.caller`; None: `mcp:` and the name that the client gives itself."""
     identity: Caller | None = None
-    """The owner of a token; None for this machine's own user."""
+    """The caller with a token; None for this machine's own user."""
+    verify: Callable[[], object] | None = None
+    """Raises InvalidToken once that token is no longer valid."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ async def serve_stdio(
     page_size: int = DEFAULT_PAGE_SIZE,
     caller: str | None = None,
     identity: Caller | None = None,
+    verify: Callable[[], object] | None = None,
     approver: Approver | None = None,
     max_running: int = 64,
     max_line: int = MAX_LINE,
@@ -54,6 +55,7 @@ async def serve_stdio(
         caller: `Call.caller` of every call; by default `mcp:` and the client's own name, or `token:` and the
             token's.
         identity: the permissions of the client's token; None for this machine's own user.
+        verify: raises InvalidToken once that token is no longer valid; called before the tools are listed.
         approver: lets the client's user approve calls, if the project allows that.
         max_running: calls that run at once; further ones wait.
         max_line: bytes of the longest message; a longer one is refused.
@@ -61,7 +63,7 @@ async def serve_stdio(
             asked to stop (SIGTERM, SIGINT); then they are cancelled.
     """
     settings = ServerSettings(name, version, instructions, page_size, approver, max_running)
-    sender = Sender(caller if caller or identity is None else f"token:{identity.name}", identity)
+    sender = Sender(caller if caller or identity is None else f"token:{identity.name}", identity, verify)
     ended = asyncio.Event()
     with ExitStack() as undo:
         output, source = _divert_output(undo), _divert_input(undo)

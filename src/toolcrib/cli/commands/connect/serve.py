@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -41,7 +42,8 @@ async def _serve(root: str | None) -> int:
 
     token = os.environ.pop("TOOLCRIB_TOKEN", None)
     async with Project.open(root) as project:
-        identity = None if token is None else Tokens(project.vault).verify(token)
+        verify = None if token is None else partial(Tokens(project.vault).verify, token)
+        identity = None if verify is None else verify()
         print_warnings(project)
         print_diagnostics(project.errors)
         if project.servers is not None:
@@ -49,7 +51,11 @@ async def _serve(root: str | None) -> int:
         watching = asyncio.create_task(project.watch(_print_change))
         try:
             return await serve_stdio(
-                McpCatalog(project), version=__version__, identity=identity, approver=project.elicitation
+                McpCatalog(project),
+                version=__version__,
+                identity=identity,
+                verify=verify,
+                approver=project.elicitation,
             )
         finally:
             watching.cancel()

@@ -11,7 +11,7 @@ from toolcrib.cli.arguments import complete_tool, parse_arguments
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_json, print_note, print_result, printable
 from toolcrib.cli.table import print_listing, print_table
-from toolcrib.errors import InvalidInput, InvalidToken
+from toolcrib.errors import InvalidInput, InvalidToken, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.guard import Rule
@@ -54,13 +54,14 @@ def show_command(root: str | None, as_json: bool) -> None:
 @project_options
 @click.option(
     "--as",
-    "caller",
-    default="cli",
+    "callers",
+    default=("cli",),
     show_default=True,
-    help="The caller: cli, local, mcp:CLIENT or token:NAME.",
+    multiple=True,
+    help="The caller: cli, local, mcp:CLIENT or token:NAME. Twice for a client with a token.",
 )
 def explain_command(
-    tool: str, arguments: tuple[str, ...], root: str | None, as_json: bool, caller: str
+    tool: str, arguments: tuple[str, ...], root: str | None, as_json: bool, callers: tuple[str, ...]
 ) -> None:
     """Explain the decision about a call of TOOL. Nothing runs.
 
@@ -74,9 +75,9 @@ def explain_command(
     project = Project.open(root)
     found: Tool = find_tool(project, tool)
     given = _checked(found, arguments)
-    identity = _identity(project, caller)
+    caller, identity = _caller(project, callers)
     policy = Policy(project.config.policy)
-    decision = policy.decide(found, caller, given)
+    decision = policy.decide(found, caller, given, identity)
     refused = _refused_by_token(identity, found)
     document = {
         "tool": found.name,
@@ -95,7 +96,7 @@ def explain_command(
                 "condition": step.condition,
                 "why": step.why,
             }
-            for step in policy.explain(found, caller, given)
+            for step in policy.explain(found, caller, given, identity)
         ],
     }
     if as_json:
@@ -116,12 +117,22 @@ def _checked(tool: Tool, words: tuple[str, ...]) -> dict[str, Any] | None:
         return None
 
 
-def _identity(project: Project, caller: str) -> Caller | None:
-    """Return the identity of `token:NAME`; None for other callers, who act as this machine's user."""
+def _caller(project: Project, names: tuple[str, ...]) -> tuple[str, Caller | None]:
+    """Return the caller of these names, and its identity if one of them is `token:NAME`."""
+    from dataclasses import replace
+
     from toolcrib.guard import Tokens
 
-    kind, _, name = caller.partition(":")
-    return Tokens(project.vault).get(name).caller if kind == "token" else None
+    tokens = [name for name in names if name.startswith("token:")]
+    clients = [name for name in names if name not in tokens]
+    if len(tokens) > 1 or len(clients) > 1:
+        raise UsageError(
+            f"{' and '.join(names)} are two callers", hint="Give one, or a token and the client that uses it."
+        )
+    if not tokens:
+        return clients[0], None
+    identity = Tokens(project.vault).get(tokens[0].removeprefix("token:")).caller
+    return tokens[0], replace(identity, client=clients[0] if clients else "")
 
 
 def _refused_by_token(identity: Caller | None, tool: Tool) -> str | None:
