@@ -3,7 +3,7 @@
 from toolcrib.manifest.openapi.document import Document, fetch_document, is_url, open_document, read_document
 from toolcrib.manifest.openapi.fields import FIELDS
 from toolcrib.manifest.openapi.importer import Imported, OperationReport, import_document
-from toolcrib.manifest.openapi.writer import NewManifest, manifest_of, new_manifest, write_manifests
+from toolcrib.manifest.openapi.writer import NewManifest, new_manifest, write_manifests
 
 __all__ = [
     "FIELDS",
@@ -14,7 +14,6 @@ __all__ = [
     "fetch_document",
     "import_document",
     "is_url",
-    "manifest_of",
     "new_manifest",
     "open_document",
     "read_document",

@@ -5,22 +5,21 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from toolcrib.errors import ConflictError, ManifestError
 from toolcrib.manifest.lint import checks
 from toolcrib.manifest.native.reader import FILE_NAME, parse_tool
+from toolcrib.manifest.native.writer import manifest_of
 from toolcrib.manifest.openapi.document import clean
 from toolcrib.manifest.openapi.slim import Slimmer
 from toolcrib.manifest.yaml.source import MAX_BYTES, dump, load
-from toolcrib.spec import Auth, HttpExec, Tool
+from toolcrib.spec import Tool
 
 __all__ = [
     "NewManifest",
-    "manifest_of",
     "new_manifest",
     "write_manifests",
 ]
@@ -75,36 +74,6 @@ def new_manifest(tool: Tool, origin: str = "") -> NewManifest:
     raise fault or ManifestError("the manifest cannot be written")
 
 
-def manifest_of(tool: Tool) -> dict[str, Any]:
-    """Return the native manifest of an HTTP tool as data, keys in the order of the documentation."""
-    config = tool.config
-    if not isinstance(config, HttpExec):
-        raise ManifestError(f"{tool.name} is not an HTTP tool")
-    hints = {key: value for key, value in asdict(tool.annotations).items() if value is not None}
-    manifest: dict[str, Any] = {
-        "name": tool.name,
-        "description": tool.description,
-        "kind": "http",
-        "version": tool.version,
-        "tags": list(tool.tags),
-        "annotations": hints,
-        "inputs": {"schema": tool.input_schema},
-        "outputs": _filled({"format": tool.output.format, "schema": tool.output.schema}),
-        "exec": {"http": _http(config)},
-        "auth": _auth(tool.auth),
-        "permissions": _filled(
-            {
-                "network": tool.permissions.network.as_json(),
-                "secrets": {
-                    secret.name: {"type": secret.type, "required": secret.required}
-                    for secret in tool.permissions.secrets
-                },
-            }
-        ),
-    }
-    return _filled(manifest)
-
-
 def write_manifests(drafts: Sequence[NewManifest], tools: Path, *, replace: bool = False) -> list[Path]:
     """Write manifests into a folder of tools, each atomically, after all were written to a temporary folder.
 
@@ -151,55 +120,8 @@ def _write(path: Path, text: bytes) -> None:
 
 def _text(tool: Tool, origin: str) -> bytes:
     first = f"# Made by `toolcrib import openapi`{f' from {_line(origin)}' if origin else ''}.\n"
-    return (first + dump(manifest_of(tool))).encode()
+    return (first + dump(manifest_of(replace(tool, extensions={})))).encode()
 
 
 def _line(text: str) -> str:
     return " ".join(clean(text).split())[:300]
-
-
-def _http(config: HttpExec) -> dict[str, Any]:
-    return _filled(
-        {
-            "method": config.method,
-            "url": config.url,
-            "headers": config.headers,
-            "query": config.query,
-            "cookies": config.cookies,
-            "styles": {name: _without_defaults(asdict(style)) for name, style in config.styles.items()},
-            "body_format": config.body_format,
-            "body": config.body,
-            "parts": {name: _without_defaults(asdict(part)) for name, part in config.parts.items()},
-        },
-        keep=("body",),
-    )
-
-
-def _auth(entries: Iterable[Auth]) -> Any:
-    blocks = [
-        _without_defaults(
-            {
-                "type": auth.type,
-                "secret": auth.secret,
-                "username_secret": auth.username_secret,
-                "in": auth.location,
-                "name": auth.name,
-            }
-        )
-        for auth in entries
-    ]
-    return blocks[0] if len(blocks) == 1 else blocks
-
-
-def _filled(block: dict[str, Any], keep: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return a block without empty values; those of `keep` are only left out if they are None."""
-    return {
-        key: value
-        for key, value in block.items()
-        if value is not None and (key in keep or value not in ({}, [], ""))
-    }
-
-
-def _without_defaults(block: dict[str, Any]) -> dict[str, Any]:
-    """Return a block without values that are the default."""
-    return {key: value for key, value in block.items() if value is not None and value is not False}
