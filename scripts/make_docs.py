@@ -23,7 +23,7 @@ import click
 from toolcrib import errors
 from toolcrib.cli.examples import examples_of
 from toolcrib.cli.group import COMMANDS, toolcrib
-from toolcrib.manifest import DIALECTS, Dialect, Kind, openapi, tool_schema
+from toolcrib.manifest import DIALECTS, Dialect, Kind, tool_schema
 from toolcrib.manifest.dialects import mcp_servers
 from toolcrib.manifest.dialects.fields import Fields
 from toolcrib.project import Config
@@ -286,7 +286,6 @@ NATIVE: dict[str, tuple[str, ...]] = {
 FORMATS: dict[str, Fields] = {
     **{dialect.name: table for dialect in DIALECTS.builtin if (table := dialect.fields())},
     "mcp_servers": mcp_servers.FIELDS,
-    "openapi": openapi.FIELDS,
 }
 """The fields of other formats, from the tables that read them."""
 PARTS: dict[str, Callable[[], Iterator[str]]] = {
