@@ -29,6 +29,7 @@ __all__ = [
     "print_result",
     "print_warnings",
     "printable",
+    "shown",
 ]
 
 _ALLOWED = frozenset("\n\t")
@@ -88,10 +89,12 @@ def count(number: int, noun: str) -> str:
 
 def print_error(error: ToolcribError, *, as_json: bool = False) -> int:
     """Print an error and return its exit code."""
+    found = diagnostics_in(error)
     if as_json:
+        if found:
+            error.details["diagnostics"] = [finding.as_dict() for finding in shown(found)]
         print_json({"error": error.as_dict()})
         return error.exit_code
-    found = diagnostics_in(error)
     if found:
         print_diagnostics(found)
         if error.hint not in {finding.hint for finding in found}:
@@ -144,10 +147,16 @@ def diagnostics_in(error: ToolcribError) -> list[Diagnostic]:
     return [Diagnostic(**finding) for finding in findings]
 
 
+def shown(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Return findings as the caller of this command may see them: an agent with a token sees no line."""
+    agent = "TOOLCRIB_TOKEN" in os.environ
+    return [finding.without_line() if agent else finding for finding in diagnostics]
+
+
 def print_diagnostics(diagnostics: Iterable[Diagnostic]) -> None:
     """Print findings about files, each with its source line and a caret; paths are relative to here."""
     here = os.getcwd() + os.sep  # noqa: PTH109 - text is what is compared
-    for finding in diagnostics:
+    for finding in shown(diagnostics):
         short = replace(finding, path=finding.path.removeprefix(here))
         label = f"{finding.severity}[{finding.rule}]:"
         painted = _paint(label, "red" if finding.is_error else "yellow")

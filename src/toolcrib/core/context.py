@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolcrib.errors import TimedOut, ToolcribError
 from toolcrib.spec import Call, Result
+from toolcrib.spec.caller import OWN_CALLERS
 from toolcrib.spec.identifier import new_id
 
 if TYPE_CHECKING:
@@ -91,6 +92,11 @@ class Context(Call):
         if self.call_id is None:
             self.call_id = new_id()
         return self.call_id
+
+    @property
+    def is_own(self) -> bool:
+        """True if this machine's own user calls, in Python or on the command line."""
+        return self.identity is None and self.caller in OWN_CALLERS
 
     @property
     def limit_ms(self) -> int:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import ToolcribError, ToolUnavailable, UsageError
 from toolcrib.executors.host import Host
+from toolcrib.executors.workspace.closed import hidden_places
 from toolcrib.guard import EnvironmentSecrets, Redactor, resolve
 from toolcrib.manifest import (
     DEFAULT_DIALECT,
+    SourceFiles,
     check_tool,
     failure,
     folder_dialects,
@@ -60,12 +62,14 @@ def open_directory(
     if dialect not in (known := folder_dialects(dialect)):
         raise UsageError(f"unknown format {dialect!r} of a folder", hint=f"Known: {', '.join(known)}.")
     granted = Permissions(Network.parse(network), tuple(read), tuple(write))
-    loaded = load_directory(Path(folder).absolute(), granted, dialect)
+    base = os.path.realpath(root if root is not None else Path.cwd())
+    files = SourceFiles((base, os.path.realpath(folder)), hidden_places(base, f"{base}/.toolcrib"))
+    loaded = load_directory(Path(folder).absolute(), granted, dialect, files)
     found = [*loaded.diagnostics, *(finding for tool in loaded.tools for finding in check_tool(tool))]
     errors = [finding for finding in found if finding.is_error]
     if errors:
         raise failure(errors)
-    host = _host(os.path.realpath(root if root is not None else Path.cwd()), catalog)
+    host = _host(base, catalog)
     return [(tool, partial(_executor, tool, host)) for tool in loaded.tools]
 
 

@@ -28,11 +28,13 @@ from toolcrib.manifest.native.reader import (
 )
 from toolcrib.manifest.native.schema import tool_schema
 from toolcrib.manifest.team import Member, Team, check_team, read_team
-from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure, make, report
+from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure, hide_lines, make, report
+from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.rules import RULES, Rule
 from toolcrib.manifest.yaml.source import MAX_BYTES, Document, dump, load, read
 
 __all__ = [
+    "ANY_FILE",
     "DEFAULT_DIALECT",
     "DIALECTS",
     "FILE_NAME",
@@ -54,6 +56,7 @@ __all__ = [
     "Member",
     "Misfit",
     "Rule",
+    "SourceFiles",
     "Team",
     "block_of",
     "check_team",
@@ -65,6 +68,7 @@ __all__ = [
     "finish",
     "folder_dialects",
     "folders",
+    "hide_lines",
     "kind_of",
     "lint_file",
     "lint_tool",

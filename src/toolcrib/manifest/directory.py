@@ -11,26 +11,33 @@ from toolcrib.manifest.dialects.dialect import Dialect
 from toolcrib.manifest.dialects.registry import DEFAULT_DIALECT, DIALECTS, dialect_named, read_dialect
 from toolcrib.manifest.native.reader import FILE_NAME, OTHER_NAME, Loaded
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, make
+from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.spec import Permissions, Tool
 
 __all__ = ["load_directory", "load_file"]
 
 
-def load_directory(folder: Path, granted: Permissions, dialect: str = DEFAULT_DIALECT) -> Loaded:
+def load_directory(
+    folder: Path, granted: Permissions, dialect: str = DEFAULT_DIALECT, files: SourceFiles = ANY_FILE
+) -> Loaded:
     """Return every tool of a folder, by the names of its files. Never raises for a bad file.
 
-    `granted` is what programs and files of its tools may touch.
+    `granted` is what programs and files of its tools may touch; only `files` are read.
     """
     found: list[Diagnostic] = []
     form = dialect_named(dialect)
-    loaded = _joined(_read(path, granted, dialect, own=own) for path, own in _files(folder, form, found))
+    loaded = _joined(
+        _read(path, granted, dialect, files, own=own) for path, own in _files(folder, form, found)
+    )
     return Loaded(loaded.tools, (*found, *loaded.diagnostics), loaded.broken)
 
 
-def load_file(path: Path, granted: Permissions, dialect: str | None = None) -> Loaded:
+def load_file(
+    path: Path, granted: Permissions, dialect: str | None = None, files: SourceFiles = ANY_FILE
+) -> Loaded:
     """Return every tool of one file. Never raises for a bad file; the format is found out if not named."""
     if path.name not in (FILE_NAME, OTHER_NAME):
-        loaded = _read(os.fspath(path), granted, dialect, own=_is_own(path.name))
+        loaded = _read(os.fspath(path), granted, dialect, files, own=_is_own(path.name))
         if all(tool.source is not None and tool.source.dialect != "native" for tool in loaded.tools):
             return loaded
     message = "this is a manifest of Toolcrib's own format"
@@ -43,9 +50,9 @@ def _is_own(name: str) -> bool:
     return any(name in dialect.endings for dialect in DIALECTS.builtin)
 
 
-def _read(path: str, granted: Permissions, dialect: str | None, *, own: bool) -> Loaded:
+def _read(path: str, granted: Permissions, dialect: str | None, files: SourceFiles, *, own: bool) -> Loaded:
     """Read one file; `own` if its folder belongs to its tool alone."""
-    loaded = read_dialect(path, dialect=dialect)
+    loaded = read_dialect(path, dialect=dialect, files=files)
     tools = tuple(_placed(tool, granted, own=own) for tool in loaded.tools)
     return Loaded(tools, loaded.diagnostics, loaded.broken)
 

@@ -3,7 +3,7 @@
 from toolcrib.project.authoring.creation import create_tool
 from toolcrib.project.authoring.lint import lint_sources
 from toolcrib.project.catalog.registry import Change
-from toolcrib.project.config.settings import Config, load_config
+from toolcrib.project.config.settings import Config, load_config, source_files
 from toolcrib.project.mcp_catalog import McpCatalog
 from toolcrib.project.project import Project
 from toolcrib.project.root import HOMES, Place, find
@@ -19,4 +19,5 @@ __all__ = [
     "find",
     "lint_sources",
     "load_config",
+    "source_files",
 ]

@@ -15,7 +15,7 @@ from toolcrib.manifest import Diagnostic
 from toolcrib.project.binding import Binder
 from toolcrib.project.catalog.external import ExternalTools
 from toolcrib.project.catalog.registry import Change, ToolRegistry
-from toolcrib.project.config.settings import Config, load_config
+from toolcrib.project.config.settings import Config, load_config, source_files
 from toolcrib.project.control.approval_service import ApprovalService
 from toolcrib.project.control.composites import Composites
 from toolcrib.project.control.elicitation import Elicitation
@@ -86,7 +86,9 @@ class Project:
         self._composites = Composites(self.bound, self._steps.access)
         self._workspaces = Workspaces(setup, self.toolset, self.first_use.reviewed_grants)
         binder = Binder(setup, self.toolset, self.functions, self._workspaces, self._composites, self.invoke)
-        self._registry = ToolRegistry(place, self.toolset, binder.bind)
+        self._registry = ToolRegistry(
+            place, source_files(place.root, place.home, setup.hidden), self.toolset, binder.bind
+        )
         self._external = ExternalTools(config.sources, self._registry)
         preview = Preview(self._registry, self._steps, self._composites)
         self.plan, self.asks, self.permissions_of = preview.plan, preview.asks, preview.permissions_of

@@ -7,9 +7,11 @@ from typing import Literal, get_args
 
 from toolcrib.spec.naming import fits
 
-__all__ = ["SCOPES", "Caller", "Scope"]
+__all__ = ["OWN_CALLERS", "SCOPES", "Caller", "Scope"]
 
 Scope = Literal["read", "invoke", "approve", "admin"]
+OWN_CALLERS = ("local", "cli")
+"""This machine's own user, in Python and on the command line."""
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 """`read`: list and show. `invoke`: call. `approve`: decide on waiting calls. `admin`: all, and settings."""
 

@@ -26,10 +26,6 @@ def test_the_line_the_caret_and_the_mend_stand_below_the_message() -> None:
     ]
 
 
-def test_the_line_is_taken_from_the_text_when_it_is_given() -> None:
-    assert finding("", 2).render("a\r\nb\nccc\n").splitlines()[1:] == ["  ccc", "   ^"]
-
-
 @pytest.mark.parametrize(
     ("line", "column", "caret"),
     [("名前: x", 5, 8), ("e\u0301: x", 5, 5), ("\tx: 1", 2, 3), ("x", 40, 3)],
@@ -92,4 +88,3 @@ def test_a_place_far_to_the_right_is_shown(text: str) -> None:
     _, line, caret, *_ = found.render().splitlines()
     assert line[caret.index("^")] in "[{"
     assert len(line) < 200
-    assert found.render(text).splitlines()[:3] == found.render().splitlines()[:3]

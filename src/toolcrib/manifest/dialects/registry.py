@@ -20,6 +20,7 @@ from toolcrib.manifest.native import reader as native
 from toolcrib.manifest.native.reader import Loaded
 from toolcrib.manifest.plugins import Registry
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, make
+from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.source import Document, read
 from toolcrib.spec import Tool
 from toolcrib.spec.naming import nearest
@@ -144,10 +145,12 @@ def _spelled(entry: Entry, dialect: Dialect) -> Entry:
     return replace(entry, tool=replace(tool, source=source))
 
 
-def read_dialect(path: str, raw: bytes | None = None, dialect: str | None = None) -> Loaded:
+def read_dialect(
+    path: str, raw: bytes | None = None, dialect: str | None = None, files: SourceFiles = ANY_FILE
+) -> Loaded:
     """Return the usable tools of a file, and the findings. Never raises for what the file holds."""
     try:
-        made = entries(path, read(path) if raw is None else raw, dialect)
+        made = entries(path, read(path, files) if raw is None else raw, dialect)
     except (FileNotFoundError, NotADirectoryError) as error:
         message = f"the file cannot be read: {error.strerror}"
         return Loaded((), (make(path, (1, 1), "unreadable", message),))
@@ -188,24 +191,24 @@ def reread(tool: Tool) -> Document | None:
     )
 
 
-def load_tools(tools_dir: Path) -> Loaded:
+def load_tools(tools_dir: Path, files: SourceFiles = ANY_FILE) -> Loaded:
     """Return the tools of native manifests, and those of folders in other formats, sorted by name."""
-    loaded = native.load_tools(tools_dir)
+    loaded = native.load_tools(tools_dir, files)
     known = {tool.name for tool in loaded.tools}
     base = os.fspath(tools_dir)
-    others = load_others(base, [name for name in native.folders(base, []) if name not in known])
+    others = load_others(base, [name for name in native.folders(base, []) if name not in known], files)
     found = [*loaded.diagnostics, *others.diagnostics]
     found += [_taken(tool) for tool in others.tools if tool.name in known]
     tools = [*loaded.tools, *(tool for tool in others.tools if tool.name not in known)]
     return Loaded(tuple(sorted(tools, key=lambda tool: tool.name)), tuple(found))
 
 
-def load_others(base: str, names: Iterable[str]) -> Loaded:
+def load_others(base: str, names: Iterable[str], files: SourceFiles = ANY_FILE) -> Loaded:
     """Return the tools of those folders in `base` that hold a file of `own_files` instead of a manifest."""
     tools: dict[str, Tool] = {}
     found: list[Diagnostic] = []
     for name in names:
-        other = load_folder(f"{base}/{name}")
+        other = load_folder(f"{base}/{name}", files)
         if other is None:
             continue
         found += other.diagnostics
@@ -220,10 +223,10 @@ def _taken(tool: Tool) -> Diagnostic:
     return make(path, (1, 1), "name", f"a tool named {tool.name} is in another folder")
 
 
-def load_folder(folder: str) -> Loaded | None:
+def load_folder(folder: str, files: SourceFiles = ANY_FILE) -> Loaded | None:
     """Return the tools of a folder with a file of `own_files` instead of a manifest; None for any other."""
     for path, dialect in other_files(folder):
-        return read_dialect(path, dialect=dialect)
+        return read_dialect(path, dialect=dialect, files=files)
     return None
 
 

@@ -11,6 +11,7 @@ from toolcrib.errors import ManifestError
 from toolcrib.manifest.dialects.registry import entries, other_files, reread
 from toolcrib.manifest.native.reader import FILE_NAME, OTHER_NAME, folders, read_folder
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, make
+from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.source import Document, read
 from toolcrib.spec import Tool
 
@@ -51,20 +52,20 @@ def lint_tool(path: Path) -> list[Diagnostic]:
     return found
 
 
-def lint_tree(tools_dir: Path) -> list[Diagnostic]:
+def lint_tree(tools_dir: Path, files: SourceFiles = ANY_FILE) -> list[Diagnostic]:
     """Return all findings about the manifests of a folder of tools, by file and position."""
     base = os.fspath(tools_dir)
     found: list[Diagnostic] = []
     for name in folders(base, found):
-        found += _folder(f"{base}/{name}", name) or []
+        found += _folder(f"{base}/{name}", name, files) or []
     return found
 
 
-def lint_file(path: str, dialect: str | None = None) -> list[Diagnostic]:
+def lint_file(path: str, dialect: str | None = None, files: SourceFiles = ANY_FILE) -> list[Diagnostic]:
     """Return all findings about the tools of one file; the format is found out if not named."""
     found: list[Diagnostic] = []
     try:
-        for entry in entries(path, read(path), dialect):
+        for entry in entries(path, read(path, files), dialect):
             found += entry.found
             if entry.tool is not None:
                 found += check_tool(entry.tool, entry.document)
@@ -73,14 +74,16 @@ def lint_file(path: str, dialect: str | None = None) -> list[Diagnostic]:
     return _sorted(found)
 
 
-def _folder(folder: str, name: str) -> list[Diagnostic] | None:
+def _folder(folder: str, name: str, files: SourceFiles = ANY_FILE) -> list[Diagnostic] | None:
     """Return the findings about one folder; None if it holds no manifest."""
     found: list[Diagnostic] = []
-    read_one = read_folder(folder, name, found)
+    read_one = read_folder(folder, name, found, files)
     if read_one is None and not found:
         others = other_files(folder)
         return (
-            [finding for path, dialect in others for finding in lint_file(path, dialect)] if others else None
+            [finding for path, dialect in others for finding in lint_file(path, dialect, files)]
+            if others
+            else None
         )
     if os.path.lexists(f"{folder}/{FILE_NAME}") and os.path.lexists(f"{folder}/{OTHER_NAME}"):
         message = f"{OTHER_NAME} is ignored, because {FILE_NAME} is beside it"

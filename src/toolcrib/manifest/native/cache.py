@@ -28,6 +28,7 @@ from toolcrib.manifest.native.reader import (
     uncollected,
 )
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, failure, make
+from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.source import Document, Unplaced
 from toolcrib.spec import Tool
 
@@ -117,7 +118,8 @@ _EMPTY = _Stored(b"", 0, {})
 class ManifestCache:
     """The manifests of the folder `tools_dir`, with the help of the file `path`; None does without one."""
 
-    def __init__(self, tools_dir: Path, path: Path | None) -> None:
+    def __init__(self, tools_dir: Path, path: Path | None, files: SourceFiles = ANY_FILE) -> None:
+        self._files = files
         self._base = os.fspath(tools_dir)
         self._path = path
         self._stored = _EMPTY
@@ -198,10 +200,12 @@ class ManifestCache:
         folder = f"{self._base}/{name}"
         if entry is None or entry[0] != mark_of(f"{folder}/{FILE_NAME}"):
             return None
-        return LazyTool(name, entry[1], entry[0], partial(_from_file, self._stored, folder, name))
+        return LazyTool(
+            name, entry[1], entry[0], partial(_from_file, self._stored, folder, name, self._files)
+        )
 
     def _from_disk(self, name: str, found: list[Diagnostic], settled: int) -> LazyTool | None:
-        read_one = read_document(f"{self._base}/{name}", name, found)
+        read_one = read_document(f"{self._base}/{name}", name, found, self._files)
         if read_one is None:
             return None
         document, facts = read_one
@@ -226,7 +230,10 @@ class ManifestCache:
             for name in _PACKAGES
             for path in sorted(glob(f"{package}/{name}/**/*.py", recursive=True))  # noqa: PTH207 - much faster
         ]
-        return cache_key(_FORM, [self._base, *(f"{path} {mark_of(path)}" for path in (*code, libraries))])
+        return cache_key(
+            _FORM,
+            [self._base, repr(self._files), *(f"{path} {mark_of(path)}" for path in (*code, libraries))],
+        )
 
 
 def mark_of(path: str) -> Mark:
@@ -261,14 +268,14 @@ def _from_json(raw: bytes, json: bytes, path: str) -> tuple[Tool, Document]:
     return tool_of(document.data, path, raw), document
 
 
-def _from_file(stored: _Stored, folder: str, name: str) -> tuple[Tool, Document]:
+def _from_file(stored: _Stored, folder: str, name: str, files: SourceFiles) -> tuple[Tool, Document]:
     """Return the tool of an entry, or the one on disk if the entry is damaged."""
     entry = _Entry(*stored.entries[name])
     content = stored.bytes_of(entry)
     if hashlib.sha256(content).hexdigest() == entry.digest:
         return _from_json(content[: entry.raw], content[entry.raw :], f"{folder}/{FILE_NAME}")
     found: list[Diagnostic] = []
-    read_one = read_folder(folder, name, found)
+    read_one = read_folder(folder, name, found, files)
     if read_one is None and found:
         raise failure(found)
     if read_one is None or entry.mark != mark_of(read_one[1].path):

@@ -16,6 +16,7 @@ from toolcrib.errors import ConfigError, ManifestError
 from toolcrib.manifest.kinds import KINDS, duration
 from toolcrib.manifest.native.schema import fits, kind_names, misfits
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure, make, quoted, visible
+from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.source import Document, load, read, read_with_facts
 from toolcrib.spec import (
     Annotations,
@@ -81,7 +82,7 @@ class Loaded:
     """Name of an unusable tool to the findings about it."""
 
 
-def load_tools(tools_dir: Path) -> Loaded:
+def load_tools(tools_dir: Path, files: SourceFiles = ANY_FILE) -> Loaded:
     """Every tool of a folder, sorted by name. Never raises for a bad manifest; no folder holds no tools.
 
     Only the form is checked here; `check_tool` holds a tool to the rest before it is first listed or called.
@@ -91,7 +92,7 @@ def load_tools(tools_dir: Path) -> Loaded:
     base = os.fspath(tools_dir)
     with uncollected():
         for name in folders(base, found):
-            read_one = read_folder(f"{base}/{name}", name, found)
+            read_one = read_folder(f"{base}/{name}", name, found, files)
             if read_one is not None:
                 tools.append(read_one[0])
     return Loaded(tuple(tools), tuple(found))
@@ -129,9 +130,11 @@ def folders(base: str, found: list[Diagnostic]) -> list[str]:
         return []
 
 
-def read_folder(folder: str, name: str, found: list[Diagnostic]) -> tuple[Tool, Document] | None:
+def read_folder(
+    folder: str, name: str, found: list[Diagnostic], files: SourceFiles = ANY_FILE
+) -> tuple[Tool, Document] | None:
     """The tool of one folder; None when it has no manifest, or a bad one: then `found` says why."""
-    read_one = read_document(folder, name, found)
+    read_one = read_document(folder, name, found, files)
     if read_one is None:
         return None
     document, _ = read_one
@@ -139,7 +142,7 @@ def read_folder(folder: str, name: str, found: list[Diagnostic]) -> tuple[Tool, 
 
 
 def read_document(
-    folder: str, name: str, found: list[Diagnostic]
+    folder: str, name: str, found: list[Diagnostic], files: SourceFiles = ANY_FILE
 ) -> tuple[Document, os.stat_result | None] | None:
     """As `read_folder`, but only the document, which has the form of a tool; and the state of its file.
 
@@ -149,9 +152,9 @@ def read_document(
     facts: os.stat_result | None
     try:
         try:
-            raw, facts = read_with_facts(path)
+            raw, facts = read_with_facts(path, files)
         except FileNotFoundError:
-            other = _other_file(path, f"{folder}/{OTHER_NAME}", found)
+            other = _other_file(path, f"{folder}/{OTHER_NAME}", found, files)
             if other is None:
                 return None
             (path, raw), facts = other, None
@@ -165,13 +168,15 @@ def read_document(
         return None
 
 
-def _other_file(path: str, other: str, found: list[Diagnostic]) -> tuple[str, bytes] | None:
+def _other_file(
+    path: str, other: str, found: list[Diagnostic], files: SourceFiles
+) -> tuple[str, bytes] | None:
     """Return the file in the place of `tool.yml`, if it has the wrong ending; report a dead link."""
     if Path(path).is_symlink():
         found.append(make(path, (1, 1), "unreadable", "the manifest is a link that leads to nothing"))
         return None
     try:
-        raw = read(other)
+        raw = read(other, files)
     except (FileNotFoundError, NotADirectoryError):
         return None
     message = (

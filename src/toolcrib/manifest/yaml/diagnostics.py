@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from toolcrib.errors import ManifestError, Violation
+from toolcrib.errors import ManifestError, ToolcribError, Violation
 from toolcrib.manifest.yaml.rules import RULES, Severity
 
 __all__ = [
     "Diagnostic",
     "diagnostics_of",
     "failure",
+    "hide_lines",
     "make",
     "quoted",
     "report",
@@ -57,19 +58,19 @@ class Diagnostic:
         """True if the tool cannot be used."""
         return self.severity == "error"
 
-    def render(self, source_text: str | None = None, *, hint: bool = True) -> str:
+    def without_line(self) -> Diagnostic:
+        """Return the finding without the line of the file, for an agent."""
+        return replace(self, source="", cut=0)
+
+    def render(self, *, hint: bool = True) -> str:
         """Return `file:line:col: error[rule]: message`, the source line, a caret below it, the hint.
 
-        The line is the one kept with the finding unless the whole text is given. Characters that could steer
-        a terminal or reorder text are replaced. `hint=False` leaves out the hint.
+        Characters that could steer a terminal or reorder text are replaced. `hint=False` leaves out the hint.
         """
         place = f"{visible(self.path)}:{self.line}:{self.column}"
         out = [f"{place}: {self.severity}[{self.rule}]: {visible(self.message)}"]
-        line, cut = self.source, self.cut
-        if source_text is not None:
-            line, cut = source_line(source_text, self.line), 0
-        if line.strip():
-            out += _pointed(line, self.column - cut)
+        if self.source.strip():
+            out += _pointed(self.source, self.column - self.cut)
         if self.hint and hint:
             out.append(f"  hint: {visible(self.hint)}")
         return "\n".join(out)
@@ -109,6 +110,16 @@ def diagnostics_of(error: ManifestError) -> tuple[Diagnostic, ...]:
     """Return the findings that `error` carries."""
     found = cast("list[dict[str, Any]]", error.details.get("diagnostics", []))
     return tuple(Diagnostic(**finding) for finding in found)
+
+
+def hide_lines(error: ToolcribError) -> None:
+    """Remove the lines of files from an error that goes to an agent."""
+    found = [Diagnostic(**finding) for finding in error.details.get("diagnostics", ())]
+    for finding in found:
+        hidden = finding.without_line()
+        error.message = error.message.replace(finding.render(hint=False), hidden.render(hint=False))
+    error.args = (error.message,)
+    error.details["diagnostics"] = [finding.without_line().as_dict() for finding in found]
 
 
 def report(diagnostics: Iterable[Diagnostic]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from toolcrib.manifest.yaml.diagnostics import (
     split_lines,
     visible,
 )
+from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.outline import outline
 from toolcrib.manifest.yaml.positions import (
     KeyPath,
@@ -174,16 +175,17 @@ def value_at(data: Any, path: KeyPath) -> Any:
     return data
 
 
-def read(path: str) -> bytes:
+def read(path: str, files: SourceFiles = ANY_FILE) -> bytes:
     """Return the bytes of a manifest.
 
     Raises FileNotFoundError or NotADirectoryError when there is none, ManifestError when it cannot be read,
-    is not a regular file, or is larger than `MAX_BYTES`. Never waits: a pipe or a device is refused.
+    is not one of `files`, is not a regular file, or is larger than `MAX_BYTES`. Never waits: a pipe or a
+    device is refused.
     """
-    return read_with_facts(path)[0]
+    return read_with_facts(path, files)[0]
 
 
-def read_with_facts(path: str) -> tuple[bytes, os.stat_result]:
+def read_with_facts(path: str, files: SourceFiles = ANY_FILE) -> tuple[bytes, os.stat_result]:
     """Return the bytes as `read`, and the state of the file just before."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
@@ -192,6 +194,7 @@ def read_with_facts(path: str) -> tuple[bytes, os.stat_result]:
     except (OSError, ValueError) as error:
         raise failure([_unreadable(path, error)]) from None
     try:
+        files.check(descriptor, path)
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode):
             kind = "a folder" if stat.S_ISDIR(facts.st_mode) else "not a regular file"

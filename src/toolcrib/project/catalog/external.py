@@ -64,9 +64,9 @@ class ExternalTools:
         for place in places:
             source = self.sources.get(place)
             loaded = (
-                load_folder(f"{self._place.tools}/{place.removeprefix('tools/')}")
+                load_folder(f"{self._place.tools}/{place.removeprefix('tools/')}", self._registry.files)
                 if source is None
-                else load_source(source, self._place.root)
+                else load_source(source, self._place.root, self._registry.files)
             )
             if loaded is not None or place in self._tools or place in self._errors:
                 found[place] = loaded or Loaded((), ())

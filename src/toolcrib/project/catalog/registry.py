@@ -18,6 +18,7 @@ from toolcrib.manifest import (
     LazyTools,
     ManifestCache,
     Mark,
+    SourceFiles,
     check_tool,
     diagnostics_of,
     new_mark_of,
@@ -89,10 +90,12 @@ class _LazyBoundTool(BoundTool):
 class ToolRegistry:
     """Puts the tools of manifests into a toolset. `bind` makes a tool ready to be called."""
 
-    def __init__(self, place: Place, toolset: Toolset, bind: Bind) -> None:
+    def __init__(self, place: Place, files: SourceFiles, toolset: Toolset, bind: Bind) -> None:
         folder = cache_folder(place.root)
-        self._cache = ManifestCache(place.tools, None if folder is None else folder / "manifests")
+        self._cache = ManifestCache(place.tools, None if folder is None else folder / "manifests", files)
         self.place = place
+        self.files = files
+        """The files that manifests may be read from."""
         self._toolset = toolset
         self._bind = bind
         self._tools: dict[str, BoundTool] = {}
@@ -278,7 +281,7 @@ class ToolRegistry:
         if not errors or name in self._toolset:
             return None
         return ManifestError(
-            f"the tool {name!r} is not usable: {errors[0].render()}",
+            f"the tool {name!r} is not usable: {errors[0].without_line().render()}",
             hint="Run `toolcrib lint` to see every error.",
             details={"diagnostics": [error.as_dict() for error in errors]},
         )

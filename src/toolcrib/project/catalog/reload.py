@@ -8,7 +8,17 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest import FILE_NAME, Diagnostic, Loaded, check_tool, folders, mark_of, read, read_folder
+from toolcrib.manifest import (
+    FILE_NAME,
+    Diagnostic,
+    Loaded,
+    SourceFiles,
+    check_tool,
+    folders,
+    mark_of,
+    read,
+    read_folder,
+)
 from toolcrib.project.catalog.external import ExternalTools
 from toolcrib.project.catalog.registry import Change, Reading, ToolRegistry
 from toolcrib.project.catalog.watch import Watch
@@ -127,10 +137,10 @@ class HotReload:
         good, mark, old = not registry.errors(name), registry.marks.get(name), registry.current(name)
         if good and mark and mark == mark_of(f"{folder}/{FILE_NAME}"):
             return None
-        if good and old is not None and _is_unchanged(old):
+        if good and old is not None and _is_unchanged(old, registry.files):
             return None
         found: list[Diagnostic] = []
-        read_one = read_folder(folder, name, found)
+        read_one = read_folder(folder, name, found, registry.files)
         if read_one is None:
             return Reading(name, None, tuple(found))
         tool, document = read_one
@@ -144,10 +154,10 @@ def _names(touched: Iterable[str]) -> list[str]:
     return sorted(key.removeprefix("tools/") for key in touched if key.startswith("tools/"))
 
 
-def _is_unchanged(tool: Tool) -> bool:
+def _is_unchanged(tool: Tool, files: SourceFiles) -> bool:
     assert tool.source is not None
     try:
-        return read(tool.source.path) == tool.source.raw
+        return read(tool.source.path, files) == tool.source.raw
     except (ManifestError, OSError):
         return False
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest import read
+from toolcrib.manifest import SourceFiles, read
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec, read_server, read_servers
 from toolcrib.project.config.reader import KeyPath, Reader
 
@@ -31,10 +31,10 @@ class NamedServers:
     trusted_bytes: bytes = b""
     """Bytes of `.mcp.json` that trust is bound to, besides the settings."""
 
-    def beside(self, root: Path) -> NamedServers:
+    def beside(self, root: Path, files: SourceFiles) -> NamedServers:
         """Return these and the ones in `root/.mcp.json`. A name in both means the one of the settings."""
         try:
-            raw = read(str(root / FILE))
+            raw = read(str(root / FILE), files)
         except (FileNotFoundError, NotADirectoryError):
             missing = dict.fromkeys(self.narrowing, f"has no command or url, and no {FILE} names it")
             return replace(self, wrong=missing)

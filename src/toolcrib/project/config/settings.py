@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from toolcrib.errors import ConfigError, ManifestError
+from toolcrib.executors.workspace.closed import hidden_places
 from toolcrib.guard import EFFECTS, MAX_BYTES, Effect, Rule, Rules, Trust
-from toolcrib.manifest import Diagnostic, Document, diagnostics_of, failure, load, read
+from toolcrib.manifest import Diagnostic, Document, SourceFiles, diagnostics_of, failure, load, read
 from toolcrib.project.config import weakening as weak
 from toolcrib.project.config.mcp import FILE, NamedServers, read_named_servers
 from toolcrib.project.config.policy import DEFAULT_TTL_HOURS, Review, read_channels, read_rules
@@ -38,7 +39,7 @@ from toolcrib.project.config.sources import ToolSource, read_source
 from toolcrib.project.config.weakening import Weakening
 from toolcrib.spec import LEVELS, Level, Permissions, Retry
 
-__all__ = ["KEYS", "Config", "load_config"]
+__all__ = ["KEYS", "Config", "load_config", "source_files"]
 
 T = TypeVar("T")
 
@@ -237,20 +238,27 @@ _BLOCKS = {
 """Each key at the top of the file to the keys below it."""
 
 
+def source_files(root: Path, home: Path, secret: tuple[str, ...] = ()) -> SourceFiles:
+    """Return the files that a project's settings and manifests may be read from; none of `secret`."""
+    return SourceFiles((str(root),), (*hidden_places(str(root), str(home)), *secret))
+
+
 def load_config(path: Path, root: Path | None = None) -> Config:
     """Read the settings; a missing or empty file leaves the defaults. `root` is the folder of `.mcp.json`.
 
     Raises `ConfigError` with every error and its position.
     """
+    home = path.parent.resolve()
+    files = source_files(home.parent if root is None else root, home)
     try:
-        document = load(read(str(path)), str(path))
+        document = load(read(str(path), files), str(path))
     except (FileNotFoundError, NotADirectoryError):
         config = Config()
     except ManifestError as error:
         raise _failure(diagnostics_of(error)) from None
     else:
         config = _config(document, document)
-    return config if root is None else replace(config, servers=config.servers.beside(root))
+    return config if root is None else replace(config, servers=config.servers.beside(root, files))
 
 
 def _config(document: Document, origin: Document) -> Config:

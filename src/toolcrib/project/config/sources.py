@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from toolcrib.manifest import DEFAULT_DIALECT, Loaded, folder_dialects, load_directory, load_file, make
+from toolcrib.manifest import (
+    DEFAULT_DIALECT,
+    Loaded,
+    SourceFiles,
+    folder_dialects,
+    load_directory,
+    load_file,
+    make,
+)
 from toolcrib.project.config.reader import KeyPath, Reader, choice, permissions
 from toolcrib.spec import Permissions
 
@@ -59,17 +67,23 @@ def read_source(reader: Reader, entry: Any, at: KeyPath) -> ToolSource:
     return ToolSource(written, dialect, is_file, granted)
 
 
-def load_source(source: ToolSource, root: Path) -> Loaded:
-    """Return the tools of one source. A path inside of the project may not lead out of it by a link."""
+def load_source(source: ToolSource, root: Path, files: SourceFiles) -> Loaded:
+    """Return the tools of one source. A path inside of the project may not lead out of it by a link.
+
+    `files` are those of the project that may be read. A source outside has all files of its own folder.
+    """
     path = place_of(source, root)
     if path.is_relative_to(root) and not Path(os.path.realpath(path)).is_relative_to(root):
         message = f"a symbolic link takes this {'file' if source.is_file else 'folder'} out of the project"
         hint = "to allow it, write its real path in `sources`"
         return Loaded((), (make(str(path), (1, 1), "unreadable", message, hint=hint),))
+    if not path.is_relative_to(root):
+        folder = path.parent if source.is_file else path
+        files = replace(files, folders=(*files.folders, os.path.realpath(folder)))
     if source.is_file:
-        return load_file(path, source.granted, source.dialect)
+        return load_file(path, source.granted, source.dialect, files)
     assert source.dialect is not None
-    return load_directory(path, source.granted, source.dialect)
+    return load_directory(path, source.granted, source.dialect, files)
 
 
 def place_of(source: ToolSource, root: Path) -> Path:

@@ -10,14 +10,13 @@ from typing import Any
 from toolcrib.guard import Reviews, ReviewStatus, ToolDigest, opened
 from toolcrib.project.root import Place
 from toolcrib.spec import Caller, Tool
+from toolcrib.spec.caller import OWN_CALLERS
 from toolcrib.spec.words import may_touch
 
 __all__ = ["FIRST_USE", "FirstUse", "ReviewSheet"]
 
 FIRST_USE = "first-use"
 """The name of the rule that asks for the review. To approve the rule itself is a review."""
-_OWN = ("local", "cli")
-"""This machine's own user, in Python and on the command line."""
 _GRANTS = "grants/"
 """The parts of a digest with this beginning are the real paths of grants."""
 _BEYOND = ("network", "secret ", "environment variable ", "code:")
@@ -89,7 +88,7 @@ class FirstUse:
         if tool.source is None:
             return None, None
         creator = self.creator(tool)
-        needs_review = self._asks and (identity is not None or caller not in _OWN)
+        needs_review = self._asks and (identity is not None or caller not in OWN_CALLERS)
         beyond = self.beyond(tool) if needs_review else []
         if creator is None and not beyond:
             return None, None

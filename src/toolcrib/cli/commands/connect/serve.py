@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from toolcrib.cli.options import root_option
 from toolcrib.cli.output import print_diagnostics, print_note, print_warnings
 
 if TYPE_CHECKING:
+    from toolcrib.manifest import Diagnostic
     from toolcrib.project import Change
 
 _MOST_NAMES = 20
@@ -45,7 +48,7 @@ async def _serve(root: str | None) -> int:
         verify = None if token is None else partial(Tokens(project.vault).verify, token)
         identity = None if verify is None else verify()
         print_warnings(project)
-        print_diagnostics(project.errors)
+        _print_errors(project.errors)
         if project.servers is not None:
             project.servers.start()
         watching = asyncio.create_task(project.watch(_print_change))
@@ -61,6 +64,11 @@ async def _serve(root: str | None) -> int:
             watching.cancel()
 
 
+def _print_errors(found: Iterable[Diagnostic]) -> None:
+    """Print errors of manifests; lines of files only on a terminal, because an agent may read a log."""
+    print_diagnostics(found if sys.stderr.isatty() else [one.without_line() for one in found])
+
+
 def _print_change(change: Change) -> None:
     for verb, names in (
         ("added", change.added),
@@ -71,6 +79,6 @@ def _print_change(change: Change) -> None:
         if names:
             shown = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
             print_note(f"tools {verb}: {shown}")
-    print_diagnostics(change.broken)
+    _print_errors(change.broken)
     for warning in change.warnings:
         print_note(f"warning: {warning}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.options import project_options
-from toolcrib.cli.output import print_diagnostics, print_json, print_note, print_warnings
+from toolcrib.cli.output import print_diagnostics, print_json, print_note, print_warnings, shown
 from toolcrib.cli.table import brief, print_listing
 from toolcrib.errors import NotFoundError
 
@@ -56,7 +56,10 @@ def command(
         create = f"write {project.place.tools}/NAME/tool.yml, or run `toolcrib init --examples`"
         print_listing(
             as_json,
-            {"tools": [_entry(tool) for tool in tools], "diagnostics": [error.as_dict() for error in errors]},
+            {
+                "tools": [_entry(tool) for tool in tools],
+                "diagnostics": [error.as_dict() for error in shown(errors)],
+            },
             ("NAME", "KIND", "APPROVAL", "DESCRIPTION"),
             [
                 (tool.name, tool.kind, "asks" if tool.approval.required else "", brief(tool.description))

@@ -17,6 +17,7 @@ from toolcrib.cli.output import (
     print_note,
     print_result,
     printable,
+    shown,
 )
 from toolcrib.errors import ConfigError, NotFoundError
 
@@ -53,13 +54,15 @@ def command(root: str | None, as_json: bool, output_format: str, files: tuple[st
 
 def _lint_project(place: Place) -> list[Diagnostic]:
     from toolcrib.manifest import lint_tree
-    from toolcrib.project import lint_sources, load_config
+    from toolcrib.project import lint_sources, load_config, source_files
+    from toolcrib.project.config.secrets import hidden_paths
 
     try:
-        further = lint_sources(load_config(place.config, place.root), place)
+        config = load_config(place.config, place.root)
     except ConfigError as error:
-        return [*diagnostics_in(error), *lint_tree(place.tools)]
-    return [*lint_tree(place.tools), *further]
+        return [*diagnostics_in(error), *lint_tree(place.tools, source_files(place.root, place.home))]
+    files = source_files(place.root, place.home, hidden_paths(config.secret_sources, place.root))
+    return [*lint_tree(place.tools, files), *lint_sources(config, place)]
 
 
 def _lint_files(files: tuple[str, ...]) -> list[Diagnostic]:
@@ -80,7 +83,7 @@ def _print(found: list[Diagnostic], where: str, output_format: str) -> int:
 
     errors = sum(diagnostic.is_error for diagnostic in found)
     if output_format == "json":
-        print_json(report(found))
+        print_json(report(shown(found)))
     elif output_format == "github":
         for diagnostic in found:
             print_result(_annotation(diagnostic))

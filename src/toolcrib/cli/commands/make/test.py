@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from toolcrib.cli.options import project_options
-from toolcrib.cli.output import print_diagnostics, print_json, print_note, print_result, printable
+from toolcrib.cli.output import print_diagnostics, print_json, print_note, print_result, printable, shown
 from toolcrib.errors import InvalidError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def command(names: tuple[str, ...], root: str | None, as_json: bool, live: bool)
     found, broken = asyncio.run(run_examples())
     counts = {outcome: sum(one.outcome == outcome for one in found) for outcome in _LABELS}
     if as_json:
-        diagnostics = [finding.as_dict() for finding in broken]
+        diagnostics = [finding.as_dict() for finding in shown(broken)]
         print_json({"examples": [one.as_dict() for one in found], **counts, "diagnostics": diagnostics})
     else:
         for one in found:

@@ -1,0 +1,49 @@
+"""The files that manifests and settings may be read from: none outside of a project, and no secret in it.
+
+A manifest may be a symbolic link, as in a mounted ConfigMap of Kubernetes (`tool.yml` to `..data/tool.yml`).
+But a link to a file of secrets would show its lines in the errors about it. So each file is opened first, and
+then the place that it really has is checked: nothing can be swapped in between.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from toolcrib.manifest.yaml.diagnostics import failure, make
+
+__all__ = ["ANY_FILE", "SourceFiles"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFiles:
+    """The folders that files may be read from, and the files and folders in them that are closed."""
+
+    folders: tuple[str, ...] = ("/",)
+    """Real paths."""
+    closed: tuple[str, ...] = ()
+    """Absolute paths."""
+
+    def check(self, descriptor: int, path: str) -> None:
+        """Refuse the file that was opened by a path, if it may not be read. Raises ManifestError."""
+        if self is ANY_FILE:
+            return
+        real = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - for every manifest
+        closed = self.closed if real == path else (*self.closed, *map(os.path.realpath, self.closed))
+        why = ""
+        if _in_any(real, closed):
+            why = "which no tool may read"
+        elif not _in_any(real, self.folders):
+            why = "outside of the project"
+        if why:
+            message = f"this leads to {real}, {why}, so it is not read"
+            hint = "put the file itself here, or a link to another file of the project"
+            raise failure([make(path, (1, 1), "unreadable", message, hint=hint)])
+
+
+ANY_FILE = SourceFiles()
+"""No limits: for a file that its owner names."""
+
+
+def _in_any(path: str, folders: tuple[str, ...]) -> bool:
+    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)

@@ -1,0 +1,182 @@
+"""Manifests and settings that are symbolic links: none shows a line of a file that no tool may read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.crib import Crib, failed
+from toolcrib import Project
+from toolcrib.errors import ConfigError
+
+CANARY = "canary-4711"
+REQUESTS = (
+    {
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "a", "version": "1"},
+        },
+    },
+    {"method": "tools/list", "params": {}},
+    {"method": "tools/call", "params": {"name": "x", "arguments": {}}},
+    {"method": "tools/call", "params": {"name": "tools_search", "arguments": {"query": "x"}}},
+)
+
+
+@pytest.fixture
+def crib(tmp_path: Path) -> Crib:
+    return Crib(tmp_path / "project")
+
+
+def cli(crib: Crib, *args: str, stdin: str = "", **env: str) -> str:
+    """Everything that a command prints."""
+    command = [sys.executable, "-m", "toolcrib", *args]
+    done = subprocess.run(
+        command,
+        check=False,
+        cwd=crib.root,
+        env={**os.environ, **env},
+        input=stdin,
+        text=True,
+        capture_output=True,
+        timeout=60,
+    )
+    return done.stdout + done.stderr
+
+
+def mcp(crib: Crib) -> str:
+    """Everything that an agent is told over MCP, and what the server prints."""
+    lines = [json.dumps({"jsonrpc": "2.0", "id": n, **one}) for n, one in enumerate(REQUESTS)]
+    return cli(crib, "serve", "--stdio", stdin="\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("secret", ["env", "configured", "state", "audit", "outside"])
+def test_a_manifest_that_is_a_link_shows_no_line_of_what_no_tool_may_read(crib: Crib, secret: str) -> None:
+    paths = {
+        "env": ".env",
+        "configured": "conf/secrets.env",
+        "state": ".toolcrib/state.db",
+        "audit": ".toolcrib/audit/tools.log",
+        "outside": "../outside",
+    }
+    crib.write(".toolcrib/config.yml", "secrets: {sources: [{env_file: {path: conf/secrets.env}}]}")
+    crib.write(paths[secret], f'PASSWORD: "{CANARY}')
+    (crib.home / "tools/x").mkdir()
+    (crib.home / "tools/x/tool.yml").symlink_to(crib.root / paths[secret])
+    crib.write(".toolcrib/tools/s/notes", "")
+    (crib.home / "tools/s/SKILL.md").symlink_to(crib.root / paths[secret])
+
+    async def python() -> str:
+        async with crib.open() as project:
+            result = await project.call("x")
+            return f"{result.error!r} {result.error and result.error.details} {project.diagnostics}"
+
+    said = asyncio.run(python()) + mcp(crib)
+    for command in (("list",), ("list", "--json"), ("lint",), ("run", "x"), ("show", "x"), ("review", "x")):
+        said += cli(crib, *command)
+    assert CANARY not in said
+    assert "so it is not read" in said
+
+
+@pytest.mark.parametrize("name", [".toolcrib/config.yml", ".mcp.json"])
+def test_settings_that_are_a_link_show_nothing_either(crib: Crib, name: str) -> None:
+    crib.write(".env", f'PASSWORD: "{CANARY}')
+    (crib.root / name).symlink_to(crib.root / ".env")
+    said = mcp(crib) + cli(crib, "list") + cli(crib, "lint") + cli(crib, "trust", "--show")
+    assert CANARY not in said
+    assert "so it is not read" in said
+    if name.endswith("yml"):
+        with pytest.raises(ConfigError, match="so it is not read"):
+            Project.open(crib.root)
+
+
+def test_a_definition_that_the_settings_name_is_no_secret(crib: Crib) -> None:
+    crib.write(".env", f'PASSWORD: "{CANARY}')
+    crib.write("defs/notes", "")
+    (crib.root / "defs/x.yaml").symlink_to("../.env")
+    for source in ("file: .env", "file: defs/x.yaml", "dir: defs"):
+        crib.write(".toolcrib/config.yml", f"sources: [{{{source}}}]")
+        said = cli(crib, "list") + cli(crib, "lint") + mcp(crib)
+        assert CANARY not in said
+        assert "so it is not read" in said
+
+
+def test_an_agent_sees_no_line_of_a_manifest_with_errors(crib: Crib) -> None:
+    crib.write(".toolcrib/tools/x/tool.yml", f"name: x\ndescription: {CANARY}: [\n")
+    assert CANARY in cli(crib, "lint")
+    for command in (("lint",), ("lint", "--json"), ("list",), ("list", "--json")):
+        assert CANARY not in cli(crib, *command, TOOLCRIB_TOKEN="tcr_x")
+    assert CANARY not in mcp(crib)
+    assert CANARY not in failed(crib.call("x"), "invalid_manifest")
+
+
+def mounted(folder: Path, files: dict[str, str]) -> None:
+    """Lay out a folder as Kubernetes mounts a ConfigMap: each name is a link through `..data`."""
+    version = folder / "..2026_01_01_00_00_00.1"
+    for name, text in files.items():
+        place = version / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+        place.chmod(0o755)
+    (folder / "..data").symlink_to(version.name)
+    for name in {name.partition("/")[0] for name in files}:
+        (folder / name).symlink_to(f"..data/{name}")
+
+
+def updated(folder: Path, files: dict[str, str]) -> None:
+    """Put another version into it, as the kubelet does: one rename of `..data`."""
+    version = folder / "..2026_01_02_00_00_00.2"
+    for name, text in files.items():
+        place = version / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+        place.chmod(0o755)
+    (folder / "..data_tmp").symlink_to(version.name)
+    (folder / "..data_tmp").rename(folder / "..data")
+
+
+MANIFEST = """
+name: hello
+description: Say hello
+kind: command
+version: 1
+exec: {command: {entrypoint: ENTRY}}
+outputs: {format: text}
+"""
+SCRIPT = "#!/bin/sh\necho hello\n"
+
+
+def test_a_tool_mounted_from_a_config_map_runs(crib: Crib) -> None:
+    folder = crib.home / "tools/hello"
+    folder.mkdir()
+    manifest = MANIFEST.replace("ENTRY", ".toolcrib/tools/hello/run.sh")
+    mounted(folder, {"tool.yml": manifest, "run.sh": SCRIPT})
+    assert crib.call("hello").value == "hello\n"
+    updated(folder, {"tool.yml": manifest, "run.sh": SCRIPT.replace("hello", "again")})
+    assert crib.call("hello").value == "again\n"
+
+
+def test_a_project_mounted_from_a_config_map_runs(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    files = {
+        ".toolcrib/config.yml": "limits: {timeout_ms: 60000}\n",
+        ".toolcrib/tools/hello/tool.yml": MANIFEST.replace("ENTRY", "scripts/run.sh"),
+        "scripts/run.sh": SCRIPT,
+    }
+    mounted(root, files)
+
+    async def call() -> object:
+        async with Project.open(root) as project:
+            assert project.config.timeout_ms == 60_000
+            return (await project.call("hello")).unwrap()
+
+    assert asyncio.run(call()) == "hello\n"
