@@ -15,7 +15,7 @@ __all__ = ["GROUPS", "PROBES", "Found", "Group", "Mechanism", "Outcome", "Probe"
 Group = Literal[
     "files", "grants", "network", "secrets", "processes", "kernel", "resources", "file tools", "controls"
 ]
-Mechanism = Literal["seccomp", "landlock", "cgroup"]
+Mechanism = Literal["seccomp", "landlock", "cgroup", "process limit"]
 GROUPS: tuple[Group, ...] = (
     "files",
     "grants",
@@ -116,6 +116,8 @@ def probe(
 
 def claims(report: Mapping[str, Any], mechanism: Mechanism) -> bool:
     """Whether a run's enforcement report says that the mechanism was in force."""
+    if mechanism == "process limit":
+        return bool(report.get("limits", {}).get("processes", "not enforced") != "not enforced")
     return mechanism not in report.get("missing", ())
 
 

@@ -33,12 +33,13 @@ from tests.integration.sandbox.ground import (
     said,
     shell,
 )
+from tests.integration.sandbox.limit_claims import LIMITS
 from tests.integration.sandbox.watch_claims import WATCHING
-from toolcrib.errors import PermissionDenied, SandboxUnavailable, ToolcribError, ToolUnavailable
+from toolcrib.errors import PermissionDenied, ToolcribError, ToolUnavailable
 from toolcrib.sandbox import Completed, Confinement, run
 
 Claim = Callable[[Ground], None]
-CLAIMS: list[Claim] = [*WATCHING, *ACCOUNTS]
+CLAIMS: list[Claim] = [*WATCHING, *ACCOUNTS, *LIMITS]
 
 
 def claim(function: Claim) -> Claim:
@@ -411,21 +412,6 @@ print([libc.syscall(ctypes.c_long(n), *[ctypes.c_long(0)] * 5) for n in (425, 43
     assert "DONE" not in said(done), said(done)
     assert said(done).count("refused") == 7, said(done)
     assert "[-1, -1] 38" in said(done), said(done)
-
-
-@claim
-def memory_and_processes_of_the_tree_are_bounded_or_the_limit_is_refused(ground: Ground) -> None:
-    script = "for n in 1 2 3 4 5 6 7 8 9; do sleep 5 & done; echo went on"
-    hog = "x = [bytearray(b'x' * 30_000_000) for _ in range(3)]; print('went on')"
-    fork = f"import os, time\nif os.fork() == 0:\n    {hog}\n    time.sleep(1); os._exit(0)\n{hog}; os.wait()"
-    if shell(ground, ":").enforcement["limits"]["memory"] == "not enforced":
-        refused(SandboxUnavailable, "cgroup", Confinement(argv=("true",), cwd="/", processes=6))
-        refused(SandboxUnavailable, "cgroup", Confinement(argv=("true",), cwd="/", memory_bytes=128 << 20))
-        return
-    few = shell(ground, script, processes=6)
-    big = python(fork, memory_bytes=128 << 20)
-    assert few.enforcement["exceeded"] == ["processes"], (few, said(few))
-    assert big.enforcement.get("exceeded") == ["memory"] or said(big).count("went on") < 2, said(big)
 
 
 @claim

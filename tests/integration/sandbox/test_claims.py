@@ -43,7 +43,7 @@ def base() -> Iterator[Path]:
         shutil.copytree(spec, package / "spec", ignore=shutil.ignore_patterns("__pycache__"))
         copies = base / "tests/integration/sandbox"
         copies.mkdir(parents=True)
-        for module in ("ground.py", "claims.py", "watch_claims.py", "account_claims.py"):
+        for module in ("ground.py", "claims.py", "watch_claims.py", "account_claims.py", "limit_claims.py"):
             shutil.copy(Path(__file__).with_name(module), copies)
         (base / "room").mkdir()
         os.chown(base / "room", NOBODY, NOBODY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -11,11 +12,11 @@ from toolcrib.sandbox.job import NetworkAccess
 from toolcrib.sandbox.kernel.cgroup import CgroupPool, CgroupSlot, open_pool
 from toolcrib.spec import Level
 
-__all__ = ["MEMORY_BYTES", "PROCESSES", "check_limits", "group_for", "groups", "report"]
+__all__ = ["MEMORY_BYTES", "PROCESSES", "check_limits", "group_for", "groups", "process_limit", "report"]
 
 MEMORY_BYTES = 4 << 30
 PROCESSES = 1_024
-"""Bounds of a tool that states none, where there are control groups."""
+"""Bounds of a tool that states none, where they can be enforced."""
 INIT_PROCESSES = 1
 """Pid 1 of the sandbox is counted with the tool's processes."""
 NETWORK_BY: Mapping[NetworkAccess, str] = {
@@ -40,7 +41,7 @@ def groups() -> tuple[CgroupPool | None, str]:
     return open_pool()
 
 
-def group_for(memory_bytes: int | None, processes: int | None) -> CgroupSlot | None:
+def group_for(memory_bytes: int | None, processes: int | None, level: str) -> CgroupSlot | None:
     """Return a control group with these limits, or the usual ones; None if there are no control groups.
 
     Raises:
@@ -59,15 +60,32 @@ def group_for(memory_bytes: int | None, processes: int | None) -> CgroupSlot | N
             pool.close()
             groups.cache_clear()
             machine.cache_clear()
-    check_limits(memory_bytes, processes)
+    check_limits(memory_bytes, processes, level)
     return None
 
 
-def check_limits(memory_bytes: int | None, processes: int | None) -> None:
+def has_process_limit(level: str) -> bool:
+    """Return True if RLIMIT_NPROC limits the processes of one sandbox.
+
+    The kernel counts them for each user in each user namespace (Linux 5.14), and never limits root's.
+    """
+    return level == "full" and os.geteuid() != 0
+
+
+def process_limit(processes: int | None, level: str) -> int | None:
+    """Return the value of RLIMIT_NPROC; None if a control group limits the processes, or nothing can."""
+    if groups()[0] is not None or not has_process_limit(level):
+        return None
+    return (processes or PROCESSES) + INIT_PROCESSES
+
+
+def check_limits(memory_bytes: int | None, processes: int | None, level: str) -> None:
     """Raise SandboxUnavailable if a limit is stated that nothing on this machine can enforce."""
-    stated = {"memory_bytes": memory_bytes, "processes": processes}
+    if groups()[0] is not None:
+        return
+    stated = {"memory_bytes": memory_bytes, "processes": None if has_process_limit(level) else processes}
     names = [name for name, value in stated.items() if value is not None]
-    if names and groups()[0] is None:
+    if names:
         raise unavailable("cgroup", f"{' and '.join(names)} cannot be enforced: {groups()[1]}")
 
 
@@ -128,6 +146,8 @@ def machine(level: Level) -> Mapping[str, Any]:
         "tmp": "tmpfs size" if is_full else NOT_ENFORCED,
         **dict.fromkeys(("memory", "processes"), NOT_ENFORCED if pool is None else group),
     }
+    if process_limit(None, level) is not None:
+        limits["processes"] = "rlimit (user namespace)"
     return {**reports[level], "limits": limits, "missing": missing if is_full else [*NAMESPACES, *missing]}
 
 

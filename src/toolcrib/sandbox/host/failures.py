@@ -26,8 +26,8 @@ HINTS = {
     "id maps": "give the container CAP_SETFCAP, or run as an ordinary user",
     "loopback": "the kernel must let a new network namespace bring its loopback up (CAP_NET_ADMIN in it)",
     "proc": "a container that masks parts of /proc forbids a new one: unmask it (procMount: Unmasked)",
-    "cgroup": "run as root or in a cgroup that is delegated to this user (`toolcrib doctor` shows what is "
-    "missing), or remove the limit from the manifest",
+    "cgroup": "run as root, or in a control group that systemd delegates to you: "
+    "`systemd-run --user --scope toolcrib …`",
     "openat2": "Linux 5.12 or newer is needed",
     "open_tree": "Linux 5.12 or newer is needed",
     "mount_setattr": "Linux 5.12 or newer is needed",

@@ -58,7 +58,7 @@ async def call_function(call: FunctionCall) -> FunctionAnswer:
         UnavailableError: no process could be started at the moment; nothing was run.
         SandboxUnavailable: a limit is stated that nothing here can enforce.
     """
-    check_limits(call.memory_bytes, call.processes)
+    check_limits(call.memory_bytes, call.processes, "function")
     return await retried(lambda: FunctionRun(call).complete(), FunctionRun.trouble)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from toolcrib.sandbox.files.grants import MountPlan, plan
 from toolcrib.sandbox.files.paths import PathCache, Paths, look
+from toolcrib.sandbox.host.enforcement import process_limit
 from toolcrib.sandbox.host.handle import Stamps
 from toolcrib.sandbox.host.pool import SandboxOrder
 from toolcrib.sandbox.job import Confinement, NetworkAccess
@@ -83,15 +84,22 @@ def order(job: Confinement, level: Level) -> CommandOrder:
         return made
 
     # A watched command shares its sandbox with no other call.
-    return work(Paths()) if job.watch is not None else _orders.get((level, *MADE_FROM(job)), work)
+    if job.watch is not None:
+        return work(Paths())
+    return _orders.get((level, process_limit(job.processes, level), *MADE_FROM(job)), work)
 
 
 def sandbox_order(job: Confinement, mounts: MountPlan, level: Level) -> SandboxOrder:
     """Put the order together as the launcher reads it."""
     script = job.script
+    processes = process_limit(job.processes, level)
     message: dict[str, Any] = {
         "cwd": job.cwd,
-        "limits": (*EVERY_COMMAND, *((which, getattr(job, name)) for name, which in LIMITS.items())),
+        "limits": (
+            *EVERY_COMMAND,
+            *((which, getattr(job, name)) for name, which in LIMITS.items()),
+            *([(resource.RLIMIT_NPROC, processes)] if processes is not None else []),
+        ),
         "links": mounts.links,
         "files": mounts.files,
         "mounts": tuple(tuple(mount) for mount in mounts.mounts),

@@ -187,7 +187,7 @@ class WarmPool:
         stated = job["memory_bytes"] or job["processes"]
         # Registered functions have the limits that are stated, and no other.
         without = job["level"] == "function" and not stated
-        slot = None if without else group_for(job["memory_bytes"], job["processes"])
+        slot = None if without else group_for(job["memory_bytes"], job["processes"], job["level"])
         try:
             sandbox = launcher.make(job, slot)
         except BaseException:

@@ -104,7 +104,7 @@ def check(job: Confinement, level: Level) -> None:
     if job.watch is not None and level != "full":
         raise unavailable("watch", "commands can be watched at level full only")
     if job.memory_bytes or job.processes:
-        check_limits(job.memory_bytes, job.processes)
+        check_limits(job.memory_bytes, job.processes, level)
 
 
 def check_texts(job: Confinement) -> None:

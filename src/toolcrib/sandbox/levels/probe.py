@@ -27,7 +27,8 @@ __all__ = ["Mechanism", "forget", "in_force", "level", "probe", "require"]
 MACHINES = ("aarch64", "x86_64")
 NO_SANDBOX = "command and Python tools are refused"
 LOWER = "command and Python tools run at level landlock only, where the project allows it"
-UNBOUNDED = "tools that state limits.memory_bytes or limits.processes are refused; others have no such bound"
+UNLIMITED_MEMORY = "tools that state limits.memory_bytes are refused; the memory of others is not limited"
+UNLIMITED = "tools that state limits.memory_bytes or limits.processes are refused; others have no such limit"
 NO_PROXY = "tools with a list of hosts or network: true fail"
 PROXY_WORKS = "works, for HTTP, CONNECT and SOCKS5; other protocols need `network: host`"
 NO_LEVEL = "there is no lower level to run at where namespaces are not supported"
@@ -182,7 +183,9 @@ def kernel_mechanism(name: str) -> Mechanism:
         if name in HINTS and (code == errno.ENOSYS or name == "user namespace"):
             answer += f" ({HINTS[name]})"
     lost = NO_SANDBOX if name in NEEDED_AT_LANDLOCK else LOWER
-    return Mechanism(name, False, answer, lost if required else "none: it runs as root", required)
+    return Mechanism(
+        name, False, answer, lost if required else "nothing changes, because Toolcrib runs as root", required
+    )
 
 
 def control_groups() -> Mechanism:
@@ -190,7 +193,10 @@ def control_groups() -> Mechanism:
     from toolcrib.sandbox.host.enforcement import groups
 
     pool, detail = groups()
-    return Mechanism("cgroup", pool is not None, detail, UNBOUNDED if pool is None else "", required=False)
+    cost = UNLIMITED if os.geteuid() == 0 else UNLIMITED_MEMORY
+    return mechanism(
+        "cgroup", "" if pool else f"{detail} ({HINTS['cgroup']})", cost, required=False, works=detail
+    )
 
 
 def lower_trial() -> str:

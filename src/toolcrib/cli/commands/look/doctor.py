@@ -14,7 +14,7 @@ from toolcrib.cli.table import print_table
 _REFUSED = "Command and Python tools are refused, unless a trusted project sets sandbox.minimum:"
 _MEANING = {
     "full+cgroup": "Command and Python tools are confined, and every limit is enforced.",
-    "full": "Command and Python tools are confined; memory and number of processes are not limited.",
+    "full": "Command and Python tools are confined; without a control group their memory is not limited.",
     "landlock": f"{_REFUSED} landlock.",
     "none": f"{_REFUSED} none.",
 }
@@ -59,7 +59,7 @@ def _print(document: dict[str, Any]) -> None:
         (
             mechanism["name"],
             "ok" if mechanism["ok"] else "missing",
-            mechanism["detail"] + (f"; until then: {mechanism['cost']}" if mechanism["cost"] else ""),
+            mechanism["detail"] + (f". Without it, {mechanism['cost']}" if mechanism["cost"] else ""),
         )
         for mechanism in document["mechanisms"]
     ]
