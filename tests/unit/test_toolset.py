@@ -14,8 +14,10 @@ from pydantic import BaseModel, Field
 from toolcrib import Context, Retry, Toolset
 from toolcrib.core.bound import Bound, BoundTool
 from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, ToolNotFound, UsageError
+from toolcrib.schema.providers import wire_names
 from toolcrib.spec import Annotations, Call, CallContext, FunctionExec, Outcome, Tool
 from toolcrib.spec.kinds import CommandExec
+from toolcrib.spec.naming import wire_name
 
 
 def add(a: int, b: int = 1) -> int:
@@ -102,6 +104,25 @@ def test_a_name_is_given_once() -> None:
         tools.tool("add")(lambda: None)
 
     assert tools.names == ["add"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("my.tool", "my_tool"), ("my_tool", "my.tool"), ("a.b", "a..b"), ("日本", wire_name("日本"))],
+)
+async def test_a_name_for_clients_never_moves_to_another_tool(first: str, second: str) -> None:
+    tools = Toolset()
+    tools.register(first, lambda: 1)
+    before = list(wire_names(tools.tools()))
+    with pytest.raises(ConflictError) as caught:
+        tools.register(second, lambda: 2)
+    assert repr(first) in caught.value.message
+    assert repr(second) in caught.value.message
+    assert list(wire_names(tools.tools())) == before
+
+    tools.remove(first)
+    tools.register(second, lambda: 2)
+    assert tools.names == [second]
 
 
 async def co(a: int) -> int:

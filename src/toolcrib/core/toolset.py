@@ -21,6 +21,7 @@ from toolcrib.middleware import Middleware
 from toolcrib.schema import ArgumentCheck, FunctionShape, inspect_function
 from toolcrib.schema.fitting import fitting
 from toolcrib.spec import CallContext, Caller, CallEvents, Clock, Result, Retry, Tool
+from toolcrib.spec.naming import wire_name
 
 __all__ = ["Toolset"]
 
@@ -53,6 +54,8 @@ class Toolset:
         self._timeout_ms = timeout_ms
         self._lenient = lenient
         self._bound: dict[str, Bound] = {}
+        self._wire: dict[str, str] = {}
+        """Wire name to name, of the tools for which these differ."""
         self._lifespans: list[ToolLifespan] = []
         self._opened: list[ToolLifespan] = []
         self._revision = 0
@@ -156,11 +159,19 @@ class Toolset:
 
     def add_all(self, bound: Sequence[Bound]) -> None:
         """Add all of these tools, or none if a name is taken; listeners are called once."""
-        for one in bound:
-            self._check_name(one.name)
-        for one in bound:
-            one.lenient = self._lenient
-            self._bound[one.name] = one
+        added: list[str] = []
+        try:
+            for one in bound:
+                self._check_name(one.name)
+                one.lenient = self._lenient
+                self._bound[one.name] = one
+                if (wire := wire_name(one.name)) != one.name:
+                    self._wire[wire] = one.name
+                added.append(one.name)
+        except ToolcribError:
+            for name in added:
+                self._drop(name)
+            raise
         self._changed()
 
     def load_directory(self, folder: str | os.PathLike[str], **options: Any) -> list[str]:
@@ -177,8 +188,12 @@ class Toolset:
 
     def remove(self, name: str) -> None:
         """Remove a tool; its running calls continue."""
-        del self._bound[name]
+        self._drop(name)
         self._changed()
+
+    def _drop(self, name: str) -> None:
+        del self._bound[name]
+        self._wire.pop(wire_name(name), None)
 
     def replace(self, bound: Bound) -> None:
         """Replace the tool of the same name; running calls continue with the old one."""
@@ -193,10 +208,25 @@ class Toolset:
                 f"{name!r} cannot be the name of a tool",
                 hint="Use 1 to 64 letters, digits, '_', '-' or '.'; a lambda needs a name of its own.",
             )
-        if name in self._bound:
+        other = self.same_name(name)
+        if other == name:
             raise ConflictError(
                 f"there is a tool named {name!r} already", hint="Register it under another name."
             )
+        if other is not None:
+            from toolcrib.schema.providers import wire_conflict
+
+            raise wire_conflict(other, name)
+
+    def same_name(self, name: str) -> str | None:
+        """Return the tool with this name, or with the same one for clients; None if the name is free.
+
+        A client may have asked its user about a tool by that name, so it never moves to another tool.
+        """
+        if name in self._bound:
+            return name
+        wire = wire_name(name)
+        return wire if wire in self._bound else self._wire.get(wire)
 
     def _changed(self) -> None:
         self._revision += 1

@@ -156,9 +156,9 @@ class McpCatalog:
             named["glee_tool"] = (self._glee_call, _GLEE_CALL, "Call a tool by its name.", _ACTS)
             named["glee_tool_create"] = (self._create, _CREATE, _MAKES, _ACTS)
             named["glee_tools_list"] = (self._glee_list, _NOTHING, "List the tools there are.", _LOOKS)
-        taken = set(self._project.toolset.names)
+        free = [name for name in named if self._project.toolset.same_name(name) is None]
         for name, (function, schema, description, hints) in named.items():
-            if name not in taken:
+            if name in free:
                 self._project.toolset.register(
                     name,
                     function,
@@ -168,7 +168,7 @@ class McpCatalog:
                     retry=_ONCE,
                     tags=("meta",),
                 )
-        return [name for name in named if name not in taken]
+        return free
 
     async def _call(self, ctx: Context, name: str, arguments: dict[str, Any] | None = None) -> Outcome:
         if name in self._meta:

@@ -102,8 +102,9 @@ class Mounted:
                 continue
             if self._listed.pop(name, None) is not None:
                 toolset.remove(name)
-            if name in toolset.names:
-                self.left.append(f"{own!r}: the project has a tool named {name} already")
+            if (other := toolset.same_name(name)) is not None:
+                named = f"named {other}" if other == name else f"{other}, of the same name for clients,"
+                self.left.append(f"{own!r}: the project has a tool {named} already")
                 continue
             toolset.add(self._bound(tool))
             self._listed[name] = tool

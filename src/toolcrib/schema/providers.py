@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
+from toolcrib.errors import ConflictError
 from toolcrib.spec import Annotations, Tool
+from toolcrib.spec.naming import wire_name
 
 __all__ = [
-    "WIRE_NAME",
     "anthropic_tool",
     "mcp_output_schema",
     "mcp_tool",
+    "wire_conflict",
     "wire_names",
     "wraps_output",
 ]
-
-WIRE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""A name that every client and model provider accepts (use `fullmatch`)."""
 
 _NAME_LENGTH = 64
 _HASH_LENGTH = 8
@@ -39,34 +37,32 @@ _HINTS = {
 def wire_names(tools: Iterable[Tool]) -> dict[str, Tool]:
     """Return the tools by a unique name that every client accepts, in the order given.
 
-    A name that is acceptable is kept. In any other name, foreign characters become `_`; if the result is too
-    long, empty or taken, it ends in a hash of bundle, name and version. So names do not depend on the order.
+    Each has the `wire_name` of its own name, which no two tools of one toolset share. In any other list, a
+    name that is taken ends in a hash of bundle, name and version, whatever the order.
     """
     tools = list(tools)
-    wished = [_wished(tool.name) for tool in tools]
-    count = Counter(name for name in wished if name is not None)
+    wished = [wire_name(tool.name) for tool in tools]
+    count = Counter(wished)
     names: dict[str, Tool] = {}
-    taken = set(wished)
     for tool, name in zip(tools, wished, strict=True):
-        if name is not None and name not in names and (name == tool.name or count[name] == 1):
-            names[name] = tool
-        else:
-            names[_hashed(tool, names, taken)] = tool
+        free = name not in names and (name == tool.name or count[name] == 1)
+        names[name if free else _hashed(tool, names, count)] = tool
     return names
 
 
-def _wished(name: str) -> str | None:
-    """Return the wire name of a tool that is alone in its list, or None if it needs a hash."""
-    if WIRE_NAME.fullmatch(name):
-        return name
-    plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", name)
-    return plain if len(plain) <= _NAME_LENGTH and plain.strip("_-") else None
+def wire_conflict(name: str, other: str) -> ConflictError:
+    """Return the error for two tools that clients could not tell apart."""
+    return ConflictError(
+        f"the tools {name!r} and {other!r} have the same name for clients: {wire_name(name)!r}",
+        hint="Give one of the two another name.",
+        details={"names": [name, other]},
+    )
 
 
-def _hashed(tool: Tool, *taken: Container[str | None]) -> str:
+def _hashed(tool: Tool, *taken: Container[str]) -> str:
     identity = "\0".join((tool.bundle, tool.name, str(tool.version)))
     digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
-    base = re.sub(r"[^a-zA-Z0-9_-]+", "_", tool.name).strip("_-") or "tool"
+    base = wire_name(tool.name)
     for length in range(_HASH_LENGTH, _NAME_LENGTH - 1):
         name = f"{base[: _NAME_LENGTH - 1 - length]}_{digest[:length]}"
         if not any(name in names for names in taken):

@@ -1,4 +1,4 @@
-"""Names: matched by patterns, written as JSON paths, and the nearest known one for a mistyped one."""
+"""Names: matched by patterns, made for clients, written as JSON paths; the nearest one to a mistyped one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from fnmatch import translate
 from functools import lru_cache
 
-__all__ = ["fits", "json_path", "nearest"]
+__all__ = ["fits", "json_path", "nearest", "wire_name"]
 
 _MAX_NAME = 200
 """Characters of a name that are compared."""
+_is_wire_name = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
 _NEAR = 60
 """Likeness from 0 to 100 from which a name may have been meant."""
 
@@ -28,6 +29,24 @@ def fits(pattern: str, name: str) -> bool:
 def _expression(pattern: str) -> re.Pattern[str]:
     # Brackets are text, not a choice of characters: a tool's name may hold them.
     return re.compile(translate(unicodedata.normalize("NFC", pattern).replace("[", "[[]")))
+
+
+def wire_name(name: str) -> str:
+    """Return the name of a tool for MCP clients and model providers, which all accept `[a-zA-Z0-9_-]{1,64}`.
+
+    Foreign characters become `_`. If the result is too long or empty, it ends in a hash of the name. So it
+    depends on nothing but the name.
+    """
+    if _is_wire_name(name):
+        return name
+    plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", name)
+    base = plain.strip("_-")
+    if base and len(plain) <= 64:
+        return plain
+    import hashlib
+
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{base[:55] or 'tool'}_{digest[:8]}"
 
 
 def json_path(parts: Iterable[str | int]) -> str:

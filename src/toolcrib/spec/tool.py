@@ -62,8 +62,3 @@ class Tool:
     source: Source | None = None
     extensions: dict[str, Any] = field(default_factory=dict)
     auth: tuple[Auth, ...] = ()
-
-    @property
-    def wire_name(self) -> str:
-        """The name MCP clients and model providers see."""
-        return self.name

@@ -8,6 +8,9 @@ import pytest
 
 from tests.crib import Crib, failed
 from toolcrib import Project, RetryableError, ToolcribError
+from toolcrib.errors import ConflictError
+from toolcrib.project import Change, create_tool
+from toolcrib.schema.providers import wire_names
 
 
 async def test_functions_registered_in_a_project_are_guarded_and_recorded_too(crib: Crib) -> None:
@@ -37,6 +40,36 @@ async def test_the_projects_retry_repeats_only_functions_that_allow_it(crib: Cri
         assert (await project.call("charge", {"why": "lost"})).attempts == 1
         assert (await project.call("charge", {"why": "busy"})).attempts == 3
         assert (await project.call("charge_once_more", {"why": "lost"})).attempts == 3
+
+
+def test_two_manifests_of_one_wire_name_are_a_conflict(crib: Crib) -> None:
+    for name in ("a.b", "a_b", "other"):
+        crib.tool(name, "file", {"action": "read", "path": "f"}, permissions={"fs": {"read": ["."]}})
+    for name in ("a.b", "a_b"):
+        message = failed(crib.call(name), "invalid_manifest")
+        assert "`a.b`" in message
+        assert "`a_b`" in message
+    with crib.open().root.joinpath("f").open("w") as file:
+        file.write("content")
+    assert crib.call("other").value == "content"
+
+
+async def test_a_wire_name_stays_with_its_tool_in_an_open_project(crib: Crib) -> None:
+    file = ("file", {"action": "read", "path": "f"})
+    crib.tool("a.b", *file, permissions={"fs": {"read": ["."]}})
+    made = {"description": "Other.", "kind": "file", "version": 1, "exec": {"file": file[1]}}
+    changes: list[Change] = []
+    async with crib.open() as project:
+        await project.watch(changes.append)
+        with pytest.raises(ConflictError, match="a\\.b"):
+            create_tool(project, "a_b", made, "x")
+        crib.tool("a_b", *file, permissions={"fs": {"read": ["."]}})
+        async with asyncio.timeout(20):
+            while not changes:  # noqa: ASYNC110 - another thread sees it
+                await asyncio.sleep(0.01)
+        assert [name for name, tool in wire_names(project.tools()).items()] == ["a_b"]
+        assert wire_names(project.tools())["a_b"].name == "a.b"
+        assert "a.b" in changes[0].warnings[0]
 
 
 async def test_the_list_is_stable_and_its_revision_tells_of_changes(crib: Crib) -> None:

@@ -229,7 +229,7 @@ def _check_free(project: Project, folder: int, name: str) -> None:
     """Refuse a name that is taken, or too similar to one: in another case, or in other code points."""
     there = os.listdir(folder)
     taken = {_folded(one): one for one in (*RESERVED, *project.toolset.names, *there)}
-    held = taken.get(_folded(name))
+    held = taken.get(_folded(name)) or project.toolset.same_name(name)
     if held is not None:
         told = shown(held)
         raise ConflictError(

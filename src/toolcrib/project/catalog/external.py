@@ -14,6 +14,7 @@ from toolcrib.manifest import Diagnostic, Loaded, check_tool, load_folder, make
 from toolcrib.project.catalog.registry import Change, Reading, ToolRegistry
 from toolcrib.project.config.sources import ToolSource, load_source
 from toolcrib.spec import Tool
+from toolcrib.spec.naming import wire_name
 
 __all__ = ["ExternalTools"]
 
@@ -99,8 +100,8 @@ class ExternalTools:
         for tool in loaded.tools:
             old = before.get(tool.name)
             in_use = old is not None and self._registry.is_external(tool.name)
-            if not in_use and self._registry.is_taken(tool.name):
-                found.append(_taken(tool))
+            if not in_use and (other := self._registry.same_name(tool.name)) is not None:
+                found.append(_taken(tool, other))
                 continue
             now[tool.name] = tool
             if old == tool:
@@ -144,7 +145,9 @@ def _stays(tool: Tool, loaded: Loaded) -> bool:
     return wrong and not read_in_part and os.path.lexists(path)
 
 
-def _taken(tool: Tool) -> Diagnostic:
+def _taken(tool: Tool, other: str) -> Diagnostic:
     path = "" if tool.source is None else tool.source.path
     message = f"there is a tool named `{tool.name}` already"
+    if other != tool.name:
+        message = f"`{tool.name}` and `{other}` have the same name for clients, `{wire_name(other)}`"
     return make(path, (1, 1), "name", message, hint="give one of the two another name")

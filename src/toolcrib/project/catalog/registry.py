@@ -12,6 +12,7 @@ from toolcrib.core.bound import Bound, BoundTool
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import (
+    FILE_NAME,
     CheckResult,
     Diagnostic,
     Document,
@@ -21,11 +22,13 @@ from toolcrib.manifest import (
     SourceFiles,
     check_tool,
     diagnostics_of,
+    make,
     new_mark_of,
     uncollected,
 )
 from toolcrib.project.root import Place
 from toolcrib.spec import Approval, Tool
+from toolcrib.spec.naming import wire_name
 from toolcrib.state import cache_folder
 
 if TYPE_CHECKING:
@@ -154,9 +157,9 @@ class ToolRegistry:
         bound = self._external.get(name)
         return bound is not None and name in self._toolset and self._toolset.bound(name) is bound
 
-    def is_taken(self, name: str) -> bool:
-        """Return True if there is a tool of this name."""
-        return name in self._toolset
+    def same_name(self, name: str) -> str | None:
+        """Return the tool of this name, or of the same one for clients; None if the name is free."""
+        return self._toolset.same_name(name)
 
     def set_external_findings(
         self, place: str, found: Iterable[Diagnostic], broken: Mapping[str, Sequence[Diagnostic]]
@@ -176,13 +179,33 @@ class ToolRegistry:
         loaded = self._cache.load()
         for finding in loaded.found:
             self._found.setdefault(self._name_of(finding), []).append(finding)
+        refused = self._refuse_conflicts([tool.name for tool in loaded.tools])
         with uncollected():
-            bound = [_LazyBoundTool(tool.name, partial(self._make, tool.make)) for tool in loaded.tools]
+            tools = [tool for tool in loaded.tools if tool.name not in refused]
+            bound = [_LazyBoundTool(tool.name, partial(self._make, tool.make)) for tool in tools]
             self._toolset.add_all(bound)
             self._tools = {one.name: one for one in bound}
             self._unchecked |= self._tools
-            self.marks = {tool.name: tool.mark for tool in loaded.tools}
+            self.marks = {tool.name: tool.mark for tool in tools}
         return loaded
+
+    def _refuse_conflicts(self, names: list[str]) -> set[str]:
+        """Return the names that are the same for clients: nobody knows whose that name was until now."""
+        first = {name: name for name in names}
+        refused: set[str] = set()
+        for name in names:
+            wire = wire_name(name)
+            other = first.setdefault(wire, name)
+            if other != name:
+                refused |= {name, other}
+                self._found.setdefault(name, []).append(self._conflict(name, other))
+                self._found.setdefault(other, []).append(self._conflict(other, name))
+        return refused
+
+    def _conflict(self, name: str, other: str) -> Diagnostic:
+        message = f"`{name}` and `{other}` have the same name for clients, `{wire_name(name)}`"
+        path = str(self.place.tools / name / FILE_NAME)
+        return make(path, (1, 1), "name", message, hint="give one of the two another name")
 
     def _make(self, make: Callable[[], tuple[Tool, Document]]) -> BoundTool:
         tool, document = make()
@@ -317,10 +340,10 @@ class ToolRegistry:
                 self._unchecked.pop(name, None)
                 self._toolset.remove(name)
                 change.removed.append(name)
-        elif old is None and name in self._toolset:
-            change.warnings.append(
-                f"{name}: a function or another file's tool has this name already; its manifest is not used"
-            )
+        elif old is None and (other := self.same_name(name)) is not None:
+            whose = "a function or another file's tool" if other == name else other
+            named = "this name" if other == name else "the same name for clients"
+            change.warnings.append(f"{name}: {whose} has {named} already; its manifest is not used")
         elif old is not None and old.source == tool.source:
             change.mended.append(name)
         else:
