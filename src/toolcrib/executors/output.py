@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +22,6 @@ __all__ = [
     "facts",
     "log_streams",
     "masked",
-    "permission_hint",
     "place_warnings",
     "redactor_of",
     "refuse_exit",
@@ -149,20 +146,6 @@ def refuse_exit(name: str, done: Completed, accepted: tuple[int, ...]) -> None:
     details = error_facts(done)
     stderr = details["stderr"]
     raise CommandFailed(f"{name} {ending(done)}" + (f": {stderr}" if stderr else ""), details=details)
-
-
-@contextmanager
-def permission_hint(name: str, applies: bool = True) -> Iterator[None]:
-    """Point to `toolcrib trace` in the failure of a confined tool, unless it has another hint.
-
-    The kernel does not report which refusal made a program fail, so this cannot be more specific.
-    """
-    try:
-        yield
-    except ToolFailed as error:
-        if applies and error.hint is None and "signal" not in error.details:
-            error.hint = f"If a permission is missing, `toolcrib trace {name}` shows which."
-        raise
 
 
 def ending(done: Completed) -> str:

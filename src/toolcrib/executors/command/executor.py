@@ -13,7 +13,6 @@ from toolcrib.executors.output import (
     facts,
     log_streams,
     masked,
-    permission_hint,
     place_warnings,
     refuse_exit,
     timed_out,
@@ -86,7 +85,7 @@ class CommandExecutor:
         )
         done = masked(ctx, await self._run(job))
         warnings: list[str] = []
-        with permission_hint(tool.name), network.explained():
+        with network.explained(hint=True):
             if done.timed_out:
                 raise timed_out(ctx, done)
             log_streams(ctx, done, "stderr")

@@ -20,7 +20,6 @@ from toolcrib.executors.output import (
     facts,
     log_streams,
     masked,
-    permission_hint,
     place_warnings,
     redactor_of,
     timed_out,
@@ -93,7 +92,7 @@ class PythonExecutor:
                 raise timed_out(ctx, done)
             log_streams(ctx, done, "stdout", "stderr")
             answer = _answer(tool.name, done)
-        with permission_hint(tool.name, answer.get("cause") is not None), network.explained():
+        with network.explained(hint=answer.get("cause") is not None):
             value = self._value(job, done, answer, ctx)
         return Outcome(value, (*network.warnings, *place_warnings(done)), facts(done))
 

@@ -85,8 +85,12 @@ class CallNetwork:
         return tuple(f"not reached: {text}" for text in self._texts()) if self._refused else ()
 
     @contextmanager
-    def explained(self) -> Iterator[None]:
-        """Add the refused hosts to a failure of the tool; HostNotAllowed replaces ToolFailed."""
+    def explained(self, *, hint: bool = False) -> Iterator[None]:
+        """Add the refused hosts to a failure of the tool; HostNotAllowed replaces ToolFailed.
+
+        With `hint`, a failure without one points to `toolcrib trace`. The kernel does not report which
+        refusal made a program fail, so this cannot be more specific.
+        """
         try:
             yield
         except ToolFailed as error:
@@ -95,6 +99,8 @@ class CallNetwork:
             unused = self._proxy is not None and not self._proxy.used
             if unused and error.hint is None and _NO_NETWORK.search(error.message):
                 error.hint = _NEEDS_HOST
+            if hint and error.hint is None and "signal" not in error.details:
+                error.hint = f"If a permission is missing, `toolcrib trace {self._tool.name}` shows which."
             raise
         except TimedOut as error:
             if self._refused:
