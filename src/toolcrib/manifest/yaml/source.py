@@ -46,6 +46,7 @@ __all__ = [
     "dump",
     "flow",
     "load",
+    "place_of",
     "read",
     "read_with_facts",
     "value_at",
@@ -287,7 +288,7 @@ def decode(raw: bytes, path: str) -> str:
         text = raw.decode()
     except UnicodeDecodeError as error:
         good = raw[: error.start].decode().removeprefix("\ufeff")
-        line, column = _place(good, len(good))
+        line, column = place_of(good, len(good))
         message = f"byte {error.start} (0x{raw[error.start]:02x}) is not UTF-8"
         utf16 = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
         hint = "the file is UTF-16; save it as UTF-8" if utf16 else "save the file as UTF-8"
@@ -297,7 +298,7 @@ def decode(raw: bytes, path: str) -> str:
     return text[1:] if text[:1] == "\ufeff" else text
 
 
-def _place(text: str, index: int) -> tuple[int, int]:
+def place_of(text: str, index: int) -> tuple[int, int]:
     """Return line and column of an index, by the line ends that editors know."""
     before = text[:index].replace("\r\n", "\n\n").replace("\r", "\n")
     doubled = text.count("\r\n", 0, index)
@@ -319,14 +320,14 @@ def _refuse_before(document: Document) -> None:
         raise _refuse(document, "yaml-depth", message, at)
     if "\r" in text and (found := _LONE_CR.search(text)):
         message = "a carriage return that ends no line; editors do not show the line break that it is"
-        raise _refuse(document, "yaml-character", message, _place(text, found.start()))
+        raise _refuse(document, "yaml-character", message, place_of(text, found.start()))
     if not text.isascii() and (found := _UNSEEN_BREAK.search(text)):
         message = f"U+{ord(found.group()):04X} is a line break to YAML that editors do not show"
         hint = f'write it as "\\u{ord(found.group()):04x}" in double quotes'
-        raise _refuse(document, "yaml-character", message, _place(text, found.start()), hint)
+        raise _refuse(document, "yaml-character", message, place_of(text, found.start()), hint)
     if "%" in text and (found := _DIRECTIVE.search(text)):
         message = "a `%` directive; manifests are YAML 1.2 without directives"
-        at = _place(text, found.end() - 1)
+        at = place_of(text, found.end() - 1)
         raise _refuse(document, "yaml-directive", message, at, "remove the line")
     if "&" in text and "*" in text:
         _refuse_expansion(document)
@@ -354,7 +355,7 @@ def _refuse_expansion(document: Document) -> None:
 def _nth_bracket(text: str, number: int) -> tuple[int, int]:
     for count, found in enumerate(re.finditer(r"[\[{]", text)):
         if count == number:
-            return _place(text, found.start())
+            return place_of(text, found.start())
     return 1, 1
 
 
@@ -376,7 +377,7 @@ def _refuse_tags(document: Document) -> None:
         name, at = tag[0], tag[1].at
     else:
         found = _TAG.search(document.text)
-        name, at = (found.group(), _place(document.text, found.start())) if found else ("!", (1, 1))
+        name, at = (found.group(), place_of(document.text, found.start())) if found else ("!", (1, 1))
     message = f"{quoted(name)} is a YAML tag; manifests hold plain values only"
     raise _refuse(
         document, "yaml-tag", message, at, "remove the tag, or quote the value if it begins with `!`"
@@ -455,7 +456,7 @@ def _explain(message: str, document: Document) -> Diagnostic:
     """Explain an error of the parser, with a position that it may not name."""
     if control := _CONTROL.search(document.text):
         explanation = f"the control character U+{ord(control.group()):04X} cannot stand in YAML"
-        return document.diagnostic("yaml-character", explanation, at=_place(document.text, control.start()))
+        return document.diagnostic("yaml-character", explanation, at=place_of(document.text, control.start()))
     if "duplicate entry" in message and (twice := duplicate_key(document.text)):
         key, second, first = twice
         explanation = f"the key {quoted(key)} is used twice in one mapping; first in line {first.line}"
@@ -493,7 +494,7 @@ def _told_place(message: str, document: Document) -> tuple[int, int]:
 def _last_place(text: str, at: tuple[int, int]) -> tuple[int, int]:
     """Return the end of the last line with content if `at` is after it, else `at`."""
     end = len(text.rstrip())
-    last = _place(text, end)
+    last = place_of(text, end)
     return last if at[0] >= last[0] else at
 
 
