@@ -85,12 +85,15 @@ def _pair(word: str) -> tuple[str, Any]:
         return key, text
     import orjson
 
+    from toolcrib.schema import decode_value
+
     try:
-        return key, orjson.loads(text)
+        orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise UsageError(
             f"the value of {key}:= is not JSON: {error}", hint=f"For plain text write {key}={text}"
         ) from None
+    return key, decode_value(text, (key,))
 
 
 def complete_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001

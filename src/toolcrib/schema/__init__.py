@@ -1,6 +1,6 @@
 """JSON Schema 2020-12: derived from Python signatures, compiled, checked."""
 
-from toolcrib.schema.decode import decode_object
+from toolcrib.schema.decode import decode_object, decode_value
 from toolcrib.schema.derive import FunctionShape, inspect_function
 from toolcrib.schema.docstring import Docs
 from toolcrib.schema.jsonable import to_json, to_json_text
@@ -13,6 +13,7 @@ __all__ = [
     "SchemaCheck",
     "check_schema",
     "decode_object",
+    "decode_value",
     "inspect_function",
     "to_json",
     "to_json_text",

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
 
 from toolcrib.errors import InvalidInput, Violation
 from toolcrib.schema.jsonable import to_json_text
+from toolcrib.spec.naming import json_path
 
-__all__ = ["as_text", "decode_object", "without_space"]
+__all__ = ["as_text", "decode_object", "decode_value", "without_space"]
 
 _loads, _dumps = orjson.loads, orjson.dumps
 _SPACE = b" \n\r\t"
 """The white space between tokens (RFC 8259, 2)."""
+_tokens = re.compile(
+    r'(?P<key>"(?:[^"\\]|\\.)*")\s*:|"(?:[^"\\]|\\.)*"'
+    r"|(?P<integer>-?\d+)(?![\d.eE])|-?\d[\d.eE+-]*|[\[\]{},]"
+).finditer
 _JSON_NAMES = {
     list: "array",
     str: "string",
@@ -27,7 +33,15 @@ _JSON_NAMES = {
 
 
 def decode_object(text: bytes | str) -> dict[str, Any]:
-    """Parse a JSON object; `InvalidInput` for duplicate keys and integers beyond 64 bits.
+    """Parse a JSON object; `InvalidInput` for duplicate keys and integers beyond 64 bits."""
+    value = decode_value(text)
+    if value.__class__ is not dict:
+        raise _not_an_object(value)
+    return value
+
+
+def decode_value(text: bytes | str, at: tuple[str, ...] = ()) -> Any:
+    """Parse any JSON value, as `decode_object` does; `at` is its place among the arguments.
 
     orjson keeps the last of two equal keys and rounds long integers to floats. So the value is written again:
     if the text is the same, white space aside, nothing was lost. If it differs (escapes, exponents), the
@@ -42,14 +56,12 @@ def decode_object(text: bytes | str) -> dict[str, Any]:
             hint='Give one JSON object, such as {"name": "value"}.',
             violations=[Violation("$", f"not JSON: {error}")],
         ) from None
-    if value.__class__ is not dict:
-        raise _not_an_object(value)
     try:
         written = _dumps(value)
     except TypeError:  # orjson has the same limit when it writes
         raise _refuse([Violation("$", "is nested deeper than 254 levels")]) from None
-    if written != raw and without_space(written) != without_space(raw):
-        _check_slowly(raw)
+    if written != raw and without_space(written) != without_space(raw) and _loses(raw):
+        raise _refuse(list(_lost(raw.decode(), at)))
     return value
 
 
@@ -87,26 +99,54 @@ def _not_an_object(value: Any) -> InvalidInput:
     )
 
 
-def _check_slowly(text: bytes) -> None:
-    violations: list[Violation] = []
+def _loses(text: bytes) -> bool:
+    """Return True if orjson loses a key or rounds an integer of this JSON text."""
+    lost = False
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal lost
         found = dict(items)
-        if len(found) != len(items):
-            keys = [key for key, _ in items]
-            violations.extend(Violation(f"$.{key}", "is given twice") for key in found if keys.count(key) > 1)
+        lost |= len(found) != len(items)
         return found
 
     def integer(digits: str) -> int:
-        if len(digits) > 20 or not -(2**63) <= int(digits) < 2**64:
-            shown = digits if len(digits) <= 24 else f"{digits[:24]}…"
-            violations.append(Violation("$", f"the integer {shown} does not fit in 64 bits"))
-            return 0
-        return int(digits)
+        nonlocal lost
+        lost |= not _fits(digits)
+        return 0
 
     json.loads(text, object_pairs_hook=pairs, parse_int=integer)
-    if violations:
-        raise _refuse(violations)
+    return lost
+
+
+def _fits(digits: str) -> bool:
+    return len(digits) <= 20 and -(2**63) <= int(digits) < 2**64
+
+
+def _lost(text: str, at: tuple[str, ...]) -> Iterator[Violation]:
+    """Yield every such place in a text that is known to be JSON."""
+    steps: list[str | int] = []
+    """The key or the index of the present value in each open object or array."""
+    keys: list[set[str]] = []
+    for token in _tokens(text):
+        sign, message = token[0], ""
+        if sign in ("{", "["):
+            keys.append(set())
+            steps.append("" if sign == "{" else 0)
+        elif sign in ("}", "]"):
+            keys.pop()
+            steps.pop()
+        elif sign == "," and isinstance(steps[-1], int):
+            steps[-1] += 1
+        elif token["key"] is not None:
+            steps[-1] = key = str(json.loads(token["key"]))
+            message = "is given twice" if key in keys[-1] else ""
+            keys[-1].add(key)
+        elif token["integer"] is not None and not _fits(sign):
+            message = f"the integer {sign if len(sign) <= 24 else f'{sign[:24]}…'} does not fit in 64 bits"
+        if message:
+            start = token.start()
+            line, column = text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)
+            yield Violation(json_path((*at, *steps)), f"{message} (line {line}, column {column})")
 
 
 def _refuse(violations: list[Violation]) -> InvalidInput:

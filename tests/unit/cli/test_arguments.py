@@ -54,6 +54,25 @@ def test_pairs(words: list[str], arguments: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ('a:={"b": [0, {"c": 1, "c": 2}]}', ("$.a.b[1].c", "is given twice (line 1, column 20)")),
+        ('a:={"b": 1,\n "\\u0062": 2}', ("$.a.b", "is given twice (line 2, column 2)")),
+        (f"a:=[0, {2**64}]", ("$.a[1]", f"the integer {2**64} does not fit in 64 bits (line 1, column 5)")),
+        (
+            f"a:={-(2**63) - 1}",
+            ("$.a", f"the integer {-(2**63) - 1} does not fit in 64 bits (line 1, column 1)"),
+        ),
+    ],
+)
+def test_ambiguous_json_is_refused_with_its_place(word: str, found: tuple[str, str]) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_arguments([word])
+    assert [tuple(one) for one in caught.value.violations] == [found]
+    assert found[1] in caught.value.message
+
+
+@pytest.mark.parametrize(
     "words", [["a"], ["=x"], [":=1"], ["a:=x"], ["a:="], ["a=1", "a=2"], ["a=\udcff"], ["@/no/file"]]
 )
 def test_what_is_no_argument(words: list[str]) -> None:
