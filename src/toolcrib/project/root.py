@@ -46,7 +46,7 @@ def find(root: str | os.PathLike[str] | None = None) -> Place:
     """Find the project at `root`, at `TOOLCRIB_ROOT`, or the nearest one from the working folder upward.
 
     A root that is named must be a project itself. Raises ProjectNotFound, and ConflictError for a folder with
-    both `.toolcrib/` and `.glee/`.
+    both `.toolcrib/` and `.glee/`, and for one of them that is a link out of the project.
     """
     named = root if root is not None else os.environ.get("TOOLCRIB_ROOT")
     if named:
@@ -76,4 +76,10 @@ def _at(folder: Path) -> Place | None:
     if len(homes) > 1:
         # A tool that may write in a project could otherwise turn it into the other kind, with its own rules.
         raise ConflictError(f"{folder} holds both .toolcrib/ and .glee/", hint="Merge them, and remove one.")
-    return Place(folder, homes[0].resolve())
+    home = homes[0].resolve()
+    if not home.is_relative_to(folder):
+        raise ConflictError(
+            f"{homes[0]} is a symbolic link that leads out of the project, to {home}",
+            hint="Make it a folder of the project, or open the project that it leads to.",
+        )
+    return Place(folder, home)

@@ -58,6 +58,18 @@ def test_real_paths(tmp_path: Path) -> None:
     assert find(tmp_path / "link").root == tmp_path / "real"
 
 
+def test_a_home_that_is_a_link_stays_in_the_project(tmp_path: Path) -> None:
+    (tmp_path / "project/..data/.toolcrib").mkdir(parents=True)
+    (tmp_path / "other/.toolcrib").mkdir(parents=True)
+    link = tmp_path / "project/.toolcrib"
+    link.symlink_to("..data/.toolcrib")
+    assert find(tmp_path / "project").home == tmp_path / "project/..data/.toolcrib"
+    link.unlink()
+    link.symlink_to(tmp_path / "other/.toolcrib")
+    with pytest.raises(ConflictError, match=r"leads out of the project"):
+        find(tmp_path / "project")
+
+
 def test_a_file_is_no_home_and_two_homes_are_one_too_many(tmp_path: Path) -> None:
     (tmp_path / ".glee").mkdir()
     (tmp_path / ".toolcrib").write_text("")

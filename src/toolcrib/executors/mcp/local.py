@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,21 +81,26 @@ def job_of(spec: ServerSpec, workspace: Workspace, secrets: Mapping[str, str]) -
     with values_needed():
         command, *args = (expand(text, values) for text in (spec.command, *spec.args))
         env = {name: expand(text, values) for name, text in spec.env.items()}
-    more: dict[str, Any] = dict(workspace.network(tool).job)
+    files = workspace.files()
+    read: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
     if "/" in command:
-        written = Path(workspace.root, command)
-        if not written.is_file():
+        written = os.path.join(workspace.root, command)  # noqa: PTH118 - `..` behind a link stays
+        real = files.paths.real(written)
+        if not stat.S_ISREG(files.paths.leads_to(real)):
             raise ToolUnavailable(
                 f"its command {command!r} does not exist ({written})",
                 hint="Install the server, or correct `command`.",
-                details={"path": str(written)},
+                details={"path": written},
             )
         # The path is visible as it is written: Python finds its virtual environment by it.
-        more |= {"read": (os.path.realpath(written),), "links": links_on([written])}
+        read, links = (real,), links_on([written], files.paths)
         command = os.path.normpath(written)
     used = _used(spec)
     context: Any = _ProcessContext({name: value for name, value in secrets.items() if name not in used})
-    return workspace.confine(tool, (command, *args), spec.cwd, {**plain, **env}, context, **more)
+    job = workspace.tool_job(files, tool, spec.cwd, read=read, links=links)
+    network = workspace.network(tool).job
+    return workspace.call_job(job, tool, {**plain, **env}, context, argv=(command, *args), **network)
 
 
 def _used(spec: ServerSpec) -> frozenset[str]:

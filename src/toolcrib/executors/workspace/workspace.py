@@ -93,17 +93,6 @@ class Workspace:
         record = None if self.watch is None else self.watch.record_host
         return CallNetwork(tool, allowed_hosts=self.hosts.allowed, resolver=self.hosts.resolver, tell=record)
 
-    def confine(
-        self, tool: Tool, argv: tuple[str, ...], cwd: str, env: dict[str, str], ctx: CallContext, **more: Any
-    ) -> Confinement:
-        """Return the job for the sandbox. `cwd` is as written; `more` are further fields of `Confinement`.
-
-        `read` and `links` in `more` are added to the tool's grants; `network` must be in `more`.
-        """
-        files = self.files()
-        job = self.tool_job(files, tool, cwd, read=more.pop("read", ()), links=more.pop("links", ()))
-        return self.call_job(job, tool, env, ctx, argv=argv, **more)
-
     def call_job(
         self, job: Confinement, tool: Tool, env: dict[str, str], ctx: CallContext, **more: Any
     ) -> Confinement:
