@@ -88,10 +88,13 @@ def _written(tool: Tool, root: Path, paths: Paths) -> Iterator[str]:
     if tool.source is not None:
         own = Path(tool.source.path).parent
         yield from (str(path) for path in (own, tool.source.path) if os.path.islink(path))  # noqa: PTH114
-    homes = tuple(f"{root}/{name}/" for name in HOMES)  # closed to all tools as a whole
+    homes = tuple(f"{root}/{name}/" for name in HOMES)  # closed to all tools, except `scratch/`
+    scratch = tuple(f"{home}scratch/" for home in homes)
     for part, path, place in kind_of(tool).code(tool, str(root), paths):
         whole = os.path.join(root, path)  # noqa: PTH118 - texts
-        if (place or part != "entrypoint") and not paths.real(whole).startswith(homes):
+        real = paths.real(whole)
+        is_closed = real.startswith(homes) and not real.startswith(scratch)
+        if (place or part != "entrypoint") and not is_closed:
             yield whole
     module = getattr(tool.config, "module", None)
     if own is not None and isinstance(module, str):
