@@ -217,26 +217,33 @@ class Roots:
             if self._opened[0].file:
                 raise escapes(path)
             return self._opened[0], path
-        found = [
-            (len(prefix), opened, opened.file or path[len(prefix) :].lstrip("/") or ".")
-            for opened in self._opened
-            for prefix in (opened.root.path.rstrip("/"),)
-            if path == prefix or (not opened.file and path.startswith(prefix + "/"))
-        ]
+        found = [one for one in self._opened if below(path, one.root.path) is not None]
         if not found:
             raise escapes(path)
-        _, root, relative = max(found, key=lambda match: match[0])
-        return root, relative
+        root = max(found, key=lambda one: len(one.root.path))
+        inner = below(path, root.root.path) or ""
+        if root.file and inner:
+            raise escapes(path)
+        return root, root.file or inner.lstrip("/") or "."
 
     def _place(self, root: Opened, relative: str, path: str, mkdir: bool) -> tuple[int, str]:
-        """Return the folder that a file is written in, open, and the file's name there; links are
-        resolved."""
-        if relative.rstrip("/") != relative or os.path.basename(relative) in ("", ".", ".."):
+        """Return the folder that a file is written in, open, and its name there; a link is followed."""
+        parent, name = os.path.split(relative)
+        if name in ("", ".", ".."):
             raise InvalidInput(f"not a path of a file: {path}", details={"path": path})
+        folder = self._folder(root, parent, path, mkdir)
+        try:
+            kind = stat.S_IFMT(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+        except FileNotFoundError:
+            return folder, name
+        if kind == stat.S_IFREG:
+            return folder, name
+        os.close(folder)
         try:
             fd = open_beneath(root.fd, relative, os.O_PATH, links=not root.file)
         except FileNotFoundError:
-            return self._new_place(root, relative, path, mkdir)
+            message = f"a symbolic link that leads nowhere: {path}"
+            raise PermissionDenied(message, details={"path": path}) from None
         try:
             regular(fd, path)
             inner = below(real_path_of(fd), real_path_of(root.fd))
@@ -244,29 +251,16 @@ class Roots:
             os.close(fd)
         if inner is None:
             raise escapes(path)
-        folder, name = os.path.split(inner)
-        return open_beneath(root.fd, folder, FOLDER, links=False), name
+        parent, name = os.path.split(inner)
+        return open_beneath(root.fd, parent, FOLDER, links=False), name
 
-    def _new_place(self, root: Opened, relative: str, path: str, mkdir: bool) -> tuple[int, str]:
-        """Return the same for a file that does not exist."""
-        parent, name = os.path.split(relative)
+    def _folder(self, root: Opened, parent: str, path: str, mkdir: bool) -> int:
+        """Open a folder; with `mkdir` each missing one is made in a folder that is open beneath the root."""
         try:
-            folder = open_beneath(root.fd, parent, FOLDER)
+            return open_beneath(root.fd, parent, FOLDER)
         except FileNotFoundError:
             if not mkdir:
                 raise
-            folder = self._make_folders(root, parent, path)
-        try:
-            is_link = stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
-        except FileNotFoundError:
-            is_link = False
-        if is_link:
-            os.close(folder)
-            raise PermissionDenied(f"a symbolic link that leads nowhere: {path}", details={"path": path})
-        return folder, name
-
-    def _make_folders(self, root: Opened, parent: str, path: str) -> int:
-        """Make the missing folders one by one, each in a folder that is open beneath the root."""
         folder = open_beneath(root.fd, ".", FOLDER)
         done = ""
         try:
