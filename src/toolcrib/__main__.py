@@ -4,7 +4,8 @@ import sys
 
 if __name__ == "__main__":
     if not sys.flags.safe_path:
-        # The working folder, most often a project: nothing of it is to be imported in this process.
+        # An installed package has `toolcrib.pth`, which starts this again with -P. Without that file the
+        # working folder, most often a project, is taken out here: too late for what is imported before.
         del sys.path[0]
     from toolcrib.cli import main
 
