@@ -14,7 +14,7 @@ from toolcrib.errors import InvalidInput
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.project.authoring.creation import Draft, draft, publish
 from toolcrib.project.project import Project
-from toolcrib.project.search.index import words_of
+from toolcrib.search import words_of
 from toolcrib.spec import Annotations, Call, Caller, CallEvents, Outcome, Result, Retry, Tool
 
 __all__ = ["McpCatalog"]

@@ -34,7 +34,7 @@ from toolcrib.state import Vault, cache_folder
 if TYPE_CHECKING:
     from toolcrib.executors.trace.observation import Observation
     from toolcrib.project.catalog.reload import HotReload
-    from toolcrib.project.search.search import Search
+    from toolcrib.project.catalog.search import Search
     from toolcrib.project.servers import Servers
 
 __all__ = ["Project"]
@@ -155,7 +155,7 @@ class Project:
 
     @cached_property
     def _search(self) -> Search:
-        from toolcrib.project.search.search import Search
+        from toolcrib.project.catalog.search import Search
 
         return Search(self._registry, self.toolset, cache_folder(self.place.root))
 

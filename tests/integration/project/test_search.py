@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import suppress
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +17,7 @@ import pytest
 
 from tests.crib import Crib
 from toolcrib.errors import UsageError
-from toolcrib.project.search.index import words_of
+from toolcrib.search import words_of
 from toolcrib.spec import Caller
 
 BLOCK = {"entrypoint": "true"}
@@ -51,7 +56,7 @@ def names(crib: Crib, query: str, **options: Any) -> list[str]:
 def test_words() -> None:
     assert words_of("getHTTPStatus_of-x2 Ünder") == ["get", "http", "status", "of", "x2", "under"]
     assert words_of("Straße ΣΊΣΥΦΟΣ ﬁle") == ["strasse", "σισυφοσ", "file"]
-    assert words_of("天气API的") == ["天", "气", "api", "的"]
+    assert words_of("查天气API的") == ["查天", "天气", "api", "的"]
 
 
 def test_beginnings_come_first_then_words_and_names_before_the_rest(crib: Crib) -> None:
@@ -97,8 +102,9 @@ def test_the_very_name_and_the_whole_word_come_first(crib: Crib) -> None:
 def test_accents_do_not_count_and_unspaced_text_is_found_inside(crib: Crib) -> None:
     add(crib, "forecast_zh", "查询城市天气预报")
     add(crib, "menu", "Crème brûlée für die Straße.")
-    assert names(crib, "天气") == ["forecast_zh"]
-    assert names(crib, "天市") == ["forecast_zh"]
+    for query in ("天气", "天", "报", "市天气预", "查询"):
+        assert names(crib, query) == ["forecast_zh"]
+    assert names(crib, "天市") == []
     for query in ("creme BRULEE", "crème", "fur strasse"):
         assert names(crib, query) == ["menu"]
 
@@ -259,67 +265,78 @@ def test_two_processes_keep_each_their_own_tools_in_one_index(crib: Crib) -> Non
     assert asyncio.run(both()) == [1, 1, 1, 1]
 
 
-def gone(path: Path) -> None:
-    path.unlink()
+def gone(folder: Path) -> None:
+    shutil.rmtree(folder)
 
 
-def noise(path: Path) -> None:
-    path.write_bytes(os.urandom(5_000))
+def noise(folder: Path) -> None:
+    for path in (folder / "tantivy").iterdir():
+        path.write_bytes(os.urandom(5_000))
 
 
-def half(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-8192])
+def half(folder: Path) -> None:
+    for path in (folder / "tantivy").iterdir():
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def another(path: Path) -> None:
-    import sqlite3
-
-    path.unlink()
-    with sqlite3.connect(path) as database:
-        database.execute("CREATE TABLE tools (x)")
-        database.execute("PRAGMA user_version = 4")
-    database.close()
-    path.chmod(0o600)
+def unfinished(folder: Path) -> None:
+    (folder / "marks.json").write_text('{"form": 1, "marks": null}')
 
 
-def link(path: Path) -> None:
-    path.rename(path.with_name("real"))
-    path.symlink_to("real")
+def another(folder: Path) -> None:
+    (folder / "marks.json").write_text('{"form": 0, "marks": {}}')
 
 
-def folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
+def nonsense(folder: Path) -> None:
+    (folder / "marks.json").write_text('{"form": 1, "marks": {"x": 7}}')
 
 
-def nonsense(path: Path) -> None:
-    import sqlite3
-
-    with sqlite3.connect(path) as database:
-        database.execute("UPDATE tools SET mark = '{', tags = '7'")
-    database.close()
+def link(folder: Path) -> None:
+    folder.rename(folder.with_name("real"))
+    folder.symlink_to("real")
 
 
-@pytest.mark.parametrize("harm", [gone, noise, half, another, nonsense, link, folder])
+def file(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.touch()
+
+
+@pytest.mark.parametrize("harm", [gone, noise, half, unfinished, another, nonsense, link, file])
 def test_the_index_is_made_anew(crib: Crib, tmp_path: Path, harm: Callable[[Path], None]) -> None:
     before = names(crib, "weather")
-    (index,) = (tmp_path / "cache").glob("*/search.db")
-    assert index.stat().st_mode & 0o777 == 0o600
+    (index,) = (tmp_path / "cache").glob("*/search")
+    assert index.stat().st_mode & 0o777 == 0o700
     harm(index)
+    assert names(crib, "weather") == before
     assert names(crib, "weather") == before
 
 
-def test_an_index_that_somebody_holds_is_left_alone(crib: Crib, tmp_path: Path) -> None:
-    import sqlite3
-
+def test_an_index_that_another_process_writes_is_left_alone(crib: Crib, tmp_path: Path) -> None:
     before = names(crib, "weather")
-    (index,) = (tmp_path / "cache").glob("*/search.db")
+    (index,) = (tmp_path / "cache").glob("*/search")
     add(crib, "weather_then", "Later.")
-    with sqlite3.connect(index) as database:
-        database.execute("BEGIN EXCLUSIVE")
+    with (index / "lock").open() as lock:
+        flock(lock, LOCK_EX)
         assert names(crib, "weather") == ["weather_then", *before]
-        assert index.exists()
-    database.close()
+        assert (index / "marks.json").exists()
+    assert names(crib, "weather") == ["weather_then", *before]
+
+
+def test_a_writer_that_is_killed_leaves_no_wrong_index(crib: Crib) -> None:
+    for number in range(60):
+        add(crib, f"many_{number}", "Many.")
+    code = "import sys; from toolcrib import Project; Project.open(sys.argv[1]).search('many')"
+    for delay in range(12):
+        add(crib, "weather_now", f"Changed {delay} times.")
+        with subprocess.Popen([sys.executable, "-c", code, str(crib.root)]) as process:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.2 + delay * 0.05)
+            process.kill()
+        found = search(crib, "many", limit=256)
+        assert sorted(hit["name"] for hit in found["hits"]) == sorted(
+            f"many_{number}" for number in range(60)
+        )
+        assert names(crib, f"changed {delay} times") == ["weather_now"]
 
 
 def test_without_a_place_for_it_the_index_is_in_memory(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import secrets
-import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolcribError, UsageError
 from toolcrib.manifest import uncollected
 from toolcrib.project.catalog.registry import ToolRegistry
-from toolcrib.project.search.index import Found, Hit, Place, SearchIndex, Wanted, words_of
+from toolcrib.search import Entry, Found, Hit, IndexUnavailable, Place, SearchIndex, Wanted, words_of
 from toolcrib.spec import Tool
 
 __all__ = ["Search"]
@@ -32,7 +31,7 @@ class Search:
     def __init__(self, registry: ToolRegistry, toolset: Toolset, folder: Path | None) -> None:
         self._registry = registry
         self._toolset = toolset
-        self._index = SearchIndex(None if folder is None else folder / "search.db")
+        self._index = SearchIndex(None if folder is None else folder / "search")
         self._revision = -1
 
     def find(
@@ -59,13 +58,13 @@ class Search:
 
         while True:
             found = self._found(wanted, limit, after, finds if sees is not None or unusable else None)
-            told = [self._told(hit) for hit in found.hits]
-            bad = {hit.name for hit, one in zip(found.hits, told, strict=True) if one is None}
+            shown = [self._as_json(hit) for hit in found.hits]
+            bad = {hit.key for hit, one in zip(found.hits, shown, strict=True) if one is None}
             if not bad:
                 break
             unusable |= bad
         return {
-            "hits": told,
+            "hits": shown,
             "total": found.total,
             "facets": {
                 "tags": dict(found.tags.most_common(_MOST_TAGS)),
@@ -84,7 +83,7 @@ class Search:
         try:
             self._sync()
             return self._index.find(wanted, limit, after, finds)
-        except sqlite3.Error as error:
+        except IndexUnavailable as error:
             self._index.forget(error)
             self._sync()
             return self._index.find(wanted, limit, after, finds)
@@ -95,23 +94,31 @@ class Search:
             marks, bound = self._registry.marks, self._toolset.bound
             with uncollected():
                 known = {name: marks.get(name) or [0, _HERE, id(bound(name))] for name in self._toolset.names}
-                self._index.sync(known, self._tool)
+                self._index.sync(known, self._entry)
             self._revision = revision
+
+    def _entry(self, name: str) -> Entry | None:
+        tool = self._tool(name)
+        if tool is None:
+            return None
+        properties = tool.input_schema.get("properties")
+        arguments = properties if isinstance(properties, dict) else ()
+        return Entry(tool.name, tool.kind, tool.tags, tool.description, arguments)
 
     def _tool(self, name: str) -> Tool | None:
         try:
             return self._toolset.get(name)
-        except ToolcribError:  # Its manifest went bad since; it is told where it is used.
+        except ToolcribError:  # its manifest went bad since, and is reported where it is used
             return None
 
-    def _told(self, hit: Hit) -> dict[str, Any] | None:
+    def _as_json(self, hit: Hit) -> dict[str, Any] | None:
         """Return a hit as JSON; None for a tool that proves unusable."""
-        self._registry.check(hit.name)
-        tool = self._tool(hit.name)
+        self._registry.check(hit.key)
+        tool = self._tool(hit.key)
         if tool is None:
             return None
         return {
-            "name": hit.name,
+            "name": hit.key,
             "kind": hit.kind,
             "tags": list(hit.tags),
             "match": hit.match,
@@ -131,10 +138,10 @@ def _read_page(token: str, wanted: Wanted) -> Place:
     import orjson
 
     try:
-        digest, level, score, changed, name = orjson.loads(
+        digest, number, rank = orjson.loads(
             base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
         )
-        place = Place(int(level), float(score), int(changed), str(name))
+        place = Place(int(number), int(rank))
     except (ValueError, TypeError):
         raise UsageError("this is not a token of a page", hint="Use `next` of the page before.") from None
     if digest != _digest(wanted):

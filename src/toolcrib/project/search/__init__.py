@@ -1,1 +1,0 @@
-"""Search over the tools of a project."""

@@ -1,0 +1,150 @@
+"""The order of search hits: classes of queries, the best first.
+
+The beginning of a field goes before whole words, whole words before words with one or two typing errors, and
+those before tools that have only some of the words. Within each, the name goes before tags, description and
+argument names. Inside one class the last changed comes first. So the order does not depend on scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from tantivy import Query
+
+__all__ = ["FIELDS", "START_LENGTH", "HitClass", "Queries"]
+
+FIELDS = ("name", "tags", "description", "arguments")
+"""The searched fields. A hit with its words in more than one of them has the field `several`."""
+START_LENGTH = 32
+"""Characters of the beginning of a field that are indexed as a whole."""
+_COMMON = 5
+"""A word in more than one tool of so many says little where not all words are found."""
+_MOST = 4
+"""Words that count where not all words are found: the rarest ones."""
+
+
+class HitClass(NamedTuple):
+    """Hits that are equally good, but for when they changed."""
+
+    match: str
+    """`prefix`, `word`, `fuzzy` or `some`."""
+    field: str
+    """One of `FIELDS`, or `several`."""
+    query: Query
+
+
+class Queries:
+    """Builds the queries of one index."""
+
+    def __init__(self, schema: Any) -> None:
+        from tantivy import Occur, Query
+
+        self._schema, self._query = schema, Query
+        self._must, self._should, self._never = Occur.Must, Occur.Should, Occur.MustNot
+
+    # -- classes -----------------------------------------------------------------------------------
+
+    def exact(self, words: Sequence[str]) -> Iterator[HitClass]:
+        """Return the classes of tools that have every word; the last word may be only begun."""
+        phrase = " ".join(words)
+        yield HitClass("prefix", "name", self.term("whole", "".join(words)))
+        yield HitClass("prefix", "name", self.any([self._start("name", phrase, words), self._joined(words)]))
+        for field in FIELDS[1:]:
+            yield HitClass("prefix", field, self._start(field, phrase, words))
+        for field in FIELDS:
+            yield HitClass("word", field, self.all([self.term(field, word) for word in words]))
+            yield HitClass("word", field, self._begun(field, words))
+        yield HitClass("word", "several", self.exact_hits(words))
+
+    def exact_hits(self, words: Sequence[str]) -> Query:
+        """Return the query for every tool of the exact classes."""
+        return self.any([self._begun("all", words), self._joined(words)])
+
+    def fuzzy(self, words: Sequence[str]) -> Iterator[HitClass]:
+        """Return the classes of tools that have every word with typing errors.
+
+        Words of four letters may have one error, words of eight letters two (a letter inserted, left out,
+        changed, or swapped with its neighbour).
+        """
+        for field in FIELDS:
+            yield HitClass("fuzzy", field, self.all([self._near(field, word) for word in words]))
+        yield HitClass("fuzzy", "several", self.fuzzy_hits(words))
+
+    def fuzzy_hits(self, words: Sequence[str]) -> Query:
+        """Return the query for every tool of the fuzzy classes."""
+        return self.all([self._near("all", word) for word in words])
+
+    def rare(self, words: Sequence[str], count: Callable[[Query], int], size: int) -> list[Query]:
+        """Return a query for each of the rarest words. Words that many of `size` tools have do not count.
+
+        If every word is such a one, they count.
+        """
+        counted = [(count(near), near) for word in dict.fromkeys(words) for near in [self._near("all", word)]]
+        known = sorted((one for one in counted if one[0]), key=lambda one: one[0])
+        rare = [near for number, near in known if number <= size // _COMMON] or [near for _, near in known]
+        return rare[:_MOST]
+
+    def some(self, rare: Sequence[Query]) -> Iterator[HitClass]:
+        """Return the classes of tools that have some of the words, the rarest word first.
+
+        Those with more words come first, and of these the ones with the rarest word.
+        """
+        choices = [(self._should, near) for near in rare]
+        for least in range(len(choices), 0, -1):
+            enough = self._query.boolean_query(choices, least)
+            for near in rare:
+                yield HitClass("some", "several", self.all([near, enough]))
+
+    # -- queries -----------------------------------------------------------------------------------
+
+    def term(self, field: str, value: str) -> Query:
+        """Return a query for documents with exactly this word in a field."""
+        return self._query.term_query(self._schema, field, value, "basic")
+
+    def one_of(self, field: str, values: Sequence[str]) -> Query:
+        """Return a query for documents with one of these words in a field."""
+        return self._query.term_set_query(self._schema, field, values)
+
+    def all(self, queries: Sequence[Query]) -> Query:
+        """Return a query for documents that match all of these."""
+        if len(queries) == 1:
+            return queries[0]
+        return self._query.boolean_query([(self._must, query) for query in queries])
+
+    def any(self, queries: Sequence[Query]) -> Query:
+        """Return a query for documents that match one of these."""
+        return self._query.boolean_query([(self._should, query) for query in queries])
+
+    def without(self, query: Query, others: Sequence[Query]) -> Query:
+        """Return a query for documents that match `query` and none of the others."""
+        if not others:
+            return query
+        return self._query.boolean_query([(self._must, query), *((self._never, other) for other in others)])
+
+    def up_to(self, field: str, highest: int) -> Query:
+        """Return a query for documents whose number in a field is at most `highest`."""
+        from tantivy import FieldType
+
+        return self._query.range_query(self._schema, field, FieldType.Unsigned, 0, highest)
+
+    def _joined(self, words: Sequence[str]) -> Query:
+        return self._start("joined", "".join(words), words)
+
+    def _start(self, field: str, text: str, words: Sequence[str]) -> Query:
+        start = self.term(f"start_{field}", text[:START_LENGTH])
+        if len(text) <= START_LENGTH:
+            return start
+        return self.all([start, self._begun("all" if field == "joined" else field, words)])
+
+    def _begun(self, field: str, words: Sequence[str]) -> Query:
+        # A fuzzy query without errors: a regular expression takes 2 ms to compile.
+        begun = self._query.fuzzy_term_query(self._schema, field, words[-1], 0, True, True)
+        return self.all([*(self.term(field, word) for word in words[:-1]), begun])
+
+    def _near(self, field: str, word: str) -> Query:
+        errors = 0 if len(word) < 4 else 1 if len(word) < 8 else 2
+        if errors == 0:
+            return self.term(field, word)
+        return self._query.fuzzy_term_query(self._schema, field, word, errors, True)
