@@ -22,7 +22,7 @@ from toolcrib.spec.identifier import new_id
 
 if TYPE_CHECKING:
     from toolcrib.core.bound import Bound
-    from toolcrib.guard import Permit, Redactor
+    from toolcrib.guard import Decision, Permit, Redactor
 
 __all__ = [
     "Context",
@@ -63,6 +63,8 @@ class Context(Call):
     """The declared secrets that are set, by name; nothing else."""
     redactor: Redactor | None = field(default=None, init=False)
     """Masks every known secret in texts that an executor cuts; None outside of a project."""
+    decision: Decision | None = field(default=None, init=False)
+    """The decision of the policy, if it is the same for all arguments."""
     permit: Permit | None = field(default=None, init=False)
     """The approval that the call runs by."""
     replayed: bool = field(default=False, init=False)

@@ -40,17 +40,19 @@ class AccessControl:
             self._policy.admit(tool, caller, identity)
 
     def authorise(self, ctx: Context) -> None:
-        """Do the same for a call on its way."""
+        """Do the same for a call on its way, and keep the decision if the arguments do not matter."""
+        if ctx.identity is not None:
+            self._tokens.require_valid(ctx.identity)
         if self._has_rules or ctx.identity is not None:
-            self._policy.admit(ctx.bound.tool, ctx.caller, ctx.identity)
+            ctx.decision = self._policy.admit(ctx.bound.tool, ctx.caller, ctx.identity)
 
     def judge(self, ctx: Context) -> Decision | None:
         """Return the decision on a call whose arguments are checked; None where there are no rules.
 
         Raises `PolicyDenied`.
         """
-        if not self._has_rules:
-            return None
+        if ctx.decision is not None or not self._has_rules:
+            return ctx.decision
         assert isinstance(ctx.arguments, dict)
         return self._policy.judge(ctx.bound.tool, ctx.caller, ctx.arguments, ctx.identity)
 
