@@ -40,7 +40,7 @@ PEOPLE = frozenset(["approver", "by", "decided_by", "owner", "reviewed_by"])
 """Keys whose value is often the person at this machine."""
 PAGES = frozenset(["next", "nextCursor"])
 """Keys of the tokens by which a list goes on; they hold times."""
-ENFORCEMENT = {"level", "fs", "net", "proc", "ipc", "privileges", "limits", "missing"}
+ENFORCEMENT = {"level", "fs", "net", "proc", "ipc", "privileges", "limits"}
 """Keys of a whole enforcement report; further ones are there where the machine cannot do something."""
 MACHINES = frozenset(["sandbox", "kernel", "python", "toolcrib"])
 LOWERED = frozenset(["sandbox_missing", "sandbox_unprotected", "sandbox_replaced", "sandbox_exceeded"])

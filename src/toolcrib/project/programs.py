@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from toolcrib.sandbox.files.paths import Paths
 
 __all__ = ["closed_folders", "programs_of", "running_from", "settled"]
+
+CODE_PLACES = (
+    "GCONV_PATH", "LD_AUDIT", "LD_LIBRARY_PATH", "LD_PRELOAD", "OPENSSL_CONF", "OPENSSL_MODULES",
+    "PYTHONHOME", "PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONUSERBASE",
+)  # fmt: skip
+"""Variables that name code for the C library, OpenSSL or Python."""
 
 
 def settled(config: Config, place: Place) -> list[str]:
@@ -103,6 +110,13 @@ def _written(tool: Tool, root: Path, paths: Paths) -> Iterator[str]:
         yield from (path for path in (f"{own}/{first}", f"{own}/{first}.py") if os.path.islink(path))  # noqa: PTH114
 
 
+def named_in(variable: str) -> list[str]:
+    """Return the files and folders that a variable of this process names."""
+    text = os.environ.get(variable, "")
+    # Only LD_PRELOAD may have blanks between its files (ld.so(8)).
+    return [place for place in re.split("[: ]" if variable == "LD_PRELOAD" else ":", text) if place]
+
+
 @lru_cache(maxsize=4)
 def running_from(root: str) -> tuple[str, ...]:
     """Return the files that this process runs: environment, interpreter, packages and code.
@@ -121,6 +135,7 @@ def running_from(root: str) -> tuple[str, ...]:
     if sys.prefix != sys.base_prefix:
         parts = ("bin", "lib", "lib64", "pyvenv.cfg")
         written += [sys.prefix, *(f"{sys.prefix}/{name}" for name in parts)]
+    written += [os.path.abspath(place) for name in CODE_PLACES for place in named_in(name)]  # noqa: PTH100
     found = runs_in(base, paths)
     for path in written:
         found += [*paths.links(path), paths.real(path)]

@@ -222,6 +222,29 @@ def test_whatever_this_process_imports_from_is_not_writable(
     assert (crib.root / "free").exists()
 
 
+def test_what_variables_name_as_code_is_not_writable(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("libs/libx.so", "packages/a.py", "pre/one.so", "pre/two.so", "cache/a.pyc"):
+        crib.write(place, "")
+    monkeypatch.chdir(crib.root)
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{crib.root}/libs")
+    monkeypatch.setenv("PYTHONPATH", f":packages:{crib.root}")
+    monkeypatch.setenv("LD_PRELOAD", f"{crib.root}/pre/one.so {crib.root}/pre/two.so")
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", f"{crib.root}/cache")
+    programs.running_from.cache_clear()
+    try:
+        crib.shell(permissions=WIDE)
+        told = crib.sh(
+            "for f in libs/libc.so.6 packages/json.py pre/one.so pre/two.so cache/b.pyc; do echo 1 > $f; done"
+        )
+        held = crib.sh("mv libs l; mv packages p; rm pre/one.so; touch free")
+    finally:
+        programs.running_from.cache_clear()
+
+    assert told.count("Read-only file system") == 5, told
+    assert held.count("busy") == 3, held
+    assert (crib.root / "free").exists()
+
+
 def test_a_project_inside_of_an_environment_can_be_written(
     crib: Crib, monkeypatch: pytest.MonkeyPatch
 ) -> None:

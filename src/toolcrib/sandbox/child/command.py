@@ -18,7 +18,7 @@ from toolcrib.sandbox.kernel.messages import receive, report, send
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
 __all__ = ["offer", "report_ready", "take_descriptors"]
@@ -31,14 +31,16 @@ def offer(
     control: int,
     found: list[tuple[int, int] | None],
     change_env: Callable[[dict[str, str]], dict[str, str]] = dict,
+    missing: Iterable[str] = (),
 ) -> None:
     """Report that this process is ready, wait for the call and become its command.
 
     Arguments:
         found: device and inode of what was bound.
         change_env: applied to the environment of the call.
+        missing: mechanisms that this machine did not allow.
     """
-    report_ready(control, found)
+    report_ready(control, found, missing)
     if job["warm"] is None:
         call = accept_call(control, CLOSE_RANGE_CLOEXEC)
         execute(call["argv"], change_env(call["env"]))
@@ -52,10 +54,12 @@ def offer(
         start(script, job["warm"]["executable"], env)
 
 
-def report_ready(control: int, found: list[tuple[int, int] | None]) -> None:
-    """Report what was bound: each as `DEVICE:INODE`, or `-` where there was nothing."""
+def report_ready(
+    control: int, found: Iterable[tuple[int, int] | None] = (), missing: Iterable[str] = ()
+) -> None:
+    """Report what was bound, each as `DEVICE:INODE` or `-` for nothing, and which mechanisms are missing."""
     words = ("-" if stamp is None else f"{stamp[0]}:{stamp[1]}" for stamp in found)
-    send(control, " ".join(("ready", *words)).encode())
+    send(control, "\0".join((" ".join(("ready", *words)), *missing)).encode())
 
 
 def accept_call(control: int, close_flags: int) -> dict[str, Any]:

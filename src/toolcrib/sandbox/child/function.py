@@ -35,7 +35,7 @@ def run_function(job: dict[str, Any], control: int) -> None:
     prctl("dumpable", PR_SET_DUMPABLE, 1)  # Otherwise an ordinary user could not read its own /proc/self.
     reset_process("/")
     warm.set_signals()
-    report_ready(control, [])
+    report_ready(control)
     package = sys.modules.get("toolcrib")
     keep_package = getattr(package, "__file__", None) is not None
     script = warm.prepare(job["warm"], keep_package=keep_package)

@@ -66,8 +66,9 @@ def run_init(
     join_cgroup(groups)
     # When memory runs out, the kernel kills this process and all below it before it kills the server.
     write_if_allowed(proc, "self/oom_score_adj", "1000")
+    missing: list[str] = []
     if in_user_namespace:
-        write_id_maps(proc, *job["ids"])
+        missing += write_id_maps(proc, *job["ids"])
     os.umask(0o022)
     leave_keyring()
     network.open_listener(job, control)
@@ -75,7 +76,7 @@ def run_init(
     found = build_root(job)
     check("cgroup namespace", libc.unshare(NEWCGROUP))
     if not in_user_namespace:
-        enter_user_namespace(proc, *job["ids"])
+        missing += enter_user_namespace(proc, *job["ids"])
     drop_privileges()
     die_with(launcher)  # Again: the kernel forgets it when the rights of a process change.
     inner, outer = (end.detach() for end in _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET))
@@ -84,7 +85,7 @@ def run_init(
     reset_process(job["cwd"])
     pid = os.fork()
     if pid == 0:
-        run_child(control, lambda: run_command(job, control, inner, theirs, found))
+        run_child(control, lambda: run_command(job, control, inner, theirs, found, missing))
     _signal.signal(SIGTERM, lambda *_: os.kill(pid, SIGTERM))
     close_other((control, outer, ours.fd))
     enforce(ours, job["init_filter"])
@@ -112,15 +113,18 @@ def wait_for_end(pid: int, control: int) -> None:
     os._exit(0)
 
 
-def enter_user_namespace(proc: int, uid: int, gid: int) -> None:
-    """Take root's rights from a process that made its mounts with them: the user stays, the rights do not."""
-    if libc.unshare(NEWUSER) == 0:
-        write_id_maps(proc, uid, gid)
-    # Otherwise the machine has no user namespaces, and the command can make none either.
+def enter_user_namespace(proc: int, uid: int, gid: int) -> list[str]:
+    """Take root's rights from a process that made its mounts with them: the user stays, the rights do not.
+
+    Returns what is missing. Where the machine has no user namespaces, the command can make none either.
+    """
+    return ["user namespace"] if libc.unshare(NEWUSER) != 0 else write_id_maps(proc, uid, gid)
 
 
-def write_id_maps(proc: int, uid: int, gid: int) -> None:
+def write_id_maps(proc: int, uid: int, gid: int) -> list[str]:
     """Map the user to itself, and forbid further user namespaces: a command could gain capabilities in them.
+
+    Returns what is missing.
 
     The files belong to root while a process is not dumpable; this one holds no secret yet.
     """
@@ -135,11 +139,13 @@ def write_id_maps(proc: int, uid: int, gid: int) -> None:
         raise SetupFailure("id maps", error.errno or 0) from None
     finally:
         prctl("dumpable", PR_SET_DUMPABLE, 0)
-    write_if_allowed(proc, "sys/user/max_user_namespaces", "0")
+    missing = [] if write_if_allowed(proc, "sys/user/max_user_namespaces", "0") else ["max_user_namespaces"]
     # Without these a command could use up all inotify instances of its user; they are parts of the least that
     # a kernel gives each user.
-    write_if_allowed(proc, "sys/user/max_inotify_instances", "16")
-    write_if_allowed(proc, "sys/user/max_inotify_watches", "4096")
+    for name, most in ("max_inotify_instances", "16"), ("max_inotify_watches", "4096"):
+        if not write_if_allowed(proc, f"sys/user/{name}", most):
+            missing.append(name)
+    return missing
 
 
 def rulesets(job: dict[str, Any]) -> tuple[landlock.Ruleset, landlock.Ruleset]:
@@ -170,13 +176,19 @@ def rulesets(job: dict[str, Any]) -> tuple[landlock.Ruleset, landlock.Ruleset]:
 
 
 def run_command(
-    job: dict[str, Any], control: int, init: int, ruleset: landlock.Ruleset, found: Stamps
+    job: dict[str, Any],
+    control: int,
+    init: int,
+    ruleset: landlock.Ruleset,
+    found: Stamps,
+    missing: list[str],
 ) -> None:
     """Confine this process, wait for the call, become the command.
 
     Arguments:
         init: pid 1 reports on it that it is confined; the command must not start before.
         found: device and inode of what was bound.
+        missing: mechanisms that this machine did not allow.
     """
     # A process group of its own, or `kill 0` would mean pid 1 as well. The session stays the launcher's,
     # which has no terminal: another setsid costs 4 ms on a busy machine (a new scheduling group, sched(7)).
@@ -189,7 +201,7 @@ def run_command(
     if receive(init)[0] != b"confined":
         os._exit(126)
     os.close(init)
-    offer(job, control, found)
+    offer(job, control, found, missing=missing)
 
 
 def be_watched(code: bytes, control: int) -> None:

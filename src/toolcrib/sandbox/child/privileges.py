@@ -127,12 +127,20 @@ def reset_process(cwd: str) -> None:
 
 def set_limits(limits: Iterable[tuple[int, int]]) -> None:
     """Set resource limits, as number and value, for this process and all that comes from it."""
-    for which, value in limits:
-        _, hard = resource.getrlimit(which)
-        soft = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        # At the soft limit of processor time comes SIGXCPU, and at the hard one SIGKILL: a second to react.
-        end = soft + 1 if which == resource.RLIMIT_CPU and soft != hard else soft
-        resource.setrlimit(which, (soft, end))
+    try:
+        for which, value in limits:
+            set_limit(which, value)
+    except (OSError, ValueError) as error:  # setrlimit raises ValueError for EPERM.
+        raise SetupFailure("prlimit64", getattr(error, "errno", None) or errno.EPERM) from None
+
+
+def set_limit(which: int, value: int) -> None:
+    """Set one resource limit, never above the present one."""
+    _, hard = resource.getrlimit(which)
+    soft = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    # At the soft limit of processor time comes SIGXCPU, and at the hard one SIGKILL: a second to react.
+    end = soft + 1 if which == resource.RLIMIT_CPU and soft != hard else soft
+    resource.setrlimit(which, (soft, end))
 
 
 def enforce(ruleset: landlock.Ruleset, code: bytes) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from toolcrib.sandbox.host.failures import unavailable
 from toolcrib.sandbox.job import NetworkAccess
 from toolcrib.sandbox.kernel.cgroup import CgroupPool, CgroupSlot, open_pool
+from toolcrib.sandbox.kernel.signals import try_pidfd_signal
 from toolcrib.spec import Level
 
 __all__ = ["MEMORY_BYTES", "PROCESSES", "check_limits", "group_for", "groups", "process_limit", "report"]
@@ -94,9 +95,12 @@ def report(
     exceeded: tuple[str, ...] = (),
     network: NetworkAccess = "none",
     level: Level = "full",
+    missing: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Return the enforcement report of a call."""
+    """Return the enforcement report of a call; `missing` is what its own sandbox could not have."""
     found = dict(machine(level))
+    if missing:
+        found["missing"] = [*found.get("missing", ()), *missing]
     if level == "full":
         found["net"] = NETWORK_BY[network]
     if unprotected:
@@ -112,6 +116,7 @@ def machine(level: Level) -> Mapping[str, Any]:
     pool, group = groups()
     version, missing = (0, ["landlock", "seccomp"]) if level == "none" else landlock_parts()
     missing += [] if pool is not None else ["cgroup"]
+    missing += ["pidfd_send_signal"] if try_pidfd_signal() else []
     reports: dict[Level, dict[str, Any]] = {
         "full": {
             "level": "full" if pool is None else "full+cgroup",
@@ -148,7 +153,8 @@ def machine(level: Level) -> Mapping[str, Any]:
     }
     if process_limit(None, level) is not None:
         limits["processes"] = "rlimit (user namespace)"
-    return {**reports[level], "limits": limits, "missing": missing if is_full else [*NAMESPACES, *missing]}
+    missing = missing if is_full else [*NAMESPACES, *missing]
+    return {**reports[level], "limits": limits, **({"missing": missing} if missing else {})}
 
 
 def landlock_parts() -> tuple[int, list[str]]:

@@ -34,6 +34,8 @@ HINTS = {
     "landlock": "Linux 5.13 or newer is needed, with landlock among its security modules (lsm=landlock,…)",
     "seccomp": "Linux 5.11 or newer is needed, on x86_64 or aarch64",
     "descriptors": "Linux 5.12 or newer is needed",
+    "prlimit64": "a container's seccomp profile must permit prlimit64",
+    "memfd_create": "a container's seccomp profile must permit memfd_create",
     "control socket": "a tool may have tried to take its sandbox over: review it and its packages",
     "watch": "seccomp's user notification is needed, and the right to read /proc/PID/mem of the command",
 }

@@ -18,7 +18,9 @@ from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
+from toolcrib.sandbox.host.failures import unavailable
 from toolcrib.sandbox.kernel.cgroup import CgroupSlot
+from toolcrib.sandbox.kernel.signals import FILTERED, send_signal
 
 __all__ = ["FUNCTIONS", "LauncherHandle", "SandboxHandle", "Stamps", "in_memory"]
 
@@ -42,7 +44,7 @@ EXIT_WAIT_S = 0.1
 """Seconds until a process that has closed all its descriptors is gone."""
 Stamps = list[tuple[int, int] | None]
 """Device and inode of each mount's source; None if there is nothing."""
-STAMPS = re.compile(r"((\d{1,20}:\d{1,20}|-)( |$))*")
+READY = re.compile(r"ready( (\d{1,20}:\d{1,20}|-))*(\0[a-z_ ]+)*")
 OUTCOME = re.compile(r"exit \d{1,5}|fail [a-z0-9_ -]+\0\d{1,5}\0[^\0]*\0[^\0]*", re.DOTALL)
 
 
@@ -76,6 +78,8 @@ class SandboxHandle:
             self.due |= {"watch"} if job["watch"] else set()
         self.bound: Stamps | None = None
         """The files that it has mounted, once it is ready."""
+        self.missing: tuple[str, ...] = ()
+        """The mechanisms that the machine did not allow it, once it is ready."""
         self.called = False
         """True once the call was sent."""
         self.executed = False
@@ -118,7 +122,6 @@ class SandboxHandle:
 
         Code of the tool cannot reach the socket. This is for the case that it does all the same.
         """
-        word, _, rest = text.partition(" ")
         if fds:
             if text not in self.due or len(fds) > 1:
                 return False
@@ -127,8 +130,10 @@ class SandboxHandle:
                 self.pidfd = fds.pop()
             else:
                 self.fds[text] = fds.pop()
-        elif word == "ready" and self.bound is None and STAMPS.fullmatch(rest):
-            self.bound = [stamp(one) for one in rest.split()]
+        elif self.bound is None and READY.fullmatch(text):
+            stamps, *missing = text.split("\0")
+            self.bound = [stamp(one) for one in stamps.split()[1:]]
+            self.missing = tuple(missing)
         elif text == "exec" and self.called and not self.executed:
             self.executed = True
         elif OUTCOME.fullmatch(text):
@@ -157,7 +162,7 @@ class SandboxHandle:
             return
         try:
             for number in numbers:
-                signal.pidfd_send_signal(self.pidfd, number)
+                send_signal(self.pidfd, number)
         except ProcessLookupError:
             pass
 
@@ -214,20 +219,20 @@ class LauncherHandle:
         """
         if self.socket.fileno() < 0:  # Closed meanwhile.
             return
-        # An interpreter built with a shared library may not start without this variable. There is no other,
-        # as its memory may be read.
-        options, path, names = FLAGS, [], {"LD_LIBRARY_PATH"}
+        options, path, env = FLAGS, [], library_path()
         if self.kind == FUNCTIONS:  # Like the server's own interpreter.
             options = ("-S", "-P", *subprocess._args_from_interpreter_flags())  # type: ignore[attr-defined]  # noqa: SLF001
             path = [entry for entry in sys.path if entry.startswith("/")]
-            names |= {"LANG", *(name for name in os.environ if name.startswith(("PYTHON", "LC_")))}
+            env |= {n: text for n, text in os.environ.items() if n.startswith(("LANG", "LC_", "PYTHON"))}
+            for name in ("PYTHONPATH", "PYTHONSTARTUP", "PYTHONUSERBASE"):
+                env.pop(name, None)
         try:
             self.process = subprocess.Popen(
                 [self.interpreter, *options, "-c", START, HERE, self.kind, *path],
                 stdin=self._other.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=self._other.fileno(),
-                env={n: os.environ[n] for n in names - {"PYTHONSTARTUP"} if n in os.environ},
+                env=env,
                 cwd="/",
                 start_new_session=True,
             )
@@ -314,6 +319,16 @@ class LauncherHandle:
             self.process.returncode = 0
 
 
+def library_path() -> dict[str, str]:
+    """Return the environment of a launcher: nothing, as its memory may be read, or one variable.
+
+    An interpreter that was built with a shared library may not start without the folder of that library.
+    """
+    folders = [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path.startswith("/")]
+    needed = [path for path in folders if any(Path(path).glob("libpython3*.so*"))]
+    return {"LD_LIBRARY_PATH": ":".join(needed)} if needed else {}
+
+
 def stamp(word: str) -> tuple[int, int] | None:
     """Return device and inode as a sandbox reports them."""
     device, _, inode = word.partition(":")
@@ -334,8 +349,17 @@ def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def in_memory(name: str, data: bytes) -> int:
-    """Return a read-only descriptor of bytes in memory."""
-    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    """Return a read-only descriptor of bytes in memory.
+
+    Raises:
+        SandboxUnavailable: a filter denies memfd_create(2).
+    """
+    try:
+        fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    except OSError as error:
+        if error.errno in FILTERED:
+            raise unavailable("memfd_create", os.strerror(error.errno)) from None
+        raise
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]

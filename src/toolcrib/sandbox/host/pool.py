@@ -18,6 +18,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolcrib.errors import SandboxUnavailable
 from toolcrib.sandbox.host.enforcement import group_for, groups
 from toolcrib.sandbox.host.handle import LauncherHandle, SandboxHandle, Stamps
 from toolcrib.sandbox.job import Warmth
@@ -269,7 +270,7 @@ class WarmPool:
                     oldest.spares.pop(0).close()
                 try:
                     spare = self._make(demand.order)
-                except OSError:
+                except (OSError, SandboxUnavailable):  # The next call reports it.
                     return
                 spare.spare = True
                 demand.spares.append(spare)

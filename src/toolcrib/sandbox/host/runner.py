@@ -79,7 +79,10 @@ def turns() -> asyncio.Semaphore:
     """Return the event loop's semaphore: this process has descriptors for so many calls at once."""
     loop = asyncio.get_running_loop()
     if loop not in _turns:
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        try:
+            soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        except OSError as error:
+            raise unavailable("prlimit64", os.strerror(error.errno or 0)) from None
         most = MOST_AT_ONCE if soft == resource.RLIM_INFINITY else (soft - 128) // DESCRIPTORS_A_CALL
         _turns[loop] = asyncio.Semaphore(max(4, min(MOST_AT_ONCE, most)))
     return _turns[loop]
@@ -474,7 +477,8 @@ class CommandRun(SandboxRun):
     def enforcement(self, status: int = 0) -> dict[str, Any]:
         """Return the enforcement report; of a failed command with the limits that it reached."""
         unprotected, exceeded = self.order.plan.unprotected, self.exceeded(status)
-        found = report(unprotected, exceeded, self.job.network, self.level)
+        missing = () if self.sandbox is None else self.sandbox.missing
+        found = report(unprotected, exceeded, self.job.network, self.level, missing)
         if self.order.guards and self.level == "full" and (replaced := self.order.replaced(self.now)):
             found["replaced"] = list(replaced)
         return found

@@ -25,6 +25,8 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from toolcrib.sandbox.kernel.signals import send_signal
+
 __all__ = [
     "CONTROLLERS",
     "NoCgroups",
@@ -282,7 +284,7 @@ def kill_members(folder: str) -> int:
         try:
             # Looked up again with the descriptor open: the number may belong to another process by now.
             if pid in members(folder):
-                signal.pidfd_send_signal(fd, signal.SIGKILL)
+                send_signal(fd, signal.SIGKILL)
         except ProcessLookupError:
             continue
         finally:

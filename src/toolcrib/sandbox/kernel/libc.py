@@ -106,12 +106,13 @@ def write_file(folder: int, path: str, text: str) -> None:
         os.close(fd)
 
 
-def write_if_allowed(folder: int, path: str, text: str) -> None:
+def write_if_allowed(folder: int, path: str, text: str) -> bool:
     """Write to a file of the kernel where that is possible: a container may have /proc read-only."""
     try:
         write_file(folder, path, text)
     except OSError:
-        pass
+        return False
+    return True
 
 
 def read_all(fd: int) -> bytes:

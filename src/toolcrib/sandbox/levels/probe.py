@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import SandboxUnavailable, ToolcribError
 from toolcrib.sandbox.host.failures import ANY_NAMESPACE, HINTS, why
+from toolcrib.sandbox.kernel.signals import try_pidfd_signal
 from toolcrib.sandbox.levels import probe_cache
 from toolcrib.spec import Level
 
@@ -29,6 +31,7 @@ NO_SANDBOX = "command and Python tools are refused"
 LOWER = "command and Python tools run at level landlock only, where the project allows it"
 UNLIMITED_MEMORY = "tools that state limits.memory_bytes are refused; the memory of others is not limited"
 UNLIMITED = "tools that state limits.memory_bytes or limits.processes are refused; others have no such limit"
+BY_NUMBER = "processes are ended by their number (kill), after a check that it is still theirs"
 NO_PROXY = "tools with a list of hosts or network: true fail"
 PROXY_WORKS = "works, for HTTP, CONNECT and SOCKS5; other protocols need `network: host`"
 NO_LEVEL = "there is no lower level to run at where namespaces are not supported"
@@ -87,6 +90,7 @@ def probe() -> tuple[Mechanism, ...]:
         return (Mechanism("linux", False, detail, NO_SANDBOX),)
     found = [
         *map(kernel_mechanism, KERNEL),
+        *map(system_call, CALLS),
         mechanism("all together", level_trial(":", "full"), LOWER),
         *map(kernel_mechanism, ("landlock", "seccomp")),
         mechanism(LOWER_LEVEL, lower_trial(), NO_LEVEL, required=False),
@@ -186,6 +190,36 @@ def kernel_mechanism(name: str) -> Mechanism:
     return Mechanism(
         name, False, answer, lost if required else "nothing changes, because Toolcrib runs as root", required
     )
+
+
+def system_call(name: str) -> Mechanism:
+    """Try a system call that a container's filter may deny to the server."""
+    try:
+        CALLS[name]()
+    except (OSError, ValueError) as error:
+        trouble = f"{error} ({HINTS[name]})" if name in HINTS else str(error)
+    else:
+        trouble = ""
+    required = name != "pidfd_send_signal"
+    return mechanism(name, trouble, NO_SANDBOX if required else BY_NUMBER, required=required)
+
+
+def set_same_limit() -> None:
+    """Set a resource limit to what it is."""
+    resource.setrlimit(resource.RLIMIT_CORE, resource.getrlimit(resource.RLIMIT_CORE))
+
+
+def signal_by_pidfd() -> None:
+    """Raise OSError if no signal can be sent by a pidfd."""
+    if number := try_pidfd_signal():
+        raise OSError(number, os.strerror(number))
+
+
+CALLS: dict[str, Callable[[], None]] = {
+    "memfd_create": lambda: os.close(os.memfd_create("trial")),
+    "prlimit64": set_same_limit,
+    "pidfd_send_signal": signal_by_pidfd,
+}
 
 
 def control_groups() -> Mechanism:

@@ -1,0 +1,59 @@
+"""Signals to processes that are known by a pidfd, also where a filter denies pidfd_send_signal(2).
+
+Then the signal is sent by number, right after the kernel confirmed that the pidfd still stands for that
+process: a number is not used again before the process was waited for, and then the kernel reports none.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from functools import cache
+
+__all__ = ["FILTERED", "send_signal", "try_pidfd_signal"]
+
+FILTERED = (errno.ENOSYS, errno.EPERM)
+
+
+def send_signal(pidfd: int, number: int) -> None:
+    """Send a signal to the process of a pidfd.
+
+    Raises:
+        ProcessLookupError: it has ended, and was waited for.
+        PermissionError: it belongs to somebody else.
+    """
+    if try_pidfd_signal() not in FILTERED:
+        signal.pidfd_send_signal(pidfd, number)
+    else:
+        os.kill(process_of(pidfd), number)
+
+
+@cache
+def try_pidfd_signal() -> int:
+    """Try pidfd_send_signal(2) on this process, once; return its errno, 0 if it works."""
+    try:
+        pidfd = os.pidfd_open(os.getpid())
+    except OSError as error:
+        return error.errno or 0
+    try:
+        signal.pidfd_send_signal(pidfd, 0)
+    except OSError as error:
+        return error.errno or 0
+    finally:
+        os.close(pidfd)
+    return 0
+
+
+def process_of(pidfd: int) -> int:
+    """Return the process id that a pidfd stands for now (proc(5), /proc/PID/fdinfo).
+
+    Raises:
+        ProcessLookupError: none.
+    """
+    with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as file:
+        fields = dict(line.split(":", 1) for line in file if ":" in line)
+    pid = int(fields.get("Pid", 0))
+    if pid <= 0:
+        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+    return pid
