@@ -1,0 +1,143 @@
+"""Counts of calls, written behind the calls: a call only adds to a number in memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolcrib.errors import StateUnavailable
+from toolcrib.state import Database
+
+__all__ = ["HourOfUse", "Usage", "UsageOfTool"]
+
+_TABLES = (
+    """
+CREATE TABLE used (
+    tool TEXT NOT NULL,
+    hour INTEGER NOT NULL,
+    calls INTEGER NOT NULL,
+    failures INTEGER NOT NULL,
+    last REAL NOT NULL,
+    PRIMARY KEY (tool, hour)
+) WITHOUT ROWID;
+""",
+)
+_ADD = """
+INSERT INTO used VALUES (?, ?, ?, ?, ?) ON CONFLICT (tool, hour) DO UPDATE SET
+calls = calls + excluded.calls, failures = failures + excluded.failures, last = max(last, excluded.last)
+"""
+_HOUR_S = 3600
+_FLUSH_S = 0.5
+
+
+@dataclass(slots=True)
+class UsageOfTool:
+    """The calls of one tool."""
+
+    calls: int = 0
+    failures: int = 0
+    """Of these calls."""
+    last_called_at: float | None = None
+    """Seconds since the epoch."""
+
+
+@dataclass(slots=True)
+class HourOfUse:
+    """The calls of one tool that ended in one hour."""
+
+    begins: int
+    """Seconds since the epoch."""
+    calls: int
+    failures: int
+
+
+class Usage:
+    """Counts the calls of tools by id, for all processes that use one file.
+
+    Counts reach the file within half a second. While it cannot be written they wait, and no call notices.
+    """
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._database = Database(path, _TABLES, durable=False)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._pending: dict[tuple[str, int], UsageOfTool] = {}
+        self._wake = threading.Event()
+        self._ended = False
+        self._writer: threading.Thread | None = None
+
+    def count(self, tool: str, *, failed: bool) -> None:
+        """Count a call that has ended."""
+        now = self._clock()
+        with self._lock:
+            _add(self._pending.setdefault((tool, int(now) // _HOUR_S), UsageOfTool()), 1, int(failed), now)
+            if self._writer is None and not self._ended:
+                self._writer = threading.Thread(target=self._write, name="toolcrib-usage", daemon=True)
+                self._writer.start()
+        self._wake.set()
+
+    def of(self, tool: str) -> UsageOfTool:
+        """Return the counts of one tool."""
+        return self.all().get(tool, UsageOfTool())
+
+    def all(self) -> Mapping[str, UsageOfTool]:
+        """Return the counts of every tool that was called. Raises StateUnavailable."""
+        self.flush()
+        with self._database.read() as tx:
+            rows = tx.all("SELECT tool, sum(calls), sum(failures), max(last) FROM used GROUP BY tool")
+        return {tool: UsageOfTool(calls, failures, last) for tool, calls, failures, last in rows}
+
+    def series(self, tool: str, since: float) -> list[HourOfUse]:
+        """Return the hours since a time in which a tool was called, the first one first."""
+        self.flush()
+        query = "SELECT hour, calls, failures FROM used WHERE tool = ? AND hour >= ? ORDER BY hour"
+        with self._database.read() as tx:
+            rows = tx.all(query, tool, int(since) // _HOUR_S)
+        return [HourOfUse(hour * _HOUR_S, calls, failures) for hour, calls, failures in rows]
+
+    def flush(self) -> None:
+        """Write what is counted. Raises StateUnavailable; nothing is lost by that."""
+        with self._lock:
+            pending, self._pending = self._pending, {}
+        if not pending:
+            return
+        try:
+            with self._database.write() as tx:
+                for (tool, hour), one in pending.items():
+                    tx.run(_ADD, tool, hour, one.calls, one.failures, one.last_called_at)
+        except StateUnavailable:
+            with self._lock:
+                for key, one in pending.items():
+                    into = self._pending.setdefault(key, UsageOfTool())
+                    _add(into, one.calls, one.failures, one.last_called_at or 0.0)
+            raise
+
+    def close(self) -> None:
+        """Write what is counted and end. Raises StateUnavailable if that is impossible."""
+        self._ended = True
+        self._wake.set()
+        if self._writer is not None:
+            self._writer.join()
+        try:
+            self.flush()
+        finally:
+            self._database.close()
+
+    def _write(self) -> None:
+        while not self._ended:
+            self._wake.wait()
+            self._wake.clear()
+            try:
+                self.flush()
+            except StateUnavailable:
+                self._wake.set()  # another try
+            time.sleep(_FLUSH_S)
+
+
+def _add(to: UsageOfTool, calls: int, failures: int, last: float) -> None:
+    to.calls += calls
+    to.failures += failures
+    to.last_called_at = max(to.last_called_at or 0.0, last)

@@ -1,0 +1,75 @@
+"""Counts of calls: by several processes, with a file that cannot be written for a while, on a clean exit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from toolcrib.bundles.usage import HourOfUse, Usage
+from toolcrib.errors import StateUnavailable
+
+WORKER = """
+import sys
+from pathlib import Path
+from toolcrib.bundles.usage import Usage
+usage = Usage(Path(sys.argv[1]))
+for number in range(500):
+    usage.count("a", failed=number % 5 == 0)
+usage.close()
+"""
+
+
+def test_calls_are_counted_and_seen_by_another_process_within_a_second(tmp_path: Path) -> None:
+    ours, theirs = Usage(tmp_path / "usage.db"), Usage(tmp_path / "usage.db")
+    ours.count("a", failed=False)
+    ours.count("a", failed=True)
+    deadline = time.monotonic() + 10
+    while theirs.of("a").calls < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert (theirs.of("a").failures, theirs.of("b").calls, theirs.of("b").last_called_at) == (1, 0, None)
+    ours.close()
+    theirs.close()
+
+
+def test_a_clean_exit_of_many_processes_loses_none(tmp_path: Path) -> None:
+    path = tmp_path / "usage.db"
+    workers = [subprocess.Popen([sys.executable, "-c", WORKER, str(path)]) for _ in range(4)]
+    assert [worker.wait(60) for worker in workers] == [0] * 4
+    usage = Usage(path)
+    found = usage.of("a")
+    assert (found.calls, found.failures) == (2000, 400)
+    usage.close()
+
+
+def test_hours_are_counted_apart_and_the_last_call_is_the_latest(tmp_path: Path) -> None:
+    now = [7200.0]
+    usage = Usage(tmp_path / "usage.db", clock=lambda: now[0])
+    usage.count("a", failed=False)
+    now[0] = 7210.5
+    usage.count("a", failed=True)
+    now[0] = 14400.0
+    usage.count("a", failed=False)
+    now[0] = 3600.0  # the clock goes back
+    usage.count("a", failed=False)
+    assert usage.series("a", 7200) == [HourOfUse(7200, 2, 1), HourOfUse(14400, 1, 0)]
+    assert usage.of("a").last_called_at == 14400.0
+    usage.close()
+
+
+def test_a_file_that_cannot_be_written_stops_no_call_and_loses_no_count(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "usage.db").mkdir()
+    usage = Usage(folder / "usage.db")
+    for _ in range(3):
+        usage.count("a", failed=False)
+    with pytest.raises(StateUnavailable):
+        usage.flush()
+    (folder / "usage.db").rmdir()
+    assert usage.of("a").calls == 3
+    usage.close()
