@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,12 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CallNetwork"]
 
-_NO_NETWORK = re.compile(
-    r"connect|network|resol|unreachable|name or service|socket|EAI_|ENOTFOUND", re.IGNORECASE
-)
 _NEEDS_HOST = (
-    "it did not use the proxy that leads to its hosts: a program that speaks neither HTTP nor SOCKS5 needs "
-    "`permissions.network: host`"
+    "It did not use the proxy that leads to its hosts. If it tried to reach one: a program that speaks neither "
+    "HTTP nor SOCKS5 needs `permissions.network: host`."
 )
 _MOST_REPORTED = 10
 """Refusals reported one by one; there may be a hundred."""
@@ -96,8 +92,7 @@ class CallNetwork:
         except ToolFailed as error:
             if self._refused:
                 raise self._host_not_allowed(error) from error
-            unused = self._proxy is not None and not self._proxy.used
-            if unused and error.hint is None and _NO_NETWORK.search(error.message):
+            if self._proxy is not None and not self._proxy.used and error.hint is None:
                 error.hint = _NEEDS_HOST
             if hint and error.hint is None and "signal" not in error.details:
                 error.hint = f"If a permission is missing, `toolcrib trace {self._tool.name}` shows which."
