@@ -30,7 +30,7 @@ from toolcrib.manifest.native.schema import tool_schema
 from toolcrib.manifest.team import Member, Team, check_team, read_team
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure, hide_lines, make, report
 from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
-from toolcrib.manifest.yaml.rules import RULES, Rule
+from toolcrib.manifest.yaml.rules import RULES, LintRule
 from toolcrib.manifest.yaml.source import MAX_BYTES, Document, dump, load, read
 
 __all__ = [
@@ -50,12 +50,12 @@ __all__ = [
     "Entry",
     "Kind",
     "LazyTools",
+    "LintRule",
     "Loaded",
     "ManifestCache",
     "Mark",
     "Member",
     "Misfit",
-    "Rule",
     "SourceFiles",
     "Team",
     "block_of",

@@ -12,7 +12,7 @@ from typing import Any
 from toolcrib.core.context import Context
 from toolcrib.errors import InvalidInput
 from toolcrib.executors.function.threads import run_in_thread
-from toolcrib.project.authoring.creation import Draft, draft, publish
+from toolcrib.project.authoring.creation import ToolDraft, draft, publish
 from toolcrib.project.project import Project
 from toolcrib.search import words_of
 from toolcrib.spec import Annotations, Call, Caller, CallEvents, Outcome, Result, Retry, Tool
@@ -194,10 +194,10 @@ class McpCatalog:
         project = self._project
         creator = ctx.caller.removeprefix("mcp:")
 
-        def make() -> Draft:
+        def make() -> ToolDraft:
             return publish(project, draft(project, name, definition, creator))
 
-        made: Draft = await run_in_thread(make)
+        made: ToolDraft = await run_in_thread(make)
         project.adopt(made.tool, made.warnings)
         return {
             "name": made.tool.name,

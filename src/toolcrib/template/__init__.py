@@ -27,8 +27,8 @@ from toolcrib.template.spellings import TemplateProblem, directive
 from toolcrib.template.steps import LOOP_NAMES, STEPS_NAME, step_namespaces, steps_used
 from toolcrib.template.styles import STYLES, styled_cookies
 from toolcrib.template.tree import (
-    Condition,
     ConditionalText,
+    ConditionNode,
     Constant,
     ListTemplate,
     LiteralText,
@@ -48,7 +48,7 @@ __all__ = [
     "MISSING",
     "STEPS_NAME",
     "STYLES",
-    "Condition",
+    "ConditionNode",
     "ConditionalText",
     "Constant",
     "ListTemplate",

@@ -24,8 +24,8 @@ from toolcrib.spec.naming import nearest
 from toolcrib.template.spellings import Part, TemplateProblem, scan, tested
 from toolcrib.template.tree import (
     Branch,
-    Condition,
     ConditionalText,
+    ConditionNode,
     Constant,
     ListTemplate,
     LiteralText,
@@ -124,7 +124,7 @@ def parse_text(text: str, namespaces: Namespaces) -> TextTemplate:
     """As `parse`, for one string where no condition can stand."""
     tree = parse_conditional(text, namespaces)
     if isinstance(tree, ConditionalText):
-        offset = next(part.offset for part in tree.parts if isinstance(part, Condition))
+        offset = next(part.offset for part in tree.parts if isinstance(part, ConditionNode))
         raise TemplateProblem("a condition cannot stand here", (), offset, 2).error()
     return tree
 
@@ -180,7 +180,7 @@ def _choice(
     found: list[TemplateProblem],
     *,
     text: bool = False,
-) -> Condition:
+) -> ConditionNode:
     """A choice between values; `text`: each is a text, as is a number or a truth value."""
     branches: list[Branch] = []
     for test, value in choice.branches:
@@ -191,7 +191,7 @@ def _choice(
             if text and isinstance(then, Constant):
                 then = TextTemplate((LiteralText(str(then.value)),))
         branches.append(Branch(reference if isinstance(reference, Reference) else None, then))
-    return Condition(tuple(branches))
+    return ConditionNode(tuple(branches))
 
 
 def _resolved(
@@ -249,7 +249,7 @@ def _settle_names(parts: Iterable[Part], names: Namespaces, found: list[Template
                 test = _resolved(branch.test, names, (), found)
                 inner = branch.then.parts if isinstance(branch.then, TextTemplate | ConditionalText) else ()
                 branches.append(Branch(test, text_of(_settle_names(inner, names, found))))
-            out.append(Condition(tuple(branches), part.offset))
+            out.append(ConditionNode(tuple(branches), part.offset))
     return out
 
 

@@ -23,8 +23,8 @@ from toolcrib.errors import InvalidInput
 from toolcrib.spec import ParameterStyle
 from toolcrib.template.styles import styled_header, styled_path
 from toolcrib.template.tree import (
-    Condition,
     ConditionalText,
+    ConditionNode,
     Constant,
     ListTemplate,
     LiteralText,
@@ -67,7 +67,7 @@ def render_value(template: Template, values: Values) -> Any:
     """
     if isinstance(template, Constant):
         return template.value
-    if isinstance(template, Condition):
+    if isinstance(template, ConditionNode):
         chosen = _chosen(template, values)
         return MISSING if chosen is None else render_value(chosen, values)
     if isinstance(template, ConditionalText):
@@ -82,7 +82,7 @@ def render_value(template: Template, values: Values) -> Any:
     return {key: item for key, item in pairs if item is not MISSING}
 
 
-def _chosen(condition: Condition, values: Values) -> Template | None:
+def _chosen(condition: ConditionNode, values: Values) -> Template | None:
     """The template of the first branch whose test is true."""
     branches = condition.branches
     branch = next((b for b in branches if b.test is None or values.is_true(b.test)), None)
@@ -95,11 +95,11 @@ def settled(template: Text, values: Values) -> TextTemplate | Missing:
         return template
     parts: list[LiteralText | Reference] = []
     for part in template.parts:
-        if not isinstance(part, Condition):
+        if not isinstance(part, ConditionNode):
             parts.append(part)
             continue
         then = _chosen(part, values)
-        if isinstance(then, Condition):
+        if isinstance(then, ConditionNode):
             then = ConditionalText((then,))
         if not isinstance(then, TextTemplate | ConditionalText):
             return MISSING

@@ -10,7 +10,7 @@ from toolcrib.errors import ManifestError
 from toolcrib.spec import Choice, Spelling
 from toolcrib.template.parser import Namespaces, escape, parse_conditional
 from toolcrib.template.spellings import default_text, is_tag
-from toolcrib.template.tree import Condition, LiteralText, Reference, untied
+from toolcrib.template.tree import ConditionNode, LiteralText, Reference, untied
 
 __all__ = ["respell", "spell"]
 
@@ -47,11 +47,11 @@ def _text(text: str, names: Namespaces, to: Spelling) -> str:
     return written
 
 
-def spell(parts: Sequence[LiteralText | Reference | Condition], spelling: Spelling) -> str:
+def spell(parts: Sequence[LiteralText | Reference | ConditionNode], spelling: Spelling) -> str:
     """Return parts as one text. Raises ManifestError for a condition, which no spelling but its own has."""
     out: list[str] = []
     for at, part in enumerate(parts):
-        if isinstance(part, Condition):
+        if isinstance(part, ConditionNode):
             raise ManifestError(_CONDITION)
         if isinstance(part, Reference):
             out.append(_placeholder(part, tag=spelling is Spelling.DOUBLE_BRACE and _as_tag(part, out[-1:])))

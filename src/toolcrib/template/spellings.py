@@ -18,11 +18,19 @@ from typing import Any
 
 from toolcrib.errors import ManifestError
 from toolcrib.spec import Spelling
-from toolcrib.template.tree import Branch, Condition, Constant, LiteralText, Reference, TextTemplate, text_of
+from toolcrib.template.tree import (
+    Branch,
+    ConditionNode,
+    Constant,
+    LiteralText,
+    Reference,
+    TextTemplate,
+    text_of,
+)
 
 __all__ = ["Part", "TemplateProblem", "default_text", "directive", "is_tag", "scan", "tested"]
 
-Part = LiteralText | Reference | Condition
+Part = LiteralText | Reference | ConditionNode
 
 _OPEN = re.compile(r"(\$+)\{")
 _FILTER = re.compile(r"\s*(\w*)\s*(:?)(.*)", re.DOTALL)
@@ -233,7 +241,7 @@ class _Braces:
             if not top.last:
                 top.branches.append(Branch(None, TextTemplate(())))
             self._open.pop()
-            self._here.append(Condition(tuple(top.branches), top.offset))
+            self._here.append(ConditionNode(tuple(top.branches), top.offset))
             return
         if top.last:
             self._report(f"`{{{{{word}}}}}` after `{{{{else}}}}`", offset, length)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 __all__ = [
     "Branch",
-    "Condition",
+    "ConditionNode",
     "ConditionalText",
     "Constant",
     "ListTemplate",
@@ -150,7 +150,7 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class ConditionNode:
     """The first branch whose test holds. Where none does, the entry it is the value of is dropped."""
 
     branches: tuple[Branch, ...]
@@ -159,7 +159,7 @@ class Condition:
     @property
     def references(self) -> tuple[Reference, ...]:
         """The references in all branches; tests are not among them, for their values are not shown."""
-        kinds = (TextTemplate, ConditionalText, Condition)
+        kinds = (TextTemplate, ConditionalText, ConditionNode)
         texts = (branch.then for branch in self.branches)
         return tuple(r for text in texts if isinstance(text, kinds) for r in text.references)
 
@@ -168,7 +168,7 @@ class Condition:
 class ConditionalText:
     """A string with conditions in it. For each call it is settled to the `TextTemplate` that holds for it."""
 
-    parts: tuple[LiteralText | Reference | Condition, ...]
+    parts: tuple[LiteralText | Reference | ConditionNode, ...]
 
     @property
     def lone(self) -> None:
@@ -189,7 +189,7 @@ class ConditionalText:
         """Every text it can be settled to, as far as its tests do not exclude each other; 65 at most."""
         found: list[tuple[LiteralText | Reference, ...]] = [()]
         for part in self.parts:
-            if not isinstance(part, Condition):
+            if not isinstance(part, ConditionNode):
                 found = [(*parts, part) for parts in found]
                 continue
             ways: list[tuple[LiteralText | Reference, ...]] = []
@@ -207,28 +207,28 @@ MOST_VARIANTS = 64
 Text = TextTemplate | ConditionalText
 
 
-def references_of(parts: Iterable[LiteralText | Reference | Condition]) -> Iterator[Reference]:
+def references_of(parts: Iterable[LiteralText | Reference | ConditionNode]) -> Iterator[Reference]:
     """Yield the references among these parts and in the branches of conditions."""
     for part in parts:
         if isinstance(part, Reference):
             yield part
-        elif isinstance(part, Condition):
+        elif isinstance(part, ConditionNode):
             yield from part.references
 
 
-def text_of(parts: Iterable[LiteralText | Reference | Condition]) -> Text:
+def text_of(parts: Iterable[LiteralText | Reference | ConditionNode]) -> Text:
     """The text that these parts make."""
     whole = tuple(parts)
-    plain = tuple(part for part in whole if not isinstance(part, Condition))
+    plain = tuple(part for part in whole if not isinstance(part, ConditionNode))
     return TextTemplate(plain) if len(plain) == len(whole) else ConditionalText(whole)
 
 
-Template = TextTemplate | ConditionalText | Condition | ObjectTemplate | ListTemplate | Constant
+Template = TextTemplate | ConditionalText | ConditionNode | ObjectTemplate | ListTemplate | Constant
 
 
 def references_in(template: Template | None) -> Iterator[Reference]:
     """Yield every reference of a tree, those of all branches too."""
-    if isinstance(template, TextTemplate | ConditionalText | Condition):
+    if isinstance(template, TextTemplate | ConditionalText | ConditionNode):
         yield from template.references
     elif isinstance(template, ListTemplate):
         for item in template.items:

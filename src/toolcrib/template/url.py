@@ -16,8 +16,8 @@ from toolcrib.template.spellings import TemplateProblem
 from toolcrib.template.styles import styled_pairs
 from toolcrib.template.tree import (
     Branch,
-    Condition,
     ConditionalText,
+    ConditionNode,
     LiteralText,
     Reference,
     Text,
@@ -203,7 +203,7 @@ def _changed(part: Any, change: Callable[[str], str]) -> Any:
         return replace(part, text=change(part.text))
     if isinstance(part, TextTemplate | ConditionalText):
         return replace(part, parts=tuple(_changed(inner, change) for inner in part.parts))
-    if isinstance(part, Condition):
+    if isinstance(part, ConditionNode):
         return replace(part, branches=tuple(_changed(branch, change) for branch in part.branches))
     if isinstance(part, Branch):
         return replace(part, then=_changed(part.then, change))

@@ -15,8 +15,8 @@ from toolcrib.manifest.http.requests import signed
 from toolcrib.spec import Choice, Tool
 from toolcrib.template import (
     MISSING,
-    Condition,
     ConditionalText,
+    ConditionNode,
     Constant,
     ListTemplate,
     LiteralText,
@@ -209,7 +209,7 @@ def holds_secret(template: Template) -> bool:
         return any(reference.namespace == "secret" for reference in template.references)
     if isinstance(template, Constant):
         return False
-    if isinstance(template, Condition):
+    if isinstance(template, ConditionNode):
         return any(holds_secret(branch.then) for branch in template.branches if branch.then is not None)
     items = (
         template.items if isinstance(template, ListTemplate) else tuple(item for _, item in template.items)
@@ -219,12 +219,12 @@ def holds_secret(template: Template) -> bool:
 
 def literals(template: Template) -> str:
     """Return all literal text of a template, with that of every branch."""
-    if isinstance(template, Condition):
+    if isinstance(template, ConditionNode):
         return "".join(literals(branch.then) for branch in template.branches if branch.then is not None)
     if isinstance(template, TextTemplate | ConditionalText):
         return "".join(
             part.text if isinstance(part, LiteralText) else literals(part)
             for part in template.parts
-            if isinstance(part, LiteralText | Condition)
+            if isinstance(part, LiteralText | ConditionNode)
         )
     return ""

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["CallNetwork"]
 
 _NEEDS_HOST = (
-    "It did not use the proxy that leads to its hosts. If it tried to reach one: a program that speaks neither "
-    "HTTP nor SOCKS5 needs `permissions.network: host`."
+    "It did not use the proxy that leads to its hosts. If it tried to reach one: a program that speaks"
+    " neither HTTP nor SOCKS5 needs `permissions.network: host`."
 )
 _MOST_REPORTED = 10
 """Refusals reported one by one; there may be a hundred."""

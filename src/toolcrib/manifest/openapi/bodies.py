@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from toolcrib.manifest.openapi.document import Document, Node, RefProblem
+from toolcrib.manifest.openapi.document import Node, OpenApiDocument, RefProblem
 from toolcrib.manifest.openapi.parameters import Parameter, Request, Unusable
 from toolcrib.manifest.openapi.schemas import ObjectFields, Schemas, fields_of, is_file, is_scalar
 from toolcrib.manifest.openapi.translation import Schema, flag
@@ -53,7 +53,7 @@ def media_kind(media: str) -> str:
     return "binary"
 
 
-def place_body(node: Node, request: Request, schemas: Schemas, document: Document) -> None:
+def place_body(node: Node, request: Request, schemas: Schemas, document: OpenApiDocument) -> None:
     """Add a request body of 3.x. Raises Unusable for one that cannot be read."""
     try:
         body = document.follow(node)
@@ -253,7 +253,7 @@ class ExpectedResponse:
 
 
 def expected_response(
-    operation: Node, produces: Any, schemas: Schemas, document: Document
+    operation: Node, produces: Any, schemas: Schemas, document: OpenApiDocument
 ) -> ExpectedResponse:
     """Return the output that responses of status 2xx describe, or else `default`."""
     found: dict[str, Node] = {}
@@ -285,7 +285,7 @@ def expected_response(
     )
 
 
-def _medias(response: Node, produces: Any, document: Document) -> dict[str, Node]:
+def _medias(response: Node, produces: Any, document: OpenApiDocument) -> dict[str, Node]:
     """Return the schemas of a response by content type."""
     if document.version != "2.0":
         return {

@@ -14,8 +14,8 @@ from toolcrib.errors import HttpFailed, ManifestError, NotFoundError
 
 __all__ = [
     "MAX_NAME",
-    "Document",
     "Node",
+    "OpenApiDocument",
     "RefProblem",
     "Resource",
     "clean",
@@ -100,7 +100,7 @@ class Node:
 
 
 @dataclass(slots=True)
-class Document:
+class OpenApiDocument:
     """A document that was read. References to other files are only followed below `folder`."""
 
     root: Node
@@ -175,7 +175,7 @@ class Document:
         return self.resources[path]
 
 
-def read_document(raw: bytes, where: str, *, folder: str | None = None) -> Document:
+def read_document(raw: bytes, where: str, *, folder: str | None = None) -> OpenApiDocument:
     """Read a document. `where` is its real path or URL; other files of it may lie below `folder`.
 
     Raises ManifestError if it is no OpenAPI document of version 2.0 or 3.x.
@@ -191,7 +191,7 @@ def read_document(raw: bytes, where: str, *, folder: str | None = None) -> Docum
             raise ManifestError(f"{where} has {wrong}", hint="Supported are OpenAPI 2.0, 3.0, 3.1 and 3.2.")
         version = "3.2"
     root = Resource(where, data)
-    return Document(Node(data, root), version, folder, {where: root})
+    return OpenApiDocument(Node(data, root), version, folder, {where: root})
 
 
 def _read(path: Path) -> bytes:
@@ -351,7 +351,7 @@ def is_url(source: str) -> bool:
     return source.lower().startswith(("http://", "https://"))
 
 
-def open_document(path: str | os.PathLike[str]) -> Document:
+def open_document(path: str | os.PathLike[str]) -> OpenApiDocument:
     """Read a document from a regular file. Its references may lead to files below its folder.
 
     Raises NotFoundError if there is no such file, ManifestError if it is no OpenAPI document.
@@ -369,7 +369,7 @@ def open_document(path: str | os.PathLike[str]) -> Document:
     return read_document(raw, str(real), folder=str(real.parent))
 
 
-async def fetch_document(url: str) -> Document:
+async def fetch_document(url: str) -> OpenApiDocument:
     """Fetch a document from a URL. Redirects to other hosts are refused.
 
     Raises HttpFailed, HostNotAllowed, TimedOut and ManifestError.

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from toolcrib.errors import DefinitionError, ManifestError
-from toolcrib.manifest.openapi.document import MAX_NAME, Document, Node, RefProblem, clean, unique
+from toolcrib.manifest.openapi.document import MAX_NAME, Node, OpenApiDocument, RefProblem, clean, unique
 from toolcrib.manifest.openapi.operation import METHODS, Operation, ToolBuilder, checked
 from toolcrib.manifest.openapi.parameters import Unusable
 from toolcrib.manifest.openapi.slim import Slimmer
@@ -27,7 +27,7 @@ _OTHER_METHODS = ("trace", "query")
 
 
 def import_document(
-    document: Document,
+    document: OpenApiDocument,
     *,
     server: str | None = None,
     prefix: str = "",
@@ -80,7 +80,7 @@ def import_document(
     return out
 
 
-def _operations(document: Document) -> Iterator[tuple[Operation | None, OperationReport]]:
+def _operations(document: OpenApiDocument) -> Iterator[tuple[Operation | None, OperationReport]]:
     """Yield every operation in the order of the document; an unreadable one as None, with the reason."""
     for path, entry in document.root.at("paths").entries():
         if path.startswith("x-"):

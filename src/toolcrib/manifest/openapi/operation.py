@@ -11,7 +11,7 @@ from urllib.parse import urljoin, urlsplit
 from toolcrib.manifest.http.addresses import url_faults
 from toolcrib.manifest.http.requests import request_faults
 from toolcrib.manifest.openapi.bodies import ExpectedResponse, expected_response, place_body, place_old_body
-from toolcrib.manifest.openapi.document import MAX_NAME, Document, Node, clean
+from toolcrib.manifest.openapi.document import MAX_NAME, Node, OpenApiDocument, clean
 from toolcrib.manifest.openapi.parameters import Parameter, Request, Unusable, collect, place
 from toolcrib.manifest.openapi.schemas import Schemas
 from toolcrib.manifest.openapi.security import Access, Security
@@ -63,7 +63,7 @@ class ToolBuilder:
 
     def __init__(
         self,
-        document: Document,
+        document: OpenApiDocument,
         losses: dict[str, str],
         *,
         server: str | None = None,
@@ -216,7 +216,7 @@ class Server:
         """As in a permission: with the port unless it is the default of the scheme."""
 
 
-def base_url(document: Document, path: Node, operation: Node, given: str | None) -> Server:
+def base_url(document: OpenApiDocument, path: Node, operation: Node, given: str | None) -> Server:
     """Return the server of an operation; `given` replaces all others. Raises Unusable without one."""
     if given is not None:
         return checked(given)
@@ -250,7 +250,7 @@ def checked(url: str) -> Server:
     return Server(f"{parts.scheme.lower()}://{authority}{path}", authority)
 
 
-def _of_2_0(document: Document, operation: Node) -> str:
+def _of_2_0(document: OpenApiDocument, operation: Node) -> str:
     root = document.root.object
     schemes = operation.object.get("schemes") or root.get("schemes")
     known = [scheme for scheme in _HTTP if isinstance(schemes, list) and scheme in schemes]
@@ -291,7 +291,7 @@ def _filled_in(server: Node) -> str:
     return url
 
 
-def _absolute(url: str, document: Document) -> str:
+def _absolute(url: str, document: OpenApiDocument) -> str:
     url = url.strip()
     if url.startswith("//"):
         return f"https:{url}"

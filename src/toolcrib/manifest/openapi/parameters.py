@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolcrib.manifest.openapi.document import MAX_NAME, Document, Node, RefProblem, clean, unique
+from toolcrib.manifest.openapi.document import MAX_NAME, Node, OpenApiDocument, RefProblem, clean, unique
 from toolcrib.manifest.openapi.schemas import Schemas, is_scalar
 from toolcrib.manifest.openapi.translation import Schema, flag
 from toolcrib.spec import BodyPart, ParameterStyle
@@ -55,7 +55,7 @@ class Parameter:
         return self.place == "path" or flag(self.node.object.get("required")) is True
 
 
-def collect(document: Document, shared: Node, own: Node, notes: list[str]) -> list[Parameter]:
+def collect(document: OpenApiDocument, shared: Node, own: Node, notes: list[str]) -> list[Parameter]:
     """Return the parameters of a path and an operation; those of the operation come first.
 
     Raises Unusable if a required one cannot be read.
@@ -80,7 +80,7 @@ def collect(document: Document, shared: Node, own: Node, notes: list[str]) -> li
     return list(found.values())
 
 
-def place(parameter: Parameter, request: Request, schemas: Schemas, document: Document) -> None:
+def place(parameter: Parameter, request: Request, schemas: Schemas, document: OpenApiDocument) -> None:
     """Add a parameter to the request. Raises Unusable for a required one that cannot be sent."""
     reason = _left_out(parameter, request)
     if reason:
@@ -132,7 +132,7 @@ def _left_out(parameter: Parameter, request: Request) -> str:
     return ""
 
 
-def _described(parameter: Parameter, document: Document) -> tuple[Node, ParameterStyle]:
+def _described(parameter: Parameter, document: OpenApiDocument) -> tuple[Node, ParameterStyle]:
     """Return the node of the schema, and the style."""
     node, value = parameter.node, parameter.node.object
     if document.version == "2.0":

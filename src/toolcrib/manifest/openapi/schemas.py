@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolcrib.errors import DefinitionError
-from toolcrib.manifest.openapi.document import Document, Node, RefProblem, unique
+from toolcrib.manifest.openapi.document import Node, OpenApiDocument, RefProblem, unique
 from toolcrib.manifest.openapi.translation import Direction, Schema, Translator
 
 __all__ = [
     "ObjectFields",
+    "SchemaStep",
     "Schemas",
-    "Step",
     "cut",
     "fields_of",
     "is_file",
@@ -25,7 +25,7 @@ __all__ = [
 class Schemas:
     """Translates schemas on demand. `use` returns a schema, `closure` all definitions that it needs."""
 
-    def __init__(self, document: Document, direction: Direction, losses: dict[str, str]) -> None:
+    def __init__(self, document: OpenApiDocument, direction: Direction, losses: dict[str, str]) -> None:
         self._document = document
         self._translator = Translator(self, direction, legacy=document.legacy)
         self._losses = losses
@@ -34,11 +34,11 @@ class Schemas:
         self._nodes: dict[str, Node] = {}
         self._defs: dict[str, Schema | bool] = {}
         self._needs: dict[str, set[str]] = {}
-        self._steps: dict[str, list[Step]] = {}
+        self._steps: dict[str, list[SchemaStep]] = {}
         self._closures: dict[str, frozenset[str]] = {}
         self._order: dict[str, int] = {}
         self._needed: set[str] = set()
-        self._taken: list[Step] = []
+        self._taken: list[SchemaStep] = []
 
     def use(self, node: Node) -> tuple[Schema | bool, set[str]]:
         """Return the schema of a node, and the names of the definitions that it refers to directly."""
@@ -111,7 +111,7 @@ class Schemas:
         self._needed.add(name)
         place = {"$ref": f"#/$defs/{name}"}
         if in_place is not None:
-            self._taken.append(Step(place, in_place, name))
+            self._taken.append(SchemaStep(place, in_place, name))
         return place
 
     def follow(self, node: Node) -> Node:
@@ -202,7 +202,7 @@ _AGAIN = ("$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "depen
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SchemaStep:
     """A reference whose target checks the same value: the object it is in, the keyword, and the target."""
 
     place: dict[str, Any]
@@ -210,7 +210,7 @@ class Step:
     target: str
 
 
-def cut(names: Iterable[str], steps: Mapping[str, list[Step]], schemas: Mapping[str, Any]) -> list[str]:
+def cut(names: Iterable[str], steps: Mapping[str, list[SchemaStep]], schemas: Mapping[str, Any]) -> list[str]:
     """Cut every circle of schemas that check the same value by themselves again, which has no end.
 
     `Pet` is one of `Cat` and `Dog`, and `Cat` is all of `Pet` and more: usual in documents. The `allOf` gets
@@ -240,7 +240,7 @@ def cut(names: Iterable[str], steps: Mapping[str, list[Step]], schemas: Mapping[
     return lost
 
 
-def _circled(names: Iterable[str], steps: Mapping[str, list[Step]]) -> dict[str, int]:
+def _circled(names: Iterable[str], steps: Mapping[str, list[SchemaStep]]) -> dict[str, int]:
     """Return the number of its circle for each name in one (Tarjan's strongly connected components)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolcrib.manifest.openapi.document import MAX_NAME, Document, Node, RefProblem, unique
+from toolcrib.manifest.openapi.document import MAX_NAME, Node, OpenApiDocument, RefProblem, unique
 from toolcrib.spec import Auth, SecretSpec
 
 __all__ = [
@@ -32,7 +32,7 @@ class Access:
 class Security:
     """The security schemes of one document; `names` replaces the names of secrets, by scheme."""
 
-    def __init__(self, document: Document, title: str, names: Mapping[str, str] | None = None) -> None:
+    def __init__(self, document: OpenApiDocument, title: str, names: Mapping[str, str] | None = None) -> None:
         self._document = document
         self._title = title[:_LONGEST_TITLE]
         self._given = dict(names or {})

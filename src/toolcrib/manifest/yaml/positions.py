@@ -58,7 +58,7 @@ class Spot:
 
 
 @dataclass(slots=True)
-class _Frame:
+class _OpenNode:
     path: KeyPath
     mapping: bool
     count: int = 0
@@ -105,7 +105,7 @@ class Positions:
 
 def duplicate_key(text: str) -> tuple[str, Mark, Mark] | None:
     """Return the first duplicate key of a mapping: the key, its second position, its first one."""
-    frames: list[_Frame] = []
+    frames: list[_OpenNode] = []
     for event in _events(text):
         found = _advance(frames, event)
         if found is not None:
@@ -195,7 +195,7 @@ def _events(text: str) -> Iterator[Any]:
 
 def _nodes(text: str) -> Iterator[tuple[KeyPath, Mark | None, Any]]:
     """Yield every value of the first document, with its path and the position of its key."""
-    frames: list[_Frame] = []
+    frames: list[_OpenNode] = []
     documents = 0
     for event in _events(text):
         kind = type(event).__name__
@@ -215,7 +215,7 @@ def _nodes(text: str) -> Iterator[tuple[KeyPath, Mark | None, Any]]:
         _advance(frames, event)
 
 
-def _advance(frames: list[_Frame], event: Any) -> tuple[str, Mark, Mark] | None:
+def _advance(frames: list[_OpenNode], event: Any) -> tuple[str, Mark, Mark] | None:
     """Process one event; return a duplicate key."""
     kind = type(event).__name__
     if kind in ("MappingEndEvent", "SequenceEndEvent"):
@@ -239,7 +239,7 @@ def _advance(frames: list[_Frame], event: Any) -> tuple[str, Mark, Mark] | None:
             top.count += 1
             top.key = None
     if kind.endswith("StartEvent"):
-        frames.append(_Frame(path, kind == "MappingStartEvent"))
+        frames.append(_OpenNode(path, kind == "MappingStartEvent"))
     return twice
 
 

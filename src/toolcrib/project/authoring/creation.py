@@ -35,7 +35,7 @@ from toolcrib.spec import Tool
 if TYPE_CHECKING:
     from toolcrib.project.project import Project
 
-__all__ = ["RESERVED", "Draft", "create_tool", "draft", "publish"]
+__all__ = ["RESERVED", "ToolDraft", "create_tool", "draft", "publish"]
 
 RESERVED = (
     "glee_tool",
@@ -57,7 +57,7 @@ _STAGE = ".new-"
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class ToolDraft:
     """A tool that was checked and not written yet."""
 
     tool: Tool
@@ -78,7 +78,7 @@ def create_tool(project: Project, name: str, definition: Mapping[str, Any], crea
     return made.tool
 
 
-def draft(project: Project, name: str, definition: Mapping[str, Any], creator: str) -> Draft:
+def draft(project: Project, name: str, definition: Mapping[str, Any], creator: str) -> ToolDraft:
     """Check a definition, and write nothing. Raises as `create_tool` does."""
     _check_name(name)
     _check_room(project, _names(project.place.tools))  # `publish` checks again under its lock
@@ -99,10 +99,10 @@ def draft(project: Project, name: str, definition: Mapping[str, Any], creator: s
             hint=_ceiling_hint(project),
             violations=beyond,
         )
-    return Draft(tool, creator, tuple(found))
+    return ToolDraft(tool, creator, tuple(found))
 
 
-def publish(project: Project, made: Draft) -> Draft:
+def publish(project: Project, made: ToolDraft) -> ToolDraft:
     """Record the maker of the tool, then write its manifest. Raises as `create_tool` does."""
     tool, reviews = made.tool, project.first_use.reviews
     assert tool.source is not None

@@ -12,9 +12,9 @@ from toolcrib.spec.naming import nearest
 
 __all__ = [
     "KeyPath",
-    "Misfit",
     "Read",
     "Reader",
+    "SettingError",
     "choice",
     "items",
     "number",
@@ -28,7 +28,7 @@ KeyPath = tuple[str | int, ...]
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
-class Misfit(Exception):
+class SettingError(Exception):
     """A value that is not as it must be."""
 
     def __init__(self, finding: Diagnostic) -> None:
@@ -37,19 +37,21 @@ class Misfit(Exception):
 
 
 class Reader:
-    """Reads values of one document. Each method returns the value, or raises Misfit with its position."""
+    """Reads values of one document. Each method returns one, or raises SettingError with its position."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
 
-    def misfit(self, at: KeyPath, message: str, hint: str | None = None, rule: str = "wrong-value") -> Misfit:
+    def misfit(
+        self, at: KeyPath, message: str, hint: str | None = None, rule: str = "wrong-value"
+    ) -> SettingError:
         """Return the error for the value at this place."""
         steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in at)
         name = f"`{steps.removeprefix('.')}`" if at else "the file"
         on_key = rule in ("unknown-key", "wrong-type")
-        return Misfit(self._document.diagnostic(rule, f"{name} {message}", at, key=on_key, hint=hint))
+        return SettingError(self._document.diagnostic(rule, f"{name} {message}", at, key=on_key, hint=hint))
 
-    def unknown(self, at: KeyPath, known: tuple[str, ...]) -> Misfit:
+    def unknown(self, at: KeyPath, known: tuple[str, ...]) -> SettingError:
         """Return the error for a key that does not exist."""
         close = nearest(str(at[-1]), known)
         hint = f"did you mean `{close}`?" if close else f"known here: {', '.join(known)}"
@@ -85,7 +87,7 @@ class Reader:
 
 
 Read = Callable[[Reader, Any, KeyPath], Any]
-"""Returns a value of the document as the program uses it. Raises Misfit."""
+"""Returns a value of the document as the program uses it. Raises SettingError."""
 
 
 def number(low: float, high: float, *, whole: bool = True) -> Read:

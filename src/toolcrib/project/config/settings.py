@@ -23,9 +23,9 @@ from toolcrib.project.config import weakening as weak
 from toolcrib.project.config.mcp import FILE, NamedServers, read_named_servers
 from toolcrib.project.config.policy import DEFAULT_TTL_HOURS, Review, read_channels, read_rules
 from toolcrib.project.config.reader import (
-    Misfit,
     Read,
     Reader,
+    SettingError,
     choice,
     hosts,
     items,
@@ -273,7 +273,7 @@ def _config(document: Document, origin: Document) -> Config:
     for block, value in data.items():
         try:
             values |= _block(reader, block, value)
-        except Misfit as misfit:
+        except SettingError as misfit:
             found.append(misfit.finding)
     if found:
         raise _failure(found)

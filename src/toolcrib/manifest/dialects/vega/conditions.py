@@ -51,7 +51,7 @@ class Unfolded:
 
 
 @dataclass(slots=True)
-class _Frame:
+class _OpenIf:
     chain: int
     indent: int
     listed: bool
@@ -81,7 +81,7 @@ class _Unfolder:
         self._lines = split_lines(text)
         self._path = path
         self._out: list[str] = []
-        self._frames: list[_Frame] = []
+        self._frames: list[_OpenIf] = []
         self._result = Unfolded("")
         self._chains = 0
 
@@ -149,7 +149,7 @@ class _Unfolder:
         listed = stripped == "-" or stripped.startswith("- ")
         self._chains += 1
         indent = len(line) - len(stripped) + outer
-        frame = _Frame(
+        frame = _OpenIf(
             self._chains if first is not None else 0, indent, listed, outer + _STEP, number, line_text
         )
         self._frames.append(frame)
@@ -159,7 +159,7 @@ class _Unfolder:
             return
         self._mark(number, line_text, frame, "if", test)
 
-    def _mark(self, number: int, line_text: str, frame: _Frame, word: str, test: str | None) -> None:
+    def _mark(self, number: int, line_text: str, frame: _OpenIf, word: str, test: str | None) -> None:
         if frame.chain == 0:
             self._blank()
             return
