@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 
 from toolcrib.manifest.yaml.diagnostics import failure, make
 
@@ -29,11 +30,13 @@ class SourceFiles:
         if self is ANY_FILE:
             return
         real = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - for every manifest
-        closed = self.closed if real == path else (*self.closed, *map(os.path.realpath, self.closed))
+        place, closed = f"{real}/", self.closed
+        if real != path:
+            closed = (*closed, *map(os.path.realpath, closed))
         why = ""
-        if _in_any(real, closed):
+        if place.startswith(_prefixes(closed)):
             why = "which no tool may read"
-        elif not _in_any(real, self.folders):
+        elif not place.startswith(_prefixes(self.folders)):
             why = "outside of the project"
         if why:
             message = f"this leads to {real}, {why}, so it is not read"
@@ -45,5 +48,6 @@ ANY_FILE = SourceFiles()
 """No limits: for a file that its owner names."""
 
 
-def _in_any(path: str, folders: tuple[str, ...]) -> bool:
-    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
+@lru_cache(maxsize=64)
+def _prefixes(paths: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{path.rstrip('/')}/" for path in paths)

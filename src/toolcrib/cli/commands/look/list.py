@@ -47,7 +47,7 @@ def command(
     tools = [tool for tool in project.tools() if not tags or set(tags) & set(tool.tags)]
     _print_unseen_servers(project)
     if member is not None or team is not None:
-        skills = _skills(team or str(project.root / "team.yaml"), member, project)
+        skills = _skills(team, member, project)
         tools = [tool for tool in tools if tool.name in skills]
     errors = project.errors
     if shape is not None:
@@ -81,12 +81,18 @@ def _print_unseen_servers(project: Project) -> None:
             print_note(f"note: {note}: {', '.join(unseen)}")
 
 
-def _skills(path: str, member: str | None, project: Project) -> set[str]:
-    """Return the tools of one member, or of the whole team. Raises if the file names an unknown tool."""
-    from toolcrib.manifest import check_team, failure, read, read_team
+def _skills(named: str | None, member: str | None, project: Project) -> set[str]:
+    """Return the tools of one member, or of the whole team. Raises if the file names an unknown tool.
 
+    `named` is the team's file; None for the project's own.
+    """
+    from toolcrib.manifest import ANY_FILE, check_team, failure, read, read_team
+    from toolcrib.project import source_files
+
+    path = named or str(project.root / "team.yaml")
+    files = ANY_FILE if named else source_files(project.root, project.place.home)
     try:
-        team = read_team(path, read(path))
+        team = read_team(path, read(path, files))
     except (FileNotFoundError, NotADirectoryError):
         raise NotFoundError(f"there is no team file {path}", hint="Give its path with --team.") from None
     findings = check_team(team, (tool.name for tool in project.tools()))
