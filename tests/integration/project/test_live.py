@@ -148,7 +148,7 @@ async def test_an_edit_that_cannot_be_used_keeps_the_last_good_one_and_is_told(c
         told.clear()
         (folder / "tool.yml").write_text(good)
         await until(lambda: told)
-        assert told[0].mended == ["b"]
+        assert told[0].fixed == ["b"]
         assert project.diagnostics == []
         assert project.revision == revision
 

@@ -130,7 +130,7 @@ async def test_a_file_with_errors_leaves_its_tools_as_they_were(crib: Crib) -> N
         told.clear()
         crib.write("tools.yaml", good)
         await until(lambda: told)
-        assert told[0].mended == ["one"]
+        assert told[0].fixed == ["one"]
         assert project.diagnostics == []
 
 

@@ -54,8 +54,8 @@ def _violation(place: str, what: str, key: str) -> Violation:
 
 
 def _beyond(asked: Iterable[str], allowed: Iterable[str]) -> list[str]:
-    held = set(allowed)
-    return [name for name in asked if name not in held]
+    given = set(allowed)
+    return [name for name in asked if name not in given]
 
 
 def _network(tool: Tool, ceiling: Network) -> Iterator[Violation]:
@@ -69,7 +69,7 @@ def _network(tool: Tool, ceiling: Network) -> Iterator[Violation]:
         return
     from toolcrib.egress import HostRule
 
-    port, held = _own_port(tool), [HostRule.parse(entry) for entry in ceiling.allow]
+    port, allowed = _own_port(tool), [HostRule.parse(entry) for entry in ceiling.allow]
     for number, entry in enumerate(asked.allow):
         try:
             rule = HostRule.parse(entry, port)
@@ -82,7 +82,7 @@ def _network(tool: Tool, ceiling: Network) -> Iterator[Violation]:
                 f"{entry} is named exactly, so it may have a private address, which is beyond"
                 " security.max_permissions.network; `true` or a `*.` entry allow public ones only",
             )
-        elif ceiling.mode != "any" and not any(_covers(one, rule) for one in held):
+        elif ceiling.mode != "any" and not any(_covers(one, rule) for one in allowed):
             yield _violation(f"{place}.allow[{number}]", f"the host {entry}", "network")
 
 
@@ -92,26 +92,26 @@ def _own_port(tool: Tool) -> int | None:
     return int(found[1]) if found is not None else None
 
 
-def _covers(held: HostRule, asked: HostRule) -> bool:
+def _covers(allowed: HostRule, asked: HostRule) -> bool:
     """Return True if one entry allows everything that another does. `*.host` names no host exactly."""
-    if not asked.ports <= held.ports:
+    if not asked.ports <= allowed.ports:
         return False
-    if not held.wildcard:
-        return not asked.wildcard and asked.host == held.host
-    return asked.wildcard and (asked.host == held.host or asked.host.endswith(f".{held.host}"))
+    if not allowed.wildcard:
+        return not asked.wildcard and asked.host == allowed.host
+    return asked.wildcard and (asked.host == allowed.host or asked.host.endswith(f".{allowed.host}"))
 
 
 def _paths(
     asked: Iterable[str], allowed: Iterable[str], root: Path, place: str, access: str
 ) -> Iterator[Violation]:
-    held = [os.path.realpath(root / path) for path in allowed]
+    folders = [os.path.realpath(root / path) for path in allowed]
     for path in asked:
         try:
             real = os.path.realpath(root / path)
         except (OSError, ValueError):
             yield Violation(place, f"{path!r} is not a valid path")
             continue
-        if not any(real == folder or real.startswith(folder.rstrip("/") + "/") for folder in held):
+        if not any(real == folder or real.startswith(folder.rstrip("/") + "/") for folder in folders):
             leads = "" if real == os.path.normpath(root / path) else f", which leads to {real},"
             yield _violation(place, f"to {access} {path!r}{leads}", f"fs.{access}")
 

@@ -66,10 +66,10 @@ class _CallerPolicy:
         for some, rules in self.open:
             if some.may_hold(arguments):
                 for rule, decision in rules:
-                    held = rule.when.holds(arguments) if rule.when is not None else True
-                    if held:
+                    met = rule.when.holds(arguments) if rule.when is not None else True
+                    if met:
                         return decision
-                    if held is None:  # later rules are no stronger: one of these two is the strictest
+                    if met is None:  # later rules are no stronger: one of these two is the strictest
                         return max(decision, self.fallback, key=_strength)
         return self.fallback
 
@@ -241,8 +241,8 @@ def _step(rule: Rule, tool: Tool, callers: tuple[str, ...], arguments: Mapping[s
     mismatch = rule.mismatch(tool, *callers)
     if mismatch is not None:
         return RuleCheck(rule, False, *mismatch)
-    held = True if rule.when is None else rule.when.holds(arguments)
-    if held or rule.when is None:
+    met = True if rule.when is None else rule.when.holds(arguments)
+    if met or rule.when is None:
         return RuleCheck(rule, True)
     why = rule.when.misfit(arguments) if arguments is not None else "the arguments are not known"
-    return RuleCheck(rule, held, "when", why)
+    return RuleCheck(rule, met, "when", why)

@@ -121,8 +121,8 @@ def _places(config: HttpExec) -> dict[str, set[str]]:
 
 def is_form(config: HttpExec) -> bool:
     """Return True if the headers say that the body is a form."""
-    said = (str(value) for name, value in config.headers.items() if name.lower() == "content-type")
-    return next(said, "").startswith("application/x-www-form-urlencoded")
+    types = (str(value) for name, value in config.headers.items() if name.lower() == "content-type")
+    return next(types, "").startswith("application/x-www-form-urlencoded")
 
 
 def _body(config: HttpExec) -> Iterator[RequestFault]:

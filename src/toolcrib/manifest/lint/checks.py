@@ -181,9 +181,9 @@ def wording(tool: Tool, document: Document) -> Iterator[Diagnostic]:
                 f"{quoted(_dotted(path))} is longer than {MAX_TEXT:,} characters; the rest was not checked"
             )
             yield document.diagnostic("instruction-text", message, path, hint="make it shorter")
-        said = instructions(text)
-        if said is not None:
-            message = f"{quoted(_dotted(path))} reads like an instruction to the model: {quoted(said)}"
+        found = instructions(text)
+        if found is not None:
+            message = f"{quoted(_dotted(path))} reads like an instruction to the model: {quoted(found)}"
             hint = "describe what the tool does, not what the model must do"
             yield document.diagnostic("instruction-text", message, path, hint=hint)
 

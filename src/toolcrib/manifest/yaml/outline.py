@@ -77,10 +77,10 @@ class _Follower:
         while self.at + 1 < len(self.lines):
             self.at += 1
             line = self.lines[self.at]
-            said = line.lstrip(" ")
-            if not said.strip() or said[0] == "#":
+            content = line.lstrip(" ")
+            if not content.strip() or content[0] == "#":
                 continue
-            indent = len(line) - len(said)
+            indent = len(line) - len(content)
             if at_most is not None and indent > at_most:
                 continue
             if indent > deeper_than:

@@ -131,12 +131,12 @@ def publish(project: Project, made: ToolDraft) -> ToolDraft:
 
 def _check_name(name: Any) -> None:
     if not isinstance(name, str) or not _name(name) or _DEVICES(name) or name in RESERVED:
-        told = shown(repr(name)[:80])
+        name_shown = shown(repr(name)[:80])
         raise InvalidInput(
-            f"a tool cannot be named {told} here",
+            f"a tool cannot be named {name_shown} here",
             hint="1 to 64 of A-Z, a-z, 0-9, '_', '-', beginning with a letter or digit; not the name of a"
             " device on other systems (con, nul), nor of a meta-tool.",
-            violations=[Violation("$.name", f"{told} is no name that an agent may give")],
+            violations=[Violation("$.name", f"{name_shown} is no name that an agent may give")],
         )
 
 
@@ -229,14 +229,14 @@ def _check_free(project: Project, folder: int, name: str) -> None:
     """Refuse a name that is taken, or too similar to one: in another case, or in other code points."""
     there = os.listdir(folder)
     taken = {_folded(one): one for one in (*RESERVED, *project.toolset.names, *there)}
-    held = taken.get(_folded(name)) or project.toolset.same_name(name)
-    if held is not None:
-        told = shown(held)
+    other = taken.get(_folded(name)) or project.toolset.same_name(name)
+    if other is not None:
+        name_shown = shown(other)
         raise ConflictError(
-            f"there is a tool named {told} already"
-            + ("" if held == name else f", and {name} is too similar to it"),
+            f"there is a tool named {name_shown} already"
+            + ("" if other == name else f", and {name} is too similar to it"),
             hint="Choose another name. Only a person can change an existing tool.",
-            details={"taken": told},
+            details={"taken": name_shown},
         )
     _check_room(project, there)
 

@@ -32,7 +32,7 @@ class Tried:
     """From 0, in the order of the manifest."""
     description: str
     outcome: Literal["passed", "failed", "skipped"]
-    told: str = ""
+    problem: str = ""
     """Why it failed or was skipped."""
 
     def as_dict(self) -> dict[str, Any]:
@@ -54,8 +54,8 @@ async def try_examples(
             if reason is not None:
                 yield Tried(tool.name, number, example.description, "skipped", reason)
                 continue
-            told = await _tried(project, tool, example)
-            yield Tried(tool.name, number, example.description, "failed" if told else "passed", told)
+            problem = await _tried(project, tool, example)
+            yield Tried(tool.name, number, example.description, "failed" if problem else "passed", problem)
 
 
 def _skipped(project: Project, tool: Tool, example: Example, *, live: bool) -> str | None:

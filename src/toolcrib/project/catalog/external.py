@@ -131,7 +131,7 @@ class ExternalTools:
             change.broken += [finding for finding in errors if finding not in before]
         elif before:
             reported = {*change.added, *change.changed}
-            change.mended += [name for name in self._tools.get(place, ()) if name not in reported]
+            change.fixed += [name for name in self._tools.get(place, ()) if name not in reported]
         self._registry.set_external_findings(place, found, loaded.broken)
 
 

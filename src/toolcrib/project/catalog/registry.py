@@ -47,7 +47,7 @@ class Change:
     added: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
-    mended: list[str] = field(default_factory=list)
+    fixed: list[str] = field(default_factory=list)
     """Manifests that had errors and are again the ones in use."""
     broken: list[Diagnostic] = field(default_factory=list)
     """Errors of manifests that cannot be used; a tool that was there before stays as it was."""
@@ -55,7 +55,7 @@ class Change:
     """Other messages for a person."""
 
     def __bool__(self) -> bool:
-        return any((self.added, self.changed, self.removed, self.mended, self.broken, self.warnings))
+        return any((self.added, self.changed, self.removed, self.fixed, self.broken, self.warnings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +345,7 @@ class ToolRegistry:
             named = "this name" if other == name else "the same name for clients"
             change.warnings.append(f"{name}: {whose} has {named} already; its manifest is not used")
         elif old is not None and old.source == tool.source:
-            change.mended.append(name)
+            change.fixed.append(name)
         else:
             bound = self.bind(tool)
             self.put(bound)

@@ -74,7 +74,7 @@ def _print_change(change: Change) -> None:
         ("added", change.added),
         ("changed", change.changed),
         ("removed", change.removed),
-        ("fixed", change.mended),
+        ("fixed", change.fixed),
     ):
         if names:
             shown = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")

@@ -47,7 +47,7 @@ def command(names: tuple[str, ...], root: str | None, as_json: bool, live: bool)
             print_result(
                 printable(f"{_LABELS[one.outcome]} {one.tool}[{one.number}] {one.description}".rstrip())
             )
-            for line in one.told.splitlines():
+            for line in one.problem.splitlines():
                 print_note(f"        {line}")
         print_diagnostics(broken)
         print_note(", ".join(f"{number} {outcome}" for outcome, number in counts.items()))
