@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import hmac
 import json
 import math
 import os
@@ -13,21 +12,21 @@ import secrets
 import sqlite3
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from toolcrib.errors import ConflictError, InvalidToken, NotFoundError, UsageError
 from toolcrib.spec import SCOPES, Caller, Scope
 from toolcrib.spec.naming import nearest
-from toolcrib.state import Database, Transaction, Vault
+from toolcrib.state import Database, Vault
 
 __all__ = ["MOST", "Token", "Tokens"]
 
 MOST = 1_000
 """The most tokens of one project."""
 _FILE = "tokens.db"
+_NO_FILE = (0, 0, 0)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TEXT = re.compile(r"tcr_([A-Za-z0-9_-]{43})([A-Za-z0-9_-]{6})")
 _LONGEST_S = 10 * 366 * 86_400
@@ -76,11 +75,11 @@ class Tokens:
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
-        self._path = vault.path / _FILE
+        self._paths = [f"{vault.path / _FILE}{suffix}" for suffix in ("", "-wal")]
         self._opened: Database | None = None
-        self._state: tuple[int, int] | None = None
+        self._seen = [_NO_FILE, _NO_FILE]
         self._ends: dict[str, float] = {}
-        """Digest to the end of a token, as read from the file in this state."""
+        """Digest to the end of a token, as read from the files in this state."""
 
     def create(
         self,
@@ -111,7 +110,7 @@ class Tokens:
             0,
         )
         try:
-            with self._write() as transaction:
+            with self._database.write() as transaction:
                 (count,) = transaction.one("SELECT COUNT(*) FROM token") or (0,)
                 if count >= MOST:
                     raise ConflictError(
@@ -146,7 +145,7 @@ class Tokens:
     def revoke(self, name: str) -> Caller:
         """Revoke a token; `NotFoundError`."""
         caller = self.get(name).caller
-        with self._write() as transaction:
+        with self._database.write() as transaction:
             transaction.run("DELETE FROM token WHERE name = ?", name)
         return caller
 
@@ -181,7 +180,7 @@ class Tokens:
             self._ends[caller.digest] = end
         if end <= time.time():
             if end > 0:
-                with self._write() as transaction:
+                with self._database.write() as transaction:
                     transaction.run("UPDATE token SET expired = 1 WHERE digest = ?", caller.digest)
             raise InvalidToken(
                 f"the token {caller.name!r} has expired",
@@ -195,45 +194,49 @@ class Tokens:
             self._opened = None
 
     def _refresh(self) -> None:
-        """Forget what was read if the file has changed since, or is another one."""
-        try:
-            file = os.stat(self._path).st_ino  # noqa: PTH116 - faster, and every call with a token does it
-        except FileNotFoundError:
-            file = -1
-        if self._state is not None and self._state[0] != file:
-            self.close()
-        state = (file, -1 if file < 0 else self._database.version)
-        if state != self._state:
-            self._state, self._ends = state, {}
+        """Forget what was read from the file if it has changed since, or is another one.
+
+        Two changes in one tick of the file system's clock can look like one, so within a second after a
+        change nothing is remembered.
+        """
+        seen = [_file_state(path) for path in self._paths]
+        if seen != self._seen:
+            if seen[0][0] != self._seen[0][0]:
+                self.close()
+            self._seen, self._ends = seen, {}
+        if max(changed for _, changed, _ in seen) > time.time_ns() - 1_000_000_000:
+            self._ends = {}
 
     def _find(self, digest: str) -> Token:
         row = None
         if self._exists:
             with self._database.read() as transaction:
                 row = transaction.one(f"SELECT {_COLUMNS} FROM token WHERE digest = ?", digest)
-        if row is None or not hmac.compare_digest(row[0], digest):
+        if row is None:
             raise InvalidToken(
                 "the token is unknown here, or was revoked",
                 hint="To create one: toolcrib token create",
             )
         return _token(row)
 
-    @contextmanager
-    def _write(self) -> Iterator[Transaction]:
-        self._ends = {}  # A change by this connection does not change the version that it sees.
-        with self._database.write() as transaction:
-            yield transaction
-
     @property
     def _exists(self) -> bool:
         """True if a token was ever created: reading does not create the file."""
-        return os.path.lexists(self._path)
+        return os.path.lexists(self._paths[0])
 
     @property
     def _database(self) -> Database:
         if self._opened is None:
             self._opened = Database(self._vault.folder / _FILE, _TABLES)
         return self._opened
+
+
+def _file_state(path: str) -> tuple[int, int, int]:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - faster, and every call with a token does it
+    except FileNotFoundError:
+        return _NO_FILE
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def well_formed(text: str) -> bool:
