@@ -14,7 +14,15 @@ import msgspec
 
 from toolcrib.errors import StateUnavailable
 
-__all__ = ["StoreLock", "create_file", "make_folder", "remove_file", "replace_file"]
+__all__ = [
+    "StoreLock",
+    "create_file",
+    "make_folder",
+    "remove_file",
+    "replace_file",
+    "unavailable",
+    "write_derived",
+]
 
 
 class StoreLock:
@@ -54,7 +62,7 @@ def _opened(path: Path) -> Iterator[int]:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise _unavailable(path, error) from None
+        raise unavailable(path, error) from None
     try:
         yield descriptor
     finally:
@@ -72,7 +80,7 @@ def make_folder(path: Path) -> None:
             path.mkdir(mode=0o700)
         _sync_folder(path.parent)
     except OSError as error:
-        raise _unavailable(path, error) from None
+        raise unavailable(path, error) from None
 
 
 def create_file(path: Path, value: Any) -> bool:
@@ -91,7 +99,7 @@ def create_file(path: Path, value: Any) -> bool:
             new.unlink(missing_ok=True)
         _sync_folder(path.parent)
     except OSError as error:
-        raise _unavailable(path, error) from None
+        raise unavailable(path, error) from None
     return True
 
 
@@ -106,7 +114,7 @@ def replace_file(path: Path, value: Any) -> None:
             raise
         _sync_folder(path.parent)
     except OSError as error:
-        raise _unavailable(path, error) from None
+        raise unavailable(path, error) from None
 
 
 def remove_file(path: Path) -> None:
@@ -115,7 +123,7 @@ def remove_file(path: Path) -> None:
         path.unlink()
         _sync_folder(path.parent)
     except OSError as error:
-        raise _unavailable(path, error) from None
+        raise unavailable(path, error) from None
 
 
 def _write_beside(path: Path, value: Any) -> Path:
@@ -143,9 +151,22 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _unavailable(path: Path, error: OSError) -> StateUnavailable:
+def unavailable(path: Path, error: OSError) -> StateUnavailable:
+    """Return the error of a file that cannot be written."""
     return StateUnavailable(
         f"{path} cannot be written: {error.strerror}",
         hint="Free disk space if the disk is full, or give this user the right to write there.",
         details={"path": str(path)},
     )
+
+
+def write_derived(path: Path, data: bytes) -> None:
+    """Write a file that can be made again: in one step, without waiting for the disk, and never an error."""
+    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    with suppress(OSError):
+        try:
+            new.write_bytes(data)
+            new.chmod(0o600)
+            new.replace(path)
+        finally:
+            new.unlink(missing_ok=True)

@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from toolcrib.bundles.files import StoreLock, create_file, make_folder, remove_file, replace_file
+from toolcrib.bundles.journal import Journal
 from toolcrib.bundles.records import (
     BundleBody,
     BundleRecord,
@@ -73,6 +74,7 @@ class Store:
         make_folder(self._folder)
         self._switches = data / "switches.json"
         self._lock = StoreLock(data)
+        self.journal = Journal(data, self._lock)
         self._built_in = {one.bundle.id: one for one in built_in}
         self._clock = clock
 
@@ -114,7 +116,7 @@ class Store:
                 modified_at=now,
             )
             make_folder(self._folder / id / "tools")
-            replace_file(self._folder / id / "bundle.json", bundle)
+            self._replace_bundle(bundle)
         return bundle, before is None
 
     def switch_bundle(self, id: str, *, enabled: bool) -> BundleRecord:  # noqa: A002
@@ -124,7 +126,7 @@ class Store:
             if bundle.is_built_in:
                 self._set_switch(id, enabled)
             else:
-                replace_file(self._folder / id / "bundle.json", bundle)
+                self._replace_bundle(bundle)
         return bundle
 
     def delete_bundle(self, id: str) -> None:  # noqa: A002
@@ -137,10 +139,7 @@ class Store:
             bundle = self.bundle(id)
             if any(True for _ in self._tool_files(id)):
                 raise BundleNotEmpty(f"the bundle {id} still has tools", hint="Delete its tools first.")
-            now = self._now()
-            replace_file(
-                self._folder / id / "bundle.json", msgspec.structs.replace(bundle, soft_deleted_at=now)
-            )
+            self._replace_bundle(msgspec.structs.replace(bundle, soft_deleted_at=self._now()))
 
     def damaged(self) -> list[StateUnavailable]:
         """Return an error for each file that is not a record. Lists leave such files out."""
@@ -169,6 +168,7 @@ class Store:
                 if deleted is None or deleted > oldest or any(True for _ in self._tool_files(bundle.id)):
                     continue
                 folder = self._folder / bundle.id
+                self.journal.add(bundle.id)
                 # Without its record the rest is nothing; so a crash in between leaves no half bundle.
                 remove_file(folder / "bundle.json")
                 with suppress(OSError):
@@ -233,12 +233,21 @@ class Store:
                 modified_at=now,
                 **values,
             )
+            self.journal.add(bundle_id, file_of(slug, version))
             if not create_file(self._tool_file(bundle_id, slug, version), tool):
                 raise ConflictError(
                     f"the bundle {bundle_id} already has version {version!r} of {slug!r}",
                     hint="Put it with another version, or delete this one first.",
                 )
         return tool
+
+    def tool_in(self, bundle_id: str, file: str) -> ToolRecord | None:
+        """Return the tool in a file that the journal names; None if it is gone or damaged."""
+        return next(iter(_whole([self._folder / bundle_id / "tools" / file], ToolRecord)), None)
+
+    def files(self, bundle_id: str) -> list[str]:
+        """Return the names of the files of a bundle's tools."""
+        return [path.name for path in self._tool_files(bundle_id)]
 
     def switch_tool(self, bundle_id: str, slug: str, version: str, *, enabled: bool) -> ToolRecord:
         """Turn a tool on or off. Raises as `tool`, and BundleDisabled."""
@@ -248,6 +257,7 @@ class Store:
             if tool.is_built_in:
                 self._set_switch(tool.id, enabled)
             else:
+                self.journal.add(bundle_id, file_of(slug, version))
                 replace_file(self._tool_file(bundle_id, slug, version), tool)
         return tool
 
@@ -256,6 +266,7 @@ class Store:
         self._refuse_built_in(bundle_id)
         with self._lock.alone():
             self.tool(bundle_id, slug, version)
+            self.journal.add(bundle_id, file_of(slug, version))
             remove_file(self._tool_file(bundle_id, slug, version))
 
     # -- within ------------------------------------------------------------------------------------
@@ -274,6 +285,10 @@ class Store:
         if bundle is None:
             raise NotFoundError(f"there is no bundle {id}", hint="`toolcrib bundle list` shows all of them.")
         return bundle
+
+    def _replace_bundle(self, bundle: BundleRecord) -> None:
+        self.journal.add(bundle.id)
+        replace_file(self._folder / bundle.id / "bundle.json", bundle)
 
     def _require_enabled(self, id: str) -> None:  # noqa: A002
         if not self.bundle(id).is_enabled:
@@ -297,6 +312,7 @@ class Store:
         return self._all_switches().get(id, default)
 
     def _set_switch(self, id: str, enabled: bool) -> None:  # noqa: A002
+        self.journal.add(id)
         replace_file(self._switches, Switches(enabled={**self._all_switches(), id: enabled}))
 
     def _all_switches(self) -> dict[str, bool]:

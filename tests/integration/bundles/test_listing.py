@@ -1,0 +1,189 @@
+"""The list of all tools of a store: in step with other processes by the journal, made again when lost."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store, ToolBody, ToolRecord
+from toolcrib.bundles.journal import Journal
+from toolcrib.bundles.listing import ListedTool, Listing
+from toolcrib.spec.identifier import new_id
+
+TOOL = ToolBody(display_name="x", type="http", impl={}, arg_schema={"properties": {"city": {}}})
+MOMENT = "2020-01-01T00:00:00.000Z"
+WRITER = """
+import sys
+from pathlib import Path
+from toolcrib.bundles import Store, ToolBody
+store, tool = Store(Path(sys.argv[1])), ToolBody(display_name="x", type="go", impl={})
+for number in range(100):
+    store.put_tool(sys.argv[2], f"{sys.argv[3]}-{number}", "1", tool)
+    if number % 4 == 0:
+        store.delete_tool(sys.argv[2], f"{sys.argv[3]}-{number}", "1")
+    if number % 4 == 1:
+        store.switch_tool(sys.argv[2], f"{sys.argv[3]}-{number}", "1", enabled=False)
+"""
+
+
+def every(tool: ListedTool) -> bool:
+    return True
+
+
+def names(listing: Listing) -> list[str]:
+    return [tool.slug for tool in listing.page(1000, None, every)]
+
+
+def in_step(store: Store, listing: Listing) -> None:
+    """The list is what the files say."""
+    listing.refresh()
+    stored = {
+        (tool.bundle_id, tool.slug, tool.version, tool.is_enabled)
+        for bundle in store.bundles()
+        if bundle.soft_deleted_at is None
+        for tool in store.tools(bundle.id)
+    }
+    assert {(tool.bundle, tool.slug, tool.version, tool.enabled) for tool in listing.tools()} == stored
+    pages, before = [], None
+    while page := listing.page(7, before, every):
+        pages += page
+        before = page[-1].order
+    assert len(pages) == len(stored)
+    assert [tool.order for tool in pages] == sorted((tool.order for tool in pages), reverse=True)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path)
+
+
+@pytest.fixture
+def bundle(store: Store) -> str:
+    found = new_id()
+    store.put_bundle(found, BundleBody(slug="x"))
+    return found
+
+
+def test_changes_are_seen_and_no_change_costs_a_look_at_one_file(
+    store: Store, bundle: str, tmp_path: Path
+) -> None:
+    listing = Listing(store, tmp_path / "listing")
+    assert listing.refresh()
+    assert not listing.refresh()
+    store.put_tool(bundle, "a", "1", TOOL)
+    assert listing.refresh()
+    (tool,) = listing.tools()
+    assert (tool.slug, tool.arguments, tool.enabled) == ("a", ("city",), True)
+    store.switch_tool(bundle, "a", "1", enabled=False)
+    in_step(store, listing)
+    store.delete_tool(bundle, "a", "1")
+    in_step(store, listing)
+    store.put_tool(bundle, "a", "1", TOOL)
+    store.switch_bundle(bundle, enabled=False)
+    listing.refresh()
+    found = listing.bundle(bundle)
+    assert found is not None
+    assert not found.is_enabled
+
+
+def test_a_random_history_of_several_processes_is_followed(store: Store, bundle: str, tmp_path: Path) -> None:
+    listing = Listing(store, tmp_path / "listing")
+    workers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), bundle, f"p{one}"]) for one in range(3)
+    ]
+    while any(worker.poll() is None for worker in workers):
+        listing.refresh()
+    assert [worker.wait() for worker in workers] == [0, 0, 0]
+    in_step(store, listing)
+    assert len(listing) == 3 * 75
+
+
+def test_the_snapshot_saves_reading_and_may_be_gone_damaged_or_old(
+    store: Store, bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        store.put_tool(bundle, f"a{number}", "1", TOOL)
+    first = Listing(store, tmp_path / "listing")
+    first.refresh()
+    first.save()
+    store.put_tool(bundle, "late", "1", TOOL)
+    read: list[str] = []
+    real = Store.tool_in
+
+    def tool_in(self: Store, bundle_id: str, file: str) -> ToolRecord | None:
+        read.append(file)
+        return real(self, bundle_id, file)
+
+    monkeypatch.setattr(Store, "tool_in", tool_in)
+    second = Listing(store, tmp_path / "listing")
+    in_step(store, second)
+    assert len(read) == 1
+    harms: list[Callable[[Path], object]] = [
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(random.Random(1).randbytes(500)),
+        lambda path: path.unlink(),
+        lambda _: (tmp_path / "journal").unlink(),
+    ]
+    for harm in harms:
+        second.save()
+        harm(tmp_path / "listing")
+        third = Listing(store, tmp_path / "listing")
+        in_step(store, third)
+        store.put_tool(bundle, new_id(), "1", TOOL)
+        in_step(store, third)
+        in_step(store, second)
+
+
+def test_a_long_journal_begins_anew(
+    store: Store, bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib.bundles.journal._MOST_BYTES", 1_000)
+    one, other = Listing(store, tmp_path / "one"), Listing(store, tmp_path / "other")
+    for number in range(60):
+        store.put_tool(bundle, f"a{number}", "1", TOOL)
+        if number % 7 == 0:
+            in_step(store, one)
+    in_step(store, one)
+    in_step(store, other)
+    assert (tmp_path / "journal").stat().st_size < 2_000
+
+
+def test_what_is_built_in_is_listed_with_its_switch(tmp_path: Path) -> None:
+    facts = {"slug": "now", "version": "1", "type": "go", "impl": {}}
+    a, b = new_id(), new_id()
+    bundle = BundleRecord(id=a, slug="builtin", created_at=MOMENT, modified_at=MOMENT)
+    tool = ToolRecord(id=b, bundle_id=a, created_at=MOMENT, modified_at=MOMENT, **facts)  # type: ignore[arg-type]
+    store = Store(tmp_path, built_in=[BuiltIn(bundle, [tool])])
+    listing = Listing(store, tmp_path / "listing")
+    in_step(store, listing)
+    store.switch_tool(a, "now", "1", enabled=False)
+    in_step(store, listing)
+    assert not next(listing.tools()).enabled
+
+
+def test_deleted_bundles_are_hidden(store: Store, bundle: str, tmp_path: Path) -> None:
+    listing = Listing(store, tmp_path / "listing")
+    store.delete_bundle(bundle)
+    listing.refresh()
+    assert names(listing) == []
+    store.put_bundle(bundle, BundleBody(slug="x"))
+    store.put_tool(bundle, "a", "1", TOOL)
+    listing.refresh()
+    assert names(listing) == ["a"]
+
+
+def test_the_journal_of_a_store_that_is_read_only_is_an_error_before_the_change(
+    store: Store, bundle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def add(self: Journal, bundle: str, file: str | None = None) -> None:
+        raise OSError("full")
+
+    monkeypatch.setattr(Journal, "add", add)
+    with pytest.raises(OSError, match="full"):
+        store.put_tool(bundle, "a", "1", TOOL)
+    assert store.tools(bundle) == []
