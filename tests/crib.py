@@ -105,6 +105,10 @@ class Crib:
         return value
 
     def audit(self) -> list[AuditEntry]:
+        """The lines of the audit log, without those of calls that start."""
+        return [entry for entry in self.audit_lines() if entry.event != "TOOL_STARTED"]
+
+    def audit_lines(self) -> list[AuditEntry]:
         """Every line of the audit log."""
         log = self.home / "audit" / "tools.log"
         return [parse(line) for line in log.read_bytes().splitlines()] if log.exists() else []

@@ -6,6 +6,8 @@ import asyncio
 import json
 import re
 import subprocess
+import sys
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ HOSTILE = (
 
 @pytest.fixture
 def logged(crib: Crib) -> Crib:
-    """Three calls: two that run, one that is refused."""
+    """Three calls: two that run (two lines each), one that is refused."""
     crib.write("f", "content")
     crib.tool("read", "file", {"action": "read", "path": "f"}, permissions={"fs": {"read": ["f"]}})
     crib.call("read")
@@ -46,10 +48,10 @@ def log_of(crib: Crib) -> Path:
 
 def test_a_log_that_holds(logged: Crib) -> None:
     done = cli(logged, "audit", "verify")
-    assert (done.code, done.out, done.err) == (0, "ok: 3 lines, anchored at seq 3\n", "")
+    assert (done.code, done.out, done.err) == (0, "ok: 5 lines, anchored at seq 5\n", "")
     document = cli(logged, "audit", "verify", "--json").document
     assert document["ok"] is True
-    assert document["lines"] == document["head"]["seq"] == 3
+    assert document["lines"] == document["head"]["seq"] == 5
     assert document["anchor"] == document["head"]
     assert document["problem"] is None
 
@@ -57,10 +59,10 @@ def test_a_log_that_holds(logged: Crib) -> None:
 def test_the_log_of_a_project_moved_here_has_no_anchor(logged: Crib) -> None:
     (Vault(logged.root).path / ANCHOR).unlink()
     done = cli(logged, "audit", "verify")
-    assert (done.code, done.out) == (0, "ok: 3 lines, no anchor\n")
-    assert "Without an anchor" in done.err
+    assert (done.code, done.out) == (0, "ok: 5 lines, no anchor\n")
+    assert "Skipped: the end of the log" in done.err
     logged.call("read")
-    assert cli(logged, "audit", "verify").out == "ok: 4 lines, anchored at seq 4\n"
+    assert cli(logged, "audit", "verify").out == "ok: 7 lines, anchored at seq 7\n"
 
 
 def cut(lines: list[bytes]) -> list[bytes]:
@@ -68,7 +70,7 @@ def cut(lines: list[bytes]) -> list[bytes]:
 
 
 def altered(lines: list[bytes]) -> list[bytes]:
-    return [lines[0].replace(b"success", b"failure"), *lines[1:]]
+    return [lines[0].replace(b"local", b"loca1"), *lines[1:]]
 
 
 def missing(lines: list[bytes]) -> list[bytes]:
@@ -76,10 +78,16 @@ def missing(lines: list[bytes]) -> list[bytes]:
 
 
 def reordered(lines: list[bytes]) -> list[bytes]:
-    return [lines[1], lines[0], lines[2]]
+    return [lines[1], lines[0], *lines[2:]]
 
 
-@pytest.mark.parametrize(("how", "line"), [(cut, 3), (altered, 1), (missing, 2), (reordered, 1)])
+def added(lines: list[bytes]) -> list[bytes]:
+    """Add a line whose number and digest fit."""
+    forged = f"[2026-01-01T00:00:00] TOOL_EXECUTED name=x seq=6 prev={sha256(lines[-1]).hexdigest()}\n"
+    return [*lines, forged.encode()]
+
+
+@pytest.mark.parametrize(("how", "line"), [(cut, 5), (altered, 1), (missing, 2), (reordered, 1), (added, 6)])
 def test_the_first_line_that_does_not_hold_is_named(logged: Crib, how: Any, line: int) -> None:
     log = log_of(logged)
     log.write_bytes(b"".join(how(log.read_bytes().splitlines(keepends=True))))
@@ -102,15 +110,15 @@ def test_no_log_and_no_project(crib: Crib, tmp_path: Path) -> None:
 
 
 def test_tail_and_search(logged: Crib) -> None:
-    assert len(cli(logged, "audit", "tail").out.splitlines()) == 3
+    assert len(cli(logged, "audit", "tail").out.splitlines()) == 5
     (last,) = cli(logged, "audit", "tail", "-n", "1").out.splitlines()
-    assert re.fullmatch(r"\[\S+\] TOOL_EXECUTED name=read params=\{\} status=success .* seq=3", last)
+    assert re.fullmatch(r"\[\S+\] TOOL_EXECUTED name=read params=\{\} status=success .* start=4 seq=5", last)
     (line,) = cli(logged, "audit", "search", "--code", "invalid_input", "--json").document["lines"]
     assert line["event"] == "TOOL_REFUSED"
     assert line["fields"]["params"]["unknown"] == HOSTILE
-    assert line["seq"] == 2
-    (line,) = cli(logged, "audit", "search", "--caller", "mcp:desk", "--json").document["lines"]
     assert line["seq"] == 3
+    lines = cli(logged, "audit", "search", "--caller", "mcp:desk", "--json").document["lines"]
+    assert [(line["event"], line["seq"]) for line in lines] == [("TOOL_STARTED", 4), ("TOOL_EXECUTED", 5)]
     found = cli(logged, "audit", "search", "--status", "success", "--since", "1h", "--limit", "1")
     assert len(found.out.splitlines()) == 1
     assert "newest 1" in found.err
@@ -130,7 +138,7 @@ def test_a_hostile_argument_neither_makes_a_line_nor_steers_a_terminal(logged: C
         assert "\u202e" not in shown
     done = cli(logged, "audit", "tail")
     assert "\x1b" not in done.out
-    assert len(done.out.splitlines()) == 4
+    assert len(done.out.splitlines()) == 6
     assert "TOOL_APPROVED" not in [line.split()[1] for line in done.out.splitlines()]
 
 
@@ -141,9 +149,50 @@ def test_follow_shows_what_comes(logged: Crib) -> None:
     ) as tail:  # fmt: skip
         try:
             assert tail.stdout is not None
-            assert json.loads(tail.stdout.readline())["seq"] == 3
+            assert json.loads(tail.stdout.readline())["seq"] == 5
             logged.call("read")
-            assert json.loads(tail.stdout.readline())["seq"] == 4
+            assert json.loads(tail.stdout.readline())["seq"] == 6
             assert tail.poll() is None
         finally:
             tail.terminate()
+
+
+KILLED = """
+import asyncio, os, sys
+from toolcrib import Project
+
+async def main():
+    async with Project.open(sys.argv[1]) as project:
+        @project.toolset.tool
+        async def slow() -> None:
+            print("runs", flush=True)
+            await asyncio.sleep(60)
+
+        await project.call("slow")
+
+asyncio.run(main())
+"""
+
+
+def test_a_call_whose_process_was_killed_is_reported_as_interrupted(logged: Crib) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(logged.root)], env=ENVIRONMENT, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"runs\n"
+        assert cli(logged, "audit", "verify", "--json").document["running"] == 1
+        assert "Interrupted" not in cli(logged, "audit", "tail").err
+        process.kill()
+    note = "Interrupted: slow, started in seq 6."
+    assert note in cli(logged, "audit", "tail").err
+    assert note in cli(logged, "audit", "verify").err
+    document = cli(logged, "audit", "verify", "--json").document
+    assert (document["ok"], document["running"]) == (True, 0)
+    assert [(call["seq"], call["name"]) for call in document["interrupted"]] == [(6, "slow")]
+
+    logged.call("read")  # The next process that opens the log records it, once.
+    logged.call("read")
+    (line,) = cli(logged, "audit", "search", "--event", "TOOL_INTERRUPTED", "--json").document["lines"]
+    assert line["fields"] == {"name": "slow", "caller": "local", "start": 6}
+    assert "Interrupted" not in cli(logged, "audit", "tail").err
+    assert note in cli(logged, "audit", "verify").err

@@ -50,6 +50,16 @@ def test_the_states_are_told_and_no_value(keyed: Crib) -> None:
     assert str(len(VALUE)) not in done.out
 
 
+def test_a_short_value_is_warned_of(keyed: Crib) -> None:
+    keyed.write(".env", "A=1234567\nB=12345678\n")
+    done = cli(keyed, "secrets", "check")
+    assert done.code == 0
+    assert "A has fewer than 8 characters" in done.err
+    assert "B has" not in done.err
+    document = cli(keyed, "secrets", "check", "--json").document
+    assert [secret["short"] for secret in document["secrets"]] == [True, False, False]
+
+
 def test_check_fails_where_a_tool_could_not_run(keyed: Crib) -> None:
     done = cli(keyed, "secrets", "check")
     assert done.code == 1

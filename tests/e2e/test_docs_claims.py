@@ -348,6 +348,7 @@ def test_an_approval_is_recorded_before_its_call(root: Path, put: Callable[..., 
     assert [line.split()[1] for line in lines] == [
         "TOOL_REFUSED",
         "TOOL_APPROVED",
+        "TOOL_STARTED",
         "TOOL_EXECUTED",
         "TOOL_REFUSED",
     ]

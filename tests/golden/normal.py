@@ -33,7 +33,7 @@ PROSE = frozenset(
 """Keys whose texts are words of the product; under a key with a list, each of its texts is one."""
 PROSE_BY_NAME = frozenset(["unreviewed", "wrong"])
 """Keys of mappings from a name to words of the product."""
-OWN = {"removed", "replaced", "cut", "altered"}
+OWN = {"removed", "replaced", "cut", "altered", "added"}
 """Texts that stay under a key of `PROSE`: the reasons of AUDIT_GAP, and the fixture's own."""
 TIMES = frozenset(["created", "duration_ms", "expires", "ms", "seconds"])
 PEOPLE = frozenset(["approver", "by", "decided_by", "owner", "reviewed_by"])
@@ -93,6 +93,8 @@ class Normal:
             return self._mapping(value, key)
         if isinstance(value, list):
             return [self(one, key) for one in value]
+        if key == "process":
+            return "<process>"
         if isinstance(value, str):
             return self._text(value, key)
         if key in TIMES and isinstance(value, float):

@@ -67,6 +67,8 @@ class Context(Call):
     """The decision of the policy, if it is the same for all arguments."""
     permit: Permit | None = field(default=None, init=False)
     """The approval that the call runs by."""
+    start_line: tuple[int, str] | None = field(default=None, init=False)
+    """The number of the line in the audit log that the call has started, and what it says of the call."""
     replayed: bool = field(default=False, init=False)
     """True if the result is that of an earlier call with the same key."""
 

@@ -41,6 +41,8 @@ class Controls:
     """Checked once the arguments are known to be valid."""
     approve: tuple[Wrapper, ...] = ()
     """Around everything that follows these checks, the outermost first."""
+    start: Check | None = None
+    """Record that the call starts, once nothing else can refuse it; the tool runs next."""
     mask: Mask | None = None
     """Masks secrets in every result, refusal and progress message."""
     record: Callable[[Context, Result], None] | None = None

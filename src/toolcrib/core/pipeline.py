@@ -105,6 +105,8 @@ class Pipeline:
 
     async def _run(self, ctx: Context) -> Result:
         """Run an approved call: middleware, attempts, and its outcome as a result."""
+        if self._controls.start is not None:
+            self._controls.start(ctx)
         if ctx.on_progress is not None:
             ctx.on_progress = on_this_loop(_masked(ctx.on_progress, self._controls.mask))
         ctx.started = perf_counter()

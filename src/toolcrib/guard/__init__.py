@@ -12,7 +12,7 @@ from toolcrib.guard.approvals.records import (
     canonical,
 )
 from toolcrib.guard.audit.anchor import ANCHOR
-from toolcrib.guard.audit.check import Problem, Verdict, verify
+from toolcrib.guard.audit.check import Problem, Verdict, find_interrupted, verify
 from toolcrib.guard.audit.line import AuditEntry, Head, encode_fields, parse
 from toolcrib.guard.audit.log import MAX_BYTES, AuditLog
 from toolcrib.guard.audit.search import AuditLine, AuditQuery, AuditReader
@@ -93,6 +93,7 @@ __all__ = [
     "differences",
     "encode_fields",
     "excess",
+    "find_interrupted",
     "look_up",
     "may_decide",
     "opened",

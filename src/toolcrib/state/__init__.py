@@ -1,6 +1,7 @@
 """Data that outlives a process: a project's database, and the user's own folder outside every project."""
 
 from toolcrib.state.cache import cache_folder, cache_home
+from toolcrib.state.clock import ForwardClock
 from toolcrib.state.database import Database, Transaction
 from toolcrib.state.private import read_private, write_private
 from toolcrib.state.process import boot_id, is_alive, this_process, uptime
@@ -16,6 +17,7 @@ __all__ = [
     "VAULT_REVIEWS",
     "Database",
     "DatabaseWatch",
+    "ForwardClock",
     "Transaction",
     "UserSettings",
     "Vault",

@@ -390,6 +390,7 @@ def forged_audit_lines(arena: Arena) -> Found:
         line
         for line in lines
         if line.strip()
+        and " TOOL_STARTED " not in line
         and " TOOL_EXECUTED " not in line
         and ' approver="test"' not in line
         and " SANDBOX_LOWERED minimum=landlock " not in line

@@ -19,7 +19,7 @@ KILLED = textwrap.dedent("""
     import os, signal, sys
     from pathlib import Path
     from toolcrib.guard import AuditLog
-    from toolcrib.guard.audit import log as audit
+    from toolcrib.guard.audit import anchor, log as audit, space
 
     left = int(sys.argv[2])
 
@@ -33,12 +33,16 @@ KILLED = textwrap.dedent("""
         return call
 
     log = AuditLog(Path(sys.argv[1]), Path(sys.argv[1]).parents[1] / "head", max_bytes=400)
-    for name in ("open", "write", "pwrite", "rename", "close"):
+    for name in ("open", "rename", "close", "ftruncate"):
         setattr(os, name, counted(getattr(os, name)))
     audit.flock = counted(audit.flock)
-    for number in range(6):
-        log.record("TOOL_EXECUTED", name="victim", number=number)
-        sys.stdout.write(f"{number}\\n")
+    audit.write = counted(audit.write)
+    anchor.pwrite = counted(anchor.pwrite)
+    space.ioctl = counted(space.ioctl)
+    for number in range(0, 6, 2):
+        start = log.start(f" name=victim number={number}")
+        log.append("TOOL_EXECUTED", f" name=victim number={number + 1} start={start}", start=start)
+        sys.stdout.write(f"{number}\\n{number + 1}\\n")
         sys.stdout.flush()
     print("done")
 """)
@@ -60,10 +64,14 @@ def test_a_kill_at_any_step_of_a_rotation_leaves_a_chain_that_holds(tmp_path: Pa
         assert verdict.ok, (steps, verdict)
         assert verdict.anchor == verdict.head
         assert set(verdict.notices) <= {"AUDIT_ROTATED"}
+        events = [entry.event for entry in entries(path)]
+        assert events.count("TOOL_INTERRUPTED") == len(verdict.interrupted)
+        ended = [entry for entry in entries(path) if "start" in entry.fields]
+        assert events.count("TOOL_STARTED") == len(ended)
         acknowledged = [int(line) for line in done.stdout.split() if line != "done"]
-        there = [entry.fields["number"] for entry in entries(path) if entry.fields.get("name") == "victim"]
+        there = [entry.fields["number"] for entry in entries(path) if "number" in entry.fields]
         assert there[: len(acknowledged)] == acknowledged
-        assert len(there) <= len(acknowledged) + 1
+        assert len(there) <= len(acknowledged) + 2
         if done.returncode == 0:
             assert done.stdout.endswith("done\n")
             break

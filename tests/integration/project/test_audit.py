@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -28,10 +29,14 @@ def test_one_line_with_what_was_called_by_whom_and_how_it_went(crib: Crib) -> No
             await project.invoke(Call("mark", b'{"c": 5}', caller="mcp:desk"))
 
     asyncio.run(calls())
-    first, second = crib.audit()
+    start, first, second = crib.audit_lines()
+    assert start.event == "TOOL_STARTED"
+    assert start.fields.pop("process").startswith(f"{os.getpid()}-")
+    assert start.fields == {"name": "mark", "params": {"c": "x"}, "caller": "mcp:desk", "call": "id-1"}
     took = first.fields.pop("ms")
     assert 0 < took < 60_000
     assert first.event == "TOOL_EXECUTED"
+    assert first.fields.pop("start") == start.seq
     assert first.fields == {
         "name": "mark", "params": {"c": "x"}, "status": "success", "caller": "mcp:desk", "call": "id-1",
     }  # fmt: skip
@@ -101,7 +106,9 @@ def test_who_said_that_the_input_is_wrong(crib: Crib) -> None:
 
 def test_every_line_follows_from_the_one_before(crib: Crib) -> None:
     noted(crib, crib.root / "mark")
-    for number in range(5):
+    for number in range(3):
         crib.call("mark", {"c": str(number)})
-    assert [entry.seq for entry in crib.audit()] == [1, 2, 3, 4, 5]
+    assert [(entry.seq, entry.event) for entry in crib.audit_lines()] == [
+        (number, "TOOL_STARTED" if number % 2 else "TOOL_EXECUTED") for number in range(1, 7)
+    ]
     assert verify(crib.home / "audit/tools.log").ok

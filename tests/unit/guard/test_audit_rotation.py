@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -195,7 +196,7 @@ def test_the_anchor_is_the_last_line_after_every_record(path: Path, anchor: Path
     log = AuditLog(path, anchor, max_bytes=SMALL)
     for _ in range(12):
         log.record("TOOL_EXECUTED", name="add")
-        assert read_anchor(anchor) == log.head == verify(path).head
+        assert head_of(anchor) == log.head == verify(path).head
     assert verify(path, anchor=anchor).anchor == log.head
     assert stat.S_IMODE(anchor.stat().st_mode) == 0o600
 
@@ -220,8 +221,7 @@ def anchored(path: Path, anchor: Path, count: int = 6) -> list[bytes]:
 
 def test_lines_cut_from_the_end_show_and_cannot_be_hidden_by_new_ones(path: Path, anchor: Path) -> None:
     lines = anchored(path, anchor)
-    known = read_anchor(anchor)
-    assert known is not None
+    known = head_of(anchor)
     path.write_bytes(b"".join(lines[:4]))
     found = problem(path, anchor)
     assert (found.file, found.line, found.kind) == ("tools.log", 5, "cut")
@@ -283,19 +283,86 @@ def test_lines_that_another_removed_show_to_one_that_never_saw_them(path: Path, 
     assert problem(path, anchor).kind == "gap"
 
 
-def test_an_anchor_behind_the_log_is_no_gap(path: Path, anchor: Path) -> None:
-    """A process was killed after its line and before the anchor, or wrote without one."""
+def test_an_older_version_may_have_written_lines_after_its_anchor(path: Path, anchor: Path) -> None:
     lines = anchored(path, anchor, 3)
-    behind = anchor.read_bytes()
-    assert len(behind) == 86
+    anchor.write_text(f"{3:020d} {sha256(lines[-1]).hexdigest()}\n")
     with AuditLog(path, max_bytes=SMALL) as log:
         write(log, 20)
-    assert verify(path, anchor=anchor).ok
+    verdict = verify(path, anchor=anchor)
+    assert verdict.ok
+    assert "added lines" in verdict.skipped[0]
     with AuditLog(path, anchor) as log:
         write(log, 1)
-    assert verify(path, anchor=anchor).ok
-    assert "AUDIT_GAP" not in verify(path).notices
-    assert len(lines) == 3
+    verdict = verify(path, anchor=anchor)
+    assert verdict.ok
+    assert (verdict.skipped, verdict.notices.get("AUDIT_GAP")) == ((), None)
+
+
+def append_fitting_line(path: Path) -> None:
+    """Append a line whose number and digest are right, as a program without the user's folder could."""
+    last = path.read_bytes().splitlines(keepends=True)[-1]
+    with path.open("a") as file:
+        file.write(
+            f"[2025-01-09T15:00:10] TOOL_EXECUTED name=forged status=success"
+            f" seq={parse(last).seq + 1} prev={sha256(last).hexdigest()}\n"
+        )
+
+
+@pytest.mark.parametrize("key", ["present", "missing"])
+def test_an_added_line_fails_although_its_digest_fits(path: Path, anchor: Path, key: str) -> None:
+    anchored(path, anchor, 4)
+    append_fitting_line(path)
+    if key == "missing":
+        (anchor.parent / "audit-key").unlink()
+    assert verify(path).ok
+    found = problem(path, anchor)
+    assert (found.line, found.kind) == (5, "added")
+    assert "seq 5" in found.message
+    with AuditLog(path, anchor) as log:  # Later lines do not hide it.
+        write(log, 2)
+    assert problem(path, anchor).kind == "gap"
+
+
+def test_a_line_added_while_the_log_is_open_shows(path: Path, anchor: Path) -> None:
+    with AuditLog(path, anchor) as log:
+        write(log, 2)
+        append_fitting_line(path)
+        write(log, 1)
+    found = problem(path, anchor)
+    assert (found.kind, found.line) == ("gap", 4)
+    assert "added" in found.message
+
+
+def test_stray_bytes_do_not_hide_an_altered_last_line(path: Path, anchor: Path) -> None:
+    lines = anchored(path, anchor)
+    path.write_bytes(b"".join(lines).replace(b"number=5", b"number=7") + b"stray")
+    with AuditLog(path, anchor) as log:
+        write(log, 1)
+    assert problem(path, anchor).kind == "gap"
+
+
+def test_the_checks_that_are_not_possible_are_named(path: Path, anchor: Path) -> None:
+    anchored(path, anchor)
+    assert verify(path, anchor=anchor).skipped == ()
+    (anchor.parent / "audit-key").unlink()
+    verdict = verify(path, anchor=anchor)
+    assert verdict.ok
+    assert [text.partition(":")[0] for text in verdict.skipped] == ["the keyed digest of the anchor"]
+    with AuditLog(path, anchor) as log:  # Makes another key.
+        log.ensure()
+    assert verify(path, anchor=anchor).skipped == ()
+    anchor.unlink()
+    assert [text.partition(":")[0] for text in verify(path, anchor=anchor).skipped] == ["the end of the log"]
+
+
+def test_an_anchor_that_was_not_written_with_the_key_is_damaged(path: Path, anchor: Path) -> None:
+    lines = anchored(path, anchor)
+    path.write_bytes(b"".join(lines[:-1]))
+    record = anchor.read_text().splitlines()[0].split(" ")
+    record[0] = sha256(lines[-2]).hexdigest()
+    anchor.write_text(" ".join(record) + "\n" + lines[-2].decode())
+    with pytest.raises(AuditUnavailable, match="anchor"):
+        verify(path, anchor=anchor)
 
 
 def test_a_damaged_anchor_stops_and_says_what_to_do(path: Path, anchor: Path) -> None:
@@ -319,13 +386,14 @@ def test_an_anchor_that_a_power_cut_emptied_is_none(path: Path, anchor: Path, le
     assert verify(path, anchor=anchor).anchor is None
     with AuditLog(path, anchor) as log:
         write(log, 1)
-    assert verify(path, anchor=anchor).anchor == Head(7, read_anchor_hash(anchor))
+    assert verify(path, anchor=anchor).anchor == head_of(anchor)
+    assert head_of(anchor).seq == 7
 
 
-def read_anchor_hash(anchor: Path) -> str:
-    head = read_anchor(anchor)
-    assert head is not None
-    return head.hash
+def head_of(anchor: Path) -> Head:
+    found = read_anchor(anchor)
+    assert found is not None
+    return found.head
 
 
 def test_an_anchor_that_is_removed_while_in_use_comes_back(path: Path, anchor: Path) -> None:
@@ -333,7 +401,7 @@ def test_an_anchor_that_is_removed_while_in_use_comes_back(path: Path, anchor: P
     write(log, 3)
     anchor.unlink()
     write(log, 1)
-    assert read_anchor(anchor) == log.head
+    assert head_of(anchor) == log.head
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
@@ -355,15 +423,14 @@ def test_a_linked_anchor_is_refused(path: Path, anchor: Path, tmp_path: Path) ->
 
 
 def test_a_record_whose_anchor_cannot_be_set_is_taken_back(path: Path, anchor: Path) -> None:
-    log = AuditLog(path, anchor)
+    log = AuditLog(path, anchor, clock=iter(range(1, 100)).__next__)
     write(log, 2)
-    assert log._anchor is not None
-    kept, log._anchor.fd = log._anchor.fd, os.open(anchor, os.O_RDONLY)  # as on a file system gone read-only
+    anchor.unlink()
+    anchor.mkdir()
     with pytest.raises(AuditUnavailable):
         log.record("TOOL_EXECUTED", name="lost")
     assert verify(path).lines == 2
-    os.close(log._anchor.fd)
-    log._anchor.fd = kept
+    anchor.rmdir()
     log.record("TOOL_EXECUTED", name="after")
     verdict = verify(path, anchor=anchor)
     assert verdict.ok

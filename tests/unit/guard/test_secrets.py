@@ -80,7 +80,8 @@ ENCODINGS: dict[str, Encoding] = {
     "json in json": lambda v: json.dumps(json.dumps(v))[1:-1],
     "json in json in json": lambda v: json.dumps(json.dumps(json.dumps(v))),
     "repr": repr,
-    "repr of bytes": lambda v: repr(v) if v.isascii() else v,
+    "repr of bytes": lambda v: repr(v.encode())[2:-1],
+    "repr of bytes, in json": lambda v: json.dumps(repr(v.encode()))[3:-2],
     "ascii": ascii,
     "url, whole": lambda v: quote(v, safe=""),
     "url, path": quote,
@@ -98,6 +99,8 @@ ENCODINGS: dict[str, Encoding] = {
     **{f"base64 for URLs at {n}": at_offset(n, url_safe=True) for n in range(7)},
     "hex": lambda v: v.encode().hex(),
     "HEX": lambda v: v.encode().hex().upper(),
+    "hex with colons": lambda v: v.encode().hex(":"),
+    "HEX with colons, in lines": lambda v: v.encode().hex(":").upper().replace(":", ":\n"),
 }
 
 

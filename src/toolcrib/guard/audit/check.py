@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from toolcrib.guard.audit.anchor import read_anchor
-from toolcrib.guard.audit.files import open_files, rotated_name
+from toolcrib.guard.audit.anchor import Anchored, read_anchor
+from toolcrib.guard.audit.calls import call_ended, interrupted_calls
+from toolcrib.guard.audit.files import locked_files, rotated_name
 from toolcrib.guard.audit.line import GENESIS, AuditEntry, Head, parse
 
-__all__ = ["Problem", "Verdict", "verify"]
+__all__ = ["Problem", "Verdict", "find_interrupted", "verify"]
 
-ProblemKind = Literal["altered", "cut", "gap", "missing", "reordered"]
+ProblemKind = Literal["added", "altered", "cut", "gap", "missing", "reordered"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,12 @@ class Verdict:
     """The head the log was compared with; None if there was no anchor."""
     files: tuple[str, ...] = ()
     """Names of the log's files, oldest first."""
+    skipped: tuple[str, ...] = ()
+    """The checks that were not possible, with the reason."""
+    interrupted: tuple[AuditEntry, ...] = ()
+    """The starts of calls whose process ended before they did."""
+    running: int = 0
+    """The number of calls that run now."""
 
     @property
     def ok(self) -> bool:
@@ -51,15 +59,15 @@ class Verdict:
 def verify(path: Path, head: Head | None = None, *, anchor: Path | None = None) -> Verdict:
     """Check a whole log, rotated files included; one that does not exist has no lines.
 
-    `head` is a line known from elsewhere (`AuditLog.head`), `anchor` the file that keeps the last one: the
-    log must contain it unchanged. Without either, lines removed from the end and a log rewritten from the
-    start are not noticed. Raises OSError for a file that cannot be read, AuditUnavailable for a damaged
-    anchor.
+    `head` is a line known from elsewhere (`AuditLog.head`): the log must contain it unchanged. `anchor` is
+    the file that keeps the last line: the log must end with that line. `Verdict.skipped` names what could
+    not be checked. Raises OSError for a file that cannot be read, AuditUnavailable for a damaged anchor.
     """
-    # The anchor is written after each line. Read before the log, it can only be behind it.
-    known = head if anchor is None else read_anchor(anchor)
-    scan = _Scan(known or Head())
-    parts, current, size = open_files(path)
+    with locked_files(path) as (parts, current, size):
+        known = None if anchor is None else read_anchor(anchor)
+    if known is None and head is not None:
+        known = Anchored(head)
+    scan = _Scan(known or Anchored(Head()))
     try:
         for part in parts:
             with part.open("rb") as file:
@@ -69,7 +77,34 @@ def verify(path: Path, head: Head | None = None, *, anchor: Path | None = None) 
     finally:
         if current is not None:
             current.close()
-    return replace(scan.finish(path.name), anchor=known)
+    verdict = scan.finish(path.name)
+    if head is not None and anchor is None:
+        return replace(verdict, anchor=head)
+    skipped = tuple(_skipped(known)) if verdict.lines else ()
+    return replace(verdict, anchor=None if known is None else known.head, skipped=skipped)
+
+
+def find_interrupted(path: Path, anchor: Path) -> list[AuditEntry]:
+    """Return the starts of calls whose process ended before they did, and which no line reports so far.
+
+    Raises OSError for a file that cannot be read, AuditUnavailable for a damaged anchor.
+    """
+    with locked_files(path) as (_, current, _):
+        anchored = read_anchor(anchor)
+        if current is not None:
+            current.close()
+    return [] if anchored is None else interrupted_calls(path, anchored.calls)
+
+
+def _skipped(anchored: Anchored | None) -> Iterator[str]:
+    """Yield the checks that this anchor does not allow."""
+    if anchored is None:
+        yield "the end of the log: without an anchor, lines removed from or added to the end are not noticed"
+        return
+    if not anchored.exact:
+        yield "added lines: an older version of Toolcrib wrote the anchor, and the next call replaces it"
+    elif not anchored.keyed:
+        yield "the keyed digest of the anchor: its key is missing"
 
 
 _UNSURE = "this line was altered, or the digest in the next (and last) line"
@@ -78,8 +113,12 @@ _UNSURE = "this line was altered, or the digest in the next (and last) line"
 class _Scan:
     """The state of one check: the last valid line, and later lines that do not follow from it (yet)."""
 
-    def __init__(self, anchor: Head) -> None:
-        self.anchor = anchor
+    def __init__(self, anchored: Anchored) -> None:
+        self.anchored = anchored
+        self.anchor = anchored.head
+        self.open: dict[int, AuditEntry] = {}
+        """The starts without an end so far, by number."""
+        self.interrupted: list[AuditEntry] = []
         self.number = 0
         self.begins: list[tuple[int, str]] = []
         """For each file, the number of lines before it and its name."""
@@ -132,6 +171,17 @@ class _Scan:
             self._fail(self.number, "gap", f"the log was {entry.fields.get('reason')} while in use; {known}")
         if entry.seq == self.anchor.seq and self.chain != self.anchor.hash:
             self._fail(self.number, "altered", f"seq {entry.seq} is not the line in the anchor")
+        if entry.seq > self.anchor.seq and self.anchored.exact:
+            ends = f"the anchor ends at seq {self.anchor.seq}"
+            self._fail(self.number, "added", f"Toolcrib did not write seq {entry.seq}: {ends}")
+        self._follow_call(entry)
+
+    def _follow_call(self, entry: AuditEntry) -> None:
+        if entry.event == "TOOL_STARTED":
+            self.open[entry.seq] = entry
+        start = self.open.pop(call_ended(entry), None)
+        if start is not None and entry.event == "TOOL_INTERRUPTED":
+            self.interrupted.append(start)
 
     def _diagnose(self, entry: AuditEntry | None, whole: bool) -> tuple[ProblemKind, str]:
         expected = self.seq + 1
@@ -152,12 +202,25 @@ class _Scan:
         if self.strays is not None:
             unsure = self.strays.message == _UNSURE and self.strays.line > 1
             self._fail(self.strays.line - unsure, self.strays.kind, self.strays.message)
-        if self.problem is None and self.seq < self.anchor.seq:
+        ended = Head(self.seq, self.chain)
+        if self.problem is None and self.seq < self.anchor.seq and not self.anchored.lacks_last(ended):
             lost = f"the log ends at seq {self.seq}, but the anchor is at seq {self.anchor.seq}"
             self._fail(self.number + 1, "cut", lost)
         problem = None if self.problem is None else self._placed(self.problem, name)
         files = tuple(name for _, name in self.begins)
-        return Verdict(self.number, Head(self.seq, self.chain), problem, self.notices, None, files)
+        if self.problem is not None:
+            self.open = {}  # Their ends may be in the part that was not checked.
+        alive = {calls.label for calls in self.anchored.calls if calls.is_alive}
+        gone = [start for start in self.open.values() if start.fields.get("process") not in alive]
+        return Verdict(
+            self.number,
+            ended,
+            problem,
+            self.notices,
+            files=files,
+            interrupted=(*self.interrupted, *gone),
+            running=len(self.open) - len(gone),
+        )
 
     def _fail(self, line: int, kind: ProblemKind, message: str) -> None:
         self.problem = self.problem or Problem(line, kind, message)

@@ -7,12 +7,13 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from fcntl import LOCK_NB, LOCK_SH, LOCK_UN, flock
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from toolcrib.guard.audit.line import AuditEntry, Head, parse
+from toolcrib.guard.audit.line import GENESIS, AuditEntry, Head, parse
 
 __all__ = [
     "LogEnd",
@@ -21,6 +22,8 @@ __all__ = [
     "first_number",
     "lines_backwards",
     "lock_file",
+    "locked_files",
+    "newest_first",
     "newest_rotated",
     "open_files",
     "rotated_files",
@@ -42,7 +45,9 @@ class LogEnd(NamedTuple):
     """The end of a file."""
 
     head: Head
-    """The last whole line; its digest covers any stray bytes after it as well."""
+    """The last whole line."""
+    chain: str
+    """Its digest, that of any stray bytes after it included: the `prev` of the next line."""
     strays: int = 0
     """Bytes after it that are no audit line."""
     unterminated: bool = False
@@ -70,24 +75,39 @@ def rotated_files(path: Path) -> list[tuple[int, int, Path]]:
 
 def open_files(path: Path) -> tuple[list[Path], BinaryIO | None, int]:
     """Return the rotated files, the current file (open), and how many of its bytes are whole lines now."""
+    with locked_files(path) as found:
+        return found
+
+
+@contextmanager
+def locked_files(path: Path) -> Iterator[tuple[list[Path], BinaryIO | None, int]]:
+    """Yield what `open_files` returns while no process writes to the log."""
     for _ in range(100):
         try:
             file = path.open("rb")
         except FileNotFoundError:
-            return [part for _, _, part in rotated_files(path)], None, 0
-        # Writers append while we read: under the lock every line is whole, later ones are not read.
-        lock_file(file.fileno(), LOCK_SH, _READ_WAIT_S)
-        found = os.fstat(file.fileno())
-        parts = [part for _, _, part in rotated_files(path)]
+            yield [part for _, _, part in rotated_files(path)], None, 0
+            return
         try:
-            same = os.path.samestat(found, path.stat())
-        except FileNotFoundError:
-            same = False
-        flock(file.fileno(), LOCK_UN)
-        if same:
-            return parts, file, found.st_size
+            lock_file(file.fileno(), LOCK_SH, _READ_WAIT_S)
+            found = os.fstat(file.fileno())
+            if _is_at(path, found):
+                yield [part for _, _, part in rotated_files(path)], file, found.st_size
+                if not file.closed:
+                    flock(file.fileno(), LOCK_UN)
+                return
+        except BaseException:
+            file.close()
+            raise
         file.close()  # It was rotated between opening and locking.
     raise OSError(errno.ESTALE, "the file is being replaced again and again")
+
+
+def _is_at(path: Path, found: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(found, path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def lock_file(fd: int, operation: int, timeout: float) -> None:
@@ -109,7 +129,7 @@ def newest_rotated(path: Path) -> LogEnd | None:
     """Return the end of the newest rotated file, after which an empty log continues. None as `find_end`."""
     files = rotated_files(path)
     if not files:
-        return LogEnd(Head())
+        return LogEnd(Head(), GENESIS)
     fd = os.open(files[-1][2], _READ_FLAGS)
     try:
         return find_end(fd)
@@ -167,6 +187,19 @@ def lines_backwards(fd: int, size: int) -> Iterator[bytes]:
         yield rest
 
 
+def newest_first(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a log through all its files, the newest first, without their newlines."""
+    for part in (path, *(part for _, _, part in reversed(rotated_files(path)))):
+        try:
+            fd = os.open(part, _READ_FLAGS)
+        except FileNotFoundError:
+            continue
+        try:
+            yield from lines_backwards(fd, os.fstat(fd).st_size)
+        finally:
+            os.close(fd)
+
+
 def find_end(fd: int) -> LogEnd | None:
     """Search a file backwards for its last whole line; None if it does not end like an audit log."""
     size = os.fstat(fd).st_size
@@ -198,15 +231,16 @@ def _end_of(data: bytes, *, whole: bool) -> LogEnd | None:
         if entry is not None:
             strays = len(data) - end
             closed = entry.event == "AUDIT_ROTATED" and not strays
-            return LogEnd(Head(entry.seq, sha256(data[start:]).hexdigest()), strays, unterminated, closed)
+            head = Head(entry.seq, sha256(data[start:end]).hexdigest())
+            return LogEnd(head, sha256(data[start:]).hexdigest(), strays, unterminated, closed)
         end = start
     if not data:
-        return LogEnd(Head())
-    return LogEnd(Head(0, sha256(data).hexdigest()), len(data), unterminated) if whole else None
+        return LogEnd(Head(), GENESIS)
+    return LogEnd(Head(), sha256(data).hexdigest(), len(data), unterminated) if whole else None
 
 
 def _follows(entry: AuditEntry, before: LogEnd) -> bool:
-    if (entry.seq, entry.prev) != (before.head.seq + 1, before.head.hash):
+    if (entry.seq, entry.prev) != (before.head.seq + 1, before.chain):
         return False
     return not before.strays or (
         entry.event == "AUDIT_RECOVERED" and entry.fields.get("bytes") == before.strays

@@ -56,6 +56,7 @@ _RESERVED = frozenset({"cut", "prev", "seq"})
 _HEAD_OF_CUT = 512
 _MAX_DEPTH = 200
 _SHORT = 24
+_BIG = 2**63
 
 # Names and states occur again and again, and a regular expression for each of them on every record would be
 # felt. So keys and events that were found valid are remembered, and short words as they are written.
@@ -106,6 +107,8 @@ def encode_fields(fields: Mapping[str, Any]) -> str:
             text = _known_words.get(value) or _text(value)
         elif kind is float:
             text = repr(value) if value - value == 0.0 else "null"
+        elif kind is int and -_BIG < value < _BIG:
+            text = repr(value)
         else:
             text = _json(value)
         if text is None or len(text) > MAX_VALUE:

@@ -1,28 +1,34 @@
 """The audit log: one append-only file a project, one line an event, each with the digest of the line before.
 
 Every process of a project appends to the same file under one lock, and nothing is ever removed from it. A
-call that cannot be recorded is refused (`AuditUnavailable`). A file that has grown large ends with an event
-of its own and is renamed; numbers and digests continue in the next file. The head is kept in an anchor
-outside the project, so that removed lines at the end are noticed. `docs/audit.md` explains the events and
-what the chain proves.
+call that cannot be recorded is refused (`AuditUnavailable`): the line of its start is written before it runs,
+and room on the disk is kept free for the line of its end. A file that has grown large ends with an event of
+its own and is renamed; numbers and digests continue in the next file. The head is kept in an anchor outside
+the project, so that lines removed from or added to the end are noticed. `docs/audit.md` explains the events
+and what the chain proves.
 """
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
 import stat
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from hashlib import sha256
+from os import SEEK_END, lseek, write
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
 from typing import Any
+from weakref import WeakSet
 
 from toolcrib.errors import AuditUnavailable
-from toolcrib.guard.audit.anchor import FORM, Anchor
+from toolcrib.guard.audit.anchor import Anchor, Anchored
+from toolcrib.guard.audit.calls import CallTable, interrupted_calls
 from toolcrib.guard.audit.files import (
     LogEnd,
     contains,
@@ -33,6 +39,7 @@ from toolcrib.guard.audit.files import (
     rotated_name,
 )
 from toolcrib.guard.audit.line import GENESIS, Head, encode_fields, known_events, require_event
+from toolcrib.guard.audit.space import reserve
 
 __all__ = ["MAX_BYTES", "AuditLog"]
 
@@ -41,6 +48,8 @@ MAX_BYTES = 64 * 1024 * 1024
 
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _TRY_LOCK = LOCK_EX | LOCK_NB
+_KEPT = ("name", "caller", "call", "approval")
+"""Fields of a start that the report of its interruption repeats."""
 
 
 class AuditLog:
@@ -73,14 +82,16 @@ class AuditLog:
         self._stamp = ""
         self._lost = 0
         self._trouble = ""
-        self._fd, self._end = -1, -1
+        self._fd, self._end, self._room = -1, -1, 0
         self._seq, self._hash = 0, GENESIS
         self._start()
+        _logs.add(self)
 
     def _start(self) -> None:
         """Start afresh: a new object, or a forked child, whose file lock would be the parent's."""
-        self._pid = os.getpid()
         self._mutex = Lock()
+        self._calls = CallTable()
+        self._reported = False
         self._close()
 
     @property
@@ -96,23 +107,34 @@ class AuditLog:
         """
         self.append(event, encode_fields(fields))
 
-    def append(self, event: str, body: str) -> None:
-        """Do what `record` does, for fields that `encode_fields` has encoded."""
+    def append(self, event: str, body: str, *, start: int = 0) -> None:
+        """Do what `record` does, for fields that `encode_fields` has encoded.
+
+        `start` is the number of the start that this line is the end of.
+        """
         if event not in known_events:
             require_event(event)
-        self._guarded(f" {event}{body}")
+        self._guarded(f" {event}{body}", start=start)
+
+    def start(self, body: str) -> int:
+        """Append the TOOL_STARTED line of a call that runs next; return its number.
+
+        Room for the line of the call's end is reserved, so that it can be written on a full disk too.
+        """
+        return self._guarded(f" TOOL_STARTED{body} process={self._calls.label}", opens=True)
 
     def ensure(self) -> None:
         """Raise AuditUnavailable unless a record could be written now; called before a tool runs.
 
         After a failed record this writes the line that reports the loss, which proves that writing works.
         """
-        if self._fd < 0 or self._lost or self._pid != os.getpid():
+        if self._fd < 0 or self._lost:
             self._guarded(None)
 
     def close(self) -> None:
         """Close the file; a later record opens it again."""
         with self._mutex:
+            self._confirm()
             self._close()
 
     def __enter__(self) -> AuditLog:
@@ -123,70 +145,88 @@ class AuditLog:
     ) -> None:
         self.close()
 
-    def _guarded(self, body: str | None) -> None:
-        if self._pid != os.getpid():
-            self._start()
+    def _guarded(self, body: str | None, *, opens: bool = False, start: int = 0) -> int:
+        """Write one line under both locks and return its number; with None only check the log."""
         with self._mutex:
             try:
-                self._append(body)
+                self._lock()
+                try:
+                    if start:
+                        self._calls.remove(start)
+                    second = int(self._clock())
+                    # The file's length shows on every record if another process has written. Checking that
+                    # the path still leads to this file costs four times as much, so once a second is enough.
+                    if lseek(self._fd, 0, SEEK_END) != self._end or second != self._second or self._lost:
+                        self._stamp = time.strftime("[%Y-%m-%dT%H:%M:%S]", time.gmtime(second))
+                        self._synchronise()
+                        self._second = second
+                    if body is not None:
+                        # The room that is kept free for the end of a call is in the file of its start.
+                        if self._end >= self._max_bytes and not start:
+                            self._rotate()
+                        self._write(body, opens)
+                finally:
+                    if self._fd >= 0:
+                        flock(self._fd, LOCK_UN)
+                if self._durable and body is not None:
+                    os.fdatasync(self._fd)
             except (OSError, AuditUnavailable) as error:
-                self._lost += body is not None
+                self._lost += body is not None and not opens
                 raise self._unavailable(error) from error
+            return self._seq
 
     # Every method from here on is called with the mutex locked.
 
-    def _append(self, body: str | None) -> None:
-        """Write one line under the file lock; with None only check that the log can be continued."""
+    def _lock(self) -> None:
+        """Lock the file, opened if it is not."""
         if self._fd < 0:
             self._open()
         try:
-            try:
-                flock(self._fd, _TRY_LOCK)
-            except BlockingIOError:
-                lock_file(self._fd, LOCK_EX, self._lock_timeout)
-            second = int(self._clock())
-            # The file's length shows on every record if another process has written. Checking that the path
-            # still leads to this file costs four times as much, so that is done once a second.
-            if os.lseek(self._fd, 0, os.SEEK_END) != self._end or second != self._second or self._lost:
-                self._stamp = time.strftime("[%Y-%m-%dT%H:%M:%S]", time.gmtime(second))
-                self._synchronise()
-                self._second = second
-            if body is not None:
-                if self._end >= self._max_bytes:
-                    self._rotate()
-                self._write(body)
-        finally:
-            if self._fd >= 0:
-                flock(self._fd, LOCK_UN)
-        if self._durable and body is not None:
-            os.fdatasync(self._fd)
+            flock(self._fd, _TRY_LOCK)
+        except BlockingIOError:
+            lock_file(self._fd, LOCK_EX, self._lock_timeout)
 
-    def _write(self, body: str) -> None:
+    def _write(self, body: str, opens: bool = False) -> None:
         seq = self._seq + 1
         line = f"{self._stamp}{body} seq={seq} prev={self._hash}\n".encode()
-        size = len(line)
-        written = 0
+        if opens:
+            self._calls.add(seq, len(line))
         try:
-            written = os.write(self._fd, line)
-            while written < size:
-                more = os.write(self._fd, line[written:])
-                if not more:
-                    raise OSError(errno.EIO, "nothing was written")
-                written += more
+            needed = self._end + len(line) + self._calls.reserved
+            if needed > self._room:
+                self._room = reserve(self._fd, self._end, needed)
             digest = sha256(line).hexdigest()
             if self._anchor is not None:
-                os.pwrite(self._anchor.fd, FORM % (seq, digest.encode()), 0)
+                self._anchor.announce(digest, line, self._calls.text())
+            self._put(line)
         except OSError:
-            if written:
-                self._undo_write()
+            self._calls.remove(seq)
             raise
         self._seq = seq
         self._hash = digest
+
+    def _put(self, line: bytes) -> None:
+        """Append a line that was announced. If that fails, leave no part of it, and no announcement."""
+        written, size = 0, len(line)
+        try:
+            written = write(self._fd, line)
+            while written < size:
+                more = write(self._fd, line[written:])
+                if not more:
+                    raise OSError(errno.EIO, "nothing was written")
+                written += more
+        except OSError:
+            if written:
+                self._undo_write()
+            if self._anchor is not None:
+                self._anchor.withdraw()
+            raise
         self._end += size
 
     def _undo_write(self) -> None:
         """Remove a partly written line. If even that fails, the next writer finds and records it."""
         end, self._end = self._end, -1
+        self._room = 0  # Cutting a file frees what is reserved beyond its end.
         try:
             os.ftruncate(self._fd, end)
         except OSError:
@@ -198,44 +238,62 @@ class AuditLog:
         known = Head(self._seq, self._hash)
         try:
             reason = self._follow()
-            anchored = Head() if self._anchor is None else self._anchor.read()
-            if reason or os.lseek(self._fd, 0, os.SEEK_END) != self._end or self._lost:
-                self._continue_from(max(known, anchored, key=lambda head: head.seq), reason)
+            anchored = None if self._anchor is None else self._anchor.read()
+            if anchored is not None:
+                self._calls.load(anchored.calls)
+            if reason or lseek(self._fd, 0, SEEK_END) != self._end or self._lost:
+                self._continue_from(known, anchored, reason)
+            if not self._reported:
+                self._report_interrupted()
+                self._reported = True
         except BaseException:
             # What could not be recorded now is found again at the next attempt.
             self._seq, self._hash, self._end = known.seq, known.hash, -1
             raise
 
-    def _continue_from(self, known: Head, reason: str) -> None:
+    def _continue_from(self, known: Head, anchored: Anchored | None, reason: str) -> None:
         """Find the end of the log, and record how it differs from its last `known` line."""
         end = self._find_end()
-        self._seq, self._hash = end.head.seq, end.head.hash
+        self._room = 0
         if end.unterminated and self._end:
-            self._end += os.write(self._fd, b"\n")
-        reason = reason or self._contradiction(known, end)
+            self._end += write(self._fd, b"\n")
+        killed = anchored is not None and known.seq <= end.head.seq and anchored.lacks_last(end.head)
+        self._seq, self._hash = end.head.seq, end.chain
+        if anchored is not None and killed and not end.strays:
+            self._put(anchored.line)
+            self._seq, self._hash = anchored.head.seq, anchored.head.hash
+        latest = known if anchored is None else max(known, anchored.head, key=lambda head: head.seq)
+        reason = reason or ("" if killed else self._contradiction(latest, anchored, end.head))
         if end.strays:
             self._write(f" AUDIT_RECOVERED bytes={end.strays}")
-        if reason and known.seq > 0:
-            self._write(f" AUDIT_GAP reason={reason} after_seq={known.seq} after={known.hash}")
+        if reason and latest.seq > 0:
+            self._write(f" AUDIT_GAP reason={reason} after_seq={latest.seq} after={latest.hash}")
         if self._lost:
             self._write(f" AUDIT_RESUMED lost={self._lost} error={self._trouble}")
             self._lost = 0
 
-    def _contradiction(self, known: Head, end: LogEnd) -> str:
-        """Name how the log contradicts the last line known of it; empty if it does not."""
-        if end.head.seq < known.seq:
-            return "cut"
-        if end.head.seq == known.seq:
-            return "altered" if not end.strays and end.head.hash != known.hash else ""
-        if self._anchor is None or known.seq <= 0:
+    def _contradiction(self, latest: Head, anchored: Anchored | None, end: Head) -> str:
+        """Name how the log's end contradicts the last line known of it; empty if it does not."""
+        if end == latest:
             return ""
-        # Lines written after the anchor (before a crash, say) must follow from the anchor's own line.
-        return "" if contains(self.path, known) else "altered"
+        if end.seq <= latest.seq:
+            return "cut" if end.seq < latest.seq else "altered"
+        if anchored is None or latest.seq <= 0:
+            return ""
+        # Only lines written after the anchor of an older version may follow from the anchor's own line.
+        return ("added" if anchored.exact else "") if contains(self.path, latest) else "altered"
+
+    def _report_interrupted(self) -> None:
+        """Record the calls that other processes began and never ended, since they have died."""
+        for entry in interrupted_calls(self.path, self._calls.others):
+            kept = {key: entry.fields[key] for key in _KEPT if key in entry.fields}
+            self._write(f" TOOL_INTERRUPTED{encode_fields({**kept, 'start': entry.seq})}")
+        self._calls.load([calls for calls in self._calls.others if calls.is_alive])
 
     def _find_end(self) -> LogEnd:
         """Return the end of the log. A rotation that was interrupted by a crash is completed first."""
         for _ in range(10):
-            self._end = os.lseek(self._fd, 0, os.SEEK_END)
+            self._end = lseek(self._fd, 0, SEEK_END)
             end = find_end(self._fd) if self._end else newest_rotated(self.path)
             if end is None:
                 raise AuditUnavailable(
@@ -252,9 +310,10 @@ class AuditLog:
         """Close the file and continue in a new one. Writers waiting for the lock see it grow, and follow."""
         closed = self._rotated(self._seq + 1).name
         self._write(f" AUDIT_ROTATED{encode_fields({'file': closed, 'next': self._seq + 2})}")
+        os.ftruncate(self._fd, self._end)  # What is reserved beyond the end is needed in the new file.
         if self._durable:
             os.fdatasync(self._fd)
-        self._continue_from(self.head, "")
+        self._continue_from(self.head, None, "")
 
     def _rotated(self, last: int) -> Path:
         """Return the name that the current file gets when it is closed; AuditUnavailable if it is taken."""
@@ -312,12 +371,22 @@ class AuditLog:
         finally:
             os.close(folder)
 
+    def _confirm(self) -> None:
+        """Record that this process leaves the log as it is: it was not killed while it wrote."""
+        if self._anchor is None or self._fd < 0:
+            return
+        with suppress(OSError):
+            flock(self._fd, _TRY_LOCK)
+            if lseek(self._fd, 0, SEEK_END) == self._end:
+                self._anchor.confirm()
+
     def _close(self) -> None:
         if self._anchor is not None:
             self._anchor.close()
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = self._end = -1
+        self._room = 0
         self._seq, self._hash = 0, GENESIS
 
     def _unavailable(self, error: OSError | AuditUnavailable) -> AuditUnavailable:
@@ -332,6 +401,22 @@ class AuditLog:
             retryable=self._trouble in {"EAGAIN", "ENOSPC", "EDQUOT"},
         )
 
+
+_logs: WeakSet[AuditLog] = WeakSet()
+
+
+def _close_all() -> None:
+    for log in list(_logs):
+        log.close()
+
+
+def _start_all() -> None:
+    for log in list(_logs):
+        log._start()  # noqa: SLF001 - another process from here on
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_start_all)
 
 _HINTS = {
     "EACCES": "Give this user the right to write the file and its folder.",

@@ -5,7 +5,7 @@ r"""The encodings in which a secret value is found in texts.
 | escapes of JSON, shells, URLs and HTML, also nested | `a\/b\\\"c`, `a%2Fb%22c`, `a/b&quot;c`, `a/b\u0022c` |
 | the same for each longer line of the value | |
 | base64, standard and URL-safe, at any offset, with line breaks | `YS9iIm`, `EvYiJj`, `hL2IiY` |
-| hexadecimal, with line breaks | `612f622263`, `612F622263` |
+| hexadecimal, with colons, with line breaks | `612f622263`, `61:2F:62:22:63` |
 
 Each encoding of a value is a sequence of atoms: literals, and characters with several spellings. A whole text
 is searched with one regular expression made of the atoms. At the end of a stream, the beginning of a match
@@ -32,7 +32,8 @@ _MIN_LINE = 8
 _MAX_BREAKS = 8
 _BREAK = rf"[\r\n]{{0,{_MAX_BREAKS}}}+"
 """Line breaks within base64 or hexadecimal."""
-_LONGEST_ESCAPE = 64
+_LONGEST_ESCAPE = 80
+"""Characters of the longest escape: four bytes, each as `x` and two digits after 16 backslashes."""
 _BASE64 = {"+": ("(?:[+-]|%2[bB])", "+-%"), "/": (r"(?:\\?[/_]|%2[fF])", "\\/_%")}
 _LETTERS = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f", "\v": "v", "\a": "a", "\0": "0"}
 _ENTITIES = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
@@ -105,9 +106,10 @@ def encodings_of(value: str) -> Iterator[Encoding]:
 
 def clues_of(value: str) -> Iterator[str]:
     """Yield texts of which one is part of every match, apart from line breaks: cheap to search first."""
-    for texts, _ in _ENCODERS:
+    for texts, atoms in _ENCODERS:
         for text in texts(value):
-            yield max(re.findall(r"[A-Za-z0-9]+", text), key=len, default="")
+            fixed = [text] if atoms is _hex_atoms else re.findall(r"[A-Za-z0-9]+", text)
+            yield max(fixed, key=len, default="")
 
 
 def _lines_of(value: str) -> list[str]:
@@ -129,9 +131,10 @@ def _base64_of(value: str) -> Iterator[str]:
 
 
 def _hex_of(value: str) -> Iterator[str]:
-    digits = _bytes(value).hex()
-    yield digits
-    yield digits.upper()
+    data = _bytes(value)
+    for digits in (data.hex(), data.hex(":")):
+        yield digits
+        yield digits.upper()
 
 
 def _escaped(value: str) -> list[Atom]:
@@ -155,18 +158,18 @@ def _escaped(value: str) -> list[Atom]:
 
 def _escapes_of(char: str, slashes: int) -> Atom:
     code = ord(char)
-    units = char.encode("utf-16-be", "surrogatepass").hex()
-    coded = [r"\\{1,16}+".join("u" + _either_case(units[i : i + 4]) for i in range(0, len(units), 4))]
-    coded.append("U" + _either_case(f"{code:08x}"))
-    if code < 256:
-        coded.append("x" + _either_case(f"{code:02x}"))
+    units = re.findall("....", char.encode("utf-16-be", "surrogatepass").hex())
+    octets = [f"{byte:02x}" for byte in _bytes(char)]
+    coded = [_numbered("u", units), _numbered("U", [f"{code:08x}"]), _numbered("x", octets)]
+    if 127 < code < 256:
+        coded.append(_numbered("x", [f"{code:02x}"]))
     if char in _LETTERS:
         coded.append(_LETTERS[char])
     entity = f"{_ENTITIES[char]}|" if char in _ENTITIES else ""
     ways = [
         rf"\\{{0,16}}+{re.escape(char)}",
         rf"\\{{{slashes},16}}+(?:{'|'.join(coded)})",
-        "".join(f"%{_either_case(f'{byte:02x}')}" for byte in _bytes(char)),
+        "".join("%" + _either_case(octet) for octet in octets),
         f"&(?:{entity}#0{{0,16}}+{code}|#[xX]0{{0,16}}+{_either_case(f'{code:x}')});",
     ]
     if char == " ":
@@ -174,6 +177,11 @@ def _escapes_of(char: str, slashes: int) -> Atom:
     elif char == "\n":
         ways += [r"\r\n", rf"\\{{{slashes},16}}+r\\{{1,16}}+n", "%0[dD]%0[aA]"]
     return Atom(tuple(ways), char + "\\%&+\r", _LONGEST_ESCAPE)
+
+
+def _numbered(letter: str, numbers: list[str]) -> str:
+    """Return the expression for one character, written as numbers that each follow a backslash."""
+    return r"\\{1,16}+".join(letter + _either_case(number) for number in numbers)
 
 
 def _base64_atoms(text: str) -> list[Atom]:

@@ -106,6 +106,9 @@ def value_of(data: bytes) -> str | None:
     return os.fsdecode(data).removesuffix("\n").removesuffix("\r") or None
 
 
+_SHORT = 8
+
+
 class SecretStatus(NamedTuple):
     """The state of a secret, without its value."""
 
@@ -114,6 +117,8 @@ class SecretStatus(NamedTuple):
     """The source that has it, or that cannot be read."""
     reason: str = ""
     hint: str | None = None
+    short: bool = False
+    """True if the value has fewer than 8 characters: it can be guessed, also through masking."""
 
 
 def look_up(source: SecretSource, name: str) -> SecretStatus:
@@ -121,8 +126,8 @@ def look_up(source: SecretSource, name: str) -> SecretStatus:
     for one in source.sources if isinstance(source, ChainedSecrets) else (source,):
         label = getattr(one, "label", "env" if isinstance(one, EnvironmentSecrets) else type(one).__name__)
         try:
-            if one.get(name):
-                return SecretStatus("resolved", label)
+            if value := one.get(name):
+                return SecretStatus("resolved", label, short=len(value) < _SHORT)
         except SecretMissing as error:
             reason = str(error.details.get("reason", error.message))
             return SecretStatus("unreadable", label, reason, error.hint)

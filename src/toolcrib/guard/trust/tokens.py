@@ -19,7 +19,7 @@ from typing import Any, cast
 from toolcrib.errors import ConflictError, InvalidToken, NotFoundError, UsageError
 from toolcrib.spec import SCOPES, Caller, Scope
 from toolcrib.spec.naming import nearest
-from toolcrib.state import Database, Vault
+from toolcrib.state import Database, ForwardClock, Vault
 
 __all__ = ["MOST", "Token", "Tokens"]
 
@@ -75,6 +75,7 @@ class Tokens:
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
+        self._clock = ForwardClock(vault.data)
         self._paths = [f"{vault.path / _FILE}{suffix}" for suffix in ("", "-wal")]
         self._opened: Database | None = None
         self._seen = [_NO_FILE, _NO_FILE]
@@ -96,7 +97,7 @@ class Tokens:
         seconds since the epoch. Raises `UsageError`, and `ConflictError` for a name that is taken.
         """
         caller = Caller(name, _scopes(scopes), None if tools is None else tuple(tools), owner)
-        now = time.time()
+        now = self._clock()
         _require_sound(caller, expires, now)
         text = _new_text()
         row = (
@@ -178,7 +179,7 @@ class Tokens:
             token = self._find(caller.digest)
             end = math.inf if token.expires is None else -math.inf if token.expired else token.expires
             self._ends[caller.digest] = end
-        if end <= time.time():
+        if end <= self._clock():
             if end > 0:
                 with self._database.write() as transaction:
                     transaction.run("UPDATE token SET expired = 1 WHERE digest = ?", caller.digest)

@@ -1,4 +1,4 @@
-"""Audit: one line in the log for every call that ran, was refused, waits, or got an earlier result."""
+"""Audit: a line before a call runs, and one when it ended, was refused, waits, or got an earlier result."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from toolcrib.spec import Result
 
 __all__ = ["CallAudit", "was_refused"]
 
+_LONGEST_LIST = 512
+"""Characters of a list that only the end of a call has."""
 _NOT_ENFORCED = ("missing", "unprotected", "replaced", "exceeded")
 """Parts of the enforcement report that are written down where they say something."""
 
@@ -25,20 +27,37 @@ class CallAudit:
         self._secrets = secrets
 
     def ensure(self, _ctx: Context) -> None:
-        """Refuse the call if it could not be written down: `AuditUnavailable`."""
+        """Refuse the call if the log cannot be written: `AuditUnavailable`."""
         self._log.ensure()
+
+    def start(self, ctx: Context) -> None:
+        """Write TOOL_STARTED, or refuse the call: `AuditUnavailable`. The last step before the tool runs."""
+        fields: dict[str, Any] = {"caller": ctx.caller}
+        if ctx.call_id is not None:
+            fields["call"] = ctx.call_id
+        if ctx.permit is not None:
+            fields["approval"] = ctx.permit.approval_id
+        asked = self._encode(ctx)
+        ctx.start_line = self._log.start(asked + encode_fields(fields)), asked
 
     def record(self, ctx: Context, result: Result) -> None:
         """Write one line: TOOL_EXECUTED, TOOL_REFUSED, TOOL_WAITS or TOOL_REPLAYED."""
         refused = was_refused(ctx, result)
-        fields = _fields(ctx, result, refused)
+        fields, event = _fields(ctx, result, refused), _event(ctx, result, refused)
+        if ctx.start_line is None:
+            self._log.append(event, self._encode(ctx) + encode_fields(fields))
+            return
+        start, asked = ctx.start_line
+        self._log.append(event, f"{asked}{encode_fields(fields)} start={start}", start=start)
+
+    def _encode(self, ctx: Context) -> str:
+        """Return name and arguments as they are written, with secrets masked."""
+        fields = {"name": ctx.tool, "params": _params(ctx.arguments)}
         body, redactor = encode_fields(fields), self._secrets.redactor
         # A field that is too long is cut to its size, digest and beginning: the rest of it is not seen here.
         if redactor is not None and (" cut=" in body or not redactor.clears(body)):
-            for name in ("name", "params"):
-                fields[name] = redactor.redact(fields[name])
-            body = encode_fields(fields)
-        self._log.append(_event(ctx, result, refused), body)
+            body = encode_fields(redactor.redact(fields))
+        return body
 
 
 def was_refused(ctx: Context, result: Result) -> bool:
@@ -66,7 +85,7 @@ def _event(ctx: Context, result: Result, refused: bool) -> str:
 def _fields(ctx: Context, result: Result, refused: bool) -> dict[str, Any]:
     error, details = result.error, result.details
     status = "success" if result.status == "ok" else "refused" if refused else result.status
-    fields: dict[str, Any] = {"name": ctx.tool, "params": _params(ctx.arguments), "status": status}
+    fields: dict[str, Any] = {"status": status}
     if error is not None:
         fields["code"], details = error.code, error.details
         if refused and isinstance(mechanism := details.get("mechanism"), str):
@@ -77,12 +96,19 @@ def _fields(ctx: Context, result: Result, refused: bool) -> dict[str, Any]:
         fields["call"] = ctx.call_id
     if details and isinstance(sandbox := details.get("enforcement"), dict):
         fields["sandbox"] = sandbox.get("level")
-        fields.update({f"sandbox_{name}": sandbox[name] for name in _NOT_ENFORCED if sandbox.get(name)})
+        fields.update(
+            {f"sandbox_{name}": _short(sandbox[name]) for name in _NOT_ENFORCED if sandbox.get(name)}
+        )
     if (permit := ctx.permit) is not None:
         fields.update(approval=permit.approval_id, approver=permit.approver, edited=permit.edited)
     elif ctx.started == 0 and details and isinstance(approval := details.get("approval"), str):
         fields["approval"] = approval
     return fields
+
+
+def _short(found: list[Any]) -> list[Any] | int:
+    """Return a list, or the number of its items: the end of a call must fit into the room reserved for it."""
+    return found if len(str(found)) <= _LONGEST_LIST else len(found)
 
 
 def _params(arguments: Any) -> Any:

@@ -54,6 +54,7 @@ class ProjectSteps:
                 self.secrets,
                 RateStep(store, limits),
             ),
+            start=audit.start,
             mask=self.secrets.mask,
             record=audit.record,
         )

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from toolcrib.guard import Approvals, Rates, RecordedCalls, Tokens
 from toolcrib.project.root import Place
-from toolcrib.state import PROJECT, VAULT_GRANTS, Database, Vault
+from toolcrib.state import PROJECT, VAULT_GRANTS, Database, ForwardClock, Vault
 
 __all__ = ["Store"]
 
@@ -18,6 +18,7 @@ class Store:
         self._place = place
         self._vault = vault
         self._ttl_s = ttl_s
+        self._clock = ForwardClock(vault.data)
         self._open: list[Database] = []
         self.tokens = Tokens(vault)
         """The tokens of callers."""
@@ -31,7 +32,7 @@ class Store:
     def approvals(self) -> Approvals:
         """Calls that wait for a person, and the decisions of people."""
         grants = self._opened(Database(self._vault.folder / "grants.db", VAULT_GRANTS))
-        return Approvals(self.state, grants, ttl_s=self._ttl_s)
+        return Approvals(self.state, grants, clock=self._clock, ttl_s=self._ttl_s)
 
     @cached_property
     def rates(self) -> Rates:
@@ -42,7 +43,7 @@ class Store:
     @cached_property
     def recorded(self) -> RecordedCalls:
         """Calls that were made with an idempotency key."""
-        return RecordedCalls(self.state)
+        return RecordedCalls(self.state, self._clock)
 
     def close(self) -> None:
         """Close the files; the next use opens them again."""

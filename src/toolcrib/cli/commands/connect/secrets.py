@@ -24,6 +24,7 @@ class SecretNeed:
     source: str
     reason: str
     hint: str | None
+    short: bool
     tools: list[Tool] = field(default_factory=list)
     required_by: list[str] = field(default_factory=list)
 
@@ -45,6 +46,7 @@ class SecretNeed:
             "source": self.source or None,
             "reason": self.reason or None,
             "hint": self.hint,
+            "short": self.short,
             "tools": [{"name": t.name, "required": t.name in self.required_by} for t in self.tools],
             "hosts": self.hosts,
         }
@@ -114,6 +116,8 @@ def _print(needs: list[SecretNeed], as_json: bool) -> None:
     if as_json:
         return
     for need in needs:
+        if need.short:
+            print_note(f"{need.name} has fewer than 8 characters: it can be guessed. Choose a longer one.")
         if need.state == "unreadable":
             print_note(f"{need.name}: {need.source}: {need.reason}. {need.hint or ''}".rstrip())
         elif need.blocks:

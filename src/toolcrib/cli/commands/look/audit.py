@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -19,9 +19,11 @@ from toolcrib.cli.output import count, print_interrupted, print_json, print_note
 from toolcrib.errors import AuditUnavailable
 
 if TYPE_CHECKING:
-    from toolcrib.guard import AuditLine, Verdict
+    from toolcrib.guard import AuditEntry, AuditLine, Verdict
 
 _POLL_S = 0.2
+_MOST_NAMED = 10
+"""Interrupted calls that are named."""
 
 
 def _time(value: str) -> datetime:
@@ -65,6 +67,8 @@ def verify_command(root: str | None, as_json: bool) -> int:
         print_note("The lines before it are valid; from it on, the log proves nothing.")
         if problem.kind in ("cut", "gap"):
             print_note(f"If you removed the log on purpose, move its files away and remove {anchor}")
+    if not as_json:
+        _print_interrupted(verdict.interrupted)
     return 0 if verdict.ok else 1
 
 
@@ -78,7 +82,24 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "anchor": None if anchor is None else {"seq": anchor.seq, "hash": anchor.hash},
         "problem": None if verdict.problem is None else asdict(verdict.problem),
         "notices": verdict.notices,
+        "skipped": list(verdict.skipped),
+        "interrupted": [_call(start) for start in verdict.interrupted],
+        "running": verdict.running,
     }
+
+
+def _call(start: AuditEntry) -> dict[str, Any]:
+    time = start.time.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"seq": start.seq, "time": time, "name": start.fields.get("name")}
+
+
+def _print_interrupted(starts: Sequence[AuditEntry]) -> None:
+    """Print the calls whose process ended before they did: what they did, nobody recorded."""
+    for start in starts[-_MOST_NAMED:]:
+        name = printable(str(start.fields.get("name")))
+        print_note(f"Interrupted: {name}, started in seq {start.seq}. Its process ended before the call did.")
+    if len(starts) > _MOST_NAMED:
+        print_note(f"{len(starts) - _MOST_NAMED} earlier calls were interrupted as well (see --json).")
 
 
 def _print_valid(verdict: Verdict) -> None:
@@ -86,8 +107,8 @@ def _print_valid(verdict: Verdict) -> None:
     anchor = verdict.anchor
     end = f"anchored at seq {anchor.seq}" if anchor is not None else "no anchor"
     print_result(f"ok: {count(verdict.lines, 'line')}{files}, {end}")
-    if anchor is None and verdict.lines:
-        print_note("Without an anchor, lines removed from the end are not noticed. The next call sets one.")
+    for check in verdict.skipped:
+        print_note(f"Skipped: {check}.")
     for event in ("AUDIT_RESUMED", "AUDIT_RECOVERED"):
         if event in verdict.notices:
             print_note(f"{event}: {verdict.notices[event]}. See `toolcrib audit search --event {event}`.")
@@ -109,16 +130,18 @@ def tail_command(number: int, follow: bool, root: str | None, as_json: bool) -> 
 
     With --follow, --json prints one document for each line.
     """
-    from toolcrib.guard import AuditQuery, AuditReader
+    from toolcrib.guard import AuditQuery, AuditReader, find_interrupted
 
-    path, _ = _places(root)
+    path, anchor = _places(root)
     with AuditReader(path) as reader:
         with _readable(path):
             found = reader.newest(AuditQuery(), number)
+            interrupted = find_interrupted(path, anchor)
         if as_json and not follow:
-            print_json({"lines": [_document(line) for line in found]})
+            print_json(_listing(found, interrupted))
             return 0
         _print_lines(found, as_json)
+        _print_interrupted(interrupted)
         try:
             while follow:
                 with _readable(path):
@@ -150,15 +173,17 @@ def tail_command(number: int, follow: bool, root: str | None, as_json: bool) -> 
 @project_options
 def search_command(root: str | None, as_json: bool, limit: int, **asked: Any) -> None:
     """Show the lines that match every option, the newest last."""
-    from toolcrib.guard import AuditQuery, AuditReader
+    from toolcrib.guard import AuditQuery, AuditReader, find_interrupted
 
-    path, _ = _places(root)
+    path, anchor = _places(root)
     with _readable(path), AuditReader(path) as reader:
         found = reader.newest(AuditQuery(**asked), limit)
+        interrupted = find_interrupted(path, anchor)
     if as_json:
-        print_json({"lines": [_document(line) for line in found]})
+        print_json(_listing(found, interrupted))
         return
     _print_lines(found, as_json=False)
+    _print_interrupted(interrupted)
     if len(found) == limit:
         print_note(f"These are the newest {limit} lines. To see more, raise --limit.")
     elif not found:
@@ -195,6 +220,13 @@ def _print_lines(lines: list[AuditLine], as_json: bool) -> None:
             # The hash means nothing to a person. A line that Toolcrib did not write may hold anything.
             text = line.raw.decode(errors="replace").partition(" prev=")[0]
             print_result(printable(text).replace("\t", " "))
+
+
+def _listing(lines: list[AuditLine], interrupted: list[AuditEntry]) -> dict[str, Any]:
+    listing: dict[str, Any] = {"lines": [_document(line) for line in lines]}
+    if interrupted:
+        listing["interrupted"] = [_call(start) for start in interrupted]
+    return listing
 
 
 def _document(line: AuditLine) -> dict[str, Any]:
