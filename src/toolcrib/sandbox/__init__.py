@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolcrib.sandbox.confine import configure, run
-from toolcrib.sandbox.files.roots import Content, Entry, Root, Roots
+from toolcrib.sandbox.files.roots import Content, Root, Roots
 from toolcrib.sandbox.job import Completed, Confinement, NetworkAccess, Outlet, Script, Warmth
 from toolcrib.sandbox.levels.probe import Mechanism, in_force, level, probe, require
 
@@ -11,7 +11,6 @@ __all__ = [
     "Completed",
     "Confinement",
     "Content",
-    "Entry",
     "Mechanism",
     "NetworkAccess",
     "Outlet",

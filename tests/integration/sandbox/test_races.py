@@ -32,7 +32,7 @@ def swap(first: str, second: str, done: Event) -> None:
             raise OSError(ctypes.get_errno(), "renameat2")
 
 
-@pytest.mark.parametrize("openat2", [True, False], ids=["openat2", "walk"])
+@pytest.mark.parametrize("openat2", [True, False], ids=["openat2", "checked"])
 @pytest.mark.parametrize("hide", [(), ("hidden",)], ids=["open", "with rules"])
 def test_nothing_outside_is_read_or_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, openat2: bool, hide: tuple[str, ...]

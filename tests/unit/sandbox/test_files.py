@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from toolcrib.errors import (
-    ConflictError,
     InvalidInput,
     NotFoundError,
     PermissionDenied,
@@ -23,10 +22,10 @@ from toolcrib.sandbox.files import beneath
 ESCAPES = "path escapes sandbox"
 
 
-@pytest.fixture(params=["openat2", "walk"])
+@pytest.fixture(params=["openat2", "checked"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways of opening keep the same promises; only the walk refuses links inside a root."""
-    if request.param == "walk":
+    """Both ways of opening keep the same promises; the second one refuses each `..`."""
+    if request.param == "checked":
         monkeypatch.setattr(beneath, "has_openat2", lambda: False)
     return str(request.param)
 
@@ -64,7 +63,7 @@ def test_reads_a_part_and_tells_the_whole_size(roots: Roots, offset: int, limit:
     ["../secret", "sub/../../secret", "/etc/passwd", "..", "/", "/proc/self/root/etc/passwd", "../root/file"],
 )
 def test_no_path_leads_out(roots: Roots, path: str) -> None:
-    for attempt in (roots.read, roots.stat, roots.list, lambda p: roots.write(f"{p}/x", b"x", mkdir=True)):
+    for attempt in (roots.read, lambda p: roots.write(f"{p}/x", b"x", mkdir=True)):
         with pytest.raises(PermissionDenied, match=ESCAPES):
             attempt(path)
 
@@ -78,7 +77,7 @@ def test_an_absolute_path_with_the_roots_name_in_front_does_not_lead_out(base: P
 @pytest.mark.parametrize("target", ["../secret", "/etc/passwd", "/proc/self/root/etc/passwd", "loop"])
 def test_no_link_leads_out(base: Path, roots: Roots, target: str) -> None:
     (base / "root/loop").symlink_to(target)
-    for attempt in (roots.read, roots.stat, lambda p: roots.write(p, b"x")):
+    for attempt in (roots.read, lambda p: roots.write(p, b"x")):
         with pytest.raises(PermissionDenied, match=ESCAPES):
             attempt("loop")
     assert (base / "secret").read_bytes() == b"secret"
@@ -88,7 +87,6 @@ def test_no_link_to_a_folder_leads_out(base: Path, roots: Roots) -> None:
     (base / "root/out").symlink_to("..")
     for attempt in (
         lambda: roots.read("out/secret"),
-        lambda: roots.list("out"),
         lambda: roots.write("out/new", b"x"),
         lambda: roots.write("out/new/new", b"x", mkdir=True),
     ):
@@ -104,7 +102,7 @@ def test_magic_links_are_not_followed(base: Path, roots: Roots) -> None:
             roots.read("magic")
 
 
-def test_links_inside_a_root_work(base: Path) -> None:
+def test_links_inside_a_root_work(base: Path, way: str) -> None:
     (base / "root/link").symlink_to("sub/inner")
     (base / "root/folder").symlink_to("sub")
     with Roots(Root(str(base / "root"))) as roots:
@@ -134,7 +132,6 @@ def test_what_is_no_regular_file_is_refused_without_waiting(base: Path, roots: R
                 roots.write(name, b"x")
             with pytest.raises(PermissionDenied, match="not a regular file"):
                 roots.write(name, b"x", append=True)
-    assert {entry.name: entry.kind for entry in roots.list()}["fifo"] == "other"
 
 
 def test_devices_are_refused() -> None:
@@ -144,7 +141,7 @@ def test_devices_are_refused() -> None:
 
 @pytest.mark.parametrize("path", ["file\0", "\0", "", "\ud800", "x" * 5000])
 def test_what_is_no_path(roots: Roots, path: str) -> None:
-    for attempt in (roots.read, roots.stat, roots.list, lambda p: roots.write(p, b"")):
+    for attempt in (roots.read, lambda p: roots.write(p, b"")):
         with pytest.raises(InvalidInput):
             attempt(path)
 
@@ -153,14 +150,12 @@ def test_names_that_are_not_utf8(base: Path, roots: Roots) -> None:
     name = os.fsdecode(b"odd-\xff")
     roots.write(name, b"odd")
     assert roots.read(name).data == b"odd"
-    assert name in [entry.name for entry in roots.list()]
 
 
 def test_missing_files_and_folders(roots: Roots) -> None:
     for attempt in (
         lambda: roots.read("nothing"),
         lambda: roots.read("file/below"),
-        lambda: roots.list("nothing"),
         lambda: roots.write("nothing/file", b""),
         lambda: roots.write("nothing", b"", append=True),
     ):
@@ -174,22 +169,9 @@ def test_folders_are_no_files(roots: Roots) -> None:
         lambda: roots.write("sub", b""),
         lambda: roots.write("sub/", b""),
         lambda: roots.write(".", b""),
-        lambda: roots.write("sub", b"", exclusive=True),
     ):
         with pytest.raises(InvalidInput):
             attempt()
-
-
-def test_lists_by_name_with_kinds_and_sizes(base: Path, roots: Roots) -> None:
-    (base / "root/link").symlink_to("file")
-    assert [(e.name, e.kind, e.size) for e in roots.list() if e.kind != "folder"] == [
-        ("file", "file", 10),
-        ("link", "link", 4),
-    ]
-    assert [(e.name, e.kind) for e in roots.list(str(base / "root"))][-1] == ("sub", "folder")
-    assert roots.stat("file").size == 10
-    assert roots.stat("sub").kind == "folder"
-    assert roots.stat(".").kind == "folder"
 
 
 def test_writes_whole_files(base: Path, roots: Roots) -> None:
@@ -221,14 +203,6 @@ def test_does_not_append_to_a_file_with_a_second_name(base: Path, roots: Roots) 
     assert (base / "secret").read_bytes() == b"secret"
 
 
-def test_exclusive_makes_or_refuses(base: Path, roots: Roots) -> None:
-    roots.write("new", b"first", exclusive=True)
-    with pytest.raises(ConflictError):
-        roots.write("new", b"second", exclusive=True)
-    assert (base / "root/new").read_bytes() == b"first"
-    assert (base / "root/new").stat().st_nlink == 1
-
-
 def test_makes_folders_only_when_asked(base: Path, roots: Roots) -> None:
     roots.write("a/b/c", b"x", mkdir=True)
     roots.write("a/b/d", b"x", mkdir=True)
@@ -254,14 +228,11 @@ def ruled(base: Path, way: str) -> Iterator[Roots]:
 def test_hidden_files_are_not_read_under_any_name(base: Path, ruled: Roots, path: str) -> None:
     (base / "root/alias").hardlink_to(base / "root/.env")
     (base / "root/link").symlink_to(".env")
-    for attempt in (ruled.read, ruled.stat):
-        with pytest.raises(PermissionDenied):
-            attempt(path)
+    with pytest.raises(PermissionDenied):
+        ruled.read(path)
 
 
-def test_hidden_files_are_neither_listed_nor_written(base: Path, ruled: Roots) -> None:
-    assert ".env" not in [entry.name for entry in ruled.list()]
-    assert [entry.name for entry in ruled.list(".toolcrib")] == ["config.yml", "scratch"]
+def test_hidden_files_are_not_written(base: Path, ruled: Roots) -> None:
     with pytest.raises(PermissionDenied):
         ruled.write(".env", b"x")
     assert (base / "root/.env").read_bytes() == b"KEY"
@@ -317,7 +288,6 @@ def test_a_single_file_can_be_a_root(base: Path, way: str) -> None:
     path = str(base / "secret")
     with Roots(Root(path)) as roots:
         assert roots.read(path).data == b"secret"
-        assert roots.stat(path).size == 6
         roots.write(path, b"changed")
         for other in (
             f"{path}/x",

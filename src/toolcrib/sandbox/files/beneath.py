@@ -1,34 +1,25 @@
 """Open a path that cannot lead out of a folder, whatever is renamed or linked meanwhile.
 
 openat2(2) with RESOLVE_BENEATH has the kernel check each step of the way; a program that checks a real path
-first and opens it afterwards loses that race. Where the kernel has no openat2, each folder is opened in turn
-without following links, which is as safe but refuses every symbolic link. Python has no binding for openat2,
-so it is called by number.
+first and opens it afterwards loses that race. Where a filter refuses openat2, the file is opened first, and
+the place that it really has is checked then. Python has no binding for openat2, so it is called by number.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import stat
 from functools import cache
-from typing import Any
 
-__all__ = ["has_openat2", "open_beneath", "open_real"]
+from toolcrib.errors import SandboxUnavailable
+
+__all__ = ["below", "has_openat2", "open_beneath", "open_real", "real_path_of"]
 
 SYS_OPENAT2 = 437  # on every architecture
 AT_FDCWD = -100
 RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x02, 0x04, 0x08
 RETRIES = 128
 """Attempts when somebody renames folders at the same time (EAGAIN)."""
-
-
-@cache
-def libc() -> Any:
-    """Return the C library; loaded on first use."""
-    import ctypes
-
-    return ctypes.CDLL(None, use_errno=True)
 
 
 @cache
@@ -48,10 +39,10 @@ def open_beneath(root: int, path: str, flags: int, *, links: bool = True) -> int
         OSError: EXDEV if the path leads out, ELOOP if a link may not be followed, EAGAIN if others rename too
             fast, else as open(2).
     """
-    raw = os.fsencode(path) or b"."
     flags |= os.O_CLOEXEC
     if not has_openat2():
-        return walk(root, raw, flags)
+        return open_checked(root, path or ".", flags, links)
+    raw = os.fsencode(path) or b"."
     resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | (0 if links else RESOLVE_NO_SYMLINKS)
     for _ in range(RETRIES):
         try:
@@ -74,39 +65,37 @@ def openat2(folder: int, path: bytes, flags: int, mode: int, resolve: int) -> in
     """Call openat2(2); the caller has refused NUL bytes, which would end the path in C."""
     import ctypes
 
+    from toolcrib.sandbox.kernel.libc import check_os, syscall
+
     how = (ctypes.c_uint64 * 3)(flags, mode, resolve)
-    number = ctypes.c_long(SYS_OPENAT2)
-    result = int(libc().syscall(number, ctypes.c_long(folder), path, how, ctypes.c_size_t(24)))
-    if result < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code), os.fsdecode(path))
-    return result
+    return check_os(syscall(SYS_OPENAT2, folder, path, how, ctypes.sizeof(how)), os.fsdecode(path))
 
 
-def walk(root: int, path: bytes, flags: int) -> int:
-    """Open one component after the other; no link, no `..`."""
-    parts = [part for part in path.split(b"/") if part not in (b"", b".")]
-    if path.startswith(b"/") or b".." in parts:
-        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), os.fsdecode(path))
-    folder = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=root)
-    step = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+def open_checked(root: int, path: str, flags: int, links: bool) -> int:
+    """Open a path, and then compare the place that the file really has; no `..`."""
+    if path.startswith("/") or ".." in path.split("/"):
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
+    fd = os.open(path, flags | os.O_NONBLOCK, dir_fd=root)
+    top, real = real_path_of(root), real_path_of(fd)
+    if (below(real, top) is not None) if links else (real == os.path.normpath(os.path.join(top, path))):
+        return fd
+    os.close(fd)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+
+
+def below(path: str, folder: str) -> str | None:
+    """Return the path from a folder on; None if it lies elsewhere."""
+    if path == folder:
+        return ""
+    prefix = folder.rstrip("/") + "/"
+    return path[len(prefix) :] if path.startswith(prefix) else None
+
+
+def real_path_of(fd: int) -> str:
+    """Return the present path of an open file, without any link."""
     try:
-        for part in parts[:-1]:
-            inner = follow(part, step, folder)
-            os.close(folder)
-            folder = inner
-        return follow(parts[-1] if parts else b".", flags | os.O_NOFOLLOW, folder)
-    finally:
-        os.close(folder)
-
-
-def follow(part: bytes, flags: int, folder: int) -> int:
-    """Open one component; a symbolic link is always ELOOP, which open(2) says only in some cases."""
-    if stat.S_ISLNK(os.stat(part, dir_fd=folder, follow_symlinks=False).st_mode):
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fsdecode(part))
-    fd = os.open(part, flags, dir_fd=folder)
-    # O_PATH opens a link itself, if it became one just now.
-    if flags & os.O_PATH and stat.S_ISLNK(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fsdecode(part))
-    return fd
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError as error:
+        raise SandboxUnavailable(
+            f"/proc is needed to find out where a file is: {error.strerror}", details={"mechanism": "proc"}
+        ) from None

@@ -15,26 +15,23 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from toolcrib.errors import (
-    ConflictError,
     InvalidInput,
     NotFoundError,
     PermissionDenied,
-    SandboxUnavailable,
     ToolcribError,
     ToolFailed,
     UnavailableError,
     UsageError,
 )
-from toolcrib.sandbox.files.beneath import open_beneath, open_real
+from toolcrib.sandbox.files.beneath import below, open_beneath, open_real, real_path_of
 
-__all__ = ["Content", "Entry", "Root", "Roots"]
+__all__ = ["Content", "Root", "Roots"]
 
 LIMIT = 1_048_576
 ESCAPES = "path escapes sandbox"
-Kind = Literal["file", "folder", "link", "other"]
 FOLDER = os.O_PATH | os.O_DIRECTORY
 
 
@@ -43,17 +40,6 @@ class Content(NamedTuple):
 
     data: bytes
     total: int
-
-
-class Entry(NamedTuple):
-    """One file, folder or other thing; a symbolic link in a listing is shown as one."""
-
-    name: str
-    kind: Kind
-    size: int
-    mtime: float
-    mode: int
-    """Permission bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,28 +129,6 @@ class Roots:
         # A file may have grown while it was read.
         return Content(b"".join(chunks), max(info.st_size, position if chunks else 0))
 
-    def stat(self, path: str) -> Entry:
-        """Describe the thing that a path leads to; errors as of `read`."""
-        with self._open(path, os.O_PATH) as fd:
-            info = os.fstat(fd)
-            self._check_read(fd, info, path)
-        return entry(os.path.basename(path.rstrip("/")) or ".", info)
-
-    def list(self, path: str = ".") -> list[Entry]:
-        """Return the entries of a folder by name, without hidden ones; errors as of `read`."""
-        found = []
-        with self._open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK) as fd:
-            here = self._check_read(fd, os.fstat(fd), path)
-            with os.scandir(fd) as entries:
-                for item in entries:
-                    if here and inside_any(os.path.join(here, item.name), self._hidden):
-                        continue
-                    try:
-                        found.append(entry(item.name, item.stat(follow_symlinks=False)))
-                    except FileNotFoundError:  # Removed meanwhile.
-                        continue
-        return sorted(found, key=lambda item: item.name)
-
     def write(
         self,
         path: str,
@@ -173,17 +137,15 @@ class Roots:
         *,
         mkdir: bool = False,
         append: bool = False,
-        exclusive: bool = False,
     ) -> int:
         """Write a file whole, so that others see the old or the new content; return the number of bytes.
 
         `mode` is for a new file; an existing one keeps its own. `mkdir` makes missing folders, `append` adds
-        to a file that must exist, `exclusive` makes one that must not.
+        to a file that must exist.
 
         Raises:
             PermissionDenied: as of `read`, or the place is read-only or protected.
             NotFoundError: a folder on the way, or the file to append to, does not exist.
-            ConflictError: `exclusive`, and the file exists.
             InvalidInput: the path is a folder or cannot be a path.
         """
         root, relative = self._locate(path)
@@ -193,7 +155,7 @@ class Roots:
                 self._check_write(os.path.join(real_path_of(folder), name), path)
                 if append:
                     return add(folder, name, data, path)
-                return replace(folder, name, data, mode & 0o777, exclusive, path)
+                return replace(folder, name, data, mode & 0o777)
             finally:
                 os.close(folder)
 
@@ -344,27 +306,9 @@ def check_path(path: str) -> None:
         raise InvalidInput("a path holds a lone surrogate") from None
 
 
-def below(path: str, folder: str) -> str | None:
-    """Return the path from a folder on; None if it lies elsewhere."""
-    if path == folder:
-        return ""
-    prefix = folder.rstrip("/") + "/"
-    return path[len(prefix) :] if path.startswith(prefix) else None
-
-
 def inside_any(path: str, folders: Iterable[str]) -> bool:
     """Return True if a path is one of the folders or below one."""
     return any(below(path, folder) is not None for folder in folders)
-
-
-def real_path_of(fd: int) -> str:
-    """Return the present path of an open file, without any link."""
-    try:
-        return os.readlink(f"/proc/self/fd/{fd}")
-    except OSError as error:
-        raise SandboxUnavailable(
-            f"/proc is needed to tell where a file is: {error.strerror}", details={"mechanism": "proc"}
-        ) from None
 
 
 @contextmanager
@@ -386,13 +330,6 @@ def regular(fd: int, path: str) -> os.stat_result:
     return info
 
 
-def entry(name: str, info: os.stat_result) -> Entry:
-    """Return the description of a file."""
-    kinds: dict[int, Kind] = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
-    kind = kinds.get(stat.S_IFMT(info.st_mode), "other")
-    return Entry(name, kind, info.st_size, info.st_mtime, stat.S_IMODE(info.st_mode))
-
-
 def add(folder: int, name: str, data: bytes, path: str) -> int:
     """Append to an existing file in place; one with a second name is refused, because that may lie
     outside."""
@@ -407,31 +344,22 @@ def add(folder: int, name: str, data: bytes, path: str) -> int:
     return len(data)
 
 
-def replace(folder: int, name: str, data: bytes, mode: int, exclusive: bool, path: str) -> int:
+def replace(folder: int, name: str, data: bytes, mode: int) -> int:
     """Write beside the file and rename over it, all relative to one open folder."""
     temporary = f".{os.urandom(8).hex()}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(temporary, flags, mode, dir_fd=folder)
     try:
         try:
-            if not exclusive:
-                keep_mode(fd, folder, name)
+            keep_mode(fd, folder, name)
             write_all(fd, data)
             os.fsync(fd)
         finally:
             os.close(fd)
-        if exclusive:
-            os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
             os.unlink(temporary, dir_fd=folder)
-        else:
-            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException as error:
-        try:
-            os.unlink(temporary, dir_fd=folder)
-        except OSError:
-            pass
-        if isinstance(error, FileExistsError):
-            raise ConflictError(f"exists already: {path}", details={"path": path}) from None
         raise
     return len(data)
 
