@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tests.crib import Crib, failed
 
 
@@ -14,6 +16,16 @@ def arrange(crib: Crib, grant: str) -> None:
     crib.shell("command", permissions=permissions)
     file = {"action": "write", "path": "shared/out/made", "content": "x"}
     crib.tool("file", "file", file, permissions=permissions)
+
+
+def shown(crib: Crib, tool: str) -> list[str]:
+    """What a review shows that the tool may touch."""
+
+    async def sheet() -> list[str]:
+        async with crib.open() as project:
+            return project.first_use.sheet(project.get(tool)).touches
+
+    return asyncio.run(sheet())
 
 
 def refused(crib: Crib) -> None:
@@ -37,6 +49,7 @@ def test_review_pins_the_target_of_a_link(crib: Crib) -> None:
     (crib.root / "real").mkdir()
     (crib.root / "shared/out").symlink_to("../real")
     refused(crib)
+    assert "shared/out is a link to real" in shown(crib, "file")
     crib.review("command", "file")
     assert crib.call("file").ok
     assert crib.call("command", {"c": "rm shared/out/made"}).ok

@@ -137,16 +137,20 @@ class FirstUse:
         ]
         paths += [("run", path) for _, path in opened(tool, root)]
         found += [f"{access} {path}" for access, path in paths if not self._inside(path)]
-        return found + [
-            f"{access} {path}, a link to {real}" for access, path in paths if (real := self._linked(path))
-        ]
+        return found + self.links(tool)
 
-    def _linked(self, path: str) -> str:
-        """Return the real path, from the project root, of one that passes through a link in the project."""
-        root = str(self._place.root)
-        written = os.path.normpath(os.path.join(root, path))  # noqa: PTH118
-        real = os.path.realpath(written)
-        return os.path.relpath(real, root) if real != written and self._inside(path) else ""
+    def links(self, tool: Tool) -> list[str]:
+        """Return the grants that pass through a symbolic link, in words. A review pins where each leads."""
+        root, permissions = str(self._place.root), tool.permissions
+        found = []
+        for path in dict.fromkeys((*permissions.read, *permissions.write)):
+            written = os.path.normpath(os.path.join(root, path))  # noqa: PTH118
+            real = os.path.realpath(written)
+            if real != written:
+                found.append(
+                    f"{path} is a link to {os.path.relpath(real, root) if self._inside(path) else real}"
+                )
+        return found
 
     def _inside(self, path: str) -> bool:
         try:
@@ -163,7 +167,7 @@ class FirstUse:
             tool,
             digest,
             self.reviews.status(tool, digest),
-            may_touch(tool),
+            [*may_touch(tool), *self.links(tool)],
             self.beyond(tool),
             self.creator(tool),
         )
