@@ -59,7 +59,7 @@ def home_folder(arena: Arena) -> Found:
 
 @probe(
     "grants",
-    "change one's own folder, granted a second time by its path, a link and its parent",
+    "change one's own folder, granted a second time by its path and its parent, through a link too",
     ours_only=True,
 )
 def own_folder(arena: Arena) -> Found:
@@ -71,7 +71,7 @@ def own_folder(arena: Arena) -> Found:
         "$f/run.sh; "
         "touch $f/new; rm -f $f/run.sh; mv $f $f-2; echo evil > $f/tool.yml; done"
     )
-    grants = {"fs": {"write": [".", ".toolcrib/tools/wide", "alias", "alias/wide", ".toolcrib"]}}
+    grants = {"fs": {"write": [".", ".toolcrib/tools/wide", ".toolcrib/scratch/../tools", ".toolcrib"]}}
     result = script(arena, text, grants)
     intact = (folder / "run.sh").read_text() == "# as it was\n" and len(
         (folder / "tool.yml").read_text()
