@@ -63,7 +63,7 @@ FIRST_FD = 10
 """Descriptors below are the command's."""
 
 
-def main(kind: str, path: list[str]) -> None:
+def main(kind: str, *path: str) -> None:
     """Serve until the server is gone; in a forked interpreter, run the script of the call.
 
     Arguments:
@@ -73,7 +73,7 @@ def main(kind: str, path: list[str]) -> None:
     """
     server = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
     try:
-        serve(server, kind, path)
+        serve(server, kind, [*path])
     except RunScript as chosen:
         run = chosen.main
     except BaseException as error:

@@ -22,18 +22,17 @@ from toolcrib.sandbox.host.failures import unavailable
 from toolcrib.sandbox.kernel.cgroup import CgroupSlot
 from toolcrib.sandbox.kernel.signals import FILTERED, send_signal
 
-__all__ = ["FUNCTIONS", "LauncherHandle", "SandboxHandle", "Stamps", "in_memory"]
+__all__ = ["FLAGS", "FUNCTIONS", "LauncherHandle", "SandboxHandle", "Stamps", "bare_main", "in_memory"]
 
 HERE = str(Path(__file__).parents[1])
-# Loads the named modules only: the packages around them would bring the whole server. A module's bytecode
-# is cached, while a script would be compiled each time.
+# Loads the named module only: the packages around it would bring the whole server. A module's bytecode is
+# cached, while a script would be compiled each time.
 START = """
 import sys
 for name, places in ("toolcrib", []), ("toolcrib.sandbox", [sys.argv[1]]):
     sys.modules[name] = module = type(sys)(name)
     module.__path__ = places
-from toolcrib.sandbox.child.launcher import main
-main(sys.argv[2], sys.argv[3:])
+__import__(sys.argv[2], fromlist=["main"]).main(*sys.argv[3:])
 """
 FLAGS = ("-I", "-S", "-X", "utf8")
 TEMPORARY = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
@@ -228,7 +227,7 @@ class LauncherHandle:
                 env.pop(name, None)
         try:
             self.process = subprocess.Popen(
-                [self.interpreter, *options, "-c", START, HERE, self.kind, *path],
+                [self.interpreter, *options, *bare_main("child.launcher"), self.kind, *path],
                 stdin=self._other.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=self._other.fileno(),
@@ -317,6 +316,12 @@ class LauncherHandle:
         self._other.close()
         if self.process is not None:
             self.process.returncode = 0
+
+
+def bare_main(module: str) -> tuple[str, ...]:
+    """Return options of an interpreter that run `main` of a module of the sandbox with the words after
+    them."""
+    return "-c", START, HERE, f"toolcrib.sandbox.{module}"
 
 
 def library_path() -> dict[str, str]:

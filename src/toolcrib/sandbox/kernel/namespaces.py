@@ -12,15 +12,15 @@ import os
 
 from toolcrib.sandbox.kernel.libc import SetupFailure, check, gil_libc, libc, read_all
 
-__all__ = ["NEWCGROUP", "NEWUSER", "clone", "fork_into_namespaces"]
+__all__ = ["NAMESPACES", "NEWCGROUP", "NEWNS", "NEWUSER", "clone", "fork_into_namespaces"]
 
 # linux/sched.h
-NEWUSER, NEWCGROUP, NEWNET = 0x10000000, 0x2000000, 0x40000000
+NEWUSER, NEWNS, NEWCGROUP, NEWNET = 0x10000000, 0x20000, 0x2000000, 0x40000000
 NAMESPACES = (
     ("user namespace", NEWUSER),
-    ("mount namespace", 0x20000),
+    ("mount namespace", NEWNS),
     ("pid namespace", 0x20000000),
-    ("network namespace", NEWNET),
+    ("net namespace", NEWNET),
     ("ipc namespace", 0x8000000),
     ("uts namespace", 0x4000000),
     ("cgroup namespace", NEWCGROUP),

@@ -42,15 +42,6 @@ KERNEL = (
     "cgroup namespace", "no_new_privs", "mount_setattr", "openat2",
 )  # fmt: skip
 NEEDED_AT_LANDLOCK = ("no_new_privs", "landlock", "seccomp")
-SANDBOX = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-START = """
-import sys
-for name, places in ("toolcrib", []), ("toolcrib.sandbox", [sys.argv[1]]):
-    sys.modules[name] = module = type(sys)(name)
-    module.__path__ = places
-from toolcrib.sandbox.levels.trial import main
-main(sys.argv[2])
-"""
 # Prints the status that the proxy answers with for each of two ports of the machine.
 REQUESTS = """
 import os, socket, sys
@@ -172,7 +163,9 @@ def kernel_mechanism(name: str) -> Mechanism:
     """Try a mechanism of the kernel in a process of its own."""
     import subprocess
 
-    argv = [sys.executable, "-I", "-S", "-c", START, SANDBOX, name]
+    from toolcrib.sandbox.host.handle import FLAGS, bare_main
+
+    argv = [sys.executable, *FLAGS, *bare_main("levels.trial"), name]
     try:
         answer = subprocess.run(argv, capture_output=True, text=True, env={}, timeout=10, check=False).stdout
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -11,25 +11,19 @@ import ctypes
 import os
 import sys
 
-from toolcrib.sandbox.kernel import landlock, seccomp
-from toolcrib.sandbox.kernel.libc import libc, syscall
+from toolcrib.sandbox.kernel import landlock, mounts, seccomp
+from toolcrib.sandbox.kernel.libc import PR_SET_NO_NEW_PRIVS, SetupFailure, check_os, libc
+from toolcrib.sandbox.kernel.namespaces import NAMESPACES, NEWNS, NEWUSER
 
-__all__ = ["NAMESPACES", "main"]
-
-NEWUSER, NEWNS = 0x10000000, 0x20000  # linux/sched.h
-NAMESPACES = {
-    "mount namespace": NEWNS, "pid namespace": 0x20000000, "net namespace": 0x40000000,
-    "ipc namespace": 0x8000000, "uts namespace": 0x4000000, "cgroup namespace": 0x2000000,
-}  # fmt: skip
-PR_SET_NO_NEW_PRIVS = 38  # linux/prctl.h
-SYS_OPENAT2, SYS_MOUNT_SETATTR = 437, 442  # on every architecture
-AT_FDCWD, AT_RECURSIVE = -100, 0x8000
+__all__ = ["main"]
 
 
 def main(name: str) -> None:
     """Try the mechanism and print the answer."""
     try:
         answer = attempt(name)
+    except SetupFailure as error:
+        answer = str(error.number)
     except OSError as error:
         answer = str(error.errno)
     except ValueError as error:
@@ -39,36 +33,28 @@ def main(name: str) -> None:
 
 def attempt(name: str) -> str:
     """Return the answer, or raise OSError."""
-    how = (ctypes.c_uint64 * 4)(os.O_PATH)
     if name == "user namespace":
-        call(libc.unshare(NEWUSER))
-    elif name in NAMESPACES:
+        check_os(libc.unshare(NEWUSER))
+    elif name in (namespaces := dict(NAMESPACES)):
         gain_rights()
-        call(libc.unshare(NAMESPACES[name]))
+        check_os(libc.unshare(namespaces[name]))
     elif name == "openat2":
-        call(syscall(SYS_OPENAT2, AT_FDCWD, b"/", how, 24))
+        mounts.resolve(mounts.AT_FDCWD, ".")
     elif name == "mount_setattr":
         gain_rights()
-        call(libc.unshare(NEWNS))
-        how[0] = 1
-        call(syscall(SYS_MOUNT_SETATTR, AT_FDCWD, b"/", AT_RECURSIVE, how, 32))
+        check_os(libc.unshare(NEWNS))
+        check_os(mounts.set_attributes(mounts.AT_FDCWD, b"/", mounts.AT_RECURSIVE, mounts.ATTR_RDONLY))
     else:
-        call(libc.prctl(PR_SET_NO_NEW_PRIVS, *(ctypes.c_ulong(value) for value in (1, 0, 0, 0))))
+        check_os(libc.prctl(PR_SET_NO_NEW_PRIVS, *(ctypes.c_ulong(value) for value in (1, 0, 0, 0))))
         if name != "no_new_privs":
             return {"landlock": confined_files, "seccomp": filtered_calls}[name]()
     return "works"
 
 
-def call(result: int) -> None:
-    """Raise OSError for a failed system call."""
-    if result < 0:
-        raise OSError(ctypes.get_errno(), "")
-
-
 def gain_rights() -> None:
     """Get rights over namespaces: an ordinary user gets them from a user namespace."""
     if os.geteuid() != 0 or libc.unshare(NEWNS) < 0:
-        call(libc.unshare(NEWUSER))
+        check_os(libc.unshare(NEWUSER))
 
 
 def confined_files() -> str:
