@@ -124,7 +124,7 @@ def _project(root: Path, config: str) -> Project:
 
     (root / ".toolcrib" / "tools").mkdir(parents=True)
     (root / ".toolcrib" / "config.yml").write_text(config, encoding="utf-8")
-    project = Project.open(root)
+    project = Project.open(root, accept="all")
 
     async def add(a: int, b: int, note: str = "oil the lathe") -> int:  # noqa: ARG001 - what rules look at
         """Add."""

@@ -15,11 +15,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from threading import Lock
 
-__all__ = ["PROGRAM", "CommandServer", "run", "shared_server", "text"]
+from tests.crib import accept
+from toolcrib.errors import ToolcribError
+from toolcrib.project import find
+
+__all__ = ["PROGRAM", "CommandServer", "accept_before", "run", "shared_server", "text"]
 
 PROGRAM = str(Path(sys.executable).with_name("toolcrib"))
 LIMIT_S = 100
@@ -40,9 +45,17 @@ class CommandServer:
         )
 
     def run(
-        self, words: Sequence[str | bytes], cwd: Path, env: Mapping[str, str], stdin: bytes = b""
+        self,
+        words: Sequence[str | bytes],
+        cwd: Path,
+        env: Mapping[str, str],
+        stdin: bytes = b"",
+        *,
+        accepted: bool = True,
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run one command to its end."""
+        """Run one command to its end, in a project that its user has accepted as it is."""
+        if accepted:
+            accept_before(words, cwd, env)
         with self._lock:
             (self.folder / "stdin").write_bytes(stdin)
             files = {name: self.folder / name for name in ("stdin", "stdout", "stderr")}
@@ -75,10 +88,29 @@ def shared_server() -> CommandServer:
 
 
 def run(
-    words: Sequence[str | bytes], cwd: Path, env: Mapping[str, str] | None = None, stdin: bytes = b""
+    words: Sequence[str | bytes],
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+    *,
+    accepted: bool = True,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run one command to its end, by default in the environment of the tests."""
-    return shared_server().run(words, cwd, os.environ if env is None else env, stdin)
+    """Run one command to its end, by default in the environment of the tests, in an accepted project."""
+    environment = os.environ if env is None else env
+    return shared_server().run(words, cwd, environment, stdin, accepted=accepted)
+
+
+def accept_before(words: Sequence[str | bytes], cwd: Path, env: Mapping[str, str]) -> None:
+    """Accept the project that a command runs tools of; nothing if there is none that can be opened."""
+    if not words or words[0] not in ("run", "serve", "test", "trace"):
+        return
+    named = words[words.index("--root") + 1] if "--root" in words else env.get("TOOLCRIB_ROOT", ".")
+    data = env.get("TOOLCRIB_DATA")
+    start = (cwd / os.fsdecode(named)).resolve()
+    for folder in (start, *start.parents):
+        with suppress(ToolcribError):
+            accept(find(folder).root, Path(data) if data else None)
+            return
 
 
 def text(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedProcess[str]:

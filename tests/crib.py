@@ -7,15 +7,32 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from toolcrib import Project, Result
 from toolcrib.guard import EnvironmentSecrets, Trust
 from toolcrib.guard.audit.line import AuditEntry, parse
-from toolcrib.project.config.settings import load_config
+from toolcrib.project import Config, find, load_config
 from toolcrib.state import Vault
 
 SH = {"c": {"type": "string"}}
+
+
+def accept(root: Path, data: Path | None = None) -> None:
+    """Accept a project and its tools as a person does by `toolcrib trust`, but not its settings.
+
+    `data` is the person's data folder; None: the one of this process.
+    """
+    vault, place = Vault(root, data), find(root)
+    config = load_config(place.config, place.root)
+    project = Project(place, config, secrets=EnvironmentSecrets({}), vault=vault)
+    if config.review == "ask":
+        sheets = [sheet for sheet in project.sheets()[0] if sheet.waits]
+        if sheets:
+            project.first_use.reviews.accept_all([(one.tool, one.digest) for one in sheets], "ann")
+    project.first_use.reviews.close()
+    if Trust(vault).current() is None:
+        Trust(vault).accept(Config().digest, "ann")
 
 
 class Crib:
@@ -26,6 +43,9 @@ class Crib:
         self.home = self.root / home
         (self.home / "tools").mkdir(parents=True)
         self.secrets: dict[str, str] = {}
+        self.accept: Literal["reviewed", "all"] = "all"
+        """`reviewed`: in a test of what asks, tools need a review; the project itself is this user's own."""
+        Trust(Vault(self.root)).accept(Config().digest, "ann")
 
     def write(self, path: str, text: str | bytes, mode: int = 0o644) -> Path:
         """A file of the project, with its folders."""
@@ -71,8 +91,12 @@ class Crib:
         return folder
 
     def open(self) -> Project:
-        """The project, with the secrets set here."""
-        return Project.open(self.root, secrets=EnvironmentSecrets(self.secrets))
+        """The project, with the secrets set here. Its settings weaken nothing before `trust`."""
+        config, vault = load_config(self.home / "config.yml", self.root), Vault(self.root)
+        trusted = not config.weakening() or Trust(vault).is_trusted(config.digest)
+        secrets = EnvironmentSecrets(self.secrets)
+        place = find(self.root)
+        return Project(place, config, secrets=secrets, trusted=trusted, vault=vault, accept=self.accept)
 
     def trust(self) -> None:
         """What a person says by `toolcrib trust`."""

@@ -289,7 +289,7 @@ class PolicyDenied(DeniedError):
 
 
 class NotTrusted(DeniedError):
-    """The project asks for something that has no effect until a person trusts it."""
+    """The project, or one of its settings, has no effect until its user accepts it with `toolcrib trust`."""
 
     code = "not_trusted"
 

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from fcntl import ioctl
 from pathlib import Path
 
+from tests.commands import accept_before
+
 # The new session takes the terminal as its own, so that Ctrl-C reaches it as a signal.
 TAKE = """
 import fcntl, os, sys, termios
@@ -55,6 +57,10 @@ class Terminal:
             assert self._read(), f"{expected!r} never came: {self.text!r}"
         return self.text
 
+    def read_more(self) -> bool:
+        """Read what comes next; False at the end."""
+        return self._read()
+
     def type(self, keys: str) -> None:
         """Press these keys; `\\x03` is Ctrl-C, `\\x04` Ctrl-D."""
         os.write(self.master, keys.encode())
@@ -83,8 +89,12 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def terminal(argv: Sequence[str], cwd: Path, env: Mapping[str, str], columns: int = 80) -> Iterator[Terminal]:
-    """A program on a terminal, killed at the end."""
+def terminal(
+    argv: Sequence[str], cwd: Path, env: Mapping[str, str], columns: int = 80, *, accepted: bool = True
+) -> Iterator[Terminal]:
+    """A program on a terminal, killed at the end; a command of `toolcrib` in an accepted project."""
+    if accepted:
+        accept_before(argv[1:], cwd, env)
     opened = Terminal(argv, cwd, env, columns)
     try:
         yield opened

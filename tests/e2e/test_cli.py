@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands import PROGRAM, run
+from tests.commands import PROGRAM, accept_before, run
 from tests.conftest import need
 from tests.crib import SH, Crib
 from tests.e2e.terminal import Terminal, terminal
@@ -50,12 +50,14 @@ def cli(
     stdin: bytes = b"",
     prefix: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
+    accepted: bool = True,
 ) -> Done:
     """Run a command: started anew where the start itself matters, else forked."""
     cwd, environment = crib.root if crib is not None else Path("/"), ENVIRONMENT | dict(env or {})
     if not prefix and not any(name.startswith(("PYTHON", "LC_")) for name in env or {}):
-        return Done(run(words, cwd, environment, stdin))
+        return Done(run(words, cwd, environment, stdin, accepted=accepted))
     command = [*prefix, PROGRAM, *words]
+    accept_before(words, cwd, environment)
     return Done(
         subprocess.run(
             command, cwd=cwd, env=environment, input=stdin, capture_output=True, timeout=30, check=False
@@ -317,6 +319,7 @@ def test_a_run_that_is_stopped_leaves_nothing(crib: Crib, how: signal.Signals) -
     crib.shell()
     marker = f"8{os.getpid()}{int(how)}"
     script = f"trap '' TERM INT; (setsid sleep {marker} &) ; sleep {marker}"
+    accept_before(["run"], crib.root, ENVIRONMENT)
     with subprocess.Popen(
         [PROGRAM, "run", "sh", f"c={script}"], cwd=crib.root, env=ENVIRONMENT, stderr=subprocess.PIPE
     ) as process:

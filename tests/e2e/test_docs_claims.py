@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands import run, text
+from tests.commands import accept_before, run, text
 from tests.conftest import need
 from toolcrib import Project, Result
 from toolcrib.sandbox import level
@@ -53,7 +53,7 @@ def put(root: Path) -> Callable[..., None]:
 
 def call(root: Path, name: str, arguments: dict[str, Any] | None = None, **options: Any) -> Result:
     async def run() -> Result:
-        async with Project.open(root) as project:
+        async with Project.open(root, accept="all") as project:
             return await project.call(name, arguments, **options)
 
     return asyncio.run(run())
@@ -216,7 +216,7 @@ def test_a_bad_manifest_hides_no_other_and_says_where_when_called(
 ) -> None:
     put("good", "command", shell("echo good"))
     put("bad", "command", "{entrypoint: sh, argz: []}")
-    project = Project.open(root)
+    project = Project.open(root, accept="all")
     assert [tool.name for tool in project.tools()] == ["good"]
     assert [finding.rule for finding in project.diagnostics] == ["unknown-key"]
     error = call(root, "bad").error
@@ -329,7 +329,7 @@ def test_secrets_are_read_at_the_call_and_may_stand_in_a_files_content(
     put("write", "file", block, "permissions: {fs: {write: [out]}, secrets: {THE_KEY: {}}}")
 
     async def run() -> None:
-        async with Project.open(root) as project:
+        async with Project.open(root, accept="all") as project:
             assert code(await project.call("write")) == "secret_missing"
             monkeypatch.setenv("THE_KEY", "4711-4712")
             assert code(await project.call("write")) == "ok"
@@ -419,6 +419,7 @@ def test_json_holds_for_errors_too(echo: Path, words: list[str], exit_code: int)
 def test_a_call_that_takes_long_says_so_and_ends_with_ctrl_c(root: Path, put: Callable[..., None]) -> None:
     put("nap", "command", shell("sleep 30"))
     command = [str(TOOLCRIB), "run", "nap", "--root", str(root)]
+    accept_before(["run"], root, os.environ)
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert "nap is running" in process.stderr.readline()
@@ -432,6 +433,7 @@ def at_a_terminal(root: Path, *words: str, answer: str = "", **environment: str)
     master, slave = os.openpty()
     command = [str(TOOLCRIB), *words]
     bare = {name: text for name, text in os.environ.items() if name not in ("NO_COLOR", "TOOLCRIB_ROOT")}
+    accept_before(words, root, bare)
     with subprocess.Popen(
         command,
         cwd=root,

@@ -13,7 +13,7 @@ import pytest
 from mcp import StdioServerParameters
 from mcp.client import Client
 
-from tests.crib import Crib
+from tests.crib import Crib, accept
 from tests.e2e.test_cli import Done, on_terminal
 from tests.e2e.test_cli import cli as plain
 from toolcrib import Project
@@ -43,6 +43,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def server(crib: Crib, **env: str) -> StdioServerParameters:
     words = ["serve", "--stdio", "--root", str(crib.root)]
+    accept(crib.root, Path(os.environ["TOOLCRIB_DATA"]))
     return StdioServerParameters(command=TOOLCRIB, args=words, env={**os.environ, **env})
 
 
@@ -52,7 +53,7 @@ def client(crib: Crib, **env: str) -> Client:
 
 def cli(crib: Crib, *words: str) -> Done:
     """The command line, with the data folder of this test."""
-    return plain(crib, *words, env={"TOOLCRIB_DATA": os.environ["TOOLCRIB_DATA"]})
+    return plain(crib, *words, env={"TOOLCRIB_DATA": os.environ["TOOLCRIB_DATA"]}, accepted=False)
 
 
 def value(result: mcp_types.CallToolResult) -> Any:
@@ -203,7 +204,7 @@ def test_review_shows_asks_and_records(crib: Crib, data: str) -> None:
     shown = cli(crib, "review", "--json")
     (document,) = json.loads(shown.out)["tools"]
     assert (document["name"], document["status"], document["accepted"]) == ("far", "new", False)
-    assert document["beyond"] == ["environment variable LANG"]
+    assert document["reasons"] == ["environment variable LANG"]
     unasked = cli(crib, "review")
     assert unasked.code == 5
     assert "environment variable LANG" in unasked.out
@@ -235,17 +236,16 @@ def test_review_asks_at_a_terminal(crib: Crib, data: str, answer: str, status: s
     assert project.first_use.sheet(project.get("far")).standing.status == status
 
 
-def test_run_shows_a_tool_at_its_first_use_and_counts_an_approval_as_a_review(crib: Crib, data: str) -> None:
+def test_an_approval_of_a_run_is_a_review_of_its_tool(crib: Crib, data: str) -> None:
+    assert cli(crib, "trust", "--yes").code == 0
     far(crib)
     first = cli(crib, "run", "far", "c=echo ran")
-    assert (first.code, first.out) == (0, "ran\n")
-    assert "not reviewed yet" in first.err
-    assert "digest: " in first.err
+    assert (first.code, first.out) == (5, "")
+    assert "nobody has reviewed this tool" in first.err
     agreed = cli(crib, "run", "far", "c=echo ran", "--approve")
-    assert agreed.code == 0
-    assert "not reviewed yet" in agreed.err
-    assert cli(crib, "run", "far", "c=echo ran").err == ""
-    assert "not reviewed" not in cli(crib, "review", "far").out
+    assert (agreed.code, agreed.out) == (0, "ran\n")
+    assert cli(crib, "run", "far", "c=echo ran").out == "ran\n"
+    assert "No tool needs a review" in cli(crib, "review").err
 
 
 def test_what_init_writes_is_reviewed(tmp_path: Path, data: str) -> None:
@@ -259,6 +259,7 @@ def test_what_init_writes_is_reviewed(tmp_path: Path, data: str) -> None:
 def test_lock_pins_checks_and_refuses(crib: Crib, data: str) -> None:
     folder = crib.shell("one")
     crib.shell("two")
+    assert cli(crib, "trust", "--yes").code == 0
     assert cli(crib, "lock", "--check").code == 3
     assert cli(crib, "lock").code == 0
     before = (crib.root / "toolcrib.lock").read_bytes()

@@ -80,7 +80,7 @@ def test_what_is_missing_is_told_and_may_be_allowed_for_one_run(stocked: Crib) -
     assert '# not granted in this run: fs.read: "data/a"' in first.out
     assert "--allow-read data/a" in first.err
     assert "command_failed" in first.err
-    second = cli(stocked, "trace", *words, "--allow-read", "data/a")
+    second = cli(stocked, "trace", *words, "--allow-read", "data/a", "--approve")
     assert block(second.out)["fs"] == {"read": ["data/a"]}
     assert cli(stocked, "run", *words).code == 1, "it was for that run only"
 
@@ -96,7 +96,7 @@ def test_a_static_program(stocked: Crib) -> None:
     config = {"entrypoint": "./bin/copy", "args": ["${from}", "${to}"]}
     stocked.tool("copy", "command", config, {"from": text, "to": text}, outputs={"format": "text"})
     words = ("copy", "from=data/a", "to=out/new")
-    allowed = ("--allow-read", "data/a", "--allow-write", "out")
+    allowed = ("--allow-read", "data/a", "--allow-write", "out", "--approve")
     assert "# not granted" in cli(stocked, "trace", *words).out
     done = cli(stocked, "trace", *words, *allowed)
     assert block(done.out) == {"network": False, "fs": {"read": ["data/a"], "write": ["out"]}}, done.err
@@ -172,10 +172,10 @@ def test_a_wide_grant_for_one_run_needs_approval_too(stocked: Crib) -> None:
     [
         (("trace", "nosuch"), 3),
         (("trace", "sh", "d=1"), 4),
-        (("trace", "sh", "c=true", "--allow-read", "gone"), 1),
+        (("trace", "sh", "c=true", "--allow-read", "gone", "--approve"), 1),
         (("trace", "sh", "c=true", "--allow-host", "example.com", "--allow-env"), 2),
-        (("trace", "sh", "c=true", "--allow-read", ".env"), 5),
-        (("trace", "sh", "c=true", "--allow-read", "/proc"), 5),
+        (("trace", "sh", "c=true", "--allow-read", ".env", "--approve"), 5),
+        (("trace", "sh", "c=true", "--allow-read", "/proc", "--approve"), 5),
     ],
 )
 def test_where_nothing_ran_there_is_no_block(stocked: Crib, words: tuple[str, ...], code: int) -> None:
@@ -273,7 +273,7 @@ def run(url):
         assert block(first.out) == {"network": False}
         assert '"refused.example:80"' in first.out
         host = f"127.0.0.1:{port}"
-        done = cli(stocked, *words, "--allow-host", host, "--allow-host", "unused.example")
+        done = cli(stocked, *words, "--allow-host", host, "--allow-host", "unused.example", "--approve")
         assert block(done.out) == {"network": {"allow": [host]}}, done.err
         assert 'not granted in this run: network: "refused.example:80"' in done.out
         assert 'left out: network: "unused.example"' in done.out
@@ -307,5 +307,5 @@ def test_a_hostile_name_does_not_leave_its_comment(stocked: Crib) -> None:
     done = cli(stocked, "trace", "cat", f"p:={json.dumps(name)}")
     assert block(done.out) == {"network": False}
     assert os.fsencode(name).strip() not in done.out.encode()
-    granted = cli(stocked, "trace", "cat", f"p:={json.dumps(name)}", "--allow-read", name)
+    granted = cli(stocked, "trace", "cat", f"p:={json.dumps(name)}", "--allow-read", name, "--approve")
     assert block(granted.out)["fs"] == {"read": [name]}

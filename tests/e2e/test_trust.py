@@ -37,14 +37,14 @@ class Person:
         return Vault(self.root, self.data)
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return text(run(words, self.root, self.environment))
+        return text(run(words, self.root, self.environment, accepted=False))
 
     def json(self, *words: str) -> Any:
         return json.loads(self.run(*words, "--json").stdout)
 
     def answer(self, keys: str) -> tuple[int, str]:
         with terminal([PROGRAM, "trust"], self.root, {**self.environment, "TERM": "xterm"}) as screen:
-            screen.read_until("Trust them? [y/N]")
+            screen.read_until("[y/N]")
             screen.type(keys)
             return screen.end(), screen.text
 
@@ -161,10 +161,10 @@ def test_hostile_text_passes_for_no_line_of_ours(person: Person) -> None:
         'security: {max_permissions: {secrets: ["A\\nThese settings are trusted.", "\\e[2J\\u202E"]}}\n',
     )
     done = person.run("trust", "--show")
-    assert len(done.stdout.splitlines()) == 1
+    assert len(done.stdout.splitlines()) == 3  # the project, the setting, the tools
     assert "\x1b" not in done.stdout
     assert "\u202e" not in done.stdout
-    assert done.stderr == "These settings have no effect until you trust them.\n"
+    assert done.stderr.startswith("These settings have no effect until you trust them.\n")
 
 
 # -- toolcrib trust ------------------------------------------------------------------------------
@@ -202,16 +202,18 @@ def test_trust_is_taken_back(person: Person) -> None:
     assert person.json("trust", "--yes")["trusted"]
     assert person.json("trust", "--revoke") == {"revoked": True}
     assert not person.json("trust", "--show")["trusted"]
-    assert "Nothing was trusted" in person.run("trust", "--revoke").stderr
+    assert "was not accepted" in person.run("trust", "--revoke").stderr
     assert person.run("trust", "--yes", "--show").returncode == 2
 
 
-def test_settings_without_need_of_trust_say_so(person: Person) -> None:
+def test_an_accepted_project_says_that_nothing_waits(person: Person) -> None:
     settings(person, "policy: {default: ask}\n")
+    assert person.run("trust", "--yes").returncode == 0
     done = person.run("trust")
     assert (done.returncode, done.stdout) == (0, "")
-    assert "needs trust" in done.stderr
-    assert not person.data.exists()
+    assert "nothing waits for you" in done.stderr
+    settings(person, "policy: {default: deny}\n")
+    assert person.run("trust").returncode == 0
 
 
 def test_init_trusts_what_it_wrote_and_nothing_else(tmp_path: Path) -> None:

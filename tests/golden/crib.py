@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.commands import PROGRAM, CommandServer
+from tests.commands import PROGRAM, CommandServer, accept_before
 from tests.golden.normal import Normal
 
 ROOT = Path(__file__).parents[2]
@@ -106,6 +106,8 @@ class GoldenCrib:
 @contextmanager
 def mcp(crib: GoldenCrib, command: list[str] | None = None, **env: str) -> Iterator[Session]:
     """Start an MCP server, the project's own or another, and end it by closing its input."""
+    if command is None:
+        accept_before(["serve"], crib.root, crib.env | env)
     process = subprocess.Popen(
         command or [PROGRAM, "serve", "--stdio", "--root", str(crib.root)],
         cwd=ROOT,

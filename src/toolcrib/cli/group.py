@@ -28,7 +28,7 @@ COMMANDS = {
     "list": ("look.list", "List the tools of the project."),
     "lock": ("decide.lock", "Pin every tool as it is now, or check the pins."),
     "policy": ("decide.policy", "Show the policy, or explain its decision about a call."),
-    "review": ("decide.review", "Review tools before their first use."),
+    "review": ("decide.review", "Review new and changed tools."),
     "run": ("run.run", "Run one tool."),
     "schema": ("make.schema", "Print the JSON Schema of the manifest format."),
     "search": ("look.search", "Find tools by name, tags, description and argument names."),
@@ -39,7 +39,7 @@ COMMANDS = {
     "test": ("make.test", "Run the examples in the manifests and compare the results."),
     "trace": ("run.trace", "Run one tool and print the smallest permissions it needed."),
     "token": ("connect.token", "Create, list and revoke access tokens."),
-    "trust": ("decide.trust", "Trust this project's settings."),
+    "trust": ("decide.trust", "Accept a project: its settings and tools, as they are."),
 }
 """Command name to its module below `toolcrib.cli.commands`, and to the first line of its help."""
 

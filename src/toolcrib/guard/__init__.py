@@ -36,7 +36,7 @@ from toolcrib.guard.secrets.sources import (
 from toolcrib.guard.secrets.streaming import BytesMasker, StreamMasker
 from toolcrib.guard.trust.definitions import ReviewedDefinitions, differences
 from toolcrib.guard.trust.digest import Digests, ToolDigest, tool_digest
-from toolcrib.guard.trust.reviews import Reviews, ReviewStatus, shown
+from toolcrib.guard.trust.reviews import Reviews, ReviewStatus, reviewed_parts, shown
 from toolcrib.guard.trust.tokens import Token, Tokens
 from toolcrib.guard.trust.trust import Trust
 
@@ -100,6 +100,7 @@ __all__ = [
     "parse",
     "require_scope",
     "resolve",
+    "reviewed_parts",
     "shown",
     "tool_digest",
     "verify",

@@ -156,23 +156,28 @@ class Pins:
 
         Tools without a manifest, which a program has registered itself, are not pinned.
         """
-        if (lock := self._lock()) is None:
-            return
-        defined = self.remote().get(tool.bundle) if tool.source is None else None
-        if tool.source is None and defined is None:
-            return
-        if defined is not None:
-            changed = _of(tool.name, lock.bundles.get(tool.bundle, {}), defined)
-        elif (pinned := lock.tools.get(tool.name)) is None:
-            changed = ("not in the lock",)
-        else:
-            changed = _changed(pinned.parts, self.pin(tool).parts)
-        if changed:
+        lock = self._lock()
+        if lock is not None and (changed := self._drift(tool, lock)):
             raise LockDrift(
                 f"{tool.name} is not what {FILE} pins: {_listed(changed)}",
                 hint="See what changed: toolcrib lock --check. To accept it, pin it again: toolcrib lock",
                 details={"changed": list(changed)},
             )
+
+    def holds(self, tool: Tool) -> bool:
+        """Return True if there is a lock and the tool is as it pins it."""
+        lock = self._lock()
+        return lock is not None and not self._drift(tool, lock)
+
+    def _drift(self, tool: Tool, lock: Lock) -> tuple[str, ...]:
+        """Return the parts of a tool that differ from its pin."""
+        defined = self.remote().get(tool.bundle) if tool.source is None else None
+        if defined is not None:
+            return _of(tool.name, lock.bundles.get(tool.bundle, {}), defined)
+        if tool.source is None:
+            return ()
+        pinned = lock.tools.get(tool.name)
+        return ("not in the lock",) if pinned is None else _changed(pinned.parts, self.pin(tool).parts)
 
     def now(self, tools: Iterable[Tool]) -> Lock:
         """Return the lock of these tools as they are now. Tools without a manifest are not pinned."""

@@ -8,6 +8,7 @@ from toolcrib.core.context import Context
 from toolcrib.project.catalog.registry import ToolRegistry
 from toolcrib.project.control.composites import Composites
 from toolcrib.project.control.plan import plan_of
+from toolcrib.project.control.questions import Question
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.spec import Call, CompositeExec, Permissions, Tool
 
@@ -41,11 +42,16 @@ class Preview:
 
     def asks(self, call: Call) -> str | None:
         """Return why a call needs approval; None if it does not. Its arguments are checked and completed."""
+        questions = self.questions(call)
+        if questions:
+            return questions[-1].reason
+        tool = self._registry.bound(call.tool).tool
+        return self._composites.asks(tool, call) if isinstance(tool.config, CompositeExec) else None
+
+    def questions(self, call: Call) -> list[Question]:
+        """Return what a person must be asked about a call. Its arguments are checked and completed."""
         context = Context.of(call)
         context.bound = bound = self._registry.bound(call.tool)
         self._steps.access.authorise(context)
         call.arguments = context.arguments = bound.arguments.check(context.arguments)
-        questions = self._steps.questions.of(context)
-        if not questions and isinstance(bound.tool.config, CompositeExec):
-            return self._composites.asks(bound.tool, call)
-        return questions[-1].reason if questions else None
+        return self._steps.questions.of(context)

@@ -10,16 +10,22 @@ from typing import TYPE_CHECKING, Any, Literal
 from toolcrib.core.bound import Bound
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolcribError
-from toolcrib.guard import Reviews, ToolDigest, Trust
+from toolcrib.guard import EnvironmentSecrets, Reviews, ToolDigest, Trust
 from toolcrib.manifest import Diagnostic
 from toolcrib.project.binding import Binder
 from toolcrib.project.catalog.external import ExternalTools
 from toolcrib.project.catalog.registry import Change, ToolRegistry
 from toolcrib.project.config.settings import Config, load_config, source_files
+from toolcrib.project.control.acceptance import (
+    Acceptance,
+    ProjectDigest,
+    digest_of_project,
+    require_own_folder,
+)
 from toolcrib.project.control.approval_service import ApprovalService
 from toolcrib.project.control.composites import Composites
 from toolcrib.project.control.elicitation import Elicitation
-from toolcrib.project.control.first_use import FirstUse
+from toolcrib.project.control.first_use import FirstUse, ReviewSheet
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.control.store import Store
 from toolcrib.project.fingerprints import Fingerprints
@@ -29,7 +35,7 @@ from toolcrib.project.root import Place, find
 from toolcrib.project.setup import Setup
 from toolcrib.project.workspaces import Workspaces
 from toolcrib.spec import Call, Caller, CallEvents, Result, SecretSource, Tool
-from toolcrib.state import Vault, cache_folder
+from toolcrib.state import Vault, cache_folder, load_user_settings
 
 if TYPE_CHECKING:
     from toolcrib.executors.trace.observation import Observation
@@ -37,7 +43,9 @@ if TYPE_CHECKING:
     from toolcrib.project.catalog.search import Search
     from toolcrib.project.servers import Servers
 
-__all__ = ["Project"]
+__all__ = ["Accept", "Project"]
+
+Accept = Literal["reviewed", "all"]
 
 
 class Project:
@@ -55,6 +63,7 @@ class Project:
         secrets: SecretSource | None = None,
         trusted: bool = False,
         vault: Vault | None = None,
+        accept: Accept | ProjectDigest = "reviewed",
     ) -> None:
         self._setup = setup = Setup.of(place, config, secrets, trusted, vault)
         self.place, self.root = place, place.root
@@ -64,7 +73,15 @@ class Project:
         self._store = Store(place, self.vault, ttl_s=config.approval_ttl_hours * 3600)
         fingerprints = Fingerprints(place.root, lambda tool: self._composites.tools_of(tool))  # noqa: PLW0108 - made below
         self.fingerprint = fingerprints.of
-        self.first_use = FirstUse(Reviews(self.vault), self.fingerprint, place, asks=config.review == "ask")
+        self.acceptance = Acceptance(
+            Trust(self.vault),
+            self.digest,
+            whole=accept == "all",
+            versions=accept.tools if isinstance(accept, ProjectDigest) else {},
+        )
+        """The acceptance of the project as a whole."""
+        asks = config.review == "ask"
+        self.first_use = FirstUse(Reviews(self.vault), self.fingerprint, place, self.acceptance, asks=asks)
         """The reviews of tools, and which tools agents have made."""
         self.pins = Pins(place.root, self.fingerprint)
         """Compares tools with `toolcrib.lock`, if there is one."""
@@ -84,6 +101,7 @@ class Project:
         self.functions = Toolset()
         """The functions that manifests of kind `function` name; they are no tools themselves."""
         self._composites = Composites(self.bound, self._steps.access)
+        self.parts_of = self._composites.tools_of
         self._workspaces = Workspaces(setup, self.toolset, self.first_use.reviewed_grants)
         binder = Binder(setup, self.toolset, self.functions, self._workspaces, self._composites, self.invoke)
         self._registry = ToolRegistry(
@@ -92,6 +110,7 @@ class Project:
         self._external = ExternalTools(config.sources, self._registry)
         preview = Preview(self._registry, self._steps, self._composites)
         self.plan, self.asks, self.permissions_of = preview.plan, preview.asks, preview.permissions_of
+        self.questions = preview.questions
         self._hot_reload: HotReload | None = None
         self.servers: Servers | None = None
         """The MCP servers that the project names; None if it names none."""
@@ -111,16 +130,47 @@ class Project:
 
     @classmethod
     def open(
-        cls, root: str | os.PathLike[str] | None = None, *, secrets: SecretSource | None = None
+        cls,
+        root: str | os.PathLike[str] | None = None,
+        *,
+        secrets: SecretSource | None = None,
+        accept: Accept = "reviewed",
     ) -> Project:
         """Open the project at `root`, or the nearest one upward from the working folder.
 
-        Raises ProjectNotFound and ConfigError.
+        `accept` says what may run: `reviewed`, what this user has made, accepted and reviewed; `all`,
+        whatever the project holds, with its settings: the program answers for it.
+
+        Raises ProjectNotFound, ConfigError, and NotTrusted for a folder of another user.
         """
         place = find(root)
         config, vault = load_config(place.config, place.root), Vault(place.root)
-        trusted = not config.weakening() or Trust(vault).is_trusted(config.digest)
+        if accept == "all":
+            return cls(place, config, secrets=secrets, trusted=True, vault=vault, accept="all")
+        trust = Trust(vault)
+        if trust.current() is None:
+            named = load_user_settings().accepted_projects
+            found = _inspected(cls, place, config, vault).digest() if named else None
+            if found is not None and found.digest in named:
+                return cls(place, config, secrets=secrets, trusted=True, vault=vault, accept=found)
+            require_own_folder(place)
+        trusted = not config.weakening() or trust.is_trusted(config.digest)
         return cls(place, config, secrets=secrets, trusted=trusted, vault=vault)
+
+    @classmethod
+    def inspect(cls, root: str | os.PathLike[str] | None = None) -> Project:
+        """Open a project to show it as it would be once accepted.
+
+        Nothing of it is started and no secret is read. Raises ProjectNotFound and ConfigError.
+        """
+        place = find(root)
+        return _inspected(cls, place, load_config(place.config, place.root), Vault(place.root))
+
+    def digest(self) -> ProjectDigest:
+        """Return the digest of the whole project: its settings and all of its tools."""
+        if not self._setup.trusted and self._setup.waiting:  # Tools of some sources are missing here.
+            return Project.inspect(self.root).digest()
+        return digest_of_project(self.config.digest, self._every_tool(), self.fingerprint, self.root)
 
     def lowered(self) -> str:
         """Return a line about what is weaker than usual here, or "". The first time may take 0.5 s."""
@@ -147,11 +197,14 @@ class Project:
         Raises InvalidToken, as `search` and `subscribe` do, if the caller's token is no longer valid.
         """
         self._steps.access.require_valid(identity)
+        return [tool for tool in self._every_tool() if self._steps.access.visible(tool, caller, identity)]
+
+    def _every_tool(self) -> list[Tool]:
         self._registry.check_all()
         tools = self.toolset.tools()
         if self._hot_reload is not None:  # A tool that came later has the position of a new start.
             self._external.sort(tools)
-        return [tool for tool in tools if self._steps.access.visible(tool, caller, identity)]
+        return tools
 
     @cached_property
     def _search(self) -> Search:
@@ -247,6 +300,29 @@ class Project:
         """Asks the users of calling clients for approval; None unless the settings allow that."""
         return Elicitation(self.approval_service) if "elicitation" in self.config.approval_channels else None
 
+    def sheets(self) -> tuple[list[ReviewSheet], list[ToolcribError]]:
+        """Return every tool of a manifest as it is shown for review, and the errors of all others."""
+        sheets, errors = [], []
+        for tool in self._every_tool():
+            if tool.source is None:
+                continue
+            try:
+                sheets.append(self.first_use.sheet(tool))
+            except ToolcribError as error:
+                errors.append(error)
+        return sheets, errors
+
+    def accept(self, by: str, sheets: Sequence[ReviewSheet] = ()) -> None:
+        """Record that a person accepts the project with its settings and these tools, as they were shown."""
+        self.audit.record(
+            "PROJECT_ACCEPTED",
+            approver=by,
+            digest=self.config.digest,
+            tools=[one.tool.name for one in sheets],
+        )
+        self.first_use.reviews.accept_all([(one.tool, one.digest) for one in sheets], by)
+        Trust(self.vault).accept(self.config.digest, by)
+
     def review(self, tool: Tool, by: str, digest: ToolDigest | None = None) -> None:
         """Record that a person has reviewed a tool, with this digest or as it is now."""
         digest = digest or self.fingerprint(tool)
@@ -304,3 +380,7 @@ class Project:
             self.first_use.reviews.close()
             self._steps.secrets.close()
             self.audit.close()
+
+
+def _inspected(make: type[Project], place: Place, config: Config, vault: Vault) -> Project:
+    return make(place, config, secrets=EnvironmentSecrets({}), trusted=True, vault=vault)

@@ -7,7 +7,12 @@ from toolcrib.state.private import read_private, write_private
 from toolcrib.state.process import boot_id, is_alive, this_process, uptime
 from toolcrib.state.tables import PROJECT, VAULT_GRANTS, VAULT_REVIEWS
 from toolcrib.state.user import user_name
-from toolcrib.state.user_settings import UserSettings, load_user_settings, user_settings_place
+from toolcrib.state.user_settings import (
+    UserSettings,
+    load_user_settings,
+    user_settings_file,
+    user_settings_place,
+)
 from toolcrib.state.vault import Vault
 from toolcrib.state.watch import DatabaseWatch
 
@@ -30,6 +35,7 @@ __all__ = [
     "this_process",
     "uptime",
     "user_name",
+    "user_settings_file",
     "user_settings_place",
     "write_private",
 ]

@@ -18,7 +18,7 @@ from toolcrib.errors import ConfigError, ManifestError
 if TYPE_CHECKING:
     from toolcrib.manifest import Document
 
-__all__ = ["UserSettings", "load_user_settings", "user_settings_place"]
+__all__ = ["UserSettings", "load_user_settings", "user_settings_file", "user_settings_place"]
 
 _VARIABLE = "TOOLCRIB_CONFIG"
 _HOMES = (".toolcrib", ".glee")
@@ -48,18 +48,20 @@ def user_settings_place() -> Path | None:
     return None
 
 
+def user_settings_file() -> Path | None:
+    """Return the path of the file, which may not exist; None without a home folder."""
+    place = user_settings_place()
+    return place if place is None or os.environ.get(_VARIABLE) else place / "config.yml"
+
+
 def load_user_settings() -> UserSettings:
     """Read the user's settings.
 
     Raises ConfigError for a wrong key or value with its line, for a file in a project, for one that another
     user could write, and if `$TOOLCRIB_CONFIG` names none.
     """
-    place = user_settings_place()
-    if place is None:
-        return UserSettings()
-    named = _VARIABLE in os.environ
-    path = place if named else place / "config.yml"
-    if not os.path.lexists(path) and not named:
+    path = user_settings_file()
+    if path is None or not (os.path.lexists(path) or os.environ.get(_VARIABLE)):
         return UserSettings()
     from toolcrib.manifest import load, read
 

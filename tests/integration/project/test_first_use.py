@@ -28,6 +28,8 @@ TRUE = {"c": "echo ran"}
 
 
 def ask(crib: Crib, tool: str = "sh", caller: str = AGENT, **more: Any) -> Result:
+    crib.accept = "reviewed"
+
     async def once() -> Result:
         async with crib.open() as project:
             return await project.invoke(Call(tool, TRUE, caller=caller, **more))
@@ -51,45 +53,78 @@ def reviewed(crib: Crib, name: str = "sh") -> str:
 # -- who is asked --------------------------------------------------------------------------------
 
 
+READER: dict[str, Any] = {"config": {"args": ["-c", "echo ran"], "allow_code": False}}
+
+
 @pytest.mark.parametrize(
-    "permissions",
+    ("permissions", "reason"),
     [
-        {"network": True},
-        {"network": {"allow": ["example.com"]}},
-        {"env": ["PATH"]},
-        {"secrets": {"S": {"type": "string", "required": False}}},
-        {"fs": {"read": ["/usr/share"]}},
-        {"fs": {"read": [".."]}},
+        ({"network": True}, "network: any public host"),
+        ({"network": {"allow": ["example.com"]}}, "network: example.com"),
+        ({"env": ["PATH"]}, "environment variable PATH"),
+        ({"secrets": {"S": {"type": "string", "required": False}}}, "secret S"),
+        ({"fs": {"read": ["/usr/share"]}}, "read /usr/share"),
+        ({"fs": {"write": ["."]}}, "write ."),
     ],
 )
-def test_what_reaches_beyond_the_project_waits_for_a_person(crib: Crib, permissions: dict[str, Any]) -> None:
-    crib.shell(permissions=permissions)
-    message = failed(ask(crib), "approval_required")
-    assert "beyond the project" in message
-    assert "toolcrib review sh" in message
-    assert failed(ask(crib, caller="cli", identity=Caller("t", frozenset({"invoke"}))), "approval_required")
+def test_what_changes_or_reaches_something_waits_for_a_person(
+    crib: Crib, permissions: dict[str, Any], reason: str
+) -> None:
+    crib.shell(permissions=permissions, annotations={"read_only": True}, **READER)
+    for caller in (AGENT, "cli", "local"):
+        message = failed(ask(crib, caller=caller), "approval_required")
+        assert reason in message
+        assert "toolcrib review sh" in message
+    failed(ask(crib, caller="cli", identity=Caller("t", frozenset({"invoke"}))), "approval_required")
+    crib.review("sh")
+    assert ask(crib, caller="local").unwrap() == "ran\n"
 
 
-@pytest.mark.parametrize("permissions", [{}, {"fs": {"read": ["."], "write": ["."]}}])
-def test_what_stays_in_the_project_does_not(crib: Crib, permissions: dict[str, Any]) -> None:
-    # `allow_code` reaches beyond the project, so the tool runs no code of its caller.
-    config = {"args": ["-c", "echo ran"], "allow_code": False}
-    crib.shell(permissions=permissions, config=config)
-    assert ask(crib).unwrap() == "ran\n"
+@pytest.mark.parametrize("permissions", [{}, {"fs": {"read": ["."]}}])
+def test_what_only_reads_in_the_project_does_not(crib: Crib, permissions: dict[str, Any]) -> None:
+    crib.shell(permissions=permissions, **READER)
+    for caller in (AGENT, "cli", "local"):
+        assert ask(crib, caller=caller).unwrap() == "ran\n"
 
 
-@pytest.mark.parametrize("caller", ["cli", "local"])
-def test_this_machines_own_user_is_not_held_up(crib: Crib, caller: str) -> None:
+def test_more_attempts_and_more_memory_than_others_have_wait(crib: Crib) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"retry": {"max_attempts": 3}}, "run 3 times"),
+        ({"limits": {"memory_bytes": 5 << 30}}, "limits.memory_bytes"),
+    ]
+    for more, word in cases:
+        crib.shell(**READER, **more)
+        assert word in failed(ask(crib), "approval_required")
+    crib.shell(**READER, retry={"max_attempts": 2})
+    assert ask(crib).ok
+
+
+def test_a_tool_that_no_longer_asks_for_each_call_waits(crib: Crib) -> None:
+    crib.shell(**READER, approval={"required": True, "reason": "it is dear"})
+    crib.review("sh")
+    crib.shell(**READER)
+    assert "without the approval of each call" in failed(ask(crib), "approval_required")
+    crib.review("sh")
+    assert ask(crib).ok
+
+
+def test_a_program_that_accepts_everything_is_not_asked(crib: Crib) -> None:
     crib.shell(**ENV)
-    assert ask(crib, caller=caller).unwrap() == "ran\n"
-    assert reviewed(crib) == "new"
+    Trust(Vault(crib.root)).revoke()
+
+    async def once() -> Result:
+        async with Project.open(crib.root, accept="all") as project:
+            return await project.call("sh", TRUE)
+
+    assert asyncio.run(once()).ok
+    failed(ask(crib), "not_trusted")
 
 
 def test_a_program_whose_path_leads_out_of_the_project_waits(crib: Crib, tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("#!/bin/sh\necho ran\n")
     (tmp_path / "run.sh").chmod(0o755)
     crib.tool("run", "command", {"entrypoint": str(tmp_path / "run.sh")}, {"c": {"type": "string"}})
-    assert "beyond" in failed(ask(crib, "run"), "approval_required")
+    assert f"run {tmp_path}" in failed(ask(crib, "run"), "approval_required")
 
 
 def test_review_off_asks_nobody_once_it_is_trusted(crib: Crib) -> None:
@@ -147,6 +182,7 @@ def test_one_yes_to_the_very_call_is_enough_where_the_tool_asks_as_well(crib: Cr
 
 async def test_who_waits_is_asked_both_when_the_first_yes_was_for_good(crib: Crib) -> None:
     crib.shell(approval={"required": True, "reason": "it is dear"}, **ENV)
+    crib.accept = "reviewed"
     async with crib.open() as project:
         call = asyncio.create_task(project.invoke(Call("sh", TRUE, caller=AGENT, wait="block")))
         seen: list[str] = []

@@ -279,7 +279,7 @@ CALLS = """
 import asyncio, json, sys
 from toolcrib import Project
 async def main():
-    async with Project.open(sys.argv[1]) as project:
+    async with Project.open(sys.argv[1], accept="all") as project:
         made = [project.call("count", {"c": sys.argv[2]}) for _ in range(int(sys.argv[3]))]
         results = await asyncio.gather(*made)
         print(json.dumps([r.status if r.error is None else r.error.code for r in results]))

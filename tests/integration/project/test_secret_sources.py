@@ -39,7 +39,7 @@ def kept(crib: Crib) -> Crib:
 
 def call(crib: Crib, tool: str, script: str) -> Result:
     async def once() -> Result:
-        async with Project.open(crib.root) as project:
+        async with Project.open(crib.root, accept="all") as project:
             return await project.call(tool, {"c": f"{{ {script}\n}} 2>&1; true"})
 
     return asyncio.run(once())
@@ -81,7 +81,7 @@ def test_a_file_tool_does_not_read_them_either(kept: Crib) -> None:
 
 
 async def read(crib: Crib, name: str) -> Result:
-    async with Project.open(crib.root) as project:
+    async with Project.open(crib.root, accept="all") as project:
         return await project.call(name)
 
 

@@ -190,6 +190,7 @@ def test_one_bad_source_hides_no_other_and_lint_tells_it(crib: Crib) -> None:
 
 
 def test_an_agent_waits_until_a_person_has_looked_at_a_source(crib: Crib) -> None:
+    crib.accept = "reviewed"
     crib.write("pack.yaml", PACK)
     crib.write("out/words", "")
     granted = {"network": {"allow": ["api.example.com"]}, "fs": {"read": ["."], "write": ["out"]}}

@@ -105,7 +105,7 @@ def project(crib: Crib) -> Crib:
 
 def run(crib: Crib, name: str, **arguments: Any) -> Result:
     async def once() -> Result:
-        async with Project.open(crib.root) as opened:
+        async with Project.open(crib.root, accept="all") as opened:
             opened.toolset.register("myCustomFunction", doubled)
             return await opened.call(name, arguments)
 
@@ -149,7 +149,7 @@ def test_a_builtin_is_a_registered_function(project: Crib) -> None:
 
 def test_a_builtin_does_not_go_round_the_approval_of_its_function(project: Crib) -> None:
     async def once() -> Result:
-        async with Project.open(project.root) as opened:
+        async with Project.open(project.root, accept="all") as opened:
             opened.toolset.register("myCustomFunction", doubled, approval="it is dear")
             return await opened.call("double", {"number": 1})
 
@@ -167,7 +167,7 @@ def test_the_request_of_an_http_tool(project: Crib, monkeypatch: pytest.MonkeyPa
     async def once(**arguments: Any) -> Result:
         async with serving(handler) as port:
             project.write("tools/definitions/slack.yaml", SLACK.replace("PORT", str(port)))
-            async with Project.open(project.root) as opened:
+            async with Project.open(project.root, accept="all") as opened:
                 return await opened.call("send_slack", arguments)
 
     hostile = '", "channel": "#other'

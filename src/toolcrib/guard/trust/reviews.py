@@ -10,7 +10,7 @@ import difflib
 import json
 import time
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -20,7 +20,7 @@ from toolcrib.spec import Tool
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import VAULT_REVIEWS, Database, Vault
 
-__all__ = ["Review", "ReviewStatus", "Reviews", "shown"]
+__all__ = ["Review", "ReviewStatus", "Reviews", "reviewed_parts", "shown"]
 
 _KEPT = 50
 """Reviews kept of one tool; the newest are."""
@@ -44,7 +44,7 @@ class Review:
 
     digest: str
     parts: Mapping[str, str]
-    """The parts of the digest, by name."""
+    """The parts that were reviewed, by name."""
     manifest: bytes
     by: str
     at: float
@@ -78,6 +78,7 @@ class Reviews:
         self._clock = clock
         self._opened: Database | None = None
         self._creators: tuple[int, dict[str, str]] = (-1, {})
+        self._reviewed: tuple[int, set[tuple[str, str, str]]] = (-1, set())
 
     @cached_property
     def _database(self) -> Database:
@@ -92,20 +93,32 @@ class Reviews:
         """Return the review status of a tool that has this digest now."""
         if not self._exists:
             return ReviewStatus("new")
-        with self._database.read() as tx:
-            known = tx.one(_ONE, tool.name, tool.bundle, digest.digest)
-            row = tx.one(_LAST, tool.name, tool.bundle)
-        if row is None:
+        last = self.last(tool)
+        if last is None:
             return ReviewStatus("new")
-        last = Review(row[0], json.loads(row[1]), row[2], row[3], row[4])
-        return ReviewStatus("changed" if known is None else "reviewed", last)
+        return ReviewStatus("reviewed" if self.is_reviewed(tool, digest.digest) else "changed", last)
 
     def is_reviewed(self, tool: Tool, digest: str) -> bool:
         """Return True if a person has reviewed this version of the tool."""
         if not self._exists:
             return False
+        version, key = self._database.version, (tool.name, tool.bundle, digest)
+        if self._reviewed[0] != version:
+            self._reviewed = (version, set())
+        if key not in self._reviewed[1]:
+            with self._database.read() as tx:
+                if tx.one(_ONE, *key) is None:
+                    return False
+            self._reviewed[1].add(key)
+        return True
+
+    def last(self, tool: Tool) -> Review | None:
+        """Return the newest review of a tool, of whatever version."""
+        if not self._exists:
+            return None
         with self._database.read() as tx:
-            return tx.one(_ONE, tool.name, tool.bundle, digest) is not None
+            row = tx.one(_LAST, tool.name, tool.bundle)
+        return None if row is None else Review(row[0], json.loads(row[1]), row[2], row[3], row[4])
 
     def parts(self, tool: Tool) -> list[Mapping[str, str]]:
         """Return the parts of each review of this manifest: those of its digest, by name."""
@@ -116,17 +129,24 @@ class Reviews:
 
     def accept(self, tool: Tool, digest: ToolDigest, by: str) -> None:
         """Store that a person has reviewed the tool with this digest. `StateUnavailable`."""
+        self.accept_all([(tool, digest)], by)
+
+    def accept_all(self, reviewed: Iterable[tuple[Tool, ToolDigest]], by: str) -> None:
+        """Store that a person has reviewed all of these, or none if they cannot be stored."""
         now = self._clock()
-        raw = b"" if tool.source is None else tool.source.raw
-        name, bundle = tool.name, tool.bundle
         with self._database.write() as tx:
-            tx.run(_DROP, name, bundle, digest.digest)
-            row = (new_id(now), name, bundle, digest.digest, json.dumps(dict(digest.parts)), raw, by, now)
-            tx.run("INSERT INTO reviewed VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row)
-            tx.run(_OLDEST, name, bundle, name, bundle, _KEPT)
+            for tool, digest in reviewed:
+                raw = b"" if tool.source is None else tool.source.raw
+                name, bundle = tool.name, tool.bundle
+                tx.run(_DROP, name, bundle, digest.digest)
+                parts = json.dumps(reviewed_parts(tool, digest))
+                row = (new_id(now), name, bundle, digest.digest, parts, raw, by, now)
+                tx.run("INSERT INTO reviewed VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row)
+                tx.run(_OLDEST, name, bundle, name, bundle, _KEPT)
 
     def forget(self, tool: str, bundle: str, digest: str) -> None:
         """Revoke a review."""
+        self._reviewed = (-1, set())
         if self._exists:
             with self._database.write() as tx:
                 tx.run(_DROP, tool, bundle, digest)
@@ -163,9 +183,15 @@ class Reviews:
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
-        self._creators = (-1, {})
+        self._creators, self._reviewed = (-1, {}), (-1, set())
         if self._opened is not None:
             self._opened.close()
+
+
+def reviewed_parts(tool: Tool, digest: ToolDigest) -> dict[str, str]:
+    """Return the parts of a tool that a review covers: those of its digest, and if each call needs
+    approval."""
+    return {**digest.parts, **({"approval": "required"} if tool.approval.required else {})}
 
 
 def shown(text: str) -> str:

@@ -1,7 +1,7 @@
-"""The trust of a person in a project's settings.
+"""The acceptance of a project by its user, kept in the user's own folder.
 
-A project may be a cloned folder. Its settings may narrow at once what tools can do. Settings that weaken a
-guard, name a source of secrets or start a process wait until a person trusts them.
+A project may come from somebody else. None of its tools runs before this user has made or accepted it, and
+settings that weaken a guard, name a source of secrets or start a process wait until a person trusts them.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _FILE = "trust.json"
 
 
 class TrustRecord(NamedTuple):
-    """The settings that were trusted last."""
+    """The acceptance of a project."""
 
     digest: str
-    """SHA-256 of the file, in hex."""
+    """SHA-256 of the settings that were trusted with it, in hex."""
     by: str
     at: str
     """UTC, ISO 8601."""
 
 
 class Trust:
-    """The trust in one project's settings, kept in the user's own folder: one digest at a time."""
+    """The acceptance of one project, and the trust in its settings: one digest at a time."""
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
@@ -41,7 +41,8 @@ class Trust:
         return trusted is not None and secrets.compare_digest(trusted.digest, digest)
 
     def current(self) -> TrustRecord | None:
-        """Return what is trusted now; None for a damaged file."""
+        """Return the acceptance; None if this user neither made nor accepted the project, or for a damaged
+        file."""
         if not os.path.lexists(self._vault.path):
             return None
         stored = read_private(self._vault.folder / _FILE)
@@ -52,13 +53,14 @@ class Trust:
         return found if all(isinstance(part, str) for part in found) else None
 
     def accept(self, digest: str, by: str) -> TrustRecord:
-        """Trust these settings instead of any others. `StateUnavailable` if that cannot be stored."""
+        """Accept the project, with these settings instead of any others. `StateUnavailable` if that cannot
+        be stored."""
         trusted = TrustRecord(digest, by, datetime.now(UTC).isoformat(timespec="seconds"))
         write_private(self._vault.folder / _FILE, {"config_sha256": digest, "by": by, "at": trusted.at})
         return trusted
 
     def revoke(self) -> bool:
-        """Trust nothing any more; return True if something was trusted."""
+        """Take back the acceptance; return True if there was one."""
         if not os.path.lexists(self._vault.path):
             return False
         path = self._vault.folder / _FILE

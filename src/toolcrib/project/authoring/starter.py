@@ -13,6 +13,7 @@ from pathlib import Path
 from toolcrib.errors import StateUnavailable, UsageError
 from toolcrib.guard import Trust
 from toolcrib.manifest import tool_schema
+from toolcrib.project.config.mcp import FILE
 from toolcrib.project.config.settings import load_config
 from toolcrib.project.root import HOMES, find
 from toolcrib.state import Vault
@@ -32,6 +33,8 @@ class Made:
 
     root: Path
     created: tuple[Path, ...]
+    new: bool
+    """True if there were no tools and no settings before: then it is this user's own project."""
 
 
 def make(folder: str | os.PathLike[str], *, examples: bool = False) -> Made:
@@ -39,6 +42,7 @@ def make(folder: str | os.PathLike[str], *, examples: bool = False) -> Made:
     root = Path(folder).resolve()
     try:
         root.mkdir(parents=True, exist_ok=True)
+        new = _is_new(root)
         created = list(_copy(_FILES / "base", root, _home(root)))
         created += _schema(_home(root), root)
         if examples:
@@ -50,24 +54,21 @@ def make(folder: str | os.PathLike[str], *, examples: bool = False) -> Made:
             raise UsageError(message, hint="Name a folder, or where one can be made.") from None
         hint = "Fix that and run it again: existing files stay, and missing ones are made."
         raise StateUnavailable(message, hint=hint) from None
-    return Made(root, tuple(created))
+    return Made(root, tuple(created), new)
 
 
 def trust(made: Made, by: str) -> bool:
-    """Trust the settings that `make` wrote, and no others. Return True if it wrote any.
+    """Accept a project that `make` has made whole, and no other. Return True if it has.
 
     Raises StateUnavailable if the user has no folder to store that.
     """
-    place = find(made.root)
-    if place.config.relative_to(made.root) not in made.created:
-        return False
-    Trust(Vault(made.root)).accept(load_config(place.config).digest, by)
-    return True
+    if made.new:
+        Trust(Vault(made.root)).accept(load_config(find(made.root).config).digest, by)
+    return made.new
 
 
 def review(made: Made, by: str) -> int:
-    """Accept the tools that `make` wrote as reviewed, and no others. Return their number. Raises as
-    `trust`."""
+    """Accept the tools that `make` wrote, and no others. Return their number. Raises as `trust`."""
     from toolcrib.manifest import FILE_NAME
     from toolcrib.project.project import Project
 
@@ -80,6 +81,13 @@ def review(made: Made, by: str) -> int:
     for tool in tools:
         project.first_use.reviews.accept(tool, project.fingerprint(tool), by)
     return len(tools)
+
+
+def _is_new(root: Path) -> bool:
+    """Return True if the folder holds nothing that a project is made of: neither tools nor settings."""
+    homes = [root / name for name in HOMES]
+    brought = [root / FILE, *(home / name for home in homes for name in ("config.yml", "tools"))]
+    return not any(os.path.lexists(path) for path in brought)
 
 
 def _home(root: Path) -> Path:

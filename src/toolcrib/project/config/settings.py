@@ -108,9 +108,11 @@ class Config:
     created_tools: int = _setting("limits.created_tools", number(1, 500), 500, weakens=None)
     """The number of tools that [agents may have made](tools-made-by-agents.md) at a time, from 1 to the
     default."""
-    timeout_ms: int = _setting("limits.timeout_ms", number(1, 86_400_000), 300_000, weakens=None)
+    timeout_ms: int = _setting(
+        "limits.timeout_ms", number(1, 86_400_000), weak.DEFAULT_TIMEOUT_MS, weakens=weak.timeout_ms
+    )
     """No attempt of any tool takes longer, in milliseconds. The smallest of this, the tool's own limit and
-    the call's own limit applies, and the error names it."""
+    the call's own limit applies, and the error names it. More than the default waits for trust."""
     max_listed: int = _setting("mcp.max_listed", number(0, 10_000), 100, weakens=None)
     """With more tools than this, the list for MCP clients has only the
     [meta-tools](tools-made-by-agents.md#meta-tools) and the pinned tools."""
@@ -131,13 +133,15 @@ class Config:
     retry_jitter: float = _setting("retry.jitter", number(0, 1, whole=False), 0.0, weakens=None)
     """0: the next attempt follows at once. Above 0: after attempt n it waits n⁴ seconds, more or less by this
     part."""
-    retry_attempts: int = _setting("retry.max_attempts", number(1, 100), 2, weakens=None)
+    retry_attempts: int = _setting(
+        "retry.max_attempts", number(1, 100), weak.DEFAULT_ATTEMPTS, weakens=weak.attempts
+    )
     """Attempts, including the first, of registered Python functions and of manifest tools that can safely be
     repeated: HTTP with GET, HEAD, OPTIONS, PUT or DELETE, and those with `annotations.idempotent: true`. All
-    others make one attempt. A tool's own `retry` replaces it."""
+    others make one attempt. A tool's own `retry` replaces it. More than the default waits for trust."""
     review: Review = _setting("review", choice(("ask", "off")), "ask", weakens=weak.review)
-    """`ask`: a person [reviews](security.md#first-use) a tool that reaches beyond the project before its
-    first call by anybody but you. `off` waits for trust."""
+    """`ask`: a person [reviews](security.md#first-use) a tool that writes or reaches beyond the project
+    before its first call, and after each change. `off` waits for trust."""
     sandbox_minimum: Level = _setting(
         "sandbox.minimum",
         choice(LEVELS, "`full` is the default; `toolcrib doctor` shows what this machine supports"),

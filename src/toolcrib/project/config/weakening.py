@@ -15,8 +15,11 @@ from typing import Any
 from toolcrib.project.config.policy import DEFAULT_TTL_HOURS
 
 __all__ = [
+    "DEFAULT_ATTEMPTS",
+    "DEFAULT_TIMEOUT_MS",
     "OWN_CHANNELS",
     "Weakening",
+    "attempts",
     "channels",
     "leads_out",
     "max_permissions",
@@ -26,11 +29,14 @@ __all__ = [
     "sandbox",
     "secret_sources",
     "self_approval",
+    "timeout_ms",
     "ttl_hours",
 ]
 
 OWN_CHANNELS = ("cli", "page")
 """Channels of approval that ask a person directly."""
+DEFAULT_TIMEOUT_MS = 300_000
+DEFAULT_ATTEMPTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,14 @@ def channels(value: Sequence[str]) -> str | None:
 
 def ttl_hours(value: float) -> str | None:
     return f"calls may wait for approval for {value:g} hours" if value > DEFAULT_TTL_HOURS else None
+
+
+def attempts(value: int) -> str | None:
+    return f"a failing call may run {value} times" if value > DEFAULT_ATTEMPTS else None
+
+
+def timeout_ms(value: int) -> str | None:
+    return f"an attempt may take {value / 1000:g} seconds" if value > DEFAULT_TIMEOUT_MS else None
 
 
 def mcp_servers(value: Any) -> str | None:

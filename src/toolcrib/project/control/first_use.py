@@ -1,13 +1,14 @@
-"""First use: a tool that reaches beyond the project needs a review by a person before it runs."""
+"""First use: a tool that can change or reach something needs a review by a person before it runs."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from toolcrib.guard import Reviews, ReviewStatus, ToolDigest, opened
+from toolcrib.guard import Reviews, ReviewStatus, ToolDigest, opened, reviewed_parts
+from toolcrib.project.control.acceptance import Acceptance
 from toolcrib.project.root import Place
 from toolcrib.spec import Caller, Tool
 from toolcrib.spec.caller import OWN_CALLERS
@@ -19,7 +20,10 @@ FIRST_USE = "first-use"
 """The name of the rule that asks for the review. To approve the rule itself is a review."""
 _GRANTS = "grants/"
 """The parts of a digest with this beginning are the real paths of grants."""
-_BEYOND = ("network", "secret ", "environment variable ", "code:")
+_EFFECTS = ("network", "write ", "secret ", "environment variable ", "code:")
+_DEFAULTS = {"memory_bytes": 4 << 30, "processes": 1_024, "open_files": 512}
+"""The limits of a confined tool that states none."""
+_ATTEMPTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +35,21 @@ class ReviewSheet:
     standing: ReviewStatus
     touches: list[str]
     """Everything that it may touch, in words."""
-    beyond: list[str]
-    """The part of that which lies outside of the project."""
+    reasons: tuple[str, ...]
+    """What it may change or reach, in words; empty for a tool that only reads inside the project."""
     creator: str | None
     """The agent that made it."""
+    waits: bool
+    """True if it does not run before a review."""
 
     @property
     def changed(self) -> list[str]:
         """Names of the parts that have changed since the last review: `manifest`, `files/run.sh`, …"""
         last = self.standing.last
-        return [] if last is None else self.digest.changed_since(last.parts)
+        if last is None:
+            return []
+        now = ToolDigest(self.digest.digest, reviewed_parts(self.tool, self.digest))
+        return now.changed_since(last.parts)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -51,7 +60,7 @@ class ReviewSheet:
             "digest": self.digest.digest,
             "permissions": self.tool.permissions.as_json(),
             "touches": self.touches,
-            "beyond": self.beyond,
+            "reasons": list(self.reasons),
             "creator": self.creator,
             "reviewed_by": None if last is None else last.by,
             "last_digest": None if last is None else last.digest,
@@ -68,43 +77,52 @@ class FirstUse:
     """
 
     def __init__(
-        self, reviews: Reviews, fingerprint: Callable[[Tool], ToolDigest], place: Place, *, asks: bool
+        self,
+        reviews: Reviews,
+        fingerprint: Callable[[Tool], ToolDigest],
+        place: Place,
+        acceptance: Acceptance,
+        *,
+        asks: bool,
     ) -> None:
         self.reviews = reviews
+        self.acceptance = acceptance
         self._fingerprint = fingerprint
         self._place = place
-        self._asks = asks
+        self._asks = asks and not acceptance.whole
+        self._known: dict[str, tuple[Tool, tuple[str, ...]]] = {}
 
     def digest_of(self, tool: Tool) -> str:
         """Return a tool's digest as it is now."""
         return self._fingerprint(tool).digest
 
-    def reasons(self, tool: Tool, caller: str, identity: Caller | None) -> tuple[str | None, str | None]:
-        """Return why this caller may run the tool only after a review, and why each call needs approval.
+    def questions(self, tool: Tool, caller: str, identity: Caller | None) -> tuple[str | None, str | None]:
+        """Return why the tool runs only after a review, and why each call needs approval.
 
         Each call of a tool that an agent made needs approval. Both reasons end with the first review of the
         tool as it is now.
         """
         if tool.source is None:
             return None, None
-        creator = self.creator(tool)
-        needs_review = self._asks and (identity is not None or caller not in OWN_CALLERS)
-        beyond = self.beyond(tool) if needs_review else []
-        if creator is None and not beyond:
-            return None, None
-        standing = self.reviews.status(tool, self._fingerprint(tool))
-        if standing.status == "reviewed":
+        creator, reasons = self.creator(tool), self.reasons(tool) if self._asks else ()
+        if (creator is None and not reasons) or self.is_reviewed(tool):
             return None, None
         made = None if creator is None else f"the agent {creator} made this tool, and nobody has reviewed it"
-        if not needs_review:
+        own = identity is None and caller in OWN_CALLERS
+        if not self._asks or (own and not reasons):
             return None, made
-        if standing.last is None:
-            review = "nobody has reviewed this tool"
-        else:
-            review = f"this tool is not what {standing.last.by} reviewed"
+        last = self.reviews.last(tool)
+        review = (
+            "nobody has reviewed this tool" if last is None else f"this tool is not what {last.by} reviewed"
+        )
         review += "" if creator is None else f", which the agent {creator} made"
-        review += f"; it reaches beyond the project ({'; '.join(beyond)})" if beyond else ""
+        review += f"; its calls may: {'; '.join(reasons)}" if reasons else ""
         return f"{review}. To review it: toolcrib review {tool.name}", made
+
+    def is_reviewed(self, tool: Tool) -> bool:
+        """Return True if a person has reviewed or accepted the tool as it is now."""
+        digest = self.digest_of(tool)
+        return self.acceptance.versions.get(tool.name) == digest or self.reviews.is_reviewed(tool, digest)
 
     def accept(self, tool: Tool, digest: str, by: str) -> None:
         """Note that a person has reviewed a tool, if it still has this digest."""
@@ -127,17 +145,31 @@ class FirstUse:
         """Return the agent that made a tool; None if a person made it."""
         return None if tool.source is None else self.reviews.creators().get(tool.name)
 
-    def beyond(self, tool: Tool) -> list[str]:
-        """Return everything outside of the project that a tool may touch, in words."""
-        root = self._place.root
-        found = [line for line in may_touch(tool) if line.startswith(_BEYOND)]
-        permissions = tool.permissions
-        paths = [("read", path) for path in permissions.read] + [
-            ("write", path) for path in permissions.write
-        ]
-        paths += [("run", path) for _, path in opened(tool, root)]
-        found += [f"{access} {path}" for access, path in paths if not self._inside(path)]
-        return found + self.links(tool)
+    def reasons(self, tool: Tool) -> tuple[str, ...]:
+        """Return why a tool needs a review, in words: what it may change or reach, or no longer asks.
+
+        A tool that only reads inside the project needs none.
+        """
+        known = self._known.get(tool.name)
+        if known is None or known[0] is not tool:
+            known = (tool, tuple(self._reasons(tool)))
+            self._known[tool.name] = known
+        return known[1]
+
+    def _reasons(self, tool: Tool) -> Iterator[str]:
+        yield from (line for line in may_touch(tool) if line.startswith(_EFFECTS))
+        paths = [("read", path) for path in tool.permissions.read]
+        paths += [("run", path) for _, path in opened(tool, self._place.root)]
+        yield from (f"{access} {path}" for access, path in paths if not self._inside(path))
+        yield from self.links(tool)
+        if tool.retry is not None and tool.retry.max_attempts > _ATTEMPTS:
+            yield f"run {tool.retry.max_attempts} times (retry.max_attempts)"
+        for name, most in _DEFAULTS.items():
+            if (getattr(tool.limits, name) or 0) > most:
+                yield f"use more than other tools (limits.{name})"
+        last = None if tool.approval.required else self.reviews.last(tool)
+        if last is not None and "approval" in last.parts:
+            yield "run without the approval of each call that it needed before"
 
     def links(self, tool: Tool) -> list[str]:
         """Return the grants that pass through a symbolic link, in words. A review pins where each leads."""
@@ -163,11 +195,9 @@ class FirstUse:
     def sheet(self, tool: Tool) -> ReviewSheet:
         """Return a tool as it is shown for review."""
         digest = self._fingerprint(tool)
-        return ReviewSheet(
-            tool,
-            digest,
-            self.reviews.status(tool, digest),
-            [*may_touch(tool), *self.links(tool)],
-            self.beyond(tool),
-            self.creator(tool),
-        )
+        standing, creator, reasons = self.reviews.status(tool, digest), self.creator(tool), self.reasons(tool)
+        if self.acceptance.versions.get(tool.name) == digest.digest:
+            standing = ReviewStatus("reviewed", standing.last)
+        waits = standing.status != "reviewed" and (creator is not None or (self._asks and bool(reasons)))
+        touches = [*may_touch(tool), *self.links(tool)]
+        return ReviewSheet(tool, digest, standing, touches, reasons, creator, waits)

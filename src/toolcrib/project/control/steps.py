@@ -46,7 +46,7 @@ class ProjectSteps:
 
         self.controls = Controls(
             visible=self.access.visible,
-            authorise=(self.access.authorise,),
+            authorise=(self.access.authorise, first_use.acceptance.require),
             require=(audit.ensure, pinned),
             approve=(
                 IdempotencyStep(store, self.access, self.secrets.mask),

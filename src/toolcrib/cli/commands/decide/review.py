@@ -2,96 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
-from toolcrib.cli.confirm import confirm
+from toolcrib.cli.confirm import at_terminal, confirm
 from toolcrib.cli.options import project_options, yes_option
 from toolcrib.cli.output import print_error, print_json, print_note, print_result
-from toolcrib.errors import ToolcribError, UsageError
+from toolcrib.cli.sheets import lines_of, names_of
+from toolcrib.errors import ApprovalRequired, ToolcribError, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
     from toolcrib.project.control.first_use import ReviewSheet
 
-__all__ = ["command", "lines_of"]
+__all__ = ["ask_for_reviews", "command"]
 
-_STATUS = {"new": "not reviewed yet", "changed": "changed since its last review", "reviewed": "reviewed"}
+_LOOK_S = 0.3
 
 
 @click.command("review")
 @click.argument("names", nargs=-1, metavar="[NAME]…")
 @project_options
 @click.option("--all", "everything", is_flag=True, help="Show every tool, not only those to review.")
+@click.option("--watch", is_flag=True, help="Then accept each change that is saved, until Ctrl-C.")
 @yes_option
-def command(names: tuple[str, ...], root: str | None, as_json: bool, everything: bool, yes: bool) -> int:
-    """Review tools before their first use.
+def command(
+    names: tuple[str, ...], root: str | None, as_json: bool, everything: bool, watch: bool, yes: bool
+) -> int:
+    """Review new and changed tools.
 
-    Shows the digest of a tool, its permissions and its changes since the last review, then asks. The answer
-    is stored for the tool exactly as it is.
+    Shows the digest of each tool, its permissions and its changes since the last review, then asks once for
+    all of them. The answer is stored for the tools exactly as they are.
 
-    Without a NAME it shows the tools that need a review: those that reach outside the project, and those that
-    an agent created. With --json and without --yes the tools are only shown.
+    Without a NAME it shows the tools that need a review: those that write, that reach outside the project,
+    and those that an agent created. With --json and without --yes the tools are only shown.
     """
     from toolcrib.project import Project
-    from toolcrib.state import user_name
 
     if names and everything:
         raise UsageError("give names, or --all")
+    if watch and (as_json or everything):
+        raise UsageError("--watch shows changes to a person; it has no --json and no --all")
     project = Project.open(root)
     sheets, exit_code = _sheets(project, names, everything=everything)
-    accepted: list[ReviewSheet] = []
-    for number, sheet in enumerate(sheets):
-        if not as_json:
+    if not as_json:
+        for number, sheet in enumerate(sheets):
             print_result("\n".join([*([""] if number else []), *lines_of(sheet)]))
-        if sheet.standing.status == "reviewed":
-            continue
-        if yes or (not as_json and confirm(f"Mark {sheet.tool.name} as reviewed?")):
-            project.review(sheet.tool, user_name(), sheet.digest)
-            accepted.append(sheet)
-            print_note(f"reviewed: {sheet.tool.name}")
+    waiting = [sheet for sheet in sheets if sheet.standing.status != "reviewed"]
+    accepted = bool(waiting) and (yes or (not as_json and confirm(f"Mark {names_of(waiting)} as reviewed?")))
+    if accepted:
+        _accept(project, waiting)
     if as_json:
-        print_json({"tools": [{**sheet.as_dict(), "accepted": sheet in accepted} for sheet in sheets]})
+        shown = [{**sheet.as_dict(), "accepted": accepted and sheet in waiting} for sheet in sheets]
+        print_json({"tools": shown})
     elif not sheets and not exit_code:
         print_note("No tool needs a review.")
+    if watch and (accepted or not waiting):
+        return _watch(root, names)
     return exit_code
 
 
-def _sheets(project: Project, names: Sequence[str], *, everything: bool) -> tuple[list[ReviewSheet], int]:
+def _accept(project: Project, sheets: Sequence[ReviewSheet]) -> None:
+    from toolcrib.state import user_name
+
+    for sheet in sheets:
+        project.review(sheet.tool, user_name(), sheet.digest)
+        print_note(f"reviewed: {sheet.tool.name}")
+
+
+def ask_for_reviews(project: Project, names: Sequence[str]) -> None:
+    """Ask at the terminal, once, for the reviews that the examples of these tools, or of all, wait for."""
+    if not at_terminal():
+        return
+    sheets = [sheet for sheet in project.sheets()[0] if sheet.waits and sheet.tool.examples]
+    sheets = [sheet for sheet in sheets if not names or sheet.tool.name in names]
+    for sheet in sheets:
+        print_note("\n".join(lines_of(sheet)))
+    if sheets and confirm(f"Mark {names_of(sheets)} as reviewed, and run the examples?"):
+        _accept(project, sheets)
+
+
+def _watch(root: str | None, names: Sequence[str]) -> int:
+    """Accept what the person saves while this runs. Tools that agents make meanwhile are left to a review."""
+    from toolcrib.project import Project
+
+    if not at_terminal():
+        raise ApprovalRequired("there is no terminal to watch at", hint="Run the command at a terminal.")
+    print_note("Changes that are saved now count as reviewed. Stop with Ctrl-C.")
+    try:
+        while True:
+            time.sleep(_LOOK_S)
+            project = Project.open(root)
+            with suppress(ToolcribError):  # A file is being written; it is looked at again.
+                sheets, _ = _sheets(project, names, everything=False, report=False)
+                for sheet in sheets:
+                    if sheet.waits and sheet.creator is None:
+                        print_note("\n".join(lines_of(sheet)))
+                        _accept(project, [sheet])
+            asyncio.run(project.aclose())
+    except KeyboardInterrupt:
+        print_note("Changes need a review again.")
+        return 0
+
+
+def _sheets(
+    project: Project, names: Sequence[str], *, everything: bool, report: bool = True
+) -> tuple[list[ReviewSheet], int]:
     """Return the tools to show, and the exit code of those that cannot be shown."""
-    sheets, exit_code = [], 0
-    for tool in [project.get(name) for name in names] if names else project.tools():
-        if tool.source is None:
-            continue
-        try:
-            sheet = project.first_use.sheet(tool)
-        except ToolcribError as error:
-            exit_code = print_error(error)
-            continue
-        needed = sheet.standing.status != "reviewed" and (sheet.creator is not None or sheet.beyond)
-        if names or everything or needed:
-            sheets.append(sheet)
-    return sheets, exit_code
-
-
-def lines_of(sheet: ReviewSheet) -> Iterator[str]:
-    """Yield the lines about a tool for the person who reviews it, without control characters."""
-    from toolcrib.guard import shown
-
-    def flat(text: str) -> str:
-        return shown(text).replace("\n", "\\n")
-
-    tool, review = sheet.tool, sheet.standing
-    yield f"{shown(tool.name)}: {_STATUS[review.status]}"
-    if sheet.creator is not None:
-        yield f"  created by the agent {shown(sheet.creator)}"
-    yield f"  digest: {sheet.digest.digest}"
-    for line in sheet.touches:
-        yield f"  may touch: {flat(line)}"
-    if review.last is not None and review.status == "changed":
-        yield f"  last reviewed by {shown(review.last.by)}: {review.last.digest}"
-        yield f"  changed since then: {flat(', '.join(sheet.changed))}"
-    if review.status != "reviewed":
-        yield from (f"  {line}" for line in review.diff(tool).split("\n") if line)
+    if names:
+        return [project.first_use.sheet(project.get(name)) for name in names], 0
+    sheets, errors = project.sheets()
+    codes = [print_error(error) for error in errors] if report else []
+    return [sheet for sheet in sheets if everything or sheet.waits], max(codes, default=0)

@@ -3,56 +3,73 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.confirm import confirm
+from toolcrib.cli.confirm import at_terminal, confirm
 from toolcrib.cli.options import project_options, yes_option
-from toolcrib.cli.output import one_line, print_json, print_note, print_result
-from toolcrib.errors import NotTrusted, UsageError
+from toolcrib.cli.output import count, one_line, print_error, print_json, print_note, print_result
+from toolcrib.cli.sheets import lines_of
+from toolcrib.errors import NotTrusted, ToolcribError, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.guard import Trust
-    from toolcrib.project import Config
+    from toolcrib.project import Config, Project
     from toolcrib.project.config.weakening import Weakening
+    from toolcrib.project.control.first_use import ReviewSheet
+
+__all__ = ["accepted_project", "command"]
 
 
 @click.command("trust")
 @project_options
-@click.option("--show", is_flag=True, help="Only show the settings that need trust.")
+@click.option("--show", is_flag=True, help="Only show what waits for acceptance.")
 @yes_option
-@click.option("--revoke", is_flag=True, help="Stop trusting the settings of this project.")
+@click.option("--revoke", is_flag=True, help="Take back the acceptance of this project.")
 def command(root: str | None, as_json: bool, show: bool, yes: bool, revoke: bool) -> None:
-    """Trust this project's settings.
+    """Accept a project: its settings and tools, as they are.
 
-    Some settings have no effect until you trust them: those that weaken a protection, name the source of a
-    secret or start a process. The command shows them, then asks. Any change of the file ends the trust.
+    No tool of a cloned project runs before this. The command shows the settings that weaken a protection,
+    name the source of a secret or start a process, and what each tool may do. Then it asks once. Later it
+    shows what has changed, and asks for that.
     """
     from toolcrib.guard import Trust
-    from toolcrib.project import find, load_config
-    from toolcrib.state import Vault, user_name
+    from toolcrib.project import Project, find
+    from toolcrib.state import Vault
 
     if show + yes + revoke > 1:
         raise UsageError("give only one of --show, --yes and --revoke")
-    place = find(root)
-    trust = Trust(Vault(place.root))
     if revoke:
-        _revoke(trust, as_json)
+        _revoke(Trust(Vault(find(root).root)), as_json)
         return
-    config = load_config(place.config, place.root)
-    settings = config.weakening()
-    trusted = trust.is_trusted(config.digest)
+    project = Project.inspect(root)
+    state = _State.of(project)
     if not as_json:
-        _print(config, settings, trusted)
-    if settings and not trusted and not show and (yes or not as_json):
-        if not yes and not confirm("Trust them?", no_terminal=NotTrusted):
-            raise NotTrusted("the settings were not trusted", hint="All other settings have their effect.")
-        trust.accept(config.digest, user_name())
-        print_note("Trusted, until the file changes.")
+        state.print()
+    if state.waits and not show and (yes or not as_json):
+        if not yes and not confirm(state.question, no_terminal=NotTrusted):
+            raise NotTrusted("nothing was accepted", hint="To read the manifests: toolcrib review --all")
+        state.accept()
     if as_json:
-        print_json(_document(config, settings, trust, str(place.config)))
+        print_json(_document(_State.of(project)))
+
+
+def accepted_project(root: str | None, *, ask: bool) -> Project:
+    """Open a project to run its tools. If it is not accepted and somebody is at the terminal, ask first."""
+    from toolcrib.project import Project
+
+    project = Project.open(root)
+    if not ask or project.acceptance.given or not at_terminal():
+        return project
+    state = _State.of(Project.inspect(root))
+    state.print()
+    if not confirm(state.question):
+        raise NotTrusted("the project was not accepted, so nothing was run")
+    state.accept()
+    return Project.open(root)
 
 
 def _revoke(trust: Trust, as_json: bool) -> None:
@@ -60,37 +77,113 @@ def _revoke(trust: Trust, as_json: bool) -> None:
     if as_json:
         print_json({"revoked": revoked})
     else:
-        print_note("These settings are no longer trusted." if revoked else "Nothing was trusted.")
+        print_note("This project is no longer accepted." if revoked else "This project was not accepted.")
 
 
-def _print(config: Config, settings: Sequence[Weakening], trusted: bool) -> None:
-    path = config.document.path if config.document is not None else ""
-    path = path.removeprefix(os.getcwd() + os.sep)  # noqa: PTH109 - text is what is compared
-    for weak in settings:
-        line = _line(config, weak)
-        place = f"{path}:{line}: " if line is not None else ""
-        print_result(one_line(f"{place}{weak.name}: {weak.allows}"))
-    if not settings:
-        print_note("No setting of this project needs trust.")
-    elif trusted:
-        print_note("These settings are trusted.")
-    else:
-        print_note("These settings have no effect until you trust them.")
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A project as it is shown to the person who accepts it."""
+
+    project: Project
+    known: bool
+    """True if it was accepted before."""
+    settings: Sequence[Weakening]
+    trusted: bool
+    """True if the settings are trusted as they are."""
+    sheets: Sequence[ReviewSheet]
+    errors: Sequence[ToolcribError]
+
+    @classmethod
+    def of(cls, project: Project) -> _State:
+        sheets, errors = project.sheets()
+        config, trust = project.config, project.acceptance.trust
+        known, trusted = trust.current() is not None, trust.is_trusted(config.digest)
+        return cls(project, known, config.weakening(), trusted, sheets, errors)
+
+    @property
+    def waiting(self) -> list[ReviewSheet]:
+        """The tools that need a review."""
+        return [sheet for sheet in self.sheets if sheet.waits]
+
+    @property
+    def waits(self) -> bool:
+        """True if there is something to accept."""
+        return not self.known or bool(self.settings and not self.trusted) or bool(self.waiting)
+
+    @property
+    def question(self) -> str:
+        return "Accept these changes?" if self.known else "Accept this project, as it is now?"
+
+    def accept(self) -> None:
+        """Record the acceptance of everything that was shown."""
+        from toolcrib.state import user_name
+
+        self.project.accept(user_name(), self.waiting if self.known else self.sheets)
+        print_note("Accepted. What changes later is asked for again.")
+
+    def print(self) -> None:
+        """Print what there is to accept."""
+        if not self.known:
+            print_result(one_line(f"{self.project.root}: you have not accepted this project yet."))
+        self._print_settings()
+        if self.known:
+            for number, sheet in enumerate(self.waiting):
+                print_result("\n".join([*([""] if number else []), *lines_of(sheet)]))
+        else:
+            for line in _overview(self.sheets):
+                print_result(line)
+        for error in self.errors:
+            print_error(error)
+        if not self.waits:
+            print_note("This project is accepted; nothing waits for you.")
+        elif not self.known:
+            print_note("None of them runs until you accept this project. To read them: toolcrib review --all")
+
+    def _print_settings(self) -> None:
+        config = self.project.config
+        path = config.document.path if config.document is not None else ""
+        path = path.removeprefix(os.getcwd() + os.sep)  # noqa: PTH109 - text is what is compared
+        for weak in self.settings:
+            line = _line(config, weak)
+            place = f"{path}:{line}: " if line is not None else ""
+            print_result(one_line(f"{place}{weak.name}: {weak.allows}"))
+        if self.settings and not self.trusted:
+            print_note("These settings have no effect until you trust them.")
+        elif self.settings:
+            print_note("These settings are trusted.")
+        elif not self.waits:
+            print_note("No setting of this project needs trust.")
 
 
-def _document(config: Config, settings: Sequence[Weakening], trust: Trust, path: str) -> dict[str, Any]:
-    current = trust.current()
+def _overview(sheets: Sequence[ReviewSheet]) -> Iterator[str]:
+    """Yield a line for each tool that may change or reach something, then one for all the others."""
+    acting = [sheet for sheet in sheets if sheet.reasons]
+    if acting:
+        yield f"{len(acting)} of {count(len(sheets), 'tool')} may change or reach something:"
+    width = min(24, max((len(sheet.tool.name) for sheet in acting), default=0))
+    for sheet in acting:
+        yield one_line(f"  {sheet.tool.name:{width}}  {'; '.join(sheet.reasons)}")
+    quiet = [sheet.tool.name for sheet in sheets if not sheet.reasons]
+    if quiet:
+        yield one_line(f"{count(len(quiet), 'tool')} only read in the project: {', '.join(quiet)}")
+
+
+def _document(state: _State) -> dict[str, Any]:
+    config, current = state.project.config, state.project.acceptance.trust.current()
     if current is not None and current.digest != config.digest:
         current = None
     return {
-        "config": path,
+        "config": str(state.project.place.config),
         "digest": config.digest,
+        "project_digest": state.project.digest().digest,
+        "accepted": state.known,
         "trusted": current is not None,
         "by": current.by if current is not None else None,
         "at": current.at if current is not None else None,
         "settings": [
-            {"key": weak.name, "allows": weak.allows, "line": _line(config, weak)} for weak in settings
+            {"key": weak.name, "allows": weak.allows, "line": _line(config, weak)} for weak in state.settings
         ],
+        "tools": [sheet.as_dict() for sheet in state.sheets if sheet.waits],
     }
 
 

@@ -20,8 +20,9 @@ def command(folder: str, with_examples: bool, as_json: bool) -> None:
 
     Existing files are not changed.
     """
+    from toolcrib.guard import Trust
     from toolcrib.project.authoring.starter import make, review, trust
-    from toolcrib.state import user_name
+    from toolcrib.state import Vault, user_name
 
     made = make(folder, examples=with_examples)
     try:
@@ -36,6 +37,8 @@ def command(folder: str, with_examples: bool, as_json: bool) -> None:
         print_note(f"created {path}")
     if not made.created:
         print_note(f"{made.root} is a project already; nothing was changed.")
+    if not made.new and Trust(Vault(made.root)).current() is None:
+        print_note("Its tools and settings were there before. To see and accept them: toolcrib trust")
     print_note(
         "Next: `toolcrib list`, then `toolcrib run NAME`, or `toolcrib serve --stdio` for an MCP client."
     )

@@ -29,11 +29,18 @@ def command(names: tuple[str, ...], root: str | None, as_json: bool, live: bool)
     lack a secret are skipped, with the reason. Exit 1 if an example fails. Without NAMES, exit 4 if a
     manifest has errors.
     """
-    from toolcrib.project import Project
+    from toolcrib.cli.commands.decide.review import ask_for_reviews
+    from toolcrib.cli.commands.decide.trust import accepted_project
     from toolcrib.project.authoring.examples import try_examples
 
+    project = accepted_project(root, ask=not as_json)
+    if not project.acceptance.given:
+        raise project.acceptance.refusal(own=True)
+    if not as_json:
+        ask_for_reviews(project, names)
+
     async def run_examples() -> tuple[list[Tried], list[Diagnostic]]:
-        async with Project.open(root) as project:
+        async with project:
             broken = [] if names else project.errors
             return [one async for one in try_examples(project, names, live=live)], broken
 

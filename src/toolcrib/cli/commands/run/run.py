@@ -68,6 +68,7 @@ def command(
     TOOL is [BUNDLE/]NAME[@VERSION]. ARGUMENTS are key=text, key:=json, @file.json, or - for a JSON object on
     standard input. Later words replace what earlier files contain.
     """
+    from toolcrib.cli.commands.decide.trust import accepted_project
     from toolcrib.project import Project
     from toolcrib.spec import Call
 
@@ -76,11 +77,13 @@ def command(
     call.wait = wait or "raise"
     if verbose:
         _show_log()
-    project = Project.open(root)
-    print_warnings(project)
     if dry_run:
+        project = Project.open(root)
+        print_warnings(project)
         _print_plan(project, call, as_json=as_json)
         return 0
+    project = accepted_project(root, ask=not as_json)
+    print_warnings(project)
     try:
         result = result_of(project, call, approve=approve, ask=not as_json)
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -140,8 +143,6 @@ def _print_plan(project: Project, call: Call, *, as_json: bool) -> None:
 
 def result_of(project: Project, call: Call, *, approve: bool, ask: bool) -> Result:
     """Find the tool, ask for approval if it is needed, and make the call. Every refusal is recorded."""
-    from toolcrib.state import user_name
-
     refusal: ToolcribError | None = None
     try:
         tool = find_tool(project, call.tool)
@@ -153,38 +154,35 @@ def result_of(project: Project, call: Call, *, approve: bool, ask: bool) -> Resu
             call.tool = call.tool.rpartition("/")[2].partition("@")[0]
     else:
         call.tool = tool.name
-        sheet = _show_unreviewed(project, tool)
         if call.wait == "raise":  # Otherwise somebody else decides.
+            sheets = _waiting(project, tool)
             try:
-                call.approved_by = approver_of(project, call, approve=approve, ask=ask)
+                call.approved_by = approver_of(project, call, approve=approve, ask=ask, sheets=sheets)
             except ApprovalRequired as error:
                 refusal = error
-            if sheet is not None and (approve or call.approved_by is not None):
-                project.review(tool, user_name(), sheet.digest)
     result = asyncio.run(_run(project, call))
     if refusal is not None and result.error is not None and result.error.code == refusal.code:
         result.error = refusal
     return result
 
 
-def _show_unreviewed(project: Project, tool: Tool) -> ReviewSheet | None:
-    """Show a tool that needs a review and has none, and return its sheet; None for any other tool."""
-    from toolcrib.cli.commands.decide.review import lines_of
+def _waiting(project: Project, tool: Tool) -> list[ReviewSheet]:
+    """Return what waits for a review of the tool and of those that it calls.
 
-    if tool.source is None or project.config.review == "off":
-        return None
+    With a lock, one answer covers every tool that waits and is as the lock pins it.
+    """
+    if not project.acceptance.given:
+        return []
     try:
-        if project.first_use.creator(tool) is None and not project.first_use.beyond(tool):
-            return None
-        sheet = project.first_use.sheet(tool)
+        first = [project.first_use.sheet(one) for one in (tool, *project.parts_of(tool)) if one.source]
     except ToolcribError:  # The call itself reports the error.
-        return None
-    if sheet.standing.status == "reviewed":
-        return None
-    for line in lines_of(sheet):
-        print_note(line)
-    print_note(f"note: to mark it as reviewed: toolcrib review {tool.name}")
-    return sheet
+        return []
+    sheets = [sheet for sheet in first if sheet.waits]
+    if not sheets or not project.pins.path.exists():
+        return sheets
+    names = {sheet.tool.name for sheet in sheets}
+    others = [sheet for sheet in project.sheets()[0] if sheet.waits and sheet.tool.name not in names]
+    return sheets + [sheet for sheet in others if project.pins.holds(sheet.tool)]
 
 
 async def _run(project: Project, call: Call) -> Result:

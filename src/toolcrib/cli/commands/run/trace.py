@@ -55,12 +55,12 @@ def command(
 
     Exit 0 if the tool ran, even if it failed.
     """
-    from toolcrib.project import Project
+    from toolcrib.cli.commands.decide.trust import accepted_project
     from toolcrib.project.trace import Allowed, Trace
     from toolcrib.spec import Call
 
     call = Call(tool, parse_arguments(arguments), caller="cli", timeout_ms=timeout_ms)
-    project = Project.open(root)
+    project = accepted_project(root, ask=not as_json)
     allowed = Allowed(allow_read, allow_write, allow_host, allow_env)
     trace = None
     try:
