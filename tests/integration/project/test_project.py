@@ -29,6 +29,7 @@ async def test_functions_registered_in_a_project_are_guarded_and_recorded_too(cr
 
 async def test_the_projects_retry_repeats_only_functions_that_allow_it(crib: Crib) -> None:
     crib.write(".toolcrib/config.yml", "retry: {max_attempts: 3}\n")
+    crib.trust()
 
     def charge(why: str) -> None:
         raise RetryableError("busy") if why == "busy" else OSError("the connection was lost")
