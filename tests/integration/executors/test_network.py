@@ -260,7 +260,8 @@ def test_a_program_that_knows_no_proxy_is_told_what_it_needs(crib: Crib, port: i
         failed(result, "command_failed")
         assert result.error is not None
         assert "`permissions.network: host`" in (result.error.hint or "")
-    other = crib.call("sh", {"c": "echo no such option >&2; exit 2"})
+    crib.shell("local")
+    other = crib.call("local", {"c": "echo no such option >&2; exit 2"})
     assert other.error is not None
     assert "network" not in (other.error.hint or "")
 
