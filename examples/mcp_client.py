@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,9 @@ TOOLCRIB = shutil.which("toolcrib", path=str(Path(sys.executable).parent)) or "t
 
 async def talk(root: str) -> None:
     """Do the work of an agent's client."""
-    server = StdioServerParameters(command=TOOLCRIB, args=["serve", "--stdio", "--root", root])
+    # The client hands on few variables by itself; XDG_DATA_HOME says where acceptance of projects is kept.
+    args = ["serve", "--stdio", "--root", root]
+    server = StdioServerParameters(command=TOOLCRIB, args=args, env=dict(os.environ))
     async with Client(stdio_client(server)) as client:
         print("tools:", [tool.name for tool in (await client.list_tools()).tools])
 

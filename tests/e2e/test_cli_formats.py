@@ -278,9 +278,9 @@ def test_examples_are_run_and_compared(crib: Crib) -> None:
     found = {one["tool"]: one for one in done.document["examples"]}
     assert {name: one["outcome"] for name, one in found.items()} == {
         "asks": "skipped", "right": "passed", "web": "skipped", "wrong": "failed"}  # fmt: skip
-    assert "expected: hello Bob\ncame:     hello Ann" in found["wrong"]["told"]
-    assert "It is dear" in found["asks"]["told"]
-    assert "--live" in found["web"]["told"]
+    assert "expected: hello Bob\ncame:     hello Ann" in found["wrong"]["problem"]
+    assert "It is dear" in found["asks"]["problem"]
+    assert "--live" in found["web"]["problem"]
     told = cli(crib, "test", "right")
     assert (told.code, told.out) == (0, "ok      right[0] Greet\n")
     assert cli(crib, "test", "gone").code == 3

@@ -175,7 +175,7 @@ def test_a_project_mounted_from_a_config_map_runs(tmp_path: Path) -> None:
     mounted(root, files)
 
     async def call() -> object:
-        async with Project.open(root) as project:
+        async with Project.open(root, accept="all") as project:
             assert project.config.timeout_ms == 60_000
             return (await project.call("hello")).unwrap()
 

@@ -97,8 +97,10 @@ class Tokens:
         seconds since the epoch. Raises `UsageError`, and `ConflictError` for a name that is taken.
         """
         caller = Caller(name, _scopes(scopes), None if tools is None else tuple(tools), owner)
+        _require_sound(caller)
         now = self._clock()
-        _require_sound(caller, expires, now)
+        if expires is not None and not now < expires <= now + _LONGEST_S:
+            raise UsageError("a token must expire in the future, and within ten years")
         text = _new_text()
         row = (
             _digest(text),
@@ -274,7 +276,7 @@ def _scopes(scopes: Iterable[str]) -> frozenset[Scope]:
     return frozenset(cast(Iterable[Scope], scopes))
 
 
-def _require_sound(caller: Caller, expires: float | None, now: float) -> None:
+def _require_sound(caller: Caller) -> None:
     if _NAME.fullmatch(caller.name) is None:
         raise UsageError(
             f"{caller.name!r} cannot be the name of a token",
@@ -290,5 +292,3 @@ def _require_sound(caller: Caller, expires: float | None, now: float) -> None:
         raise UsageError("tools must be 1 to 100 patterns of up to 256 characters each")
     if not caller.owner or len(caller.owner) > 256:
         raise UsageError("a token needs the name of its owner, of up to 256 characters")
-    if expires is not None and not now < expires <= now + _LONGEST_S:
-        raise UsageError("a token must expire in the future, and within ten years")
