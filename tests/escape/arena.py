@@ -192,7 +192,9 @@ class Arena:
         if self.contestant != "level landlock":
             return Project.open(self.project, accept="all")
         place = find(self.project)
-        return Project(place, replace(load_config(place.config), sandbox_minimum="landlock"), trusted=True)
+        return Project(
+            place, replace(load_config(place.config), sandbox_minimum="landlock"), trusted=True, accept="all"
+        )
 
     # -- judging ---------------------------------------------------------------------------------
 
