@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -95,6 +96,9 @@ def test_nothing_runs_that_cannot_be_recorded(tmp_path: Path, where: str) -> Non
     need("mounts in a user namespace", tried.returncode == 0)
     done = subprocess.run(
         [*command, sys.executable, "-c", SCRIPT, str(disk), str(data)],
+        # In there the owner of /tmp is nobody, and settings below a folder of nobody's are refused.
+        env={key: value for key, value in os.environ.items() if key != "TOOLCRIB_CONFIG"}
+        | {"XDG_CONFIG_HOME": str(other)},
         capture_output=True,
         text=True,
         check=False,
