@@ -194,10 +194,12 @@ def run_command(
     # which has no terminal: another setsid costs 4 ms on a busy machine (a new scheduling group, sched(7)).
     os.setpgid(0, 0)
     close_other((control, init, ruleset.fd))
+    if job["watch"]:
+        # Before the limits: how many descriptors a user may have under way depends on the sender's limit, and
+        # other sandboxes could have used up a low one.
+        be_watched(job["watch"], control)
     set_limits(job["limits"])
     enforce(ruleset, job["filter"])
-    if job["watch"]:
-        be_watched(job["watch"], control)
     if receive(init)[0] != b"confined":
         os._exit(126)
     os.close(init)
