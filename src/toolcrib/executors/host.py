@@ -6,13 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from toolcrib.manifest.plugins import on_call
 from toolcrib.spec import Call, Catalog, Executor, Invoke, Retry, Tool
 
 if TYPE_CHECKING:
     from toolcrib.egress import Egress
     from toolcrib.executors.workspace.workspace import Workspace
 
-__all__ = ["Host"]
+__all__ = ["Host", "in_workspace"]
+
+
+def in_workspace(target: str) -> Callable[[Tool, Host], Executor]:
+    """Return the `Kind.executor` of a class (`module:attribute`) that takes a tool and its workspace."""
+    make = on_call(target)
+    return lambda tool, host: make(tool, host.workspace())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

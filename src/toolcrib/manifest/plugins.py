@@ -7,19 +7,40 @@ Installed packages are searched only for names that are not built in, once per p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from toolcrib.errors import ConfigError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["Registry"]
+__all__ = ["Registry", "on_call", "on_use"]
 
 R = TypeVar("R")
+
+
+def on_use(target: str) -> Callable[[], Any]:
+    """Return a function that returns `module:attribute`, and imports it when it is first called."""
+
+    @cache
+    def found() -> Any:
+        module, _, attribute = target.partition(":")
+        return getattr(import_module(module), attribute)
+
+    return found
+
+
+def on_call(target: str) -> Callable[..., Any]:
+    """Return a function that calls `module:attribute`, and imports it when it is first called."""
+    found = on_use(target)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return found()(*args, **kwargs)
+
+    return call
 
 
 class Registry(Generic[R]):
@@ -44,8 +65,7 @@ class Registry(Generic[R]):
         """Return the record of that name, or None. Raises ConfigError for a broken plug-in."""
         record = self._loaded.get(name)
         if record is None and name in self._table:
-            module, _, attribute = self._table[name].partition(":")
-            record = self._loaded[name] = getattr(import_module(module), attribute)
+            record = self._loaded[name] = on_use(self._table[name])()
         if record is None and name in self._installed:
             record = self._loaded[name] = self._load(self._installed[name])
         return record

@@ -15,8 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from toolcrib.executors.command.programs import FIND_COMMANDS, Program, base_name, known_program
 from toolcrib.manifest.kinds import CodeFile
 from toolcrib.sandbox.files.paths import Paths, beginning
+from toolcrib.spec import CommandExec, Tool
 
-__all__ = ["PROGRAM_FOLDERS", "code_files", "module_files"]
+__all__ = ["PROGRAM_FOLDERS", "code_files", "code_of_tool", "module_files"]
 
 PROGRAM_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """The folders in which a confined command is searched, in this order."""
@@ -35,6 +36,14 @@ _RESERVED = frozenset(
 )
 _FILES_IN = ("BASH_ENV", "ENV", "LD_AUDIT", "LD_PRELOAD", "PYTHONSTARTUP")
 """Variables that name files of code."""
+
+
+def code_of_tool(tool: Tool, root: str, paths: Paths) -> Iterator[CodeFile]:
+    """Yield the files of code of a command tool."""
+    config = tool.config
+    assert isinstance(config, CommandExec)
+    words = config.args if config.shell is None else ("-c", config.shell)
+    return code_files((config.entrypoint, *words), root, config.cwd, paths, config.env)
 
 
 def code_files(

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.executors.host import Host
-from toolcrib.manifest.kinds import CodeFile, Effect, Kind, Misfit, block_of, duration
-from toolcrib.manifest.yaml.diagnostics import Diagnostic
-from toolcrib.manifest.yaml.source import Document
-from toolcrib.spec import CommandExec, Executor, Permissions, Tool
+from toolcrib.executors.host import in_workspace
+from toolcrib.manifest.kinds import Effect, Kind, Misfit, block_of, duration
+from toolcrib.manifest.plugins import on_call
+from toolcrib.spec import CommandExec, Permissions, Tool
 
 if TYPE_CHECKING:
-    from toolcrib.sandbox.files.paths import Paths
     from toolcrib.template import Namespaces
 
 __all__ = ["KIND"]
+
+_FOLDER = "toolcrib.executors.command"
 
 
 def _parse(block: dict[str, Any]) -> CommandExec:
@@ -67,44 +65,22 @@ def _effect(tool: Tool, names: Namespaces) -> Effect:
     return {("exec", "auth", "outputs.format"): what}
 
 
-def _lint(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    from toolcrib.executors.command.lint import code_words, direct_programs, secret_arguments, shell_line
-
-    checks = (shell_line, code_words, secret_arguments, direct_programs)
-    return chain.from_iterable(check(tool, document) for check in checks)
-
-
 def _granted(tool: Tool, granted: Permissions) -> Permissions:
     return replace(granted, secrets=tool.permissions.secrets)
-
-
-def _code(tool: Tool, root: str, paths: Paths) -> Iterator[CodeFile]:
-    from toolcrib.executors.command.code_files import code_files
-
-    config = tool.config
-    assert isinstance(config, CommandExec)
-    words = config.args if config.shell is None else ("-c", config.shell)
-    return code_files((config.entrypoint, *words), root, config.cwd, paths, config.env)
-
-
-def _executor(tool: Tool, host: Host) -> Executor:
-    from toolcrib.executors.command.executor import CommandExecutor
-
-    return CommandExecutor(tool, host.workspace())
 
 
 KIND = Kind(
     name="command",
     config=CommandExec,
-    executor=_executor,
+    executor=in_workspace(f"{_FOLDER}.executor:CommandExecutor"),
     schema=Path(__file__).with_name("schema.json"),
     parse=_parse,
     write=_write,
     misfits=(Misfit(("exit_codes_ok",), "minItems", rule="exit-codes", hint="write `exit_codes_ok: [0]`"),),
     templated=("args", "env", "stdin", "shell"),
     fixed=("entrypoint", "cwd"),
-    lint=_lint,
-    code=_code,
+    lint=on_call(f"{_FOLDER}.lint:check"),
+    code=on_call(f"{_FOLDER}.code_files:code_of_tool"),
     effect=_effect,
     granted=_granted,
     confined=True,

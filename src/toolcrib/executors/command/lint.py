@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from toolcrib.errors import ManifestError
@@ -11,7 +12,7 @@ from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import CommandExec, Tool
 
-__all__ = ["code_words", "direct_programs", "secret_arguments", "shell_line"]
+__all__ = ["check"]
 
 _COMMAND: KeyPath = ("exec", "command")
 _DIRECT = frozenset((
@@ -25,7 +26,13 @@ _DIRECT = frozenset((
 """Programs with a protocol of their own, which ignore the variables that name a proxy."""
 
 
-def shell_line(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+def check(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+    """Run all checks of command tools."""
+    checks = (_shell_line, _code_words, _secret_arguments, _direct_programs)
+    return chain.from_iterable(one(tool, document) for one in checks)
+
+
+def _shell_line(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """Check that each placeholder of a shell line stands where a value is allowed."""
     config = tool.config
     assert isinstance(config, CommandExec)
@@ -53,7 +60,7 @@ def shell_line(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         yield document.diagnostic("shell", problem.message, place, hint=problem.hint, at=at)
 
 
-def code_words(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+def _code_words(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """Report values of a call that a program takes as code, or may take so."""
     from toolcrib.executors.command.code_values import code_values
 
@@ -63,7 +70,7 @@ def code_words(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         yield document.diagnostic(rule, found.message + more, (*_COMMAND, *found.path), hint=hint)
 
 
-def secret_arguments(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+def _secret_arguments(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """Check that no secret is an argument of the program."""
     assert isinstance(tool.config, CommandExec)
     secrets = {secret.name for secret in tool.permissions.secrets}
@@ -74,7 +81,7 @@ def secret_arguments(tool: Tool, document: Document) -> Iterator[Diagnostic]:
             yield document.diagnostic("secret-argument", message, (*_COMMAND, "args", number), hint=hint)
 
 
-def direct_programs(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+def _direct_programs(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """Check that a program with granted hosts can use the proxy that leads to them."""
     assert isinstance(tool.config, CommandExec)
     program = Path(tool.config.entrypoint).name

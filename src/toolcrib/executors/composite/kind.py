@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.executors.host import Host
 from toolcrib.manifest.kinds import Kind, block_of
-from toolcrib.manifest.yaml.diagnostics import Diagnostic
-from toolcrib.manifest.yaml.source import Document
+from toolcrib.manifest.plugins import on_call
 from toolcrib.spec import Comparison, CompositeExec, Executor, Step, Tool
 
 if TYPE_CHECKING:
@@ -68,12 +67,6 @@ def _condition(one: Comparison) -> Any:
     return one.value if one.how == "truth" else {"value": one.value, one.how: one.other}
 
 
-def _lint(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    from toolcrib.executors.composite.lint import steps
-
-    return steps(tool, document)
-
-
 def _plan(tool: Tool, block: dict[str, Any], values: Values) -> dict[str, Any]:  # noqa: ARG001
     """Describe the steps. Their arguments are known only when the steps before them have run."""
     from toolcrib.executors.composite.executor import plans
@@ -106,7 +99,7 @@ KIND = Kind(
     schema=Path(__file__).with_name("schema.json"),
     parse=_parse,
     write=_write,
-    lint=_lint,
+    lint=on_call("toolcrib.executors.composite.lint:steps"),
     plan=_plan,
     calls=_calls,
     untraceable=(

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.executors.host import Host
+from toolcrib.executors.host import in_workspace
 from toolcrib.manifest.kinds import Effect, Kind, Misfit, block_of, plain_effect
-from toolcrib.spec import Executor, FileExec, Tool
+from toolcrib.spec import FileExec, Tool
 
 if TYPE_CHECKING:
     from toolcrib.template import Namespaces
@@ -34,16 +34,10 @@ def _effect(tool: Tool, names: Namespaces) -> Effect:
     return plain_effect(tool, names)
 
 
-def _executor(tool: Tool, host: Host) -> Executor:
-    from toolcrib.executors.file.executor import FileExecutor
-
-    return FileExecutor(tool, host.workspace())
-
-
 KIND = Kind(
     name="file",
     config=FileExec,
-    executor=_executor,
+    executor=in_workspace("toolcrib.executors.file.executor:FileExecutor"),
     schema=Path(__file__).with_name("schema.json"),
     parse=_parse,
     write=_write,

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.executors.host import Host
-from toolcrib.manifest.kinds import Effect, Kind, Misfit, block_of, duration, filled_in, shown_secret
-from toolcrib.manifest.yaml.diagnostics import Diagnostic
-from toolcrib.manifest.yaml.source import Document
+from toolcrib.manifest.kinds import Kind, Misfit, block_of, duration, filled_in, shown_secret
+from toolcrib.manifest.plugins import on_call
 from toolcrib.spec import BodyPart, Executor, FieldMap, HttpExec, ParameterStyle, Tool
 
 if TYPE_CHECKING:
-    from toolcrib.template import Namespaces, Values
+    from toolcrib.template import Values
 
 __all__ = ["KIND"]
 
@@ -89,18 +86,6 @@ def _repeatable(config: HttpExec) -> bool:
     return config.method.upper() in _REPEATABLE
 
 
-def _lint(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    from toolcrib.executors.http.lint import network, request, response, retry
-
-    return chain.from_iterable(check(tool, document) for check in (network, request, response, retry))
-
-
-def _effect(tool: Tool, names: Namespaces) -> Effect:
-    from toolcrib.executors.http.effect import effect
-
-    return effect(tool, names)
-
-
 def _executor(tool: Tool, host: Host) -> Executor:
     from toolcrib.executors.http.executor import HttpExecutor
 
@@ -118,8 +103,8 @@ KIND = Kind(
     write=_write,
     misfits=(Misfit(("response", "fields"), rule="response"),),
     templated=("url", "headers", "query", "cookies", "body", "parts"),
-    lint=_lint,
-    effect=_effect,
+    lint=on_call("toolcrib.executors.http.lint:check"),
+    effect=on_call("toolcrib.executors.http.effect:effect"),
     plan=_plan,
     repeatable=_repeatable,
     takes_auth=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 from toolcrib.errors import ManifestError
@@ -15,10 +16,15 @@ from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import HttpExec, Tool
 from toolcrib.template import Namespaces
 
-__all__ = ["network", "request", "response", "retry"]
+__all__ = ["check"]
 
 
-def network(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+def check(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+    """Run all checks of HTTP tools."""
+    return chain.from_iterable(one(tool, document) for one in (_network, _request, _response, _retry))
+
+
+def _network(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """Check that the tool may use the network, and reach its own address."""
     assert isinstance(tool.config, HttpExec)
     permission = tool.permissions.network
@@ -32,13 +38,13 @@ def network(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         yield document.diagnostic(fault.rule, fault.message, ("exec", "http", "url"), hint=fault.hint)
 
 
-def request(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+def _request(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """Check that styles, body and auth fit the request and each other."""
     for fault in request_faults(tool, Namespaces.of(tool)):
         yield document.diagnostic(fault.rule, fault.message, fault.path, key=True, hint=fault.hint)
 
 
-def response(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+def _response(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """Check that there is one way of extraction, patterns compile, and field names differ."""
     config = tool.config
     assert isinstance(config, HttpExec)
@@ -57,7 +63,7 @@ def response(tool: Tool, document: Document) -> Iterator[Diagnostic]:
             yield document.diagnostic("response", f"the field name {quoted(name)} is used twice", path)
 
 
-def retry(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+def _retry(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """Check that a request that is not idempotent is not repeated."""
     config = tool.config
     assert isinstance(config, HttpExec)

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.executors.host import Host
+from toolcrib.executors.host import in_workspace
 from toolcrib.manifest.kinds import CodeFile, Kind, block_of, duration
-from toolcrib.spec import Executor, PythonExec, Tool
+from toolcrib.spec import PythonExec, Tool
 
 if TYPE_CHECKING:
     from toolcrib.sandbox.files.paths import Paths
@@ -60,16 +60,10 @@ def _code(tool: Tool, root: str, paths: Paths) -> Iterator[CodeFile]:
     yield CodeFile("venv", config.venv, "$.exec.python.venv")
 
 
-def _executor(tool: Tool, host: Host) -> Executor:
-    from toolcrib.executors.python.executor import PythonExecutor
-
-    return PythonExecutor(tool, host.workspace())
-
-
 KIND = Kind(
     name="python",
     config=PythonExec,
-    executor=_executor,
+    executor=in_workspace("toolcrib.executors.python.executor:PythonExecutor"),
     schema=Path(__file__).with_name("schema.json"),
     parse=_parse,
     write=_write,

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from toolcrib.executors.host import Host
+from toolcrib.executors.host import in_workspace
 from toolcrib.manifest.kinds import Kind, block_of, duration
-from toolcrib.spec import Executor, Permissions, SqlExec, Tool
+from toolcrib.spec import Permissions, SqlExec, Tool
 
 __all__ = ["KIND"]
 
@@ -35,16 +35,10 @@ def _granted(tool: Tool, granted: Permissions) -> Permissions:
     return replace(tool.permissions, write=granted.write)
 
 
-def _executor(tool: Tool, host: Host) -> Executor:
-    from toolcrib.executors.sql.executor import SqlExecutor
-
-    return SqlExecutor(tool, host.workspace())
-
-
 KIND = Kind(
     name="sql",
     config=SqlExec,
-    executor=_executor,
+    executor=in_workspace("toolcrib.executors.sql.executor:SqlExecutor"),
     schema=Path(__file__).with_name("schema.json"),
     parse=_parse,
     write=_write,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +19,17 @@ from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import Source, Tool
 
-__all__ = ["Draft", "Entry", "Translated", "arguments_of", "finish", "host_of", "secrets_in", "steps_of"]
+__all__ = [
+    "Draft",
+    "Entry",
+    "Translated",
+    "arguments_of",
+    "finish",
+    "finished",
+    "host_of",
+    "secrets_in",
+    "steps_of",
+]
 
 _HOST = re.compile(
     r"^[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#${}@\s:\[\]]+|\[[0-9a-fA-F:.]+\])(?::(\d+))?(?=[/?#]|$)"
@@ -140,6 +150,13 @@ def finish(draft: Draft, *, shared: bool) -> Entry:
     digest = hashlib.sha256(document.raw).hexdigest()
     source = Source(draft.dialect, document.path, document.raw, digest, shared)
     return Entry(replace(tool, source=source), translated, found, draft.enabled)
+
+
+def finished(
+    drafts: Callable[[Document], Iterable[Draft]], *, shared: bool
+) -> Callable[[Document], list[Entry]]:
+    """Return the `entries` of a format whose reader makes drafts."""
+    return lambda document: [finish(draft, shared=shared) for draft in drafts(document)]
 
 
 def steps_of(path: str) -> KeyPath:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from toolcrib.manifest.dialects.base import Entry
     from toolcrib.manifest.dialects.fields import Fields
 
-__all__ = ["Dialect", "granted_by_kind", "load_any"]
+__all__ = ["Dialect", "load_any"]
 
 
 def load_any(raw: bytes, path: str) -> Document:
@@ -25,19 +25,6 @@ def load_any(raw: bytes, path: str) -> Document:
     from toolcrib.manifest.yaml.json_source import load_json
 
     return load_json(raw, path)
-
-
-def granted_by_kind(tool: Tool, granted: Permissions) -> Permissions:
-    """Return the permissions of a tool from a folder that was granted these."""
-    return kind_of(tool).granted(tool, granted)
-
-
-def _no_fields() -> Fields:
-    return {}
-
-
-def _unchanged(tool: Tool) -> Tool:
-    return tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +39,7 @@ class Dialect:
     """Return every tool of a file, usable or not."""
     load: Callable[[bytes, str], Document] = load_any
     """Read a file. Raises ManifestError if it is not in the form of the format."""
-    fields: Callable[[], Fields] = _no_fields
+    fields: Callable[[], Fields] = dict
     """Return the table of its fields, for the documentation."""
     spelling: Spelling = Spelling.DOLLAR_BRACE
     """The way placeholders are written in its files."""
@@ -70,7 +57,9 @@ class Dialect:
     """Endings of the files that are tools, in a folder of tools. Empty: it is not read from folders."""
     several: bool = False
     """A file may hold several tools, and what lies beside it belongs to none of them."""
-    granted: Callable[[Tool, Permissions], Permissions] = granted_by_kind
+    granted: Callable[[Tool, Permissions], Permissions] = lambda tool, granted: kind_of(tool).granted(
+        tool, granted
+    )
     """Return the permissions of a tool from a folder, or a file, that was granted these."""
     reread: Callable[[Tool], Document] | None = None
     """Return the document of a tool again, faster than by reading all of its file."""
@@ -79,7 +68,7 @@ class Dialect:
     """Return the file of a tool that is in its terms. None: the format is only read."""
     file_name: str = ""
     """The path of a written file below a folder; `{name}` is the tool's name."""
-    terms: Callable[[Tool], Tool] = _unchanged
+    terms: Callable[[Tool], Tool] = lambda tool: tool
     """Express a tool in its terms. Raises ManifestError for what it cannot say."""
-    native_terms: Callable[[Tool], Tool] = _unchanged
+    native_terms: Callable[[Tool], Tool] = lambda tool: tool
     """Express one of its tools in native terms. Raises ManifestError for what a manifest cannot say."""

@@ -9,8 +9,9 @@ from toolcrib.errors import ManifestError
 from toolcrib.manifest.dialects.base import Entry, Translated
 from toolcrib.manifest.dialects.dialect import Dialect
 from toolcrib.manifest.native.reader import FILE_NAME, parse_tool
+from toolcrib.manifest.plugins import on_call
 from toolcrib.manifest.yaml.diagnostics import diagnostics_of
-from toolcrib.manifest.yaml.source import Document, dump, load
+from toolcrib.manifest.yaml.source import Document, load
 from toolcrib.spec import Tool
 
 __all__ = ["DIALECT"]
@@ -35,12 +36,6 @@ def _reread(tool: Tool) -> Document:
     return load(tool.source.raw, tool.source.path)
 
 
-def _write(tool: Tool) -> bytes:
-    from toolcrib.manifest.native.writer import manifest_of
-
-    return dump(manifest_of(tool)).encode()
-
-
 DIALECT = Dialect(
     name="native",
     meaning="Toolcrib's and Glee's tool.yml",
@@ -48,6 +43,6 @@ DIALECT = Dialect(
     entries=_entries,
     detect=_detect,
     reread=_reread,
-    write=_write,
+    write=on_call("toolcrib.manifest.native.writer:write_manifest"),
     file_name=f"{{name}}/{FILE_NAME}",
 )

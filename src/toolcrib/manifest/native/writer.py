@@ -7,9 +7,15 @@ from dataclasses import asdict
 from typing import Any
 
 from toolcrib.manifest.kinds import kind_of
+from toolcrib.manifest.yaml.source import dump
 from toolcrib.spec import Auth, Output, Permissions, Tool
 
-__all__ = ["manifest_of"]
+__all__ = ["manifest_of", "write_manifest"]
+
+
+def write_manifest(tool: Tool) -> bytes:
+    """Return the file of a tool in native terms."""
+    return dump(manifest_of(tool)).encode()
 
 
 def manifest_of(tool: Tool) -> dict[str, Any]:

@@ -6,9 +6,21 @@ import json
 from typing import Any
 
 from toolcrib.errors import ManifestError
+from toolcrib.manifest.dialects.spelling import respelled
+from toolcrib.manifest.http.requests import with_auth_written
 from toolcrib.spec import FunctionExec, HttpExec, Spelling, Tool
 
-__all__ = ["record_of"]
+__all__ = ["in_terms", "record_of", "write_record"]
+
+
+def in_terms(tool: Tool) -> Tool:
+    """Write `auth` as headers and query: a record has no other place for it."""
+    return respelled(with_auth_written(tool, tool.config) if isinstance(tool.config, HttpExec) else tool)
+
+
+def write_record(tool: Tool) -> bytes:
+    """Return the file of a tool that `in_terms` returned."""
+    return (json.dumps(record_of(tool), indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def record_of(tool: Tool) -> dict[str, Any]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from toolcrib.errors import ManifestError
+from toolcrib.manifest.yaml.source import dump
 from toolcrib.spec import CommandExec, Tool
+from toolcrib.template import literal_text
 
-__all__ = ["pack_of"]
+__all__ = ["write_pack"]
 
 
-def pack_of(tool: Tool) -> dict[str, Any]:
+def write_pack(tool: Tool) -> bytes:
     """Return a SkillPack whose sidecar has this one command; it names no image, which is not known."""
-    from toolcrib.template import literal_text
-
     config = tool.config
     if not isinstance(config, CommandExec):
         raise ManifestError(f"{tool.name} is of kind {tool.kind}; only commands can be tools of a sidecar")
@@ -31,9 +31,10 @@ def pack_of(tool: Tool) -> dict[str, Any]:
     if config.env:
         entry["env"] = {name: literal_text(value) for name, value in config.env.items()}
     entry |= tool.extensions.get("sympozium", {})
-    return {
+    pack = {
         "apiVersion": "sympozium.ai/v1alpha1",
         "kind": "SkillPack",
         "metadata": {"name": tool.name},
         "spec": {"sidecar": {"tools": [entry]}},
     }
+    return dump(pack).encode()

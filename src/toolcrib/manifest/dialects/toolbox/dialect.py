@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from toolcrib.manifest.dialects.base import Entry, finish
+from toolcrib.manifest.dialects.base import finished
 from toolcrib.manifest.dialects.dialect import Dialect, load_any
-from toolcrib.manifest.dialects.fields import Fields
-from toolcrib.manifest.yaml.source import Document, dump
-from toolcrib.spec import Tool
+from toolcrib.manifest.plugins import on_call, on_use
+from toolcrib.manifest.yaml.source import Document
 
 __all__ = ["DIALECT"]
 
+_FOLDER = "toolcrib.manifest.dialects.toolbox"
 _RESOURCE = re.compile(rb"^kind[ \t]*:[ \t]*(?:source|tool|toolset)s?[ \t]*(?:#.*)?\r?$", re.MULTILINE)
+_load_documents = on_call(f"{_FOLDER}.documents:load_documents")
 
 
 def _claims(raw: bytes, path: str) -> bool:  # noqa: ARG001 - the text decides alone
@@ -22,23 +23,8 @@ def _claims(raw: bytes, path: str) -> bool:  # noqa: ARG001 - the text decides a
 
 
 def _load(raw: bytes, path: str) -> Document:
-    if not _claims(raw, path):
-        return load_any(raw, path)
-    from toolcrib.manifest.dialects.toolbox.documents import load_documents
-
-    return load_documents(raw, path)
-
-
-def _entries(document: Document) -> list[Entry]:
-    from toolcrib.manifest.dialects.toolbox.reader import drafts
-
-    return [finish(draft, shared=True) for draft in drafts(document)]
-
-
-def _fields() -> Fields:
-    from toolcrib.manifest.dialects.toolbox.reader import FIELDS
-
-    return FIELDS
+    document: Document = (_load_documents if _claims(raw, path) else load_any)(raw, path)
+    return document
 
 
 def _detect(data: Any) -> bool:
@@ -51,29 +37,17 @@ def _detect(data: Any) -> bool:
     return all(isinstance(tool, dict) and "kind" in tool for tool in tools.values())
 
 
-def _terms(tool: Tool) -> Tool:
-    from toolcrib.manifest.dialects.spelling import respelled
-
-    return respelled(tool)
-
-
-def _write(tool: Tool) -> bytes:
-    from toolcrib.manifest.dialects.toolbox.writer import file_of
-
-    return dump(file_of(tool)).encode()
-
-
 DIALECT = Dialect(
     name="toolbox",
     meaning="tools.yaml of MCP Toolbox",
     load=_load,
-    entries=_entries,
-    fields=_fields,
+    entries=finished(on_call(f"{_FOLDER}.reader:drafts"), shared=True),
+    fields=on_use(f"{_FOLDER}.reader:FIELDS"),
     claims=_claims,
     detect=_detect,
     endings=(".yaml", ".yml"),
     several=True,
-    write=_write,
+    write=on_call(f"{_FOLDER}.writer:write_file"),
     file_name="{name}.tools.yaml",
-    terms=_terms,
+    terms=on_call("toolcrib.manifest.dialects.spelling:respelled"),
 )

@@ -6,12 +6,13 @@ from typing import Any
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest.dialects.toolbox.reader import TYPES, WORDS
+from toolcrib.manifest.yaml.source import dump
 from toolcrib.spec import SqlExec, Tool
 
-__all__ = ["file_of"]
+__all__ = ["write_file"]
 
 
-def file_of(tool: Tool) -> dict[str, Any]:
+def write_file(tool: Tool) -> bytes:
     """Return a file with this one statement and its source.
 
     Raises ManifestError if the values of the statement are not exactly the arguments in their order.
@@ -39,11 +40,12 @@ def file_of(tool: Tool) -> dict[str, Any]:
         ],
     }
     toolsets = {"toolsets": {tag: [tool.name] for tag in tool.tags}} if tool.tags else {}
-    return {
+    content = {
         **toolsets,
         "sources": {config.engine: {key: value for key, value in source.items() if value is not None}},
         "tools": {tool.name: {**entry, **tool.extensions.get("toolbox", {})}},
     }
+    return dump(content).encode()
 
 
 def _parameter(tool: Tool, name: str, rule: Any, *, needed: bool) -> dict[str, Any]:

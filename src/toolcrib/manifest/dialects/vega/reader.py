@@ -38,7 +38,7 @@ from toolcrib.spec import (
     Tool,
 )
 
-__all__ = ["VegaDocument", "entry_of", "load_vega"]
+__all__ = ["VegaDocument", "entries", "load_vega"]
 
 _GRANTED = Permissions(read=(".",))
 _KINDS = {
@@ -104,15 +104,15 @@ class VegaDocument(Document):
         return written
 
 
-def entry_of(document: Document) -> Entry:
+def entries(document: Document) -> list[Entry]:
     """Return the one tool of a file, which is granted the project's folder for reading."""
     assert isinstance(document, VegaDocument)
     found = sorted(form_faults(document), key=lambda finding: (finding.line, finding.column))
     if found:
-        return Entry(None, document, tuple(found))
+        return [Entry(None, document, tuple(found))]
     digest = hashlib.sha256(document.raw).hexdigest()
     tool = _tool(document, Source("vega", document.path, document.raw, digest, shared=True))
-    return Entry(tool, _as_manifest(document, tool))
+    return [Entry(tool, _as_manifest(document, tool))]
 
 
 def _as_manifest(document: VegaDocument, tool: Tool) -> VegaDocument:
