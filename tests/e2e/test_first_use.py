@@ -263,6 +263,26 @@ def test_in_ci_the_settings_of_its_user_name_the_accepted_digest(
     assert DIGEST.findall(refused.stderr) != [digest]
 
 
+def test_in_ci_a_grant_through_a_link_leads_where_the_accepted_digest_says(
+    origin: Crib, ann: Callable[..., Person]
+) -> None:
+    origin.write("src/out/.keep", "")
+    origin.write("shared/.keep", "")
+    (origin.root / "shared/out").symlink_to("../src/out")
+    command(origin, "fill", "echo x > shared/out/x; echo done", fs={"write": ["shared", "shared/out"]})
+    first = ann("ci")
+    (digest,) = DIGEST.findall(first.run("run", "fill").stderr)
+    first.settings(f"accepted_projects: [{digest}]\n")
+    done = first.run("run", "fill")
+    assert (done.stdout, done.stderr) == ("done\n", "")
+
+    (first.root / "docs").mkdir()
+    (first.root / "shared/out").unlink()
+    (first.root / "shared/out").symlink_to("../docs")
+    assert first.run("run", "fill").returncode == 5
+    assert not (first.root / "docs/x").exists()
+
+
 # -- how often the owner is asked ----------------------------------------------------------------------
 
 

@@ -133,9 +133,13 @@ class FirstUse:
     def reviewed_grants(self, tool: Tool) -> frozenset[tuple[str, str]] | None:
         """Return the grants that a person was shown at reviews of this manifest, each with its real path.
 
-        None if nobody has reviewed it.
+        Those of a tool whose digest the user's settings accept count as well. None if nobody has reviewed it.
         """
-        reviews = self.reviews.parts(tool)
+        reviews = list(self.reviews.parts(tool))
+        if tool.name in self.acceptance.versions:
+            fingerprint = self._fingerprint(tool)
+            if fingerprint.digest == self.acceptance.versions[tool.name]:
+                reviews.append(fingerprint.parts)
         if not reviews:
             return None
         grants = [item for parts in reviews for item in parts.items() if item[0].startswith(_GRANTS)]
