@@ -2,6 +2,7 @@
 
     ToolcribError                 internal
     ├── UsageError                usage
+    │   └── MethodNotAllowed      method_not_allowed
     ├── NotFoundError             not_found
     │   ├── ToolNotFound          tool_not_found
     │   ├── ProjectNotFound       project_not_found
@@ -13,7 +14,9 @@
     │   ├── InvalidInput          invalid_input
     │   ├── InvalidId             invalid_id
     │   ├── InvalidSlug           invalid_slug
-    │   └── MissingField          missing_field
+    │   ├── MissingField          missing_field
+    │   ├── TooLarge              too_large
+    │   └── UnsupportedMediaType  unsupported_media_type
     ├── DeniedError               denied
     │   ├── ApprovalRequired      approval_required
     │   ├── ApprovalDenied        approval_denied
@@ -29,6 +32,7 @@
     │   ├── IdempotencyConflict   idempotency_conflict
     │   ├── BundleDisabled        bundle_disabled
     │   ├── BundleNotEmpty        bundle_not_empty
+    │   ├── PreconditionFailed    precondition_failed
     │   └── ToolDisabled          tool_disabled
     ├── UnavailableError          unavailable
     │   ├── SandboxUnavailable    sandbox_unavailable
@@ -78,11 +82,13 @@ __all__ = [
     "InvalidToken",
     "LockDrift",
     "ManifestError",
+    "MethodNotAllowed",
     "MissingField",
     "NotFoundError",
     "NotTrusted",
     "PermissionDenied",
     "PolicyDenied",
+    "PreconditionFailed",
     "ProjectNotFound",
     "RateLimited",
     "RetryableError",
@@ -90,6 +96,7 @@ __all__ = [
     "SecretMissing",
     "StateUnavailable",
     "TimedOut",
+    "TooLarge",
     "ToolCancel",
     "ToolCancelled",
     "ToolDisabled",
@@ -101,6 +108,7 @@ __all__ = [
     "ToolUnavailable",
     "ToolcribError",
     "UnavailableError",
+    "UnsupportedMediaType",
     "UsageError",
     "Violation",
 ]
@@ -185,6 +193,13 @@ class UsageError(ToolcribError):
     exit_code = 2
 
 
+class MethodNotAllowed(UsageError):
+    """This address does not support this HTTP method."""
+
+    code = "method_not_allowed"
+    status = 405
+
+
 class NotFoundError(ToolcribError):
     """The thing that was named does not exist."""
 
@@ -260,6 +275,20 @@ class MissingField(InvalidError):
     """A field that the record needs is missing."""
 
     code = "missing_field"
+
+
+class TooLarge(InvalidError):
+    """The body of the HTTP request is larger than the limit."""
+
+    code = "too_large"
+    status = 413
+
+
+class UnsupportedMediaType(InvalidError):
+    """The body of the HTTP request is not of a supported type."""
+
+    code = "unsupported_media_type"
+    status = 415
 
 
 class DeniedError(ToolcribError):
@@ -357,6 +386,13 @@ class BundleNotEmpty(ConflictError):
     """The bundle still has tools, so it cannot be deleted."""
 
     code = "bundle_not_empty"
+
+
+class PreconditionFailed(ConflictError):
+    """The record has changed since the version that `If-Match` names."""
+
+    code = "precondition_failed"
+    status = 412
 
 
 class ToolDisabled(ConflictError):

@@ -55,7 +55,7 @@ toolcrib secrets list --json
 toolcrib secrets check
 toolcrib secrets check --json
 toolcrib serve --stdio
-TOOLCRIB_TOKEN=tcr_… toolcrib serve --stdio --root ~/shop
+toolcrib serve --http
 toolcrib servers list
 toolcrib servers list --wait 5 --json
 toolcrib servers login linear

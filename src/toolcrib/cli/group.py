@@ -33,7 +33,7 @@ COMMANDS = {
     "schema": ("make.schema", "Print the JSON Schema of the manifest format."),
     "search": ("look.search", "Find tools by name, tags, description and argument names."),
     "secrets": ("connect.secrets", "Show which secrets the tools need and whether they exist."),
-    "serve": ("connect.serve", "Serve the project's tools over MCP."),
+    "serve": ("connect.serve", "Serve the project's tools over MCP or REST."),
     "servers": ("connect.servers", "Manage the MCP servers that the project uses."),
     "show": ("look.show", "Show one tool: its arguments, permissions and examples."),
     "test": ("make.test", "Run the examples in the manifests and compare the results."),

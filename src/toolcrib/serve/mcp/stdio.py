@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import fcntl
 import os
 import signal
@@ -19,6 +18,7 @@ from toolcrib.serve.mcp.listing import DEFAULT_PAGE_SIZE
 from toolcrib.serve.mcp.pipes import LineReader, LineWriter
 from toolcrib.serve.mcp.request import Sender
 from toolcrib.serve.mcp.settings import ServerSettings
+from toolcrib.serve.process import run_until_end
 from toolcrib.spec import Caller, Catalog
 
 __all__ = ["MAX_LINE", "run_stdio", "serve_stdio"]
@@ -94,22 +94,9 @@ async def serve_stdio(
 def run_stdio(main: Coroutine[Any, Any, int]) -> NoReturn:
     """Run a coroutine that ends in `serve_stdio`, and end the process with the status that it returns.
 
-    A tool that hangs in a thread cannot be stopped. `asyncio.run` would wait for it forever; this does not.
+    It does not wait for tools that hang in a thread, as `asyncio.run` would.
     """
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    status = loop.run_until_complete(main)
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    if all(thread.daemon or thread is threading.main_thread() for thread in threading.enumerate()):
-        loop.close()
-        sys.exit(status)
-    atexit._run_exitfuncs()  # noqa: SLF001 - as `sys.exit` does, without waiting for threads
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            pass
-    os._exit(status)
+    run_until_end(main)
 
 
 def _divert_output(undo: ExitStack) -> int:

@@ -7,37 +7,88 @@ import os
 import sys
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from toolcrib.cli.options import root_option
-from toolcrib.cli.output import print_diagnostics, print_note, print_warnings
+from toolcrib.cli.output import print_diagnostics, print_note, print_result, print_warnings
+from toolcrib.errors import UnavailableError
 
 if TYPE_CHECKING:
     from toolcrib.manifest import Diagnostic
-    from toolcrib.project import Change
+    from toolcrib.project import Change, Project
+    from toolcrib.serve.rest import HttpSettings
 
 _MOST_NAMES = 20
 
 
 @click.command("serve")
 @root_option
-@click.option("--stdio", is_flag=True, help="Serve on standard input and output.")
-def command(root: str | None, stdio: bool) -> None:
-    """Serve the project's tools over MCP.
+@click.option("--stdio", is_flag=True, help="Serve MCP on standard input and output.")
+@click.option("--http", is_flag=True, help="Serve the REST API over HTTP.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), default=8745, help="0 takes a free one [default: 8745]."
+)
+@click.option("--allow-host", "allowed", multiple=True, help="A further name of this server. Repeatable.")
+@click.option("--data", type=click.Path(path_type=Path), help="The folder of the bundles.")
+def command(
+    root: str | None,
+    stdio: bool,
+    http: bool,
+    host: str,
+    port: int,
+    allowed: tuple[str, ...],
+    data: Path | None,
+) -> None:
+    """Serve the project's tools over MCP or REST.
 
-    Ends when the client disconnects. With a token in TOOLCRIB_TOKEN the client sees and calls what the token
-    allows; without one, every tool.
+    MCP ends when its client disconnects. With a token in TOOLCRIB_TOKEN the client sees and calls what the
+    token allows; without one, every tool.
+
+    REST listens on this machine only, unless --host says otherwise, and needs a token or the login link that
+    is printed.
     """
-    if not stdio:
-        raise click.UsageError("add --stdio: it is the only way to serve")
-    from toolcrib.serve import run_stdio
+    if stdio == http:
+        raise click.UsageError("choose one of --stdio and --http")
+    from toolcrib.serve.process import run_until_end
 
-    run_stdio(_serve(root))
+    if stdio:
+        run_until_end(_serve_stdio(root))
+    try:
+        import uvloop
+
+        from toolcrib.serve.rest import HttpSettings
+    except ImportError as missing:
+        raise UnavailableError(
+            f"serving over HTTP needs the package {missing.name}",
+            hint="Install it: pip install 'toolcrib[http]'",
+        ) from None
+    settings = HttpSettings(host=host, port=port, allowed_hosts=allowed, data=data)
+    run_until_end(_serve_http(root, settings), uvloop.new_event_loop())
 
 
-async def _serve(root: str | None) -> int:
+async def _serve_http(root: str | None, settings: HttpSettings) -> int:
+    from toolcrib.project import Project
+    from toolcrib.serve.rest import serve_http
+
+    async with Project.open(root) as project:
+        watching = _start(project)
+        try:
+            await serve_http(project, settings, _announce)
+        finally:
+            watching.cancel()
+    return 0
+
+
+def _announce(address: str, link: str) -> None:
+    print_result(f"Serving on {address}")
+    print_result(f"Log in (once, within 15 minutes): {link}")
+
+
+async def _serve_stdio(root: str | None) -> int:
     from toolcrib import __version__
     from toolcrib.guard import Tokens
     from toolcrib.project import McpCatalog, Project
@@ -47,11 +98,7 @@ async def _serve(root: str | None) -> int:
     async with Project.open(root) as project:
         verify = None if token is None else partial(Tokens(project.vault).verify, token)
         identity = None if verify is None else verify()
-        print_warnings(project)
-        _print_errors(project.errors)
-        if project.servers is not None:
-            project.servers.start()
-        watching = asyncio.create_task(project.watch(_print_change))
+        watching = _start(project)
         try:
             return await serve_stdio(
                 McpCatalog(project),
@@ -62,6 +109,15 @@ async def _serve(root: str | None) -> int:
             )
         finally:
             watching.cancel()
+
+
+def _start(project: Project) -> asyncio.Task[None]:
+    """Print problems, start the project's MCP servers, and follow its changes."""
+    print_warnings(project)
+    _print_errors(project.errors)
+    if project.servers is not None:
+        project.servers.start()
+    return asyncio.create_task(project.watch(_print_change))
 
 
 def _print_errors(found: Iterable[Diagnostic]) -> None:

@@ -1,0 +1,87 @@
+"""The caller of an HTTP request, by its token or by the session of a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from toolcrib.errors import DeniedError, InvalidToken
+from toolcrib.serve.auth.origin import TrustedHosts
+from toolcrib.serve.auth.sessions import Sessions
+from toolcrib.spec import Caller, Scope
+
+__all__ = ["Access", "Client", "TokenCheck"]
+
+_MOST_KNOWN = 256
+
+
+class TokenCheck(Protocol):
+    """Checks tokens, as `toolcrib.guard.Tokens` does."""
+
+    def verify(self, text: str) -> Caller:
+        """Return the caller with this token. Raises InvalidToken."""
+
+    def require_valid(self, caller: Caller) -> None:
+        """Raise InvalidToken if the token was revoked or has expired since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """The sender of a request."""
+
+    caller: str
+    """As in `Call.caller`: `token:<name>`, or `page` for the person who used the login link."""
+    identity: Caller | None = None
+    """The token and its rights; None for this person, who may do everything."""
+
+    def require(self, scope: Scope) -> None:
+        """Raise DeniedError unless this client has a right."""
+        if self.identity is not None and not self.identity.may(scope):
+            raise DeniedError(
+                f"the token {self.identity.name!r} lacks the scope `{scope}`",
+                hint=f"Create one that has it: toolcrib token create NAME --scope {scope}",
+            )
+
+
+class Access:
+    """Finds the client of each request. It also serves other interfaces on the same port."""
+
+    def __init__(self, tokens: TokenCheck, sessions: Sessions, hosts: TrustedHosts, cookie: str) -> None:
+        self.sessions, self.hosts = sessions, hosts
+        self.cookie = cookie
+        """Name of the session's cookie. Ports of one host share their cookies, so each port has its own."""
+        self._tokens = tokens
+        self._known: dict[str, Caller] = {}
+
+    def client(self, headers: Mapping[str, str], cookies: Mapping[str, str], *, safe: bool) -> Client:
+        """Return the sender of a request. `safe` means that its method changes nothing.
+
+        Raises InvalidToken without a token or session, and DeniedError for a change by a session if the
+        browser does not say that it comes from this server's own page.
+        """
+        scheme, _, text = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            caller = self._verified(text.strip())
+            return Client(f"token:{caller.name}", caller)
+        session = cookies.get(self.cookie, "")
+        if not session or not self.sessions.is_open(session):
+            raise InvalidToken(
+                "this request has no token and no session",
+                hint="Send `Authorization: Bearer <token>` (toolcrib token create), or use the login link.",
+            )
+        if not safe and "origin" not in headers:
+            raise DeniedError("a change by a session needs the header Origin, which browsers send")
+        return Client("page")
+
+    def _verified(self, text: str) -> Caller:
+        """Return the caller with this token. A known one costs no query, unless tokens have changed since."""
+        caller = self._known.get(text)
+        if caller is not None:
+            self._tokens.require_valid(caller)
+            return caller
+        caller = self._tokens.verify(text)
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[text] = caller
+        return caller

@@ -1,0 +1,7 @@
+"""The HTTP application: routes with their schemas, bodies, errors, ETags, and the server that runs it."""
+
+from toolcrib.serve.http.app import create_app
+from toolcrib.serve.http.route import Answer, HttpRequest, Route
+from toolcrib.serve.http.server import HttpServer, open_socket
+
+__all__ = ["Answer", "HttpRequest", "HttpServer", "Route", "create_app", "open_socket"]

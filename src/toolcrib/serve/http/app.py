@@ -1,0 +1,171 @@
+"""The ASGI application: routes requests, checks their client, query and body, and answers.
+
+It is one plain ASGI callable, so it can be mounted below any prefix of another application.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route as PathRoute
+from starlette.routing import Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from toolcrib.errors import MethodNotAllowed, NotFoundError, ToolcribError
+from toolcrib.serve.auth import Access
+from toolcrib.serve.http.problems import problem
+from toolcrib.serve.http.reading import JSON, check_length, media_type_of, read_query
+from toolcrib.serve.http.route import Answer, Handled, HttpRequest, Route
+from toolcrib.spec.identifier import new_id
+
+__all__ = ["create_app"]
+
+_log = logging.getLogger("toolcrib.serve.http")
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_HEADERS = {
+    "cache-control": "no-cache, private",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+_SAFE = ("GET", "HEAD")
+
+
+def create_app(routes: Sequence[Route], services: Any, access: Access) -> ASGIApp:
+    """Return the application of these routes. Each handler gets `services` in its request."""
+    by_path: dict[str, dict[str, Route]] = {}
+    for route in routes:
+        by_path.setdefault(route.path, {})[route.method] = route
+    endpoints = [PathRoute(path, _Address(methods, services, access)) for path, methods in by_path.items()]
+    return _Frame(Router(endpoints, redirect_slashes=False, default=_no_such_path), access)
+
+
+class _Frame:
+    """What all requests have in common: the id, the checks of Host and Origin, headers, unexpected errors."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app, self._access = app, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        asked = request.headers.get("x-request-id", "")
+        request_id = asked if _REQUEST_ID.fullmatch(asked) else new_id()
+        begun = False
+
+        async def add_headers(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+                headers["x-request-id"] = request_id
+            await send(message)
+
+        try:
+            self._access.hosts.check(request.headers.get("host"), request.headers.get("origin"))
+            await self._app(scope, receive, add_headers)
+        except ClientDisconnect:
+            pass
+        except ToolcribError as error:
+            await problem(error)(scope, receive, add_headers)
+        except Exception:
+            _log.exception("request %s failed", request_id)
+            if begun:
+                raise
+            fault = ToolcribError(
+                "the request failed",
+                hint="The server's log has the reason.",
+                details={"requestId": request_id},
+            )
+            await problem(fault)(scope, receive, add_headers)
+
+
+class _Address:
+    """The routes of one path, by method."""
+
+    def __init__(self, methods: Mapping[str, Route], services: Any, access: Access) -> None:
+        self._methods = dict(methods)
+        if "GET" in methods:
+            self._methods["HEAD"] = methods["GET"]
+        self._services, self._access = services, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        http = Request(scope, receive)
+        route = self._methods.get(http.method)
+        if route is None:
+            allow = ", ".join(sorted(self._methods))
+            response = problem(MethodNotAllowed(hint=f"Allowed: {allow}."), {"allow": allow})
+        else:
+            answer = await self._handled(route, http)
+            response = answer if isinstance(answer, Response) else _response(answer, http)
+        await response(scope, receive, send)
+
+    async def _handled(self, route: Route, http: Request) -> Handled:
+        client = None
+        if route.scope is not None:
+            client = self._access.client(http.headers, http.cookies, safe=http.method in _SAFE)
+            client.require(route.scope)
+        query = read_query(http.query_params.multi_items(), route.query)
+        data, media_type = b"", ""
+        if route.body is not None or route.raw:
+            allowed = [*([] if route.body is None else [JSON]), *route.raw]
+            media_type = media_type_of(http.headers.get("content-type", ""), allowed)
+            data = await _body(http, route.max_body)
+        request = HttpRequest(http, route, self._services, client, query, data, media_type)
+        if inspect.iscoroutinefunction(route.handler):
+            answer: Handled = await route.handler(request)
+            return answer
+        return await run_in_threadpool(route.handler, request)  # type: ignore[arg-type]
+
+
+async def _body(http: Request, limit: int) -> bytes:
+    """Read the whole body. Raises TooLarge as soon as it is known to be so."""
+    length = http.headers.get("content-length", "0")
+    check_length(int(length) if length.isdecimal() else 0, limit)
+    parts, size = [], 0
+    async for part in http.stream():
+        size += len(part)
+        check_length(size, limit)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _response(answer: Answer, http: Request) -> Response:
+    if answer.value is None:
+        return Response(status_code=answer.status, headers=answer.headers)
+    body = msgspec.json.encode(answer.value)
+    if answer.etag:
+        tag = answer.headers["etag"] = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+        if http.method in _SAFE and matches(http.headers.get("if-none-match"), tag):
+            return Response(status_code=304, headers=answer.headers)
+    return Response(body, answer.status, answer.headers, JSON)
+
+
+def matches(header: str | None, tag: str) -> bool:
+    """Return True if a list of ETags, or `*`, names this one (RFC 9110, 13.1)."""
+    listed: Iterable[str] = (
+        () if header is None else (one.strip().removeprefix("W/") for one in header.split(","))
+    )
+    return any(one in (tag, "*") for one in listed)
+
+
+async def _no_such_path(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request for a path without a route."""
+    error = NotFoundError(
+        f"there is nothing at {scope['path'][:200]!r}", hint="GET /openapi.json lists all routes."
+    )
+    await problem(error)(scope, receive, send)

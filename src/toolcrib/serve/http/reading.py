@@ -1,0 +1,119 @@
+"""Reading of bodies and queries: strict, and with every violation in the error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from toolcrib.errors import (
+    InvalidError,
+    InvalidInput,
+    MissingField,
+    TooLarge,
+    UnsupportedMediaType,
+    Violation,
+)
+from toolcrib.schema import SchemaCheck, decode_value
+from toolcrib.spec.naming import nearest
+
+__all__ = ["JSON", "check_length", "media_type_of", "read_json", "read_query"]
+
+JSON = "application/json"
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
+_TRUTH = {"true": True, "false": False}
+
+
+def media_type_of(content_type: str, allowed: Iterable[str]) -> str:
+    """Return the media type of a Content-Type header. Raises UnsupportedMediaType unless it is allowed."""
+    found = content_type.partition(";")[0].strip().lower()
+    if found not in allowed:
+        raise UnsupportedMediaType(
+            f"the body is {found or 'of no type'}", hint=f"Send Content-Type: {' or '.join(allowed)}."
+        )
+    return found
+
+
+def check_length(length: int, limit: int) -> None:
+    """Raise TooLarge for a body of more bytes than the limit."""
+    if length > limit:
+        raise TooLarge(f"the body has more than {limit} bytes", details={"limit": limit})
+
+
+def read_json(data: bytes, form: Any) -> Any:
+    """Read strict JSON as a value of this type. Raises InvalidError, and MissingField for a missing one."""
+    try:
+        value = decode_value(data)
+    except InvalidInput as error:
+        listed = "; ".join(f"{one.path} {one.message}" for one in error.violations)
+        raise InvalidError(f"the body cannot be used: {listed}", violations=error.violations) from None
+    return _converted(value, form, "the body")
+
+
+def read_query(items: Iterable[tuple[str, str]], form: Any) -> Any:
+    """Read the parameters of a query as this struct. Raises InvalidError for unknown or repeated ones too.
+
+    A list is written with commas, or by giving its parameter again.
+    """
+    kinds = _kinds(form)
+    values: dict[str, Any] = {}
+    for name, text in items:
+        if name not in kinds:
+            close = nearest(name, kinds)
+            known = f"Did you mean {close}?" if close else f"Known: {', '.join(kinds) or 'none'}."
+            raise InvalidError(
+                f"there is no query parameter {name!r}",
+                hint=known,
+                violations=[Violation(name, "is not known")],
+            )
+        if kinds[name] is tuple:
+            values[name] = [*values.get(name, ()), *(part for part in text.split(",") if part)]
+        elif name in values:
+            raise InvalidError(f"{name} is given twice", violations=[Violation(name, "is given twice")])
+        elif kinds[name] is int and _INTEGER.fullmatch(text):
+            values[name] = int(text)
+        else:
+            values[name] = _TRUTH.get(text, text) if kinds[name] is bool else text
+    return _converted(values, form, "the query")
+
+
+@cache
+def _kinds(form: Any) -> Mapping[str, type]:
+    """Return the parameters of a query by name: `tuple`, `int`, `bool` or `str`."""
+    if form is None:
+        return {}
+    info = msgspec.inspect.type_info(form)
+    assert isinstance(info, msgspec.inspect.StructType)
+    return {one.encode_name: _kind(one.type) for one in info.fields}
+
+
+def _kind(info: Any) -> type:
+    known: dict[type, type] = {
+        msgspec.inspect.VarTupleType: tuple,
+        msgspec.inspect.IntType: int,
+        msgspec.inspect.BoolType: bool,
+    }
+    return known.get(type(info), str)
+
+
+def _converted(value: Any, form: Any, what: str) -> Any:
+    if form is None:
+        return None
+    try:
+        return msgspec.convert(value, form)
+    except msgspec.ValidationError as error:
+        violations = _check(form).violations(value) or [Violation("$", str(error))]
+    listed = "; ".join(f"{one.path} {one.message}" for one in violations[:10])
+    missing = any(one.message == "is required" for one in violations)
+    raise (MissingField if missing else InvalidError)(
+        f"{what} does not have the right form: {listed}", violations=violations
+    )
+
+
+@cache
+def _check(form: Any) -> SchemaCheck:
+    """Return the check that lists every violation; msgspec stops at the first."""
+    return SchemaCheck(msgspec.json.schema(form))

@@ -1,0 +1,96 @@
+"""A route: the one definition from which requests are routed and checked, and the docs are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from toolcrib.errors import ToolcribError
+from toolcrib.serve.auth import Client
+from toolcrib.serve.http.reading import read_json
+from toolcrib.spec import Scope
+
+__all__ = ["MAX_BODY", "Answer", "Handled", "Handler", "HttpRequest", "Route"]
+
+MAX_BODY = 4 * 1024 * 1024
+"""Bytes of a body, unless the route says otherwise."""
+_PARAMETER = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(slots=True)
+class Answer:
+    """A JSON answer."""
+
+    value: Any = None
+    """What msgspec can write: a struct, a dict, … None for an answer without a body."""
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    etag: bool = False
+    """True to add an ETag, and to answer 304 to a client that has this very body."""
+
+
+@dataclass(slots=True)
+class HttpRequest:
+    """A request whose client may make it."""
+
+    http: Request
+    route: Route
+    services: Any
+    """What `create_app` was given."""
+    client: Client | None
+    """None only on a route without a scope."""
+    query: Any
+    """The struct that the route names, or None."""
+    data: bytes
+    """The body as it was sent."""
+    media_type: str
+    """Of the body: lower case, without parameters; "" without a body."""
+
+    @property
+    def path(self) -> dict[str, str]:
+        """The parameters of the path."""
+        parameters: dict[str, str] = self.http.path_params
+        return parameters
+
+    def body(self) -> Any:
+        """Read the JSON body as the type that the route names. Raises InvalidError and MissingField."""
+        return read_json(self.data, self.route.body)
+
+
+Handled = Answer | Response
+Handler = Callable[[HttpRequest], Handled | Awaitable[Handled]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One method of one address. Paths are relative to where the application is mounted."""
+
+    method: str
+    path: str
+    """With parameters in braces: `/tools/bundles/{bundleID}`."""
+    handler: Handler
+    """Its name is the operation's id, its docstring the description. A plain function runs in a thread, so it
+    may wait for files; a coroutine function runs on the event loop, so it must not."""
+    scope: Scope | None
+    """The right that a token needs; None for a route without a token or session."""
+    query: Any = None
+    """The msgspec struct of the query, if there is one."""
+    body: Any = None
+    """The type of the JSON body, if there is one."""
+    raw: Mapping[str, str] = field(default_factory=dict)
+    """Other media types of the body, with their description: the handler gets the bytes."""
+    answers: Mapping[int, Any]
+    """Status to the type of the JSON answer, None for one without a body, or a media type."""
+    errors: tuple[type[ToolcribError], ...] = ()
+    """Errors besides those that every route can have."""
+    max_body: int = MAX_BODY
+
+    @property
+    def parameters(self) -> list[str]:
+        """Names of the parameters of the path."""
+        return _PARAMETER.findall(self.path)

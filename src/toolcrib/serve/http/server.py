@@ -1,0 +1,88 @@
+"""The HTTP server: uvicorn on a socket of ours, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from toolcrib.errors import ConflictError, UsageError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+__all__ = ["HttpServer", "open_socket"]
+
+GRACE_S = 10
+"""Seconds that running requests have to end after a signal, before they are cancelled."""
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; port 0 takes a free one. Raises UsageError, ConflictError."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (socket.gaierror, OverflowError) as error:
+        raise UsageError(f"{host!r} is no address of this machine: {error}") from None
+    found = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+        found.listen(1024)
+    except OSError as error:
+        found.close()
+        raise ConflictError(
+            f"{host}:{port} cannot be used: {error.strerror}", hint="Choose another with --port."
+        ) from None
+    return found
+
+
+class HttpServer:
+    """Serves one application until SIGINT or SIGTERM."""
+
+    def __init__(self, app: ASGIApp, listening: socket.socket, closing: asyncio.Event) -> None:
+        self._app = app
+        self._socket = listening
+        self._closing = closing
+        """Set when the server stops: requests that last long must end then."""
+
+    async def serve(self) -> None:
+        """Serve. Running requests get ten seconds to end; later ones are not accepted."""
+        import uvicorn
+
+        closing = self._closing
+
+        class Server(uvicorn.Server):
+            async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+                closing.set()
+                await super().shutdown(sockets)
+
+            @contextmanager
+            def capture_signals(self) -> Iterator[None]:
+                """Stop on signals. uvicorn would raise them again, and the project would stay open."""
+                numbers = (signal.SIGINT, signal.SIGTERM) if _is_main_thread() else ()
+                before = [(number, signal.signal(number, self.handle_exit)) for number in numbers]
+                try:
+                    yield
+                finally:
+                    for number, handler in before:
+                        signal.signal(number, handler)
+
+        config = uvicorn.Config(
+            self._app,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            timeout_graceful_shutdown=GRACE_S,
+        )
+        await Server(config).serve([self._socket])
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()

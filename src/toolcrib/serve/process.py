@@ -1,0 +1,34 @@
+"""The end of a process that serves."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import sys
+import threading
+from collections.abc import Coroutine
+from typing import Any, NoReturn
+
+__all__ = ["run_until_end"]
+
+
+def run_until_end(main: Coroutine[Any, Any, int], loop: asyncio.AbstractEventLoop | None = None) -> NoReturn:
+    """Run a coroutine that serves, and end the process with the status that it returns.
+
+    A tool that hangs in a thread cannot be stopped. `asyncio.run` would wait for it forever; this does not.
+    """
+    loop = loop or asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    status = loop.run_until_complete(main)
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    if all(thread.daemon or thread is threading.main_thread() for thread in threading.enumerate()):
+        loop.close()
+        sys.exit(status)
+    atexit._run_exitfuncs()  # noqa: SLF001 - as `sys.exit` does, without waiting for threads
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            pass
+    os._exit(status)

@@ -1,0 +1,10 @@
+"""The list of all routes. OpenAPI and docs/rest.md are made from it too."""
+
+from __future__ import annotations
+
+from toolcrib.serve.http import Route
+from toolcrib.serve.rest import session
+
+__all__ = ["ROUTES"]
+
+ROUTES: tuple[Route, ...] = (*session.ROUTES,)

@@ -1,0 +1,59 @@
+"""The HTTP interface of one project, from its start to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolcrib.bundles import Store
+from toolcrib.guard import Tokens
+from toolcrib.project import Project
+from toolcrib.serve.auth import Access, Sessions, TrustedHosts
+from toolcrib.serve.http import HttpServer, create_app, open_socket
+from toolcrib.serve.rest.routes import ROUTES
+from toolcrib.serve.rest.services import Services
+
+__all__ = ["HttpSettings", "serve_http"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpSettings:
+    """The address of a server, and its data."""
+
+    host: str = "127.0.0.1"
+    """The address to listen on. Any but a loopback address lets other machines connect."""
+    port: int = 8745
+    """0 takes a free one."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names by which clients may address the server."""
+    data: Path | None = None
+    """The folder of the bundles; None for the user's data folder."""
+
+
+async def serve_http(
+    project: Project, settings: HttpSettings | None = None, announce: Callable[[str, str], None] | None = None
+) -> None:
+    """Serve an open project over HTTP until SIGINT or SIGTERM.
+
+    `announce` gets the address and a one-time login link once requests can come. Raises UsageError and
+    ConflictError for an address that cannot be used.
+    """
+    settings = settings or HttpSettings()
+    listening = open_socket(settings.host, settings.port)
+    port = listening.getsockname()[1]
+    hosts = TrustedHosts([settings.host, *settings.allowed_hosts])
+    access = Access(Tokens(project.vault), Sessions(), hosts, f"toolcrib-{port}")
+    services = Services(
+        project=project,
+        store=Store(settings.data or project.vault.data),
+        access=access,
+        closing=asyncio.Event(),
+    )
+    server = HttpServer(create_app(ROUTES, services, access), listening, services.closing)
+    if announce is not None:
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        address = f"http://{host}:{port}"
+        announce(address, f"{address}/login?code={access.sessions.new_code()}")
+    await server.serve()

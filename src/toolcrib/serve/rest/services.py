@@ -1,0 +1,24 @@
+"""What the handlers of the REST API use."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from toolcrib.bundles import Store
+from toolcrib.project import Project
+from toolcrib.serve.auth import Access
+
+__all__ = ["Services"]
+
+
+@dataclass(slots=True)
+class Services:
+    """The parts of one server."""
+
+    project: Project
+    store: Store
+    """The bundles of this user."""
+    access: Access
+    closing: asyncio.Event
+    """Set when the server stops: requests that last long must end then."""

@@ -1,0 +1,119 @@
+"""Login and logout of a person's browser, and the start page until there is a web page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+from starlette.responses import RedirectResponse, Response
+
+from toolcrib import __version__
+from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.spec import SCOPES
+from toolcrib.state import user_name
+
+__all__ = ["ROUTES"]
+
+
+class LoginQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """The query of a login link."""
+
+    code: str
+
+
+class LoginLink(Struct, frozen=True, rename="camel"):
+    """A login link."""
+
+    path: str
+    """To open at this server's address, once, within 15 minutes."""
+
+
+class Identity(Struct, frozen=True, rename="camel"):
+    """The client of a request."""
+
+    caller: str
+    """`token:<name>`, or `page` for the person who used the login link."""
+    person: str
+    """The person it acts for."""
+    scopes: tuple[str, ...]
+
+
+class About(Struct, frozen=True, rename="camel"):
+    """The program that answers."""
+
+    name: str
+    version: str
+    openapi: str
+
+
+def about(request: HttpRequest) -> Answer:
+    """Return the name and version of this server."""
+    return Answer(About("toolcrib", __version__, f"{_prefix(request)}/openapi.json"))
+
+
+def log_in(request: HttpRequest) -> Response:
+    """Use a login link: begin a session and go to the start page."""
+    if request.http.method == "HEAD":  # A program that looks at links must not use this one up.
+        return Response()
+    access = request.services.access
+    prefix = _prefix(request)
+    response = RedirectResponse(f"{prefix}/", 303, {"cache-control": "no-store"})
+    session = access.sessions.log_in(request.query.code)
+    secure = request.http.url.scheme == "https"
+    response.set_cookie(
+        access.cookie, session, path=prefix or "/", httponly=True, samesite="strict", secure=secure
+    )
+    return response
+
+
+def create_login_link(request: HttpRequest) -> Answer:
+    """Create a login link, for one use within 15 minutes."""
+    code = request.services.access.sessions.new_code()
+    return Answer(LoginLink(f"{_prefix(request)}/login?code={code}"), 201, {"cache-control": "no-store"})
+
+
+def log_out(request: HttpRequest) -> Response:
+    """End the session of this browser."""
+    access = request.services.access
+    access.sessions.log_out(request.http.cookies.get(access.cookie, ""))
+    response = Response(status_code=204)
+    response.delete_cookie(access.cookie, path=_prefix(request) or "/", httponly=True, samesite="strict")
+    return response
+
+
+def show_identity(request: HttpRequest) -> Answer:
+    """Return the client of this request and its rights."""
+    assert request.client is not None
+    identity = request.client.identity
+    if identity is None:
+        return Answer(Identity(request.client.caller, user_name(), SCOPES))
+    scopes = tuple(scope for scope in SCOPES if identity.may(scope))
+    return Answer(Identity(request.client.caller, identity.owner, scopes))
+
+
+def _prefix(request: HttpRequest) -> str:
+    """Return the path where the application is mounted; "" at the root."""
+    root: Any = request.http.scope.get("root_path", "")
+    return str(root)
+
+
+ROUTES = (
+    Route(method="GET", path="/", handler=about, scope=None, answers={200: About}),
+    Route(
+        method="GET",
+        path="/login",
+        handler=log_in,
+        scope=None,
+        query=LoginQuery,
+        answers={303: None},
+    ),
+    Route(
+        method="POST",
+        path="/login",
+        handler=create_login_link,
+        scope="admin",
+        answers={201: LoginLink},
+    ),
+    Route(method="GET", path="/session", handler=show_identity, scope="read", answers={200: Identity}),
+    Route(method="DELETE", path="/session", handler=log_out, scope="read", answers={204: None}),
+)

@@ -1,0 +1,165 @@
+"""The HTTP interface: its clients, hosts, bodies, errors and its end, at a real server process."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.crib import Crib
+from tests.http_server import HttpServerProcess, http_server
+from toolcrib.guard import Tokens
+from toolcrib.state import Vault
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProcess]:
+    crib = Crib(tmp_path_factory.mktemp("http") / "project")
+    with http_server(crib.root) as running:
+        yield running
+
+
+def link(server: HttpServerProcess) -> str:
+    """A new login link: its path."""
+    path = server.send("POST", "/login").json["path"]
+    assert isinstance(path, str)
+    return path
+
+
+def cookie(server: HttpServerProcess) -> dict[str, str]:
+    """The cookie of a new session."""
+    reply = server.send("GET", link(server), token=None)
+    assert reply.status == 303
+    return {"Cookie": reply.headers["Set-Cookie"].partition(";")[0]}
+
+
+def test_the_printed_link_works_once_and_gives_a_strict_cookie(server: HttpServerProcess) -> None:
+    path = server.login.removeprefix(server.address)
+    assert server.send("HEAD", path, token=None).status == 200  # a program that looks at links
+    reply = server.send("GET", path, token=None)
+    assert (reply.status, reply.headers["Location"]) == (303, "/")
+    name, _, attributes = reply.headers["Set-Cookie"].partition("; ")
+    assert set(attributes.lower().split("; ")) == {"httponly", "path=/", "samesite=strict"}
+    assert name.startswith(f"toolcrib-{server.port}=")
+    assert server.send("GET", "/session", headers={"Cookie": name}, token=None).json["caller"] == "page"
+    again = server.send("GET", path, token=None)
+    assert (again.status, again.code) == (401, "invalid_token")
+    assert "Set-Cookie" not in again.headers
+
+
+def test_a_session_ends_by_logout(server: HttpServerProcess) -> None:
+    session = cookie(server)
+    sent = {**session, "Origin": server.address}
+    assert server.send("DELETE", "/session", headers=sent, token=None).status == 204
+    assert server.send("GET", "/session", headers=session, token=None).status == 401
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        (None, 403),
+        ("null", 403),
+        ("http://evil.example", 403),
+        ("http://127.0.0.1:1", 403),
+        ("http://localhost", 403),
+        ("own", 201),
+    ],
+)
+def test_only_the_own_page_can_change_things_by_a_session(
+    server: HttpServerProcess, origin: str | None, status: int
+) -> None:
+    """SameSite treats every port of this machine as one site, so the cookie alone is not enough."""
+    sent = cookie(server)
+    if origin is not None:
+        sent["Origin"] = server.address if origin == "own" else origin
+    assert server.send("POST", "/login", headers=sent, token=None).status == status
+
+
+@pytest.mark.parametrize("path", ["/", "/session", "/nothing", "/login?code=x"])
+def test_other_names_of_the_server_are_refused(server: HttpServerProcess, path: str) -> None:
+    for host in ("evil.example", f"evil.example:{server.port}", "127.0.0.1.evil.example", "[::1", ""):
+        reply = server.send("GET", path, headers={"Host": host})
+        assert (reply.status, reply.code) == (403, "denied"), host
+    assert server.send("GET", "/", headers={"Host": f"LOCALHOST:{server.port}"}).status == 200
+
+
+def test_no_other_page_may_read_an_answer(server: HttpServerProcess) -> None:
+    preflight = {"Origin": "http://evil.example", "Access-Control-Request-Method": "GET"}
+    for reply in (
+        server.send("OPTIONS", "/session", headers=preflight, token=None),
+        server.send("GET", "/session", headers={"Origin": "http://evil.example"}),
+        server.send("GET", "/session"),
+    ):
+        assert not [name for name in reply.headers if name.lower().startswith("access-control-")]
+        assert reply.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [{}, {"Authorization": "Bearer nonsense"}, {"Authorization": "Basic dTpw"}, {"Cookie": "toolcrib-1=x"}],
+)
+def test_without_a_token_nothing_is_answered(server: HttpServerProcess, header: dict[str, str]) -> None:
+    reply = server.send("GET", "/session", headers=header, token=None)
+    assert (reply.status, reply.code, reply.headers["WWW-Authenticate"]) == (401, "invalid_token", "Bearer")
+
+
+def test_a_token_has_its_scopes_until_it_is_revoked(server: HttpServerProcess) -> None:
+    token = server.create_token("reader", "read")
+    assert server.send("GET", "/session", token=token).json == {
+        "caller": "token:reader",
+        "person": "olga",
+        "scopes": ["read"],
+    }
+    refused = server.send("POST", "/login", token=token)
+    assert (refused.status, refused.code) == (403, "denied")
+    tokens = Tokens(Vault(server.root))
+    tokens.revoke("reader")
+    tokens.close()
+    assert server.send("GET", "/session", token=token).status == 401
+
+
+def test_every_error_has_the_one_shape_and_an_id(server: HttpServerProcess) -> None:
+    for method, path, status, code in (
+        ("GET", "/nothing", 404, "not_found"),
+        ("PUT", "/session", 405, "method_not_allowed"),
+        ("GET", "/login", 400, "missing_field"),
+        ("GET", "/login?code=a&code=b", 400, "invalid"),
+        ("GET", "/login?cod=a", 400, "invalid"),
+    ):
+        reply = server.send(method, path, headers={"X-Request-Id": "mine-1"})
+        assert (reply.status, reply.code) == (status, code)
+        assert set(reply.json["error"]) == {"code", "message", "retryable", "hint", "violations", "details"}
+        assert reply.headers["X-Request-Id"] == "mine-1"
+    made = server.send("GET", "/", headers={"X-Request-Id": "no spaces\tor tabs"}).headers["X-Request-Id"]
+    assert re.fullmatch("[0-9a-f-]{36}", made)
+
+
+def test_an_unsupported_method_names_the_supported_ones(server: HttpServerProcess) -> None:
+    assert server.send("PUT", "/login").headers["Allow"] == "GET, HEAD, POST"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_server_at_once(tmp_path: Path, number: signal.Signals) -> None:
+    crib = Crib(tmp_path / "project")
+    with http_server(crib.root) as server:
+        idle = server.connect()
+        idle.request("GET", "/")
+        idle.getresponse().read()  # an open connection without a request
+        server.process.send_signal(number)
+        assert server.process.wait(10) == 0
+        idle.close()
+
+
+def test_a_port_in_use_is_an_error(server: HttpServerProcess) -> None:
+    words = ["serve", "--http", "--port", str(urlsplit(server.address).port), "--root", str(server.root)]
+    ended = subprocess.run(
+        [sys.executable, "-m", "toolcrib", *words], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 7
+    assert "--port" in ended.stderr

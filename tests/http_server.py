@@ -1,0 +1,120 @@
+"""`toolcrib serve --http` as a process of its own, and a plain HTTP client."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from toolcrib.guard import Tokens
+from toolcrib.state import Vault
+
+LIMIT_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A response, read to its end."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def code(self) -> str:
+        """The code of the error in it; "" for another response."""
+        found = self.json.get("error", {}) if self.body else {}
+        return str(found.get("code", ""))
+
+
+@dataclass(slots=True)
+class HttpServerProcess:
+    """A running server."""
+
+    process: subprocess.Popen[str]
+    address: str
+    login: str
+    token: str
+    """With the scope admin, and an owner who is not this user."""
+    root: Path
+
+    @property
+    def port(self) -> int:
+        port = urlsplit(self.address).port
+        assert port is not None
+        return port
+
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        token: str | None = "",
+    ) -> Reply:
+        """Send one request. `body` is JSON, or bytes as they are; `token` None sends none."""
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        sent = {} if data is None else {"Content-Type": "application/json"}
+        if token is not None:
+            sent["Authorization"] = f"Bearer {token or self.token}"
+        connection = self.connect()
+        try:
+            connection.request(method, path, data, {**sent, **(headers or {})})
+            response = connection.getresponse()
+            return Reply(response.status, response.headers, response.read())
+        finally:
+            connection.close()
+
+    def create_token(self, name: str, *scopes: str, **options: Any) -> str:
+        tokens = Tokens(Vault(self.root))
+        try:
+            return tokens.create(name, scopes, owner="olga", **options)
+        finally:
+            tokens.close()
+
+
+@contextmanager
+def http_server(
+    root: Path, *options: str, env: Mapping[str, str] | None = None
+) -> Iterator[HttpServerProcess]:
+    """Serve a project from here to the end of the block, with its bundles in `<root>-data`."""
+    data = root.with_name(f"{root.name}-data")
+    words = ["serve", "--http", "--port", "0", "--root", str(root), "--data", str(data), *options]
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "toolcrib", *words],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, **(env or {})},
+        )
+        assert process.stdout is not None
+        try:
+            first, second = process.stdout.readline(), process.stdout.readline()
+            if not second:
+                errors.seek(0)
+                raise AssertionError(f"the server did not start: {errors.read()}")
+            server = HttpServerProcess(process, first.split()[-1], second.split()[-1], "", root)
+            server.token = server.create_token(f"admin-{server.port}", "admin")
+            yield server
+        finally:
+            process.terminate()
+            process.wait(LIMIT_S)
+            process.stdout.close()
