@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from toolcrib.manifest.plugins import Registry
 from toolcrib.manifest.yaml.diagnostics import Diagnostic
+from toolcrib.manifest.yaml.form import Misfit
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import ExecConfig, Executor, Permissions, Tool
 
@@ -51,17 +52,6 @@ class CodeFile(NamedTuple):
     """As written, from the project's root."""
     place: str = ""
     """The place in the manifest that makes it readable for the tool; empty if nothing does by itself."""
-
-
-class Misfit(NamedTuple):
-    """A rule or hint of its own, for a block that does not fit the schema."""
-
-    path: tuple[str, ...]
-    """Keys from the block down. What lies below counts too."""
-    keyword: str | None = None
-    """The keyword of JSON Schema that is violated; None: any."""
-    rule: str | None = None
-    hint: str | None = None
 
 
 def block_of(config: Any) -> dict[str, Any]:

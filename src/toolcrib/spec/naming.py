@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from fnmatch import translate
 from functools import lru_cache
 
-__all__ = ["fits", "json_path", "nearest", "wire_name"]
+__all__ = ["dotted", "fits", "json_path", "nearest", "steps_of", "wire_name"]
 
 _MAX_NAME = 200
 """Characters of a name that are compared."""
 _is_wire_name = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
+_STEP = re.compile(r'\.([^\W\d]\w*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
 _NEAR = 60
 """Likeness from 0 to 100 from which a name may have been meant."""
 
@@ -60,6 +61,19 @@ def json_path(parts: Iterable[str | int]) -> str:
         else:
             path += '["' + part.replace("\\", "\\\\").replace('"', '\\"') + '"]'
     return path
+
+
+def dotted(parts: Iterable[str | int]) -> str:
+    """Return `a[0]["b c"]` for `["a", 0, "b c"]`."""
+    return json_path(parts)[1:].removeprefix(".")
+
+
+def steps_of(path: str) -> tuple[str | int, ...]:
+    """Return `("a", 0, "b c")` for `$.a[0]["b c"]`."""
+    return tuple(
+        int(index) if index else name or re.sub(r"\\(.)", r"\1", key)
+        for name, index, key in _STEP.findall(path)
+    )
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

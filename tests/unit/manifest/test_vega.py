@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import DIALECTS, Diagnostic, check_tool, diagnostics_of, failure, read_dialect
+from toolcrib.manifest.dialects.vega import form
 from toolcrib.spec import BuiltinExec, CommandExec, FileExec, HttpExec, Network, Permissions, Tool
 from toolcrib.template import Namespaces, Values, parse, parse_query, render_query, render_value
 
@@ -323,19 +326,19 @@ BODY = "  type: http\n  method: POST\n  url: https://a.example/\n  body:\n"
 @pytest.mark.parametrize(
     ("text", "line", "column", "rule", "told"),
     [
-        ("[]", 1, 1, "not-a-mapping", "not a mapping"),
-        (SLACK.replace("name: send", "nam: send"), 2, 1, "unknown-key", "`nam`"),
+        ("[]", 1, 1, "not-a-mapping", "instead of a mapping"),
+        (SLACK.replace("name: send", "nam: send"), 2, 1, "name", "needs the key `name`"),
         (SLACK.replace("type: http", "type: htpp"), 14, 9, "exec-kind", "`htpp`"),
-        (SLACK.replace("  url:", "  uri:"), 14, 3, "missing-key", "`url` is missing"),
+        (SLACK.replace("  url:", "  uri:"), 13, 1, "missing-key", "needs the key `url`"),
         (SLACK.replace("{{channel}}", "{{chanel}}"), 21, 15, "placeholder", "`chanel` is not a parameter"),
-        (SLACK.replace("type: string", "type: text", 1), 6, 11, "wrong-value", "`text` is not a type"),
+        (SLACK.replace("type: string", "type: text", 1), 6, 11, "wrong-value", "not `text`"),
         (SLACK.replace("name: message", "name: channel"), 9, 11, "wrong-value", "is defined twice"),
-        (SLACK.replace("POST", "SEND"), 15, 11, "wrong-value", "`SEND` is not a method"),
+        (SLACK.replace("POST", "SEND"), 15, 11, "wrong-value", "must be one of GET"),
         (SLACK.replace("slack.com", "{{channel}}.com"), 16, 8, "url", "must be literal"),
         (SLACK.replace("{{message}}", "{{range .x}}"), 22, 12, "placeholder", "`range` of Go's templates"),
         (SLACK.replace("{{message}}", "{{message | upper}}"), 22, 12, "placeholder", "`upper`"),
         (HEAD + HTTP.replace("30s", "30 sec"), 24, 12, "wrong-value", "not a duration"),
-        (HEAD + HTTP.replace("attempts: 3", "attempts: 0"), 26, 15, "wrong-value", "from 1 to 100"),
+        (HEAD + HTTP.replace("attempts: 3", "attempts: 0"), 26, 15, "wrong-value", "must be at least 1"),
         (CONDITION.replace("advanced_mode}}", "advanced}}"), 12, 5, "placeholder", "`advanced`"),
         (CONDITION.replace("    {{end}}\n", ""), 12, 5, "condition", "has no `{{end}}`"),
         (CONDITION.replace("    {{if advanced_mode}}\n", ""), 14, 5, "condition", "without an `{{if}}`"),
@@ -380,6 +383,15 @@ def test_secrets_are_what_is_no_parameter_and_no_name_known_everywhere() -> None
     found = tool(text)
     assert [(s.name, s.required) for s in found.permissions.secrets] == [("TOKEN", True), ("OPT", False)]
     assert faults(text) == []
+
+
+def test_each_documented_field_is_allowed_and_no_other() -> None:
+    schema = json.loads(Path(form.__file__).with_name("schema.json").read_bytes())
+    common = form.FIELDS["implementation"].keys()
+    for kind in schema["properties"]["implementation"]["properties"]["type"]["enum"]:
+        allowed = schema["$defs"][kind]["properties"].keys() - common
+        assert allowed == form.FIELDS[f"implementation ({kind})"].keys()
+    assert schema["$defs"]["param"]["properties"].keys() == form.FIELDS["params[]"].keys()
 
 
 def test_nested_parameters() -> None:

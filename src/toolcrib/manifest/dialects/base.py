@@ -18,6 +18,7 @@ from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import Source, Tool
+from toolcrib.spec.naming import steps_of
 
 __all__ = [
     "Draft",
@@ -28,13 +29,11 @@ __all__ = [
     "finished",
     "host_of",
     "secrets_in",
-    "steps_of",
 ]
 
 _HOST = re.compile(
     r"^[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#${}@\s:\[\]]+|\[[0-9a-fA-F:.]+\])(?::(\d+))?(?=[/?#]|$)"
 )
-_STEP = re.compile(r'\.([^\W\d]\w*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
 _NAMES = re.compile(r"(?<!\$)(?:\$\$)*\$\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:(\|)|\})")
 
 
@@ -157,14 +156,6 @@ def finished(
 ) -> Callable[[Document], list[Entry]]:
     """Return the `entries` of a format whose reader makes drafts."""
     return lambda document: [finish(draft, shared=shared) for draft in drafts(document)]
-
-
-def steps_of(path: str) -> KeyPath:
-    """Return `$.a[0]["b c"]` as `("a", 0, "b c")`."""
-    return tuple(
-        int(index) if index else name or re.sub(r"\\(.)", r"\1", key)
-        for name, index, key in _STEP.findall(path)
-    )
 
 
 def host_of(url: str) -> str | None:

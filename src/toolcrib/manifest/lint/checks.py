@@ -16,10 +16,10 @@ from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import Choice, Tool
+from toolcrib.spec.naming import dotted, steps_of
 
 __all__ = ["CHECKS"]
 
-_STEP = re.compile(r'\.([^\W\d]\w*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
 _MOST_PROPERTIES = 500
 _MOST_COMPARED = 100_000
 _WILDCARD = "..."
@@ -78,7 +78,7 @@ def examples(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         return
     for number, example in enumerate(tool.examples):
         for violation in check.violations(example.params):
-            path: KeyPath = ("examples", number, "params", *_steps(violation.path))
+            path: KeyPath = ("examples", number, "params", *steps_of(violation.path))
             message = f"the example does not fit inputs.schema: {violation.path} {violation.message}"
             missing = violation.message == "is required"
             yield document.diagnostic(
@@ -172,18 +172,18 @@ def wording(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         if hidden:
             codes = ", ".join(f"U+{ord(char):04X}" for char in hidden[:5])
             message = (
-                f"{quoted(_dotted(path))} holds characters that are invisible or reorder the text: {codes}"
+                f"{quoted(dotted(path))} holds characters that are invisible or reorder the text: {codes}"
             )
             at = document.locate_text(path, hidden[0])
             yield document.diagnostic("hidden-characters", message, path, hint="type the text again", at=at)
         if len(text) > MAX_TEXT:
             message = (
-                f"{quoted(_dotted(path))} is longer than {MAX_TEXT:,} characters; the rest was not checked"
+                f"{quoted(dotted(path))} is longer than {MAX_TEXT:,} characters; the rest was not checked"
             )
             yield document.diagnostic("instruction-text", message, path, hint="make it shorter")
         found = instructions(text)
         if found is not None:
-            message = f"{quoted(_dotted(path))} reads like an instruction to the model: {quoted(found)}"
+            message = f"{quoted(dotted(path))} reads like an instruction to the model: {quoted(found)}"
             hint = "describe what the tool does, not what the model must do"
             yield document.diagnostic("instruction-text", message, path, hint=hint)
 
@@ -210,9 +210,9 @@ def _schema_faults(
     try:
         SchemaCheck(schema)
     except DefinitionError as error:
-        steps = _steps(error.violations[0].path) if error.violations else ()
+        steps = steps_of(error.violations[0].path) if error.violations else ()
         yield document.diagnostic(
-            rule, f"`{_dotted(path)}` is {error.message}", (*path, *steps), key=not steps
+            rule, f"`{dotted(path)}` is {error.message}", (*path, *steps), key=not steps
         )
 
 
@@ -267,14 +267,6 @@ def _json(value: Any) -> str:
     return orjson.dumps(value).decode()
 
 
-def _steps(path: str) -> KeyPath:
-    """Return `$.a[0]["b c"]` as `("a", 0, "b c")`."""
-    return tuple(
-        int(index) if index else name or re.sub(r"\\(.)", r"\1", key)
-        for name, index, key in _STEP.findall(path)
-    )
-
-
 def _project_root(path: str) -> str | None:
     """Return the project's root: the folder above `.toolcrib/tools/<name>/tool.yml`."""
     parents = Path(path).absolute().parents
@@ -292,7 +284,3 @@ def _too_wide(path: str, root: str | None) -> str | None:
     if plain.startswith(os.sep) and root is not None and root.startswith(plain + os.sep):
         return "a folder above the project root"
     return None
-
-
-def _dotted(path: KeyPath) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")

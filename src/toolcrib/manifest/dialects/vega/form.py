@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from toolcrib.manifest.dialects import durations
-from toolcrib.manifest.dialects.fields import Field, Fields, known
+from toolcrib.manifest.dialects.fields import Field, Fields
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
+from toolcrib.manifest.yaml.form import Form, Misfit
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import Choice
-from toolcrib.spec.naming import nearest
 
 __all__ = [
     "FIELDS",
@@ -91,10 +93,16 @@ FIELDS: Fields = {
     },
 }
 """Every field of a definition; any other is an error."""
+_KNOWN = (
+    Misfit(("name",), "required", rule="name"),
+    Misfit(("description",), "required", rule="description"),
+    Misfit(("implementation", "type"), rule="exec-kind"),
+    Misfit(("implementation", "method"), rule="wrong-value"),
+    Misfit(("implementation", "retry", "attempts"), rule="wrong-value"),
+    Misfit((), "pattern", rule="wrong-type"),
+)
 _LONGEST_DURATION = 40
 _DAY = 86_400_000
-_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
-_ENCODINGS = ("utf-8", "base64", "binary")
 _MODE = re.compile(r"0?o?[0-7]{3,4}")
 _MODE_LINE = re.compile(r"^\s*mode\s*:\s*(\S+)", re.MULTILINE)
 _CHOOSING = ("headers", "query", "body", "env")
@@ -158,224 +166,87 @@ def is_duration(text: Any) -> bool:
 def form_faults(document: Document) -> Iterator[Diagnostic]:
     """Yield every violation of the form of a definition."""
     data = document.data
+    yield from _form().misfits(document, _unconditional(data))
     if not isinstance(data, dict):
-        yield document.diagnostic(
-            "not-a-mapping",
-            "the file is not a mapping",
-            hint="write the fields of a tool: name, description, …",
-        )
         return
-    form = _Form(document)
-    yield from form.unknown(data, (), known(FIELDS[""]))
-    yield from form.texts(data, (), ("name", "description"))
-    yield from form.choices(data)
-    if "params" in data and data["params"] is not None and not isinstance(data["params"], list):
-        yield document.diagnostic("wrong-type", "`params` must be a list", ("params",), key=True)
-    else:
-        yield from form.parameters(params_of(data))
-    yield from form.implementation(data.get("implementation"))
-
-
-class _Form:
-    def __init__(self, document: Document) -> None:
-        self._document = document
-
-    def _finding(
-        self, rule: str, message: str, path: KeyPath, hint: str | None = None, *, key: bool = False
-    ) -> Diagnostic:
-        return self._document.diagnostic(rule, message, path, key=key, hint=hint)
-
-    def unknown(self, block: dict[str, Any], path: KeyPath, known: tuple[str, ...]) -> Iterator[Diagnostic]:
-        for key in block:
-            if key not in known:
-                close = nearest(key, known)
-                hint = f"did you mean `{close}`?" if close else f"allowed are {', '.join(known)}"
-                yield self._finding(
-                    "unknown-key", f"the key {quoted(key)} is not allowed here", (*path, key), hint, key=True
-                )
-
-    def texts(self, block: dict[str, Any], path: KeyPath, names: tuple[str, ...]) -> Iterator[Diagnostic]:
-        """Require these keys to be texts that are not empty."""
-        for name in names:
-            if name not in block:
-                rule = "name" if (name, path) == ("name", ()) else "missing-key"
-                rule = "description" if (name, path) == ("description", ()) else rule
-                yield self._finding(rule, f"`{name}` is missing", path)
-            elif not isinstance(block[name], str) or not block[name].strip():
-                yield self._finding("wrong-type", f"`{name}` must be a text", (*path, name))
-
-    def choices(self, data: dict[str, Any]) -> Iterator[Diagnostic]:
-        """Refuse conditions where they could change the tool itself."""
-        for path in _choices(data, ()):
-            where = path[1] if len(path) > 1 else None
-            flat = where in ("headers", "query", "env") and len(path) > 3
-            if path[0] != "implementation" or where not in _CHOOSING or len(path) < 3 or flat:
-                message = "a condition is not allowed here"
-                hint = f"it is allowed around entries of {', '.join(_CHOOSING)}"
-                yield self._finding("condition", message, path, hint, key=True)
-
-    def parameters(self, params: list[Any]) -> Iterator[Diagnostic]:
-        seen: set[str] = set()
-        for at, param in enumerate(params):
-            path: KeyPath = ("params", at)
-            if not isinstance(param, dict):
-                yield self._finding("wrong-type", "a parameter must be a mapping", path)
-                continue
-            yield from self.texts(param, path, ("name",))
-            name = param.get("name")
-            if isinstance(name, str):
-                if name in seen:
-                    yield self._finding(
-                        "wrong-value", f"the parameter {quoted(name)} is defined twice", (*path, "name")
-                    )
-                seen.add(name)
-            yield from self._parameter(param, path)
-
-    def _parameter(self, param: Any, path: KeyPath, depth: int = 0) -> Iterator[Diagnostic]:
-        if not isinstance(param, dict):
-            yield self._finding("wrong-type", "a parameter must be a mapping", path)
-            return
-        if depth > 20:
-            yield self._finding("wrong-value", "parameters are nested too deeply", path)
-            return
-        yield from self.unknown(param, path, known(FIELDS["params[]"]))
-        kind = param.get("type", "string")
-        if not isinstance(kind, str) or kind not in TYPES:
-            close = nearest(str(kind), TYPES)
-            hint = f"did you mean `{close}`?" if close else f"one of {', '.join(TYPES)}"
-            yield self._finding("wrong-value", f"{quoted(kind)} is not a type", (*path, "type"), hint)
-        for name, right in (("required", bool), ("description", str), ("enum", list)):
-            if name in param and not isinstance(param[name], right):
-                yield self._finding("wrong-type", f"`{name}` is of the wrong type", (*path, name))
-        if "items" in param:
-            yield from self._parameter(param["items"], (*path, "items"), depth + 1)
-        yield from self._properties(param.get("properties"), path, depth)
-
-    def _properties(self, inner: Any, path: KeyPath, depth: int) -> Iterator[Diagnostic]:
-        if isinstance(inner, dict):
-            for name, entry in inner.items():
-                yield from self._parameter(entry, (*path, "properties", name), depth + 1)
-        elif isinstance(inner, list):
-            for at, entry in enumerate(inner):
-                if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
-                    yield self._finding("missing-key", "`name` is missing", (*path, "properties", at))
-                else:
-                    yield from self._parameter(entry, (*path, "properties", at), depth + 1)
-        elif inner is not None:
-            yield self._finding("wrong-type", "`properties` must be a mapping", (*path, "properties"))
-
-    def implementation(self, block: Any) -> Iterator[Diagnostic]:
-        path: KeyPath = ("implementation",)
-        if not isinstance(block, dict):
-            yield self._finding("missing-key", "`implementation` is missing or not a mapping", path, key=True)
-            return
-        kind = block.get("type")
-        if not isinstance(kind, str) or kind not in _KINDS:
-            close = nearest(str(kind), _KINDS)
-            hint = f"did you mean `{close}`?" if close else f"one of {', '.join(_KINDS)}"
-            message = (
-                f"{quoted(kind)} is not a type of implementation" if kind is not None else "`type` is missing"
-            )
-            yield self._finding("exec-kind", message, (*path, "type"), hint)
-            return
-        own = FIELDS[f"implementation ({kind})"]
-        needed = tuple(key for key, field in own.items() if field.default == "required" and key != "content")
-        yield from self.unknown(block, path, (*known(FIELDS["implementation"]), *own))
-        yield from self.texts(block, path, needed)
-        yield from self._common(block, path)
-        yield from _KINDS[kind](self, block, path)
-
-    def _common(self, block: dict[str, Any], path: KeyPath) -> Iterator[Diagnostic]:
-        hint = "write it as Go does: 30s, 1m30s, 500ms"
-        if "timeout" in block and not is_duration(block["timeout"]):
-            message = f"{quoted(block['timeout'])} is not a duration up to a day"
-            yield self._finding("wrong-value", message, (*path, "timeout"), hint)
-        retry = block.get("retry")
-        if retry is None:
-            return
-        at = (*path, "retry")
-        if not isinstance(retry, dict):
-            yield self._finding("wrong-type", "`retry` must be a mapping", at, key=True)
-            return
-        yield from self.unknown(retry, at, known(FIELDS["implementation.retry"]))
-        attempts = retry.get("attempts", 1)
-        if not isinstance(attempts, int) or isinstance(attempts, bool) or not 1 <= attempts <= 100:
-            yield self._finding(
-                "wrong-value", "`attempts` must be a whole number from 1 to 100", (*at, "attempts")
-            )
-        if "backoff" in retry and not is_duration(retry["backoff"]):
-            yield self._finding(
-                "wrong-value", f"{quoted(retry['backoff'])} is not a duration", (*at, "backoff"), hint
-            )
-
-    def http(self, block: dict[str, Any], path: KeyPath) -> Iterator[Diagnostic]:
-        method = block.get("method", "GET")
-        if not isinstance(method, str) or method.upper() not in _METHODS:
-            message = f"{quoted(method)} is not a method"
-            yield self._finding("wrong-value", message, (*path, "method"), f"one of {', '.join(_METHODS)}")
-        for name in ("headers", "query"):
-            yield from self._mapping(block, path, name)
-        url = block.get("url")
+    yield from _conditions(document)
+    yield from _repeated(document)
+    block = data.get("implementation")
+    if isinstance(block, dict):
+        yield from _durations(document)
+        for name in ("headers", "query", "env"):
+            yield from _entries(document, name, block.get(name))
+        url, mode = block.get("url"), block.get("mode", "0644")
         if isinstance(url, str) and "{" in re.sub(r"^\w+://([^/?#]*).*", r"\1", url, flags=re.DOTALL):
             message = "the host of `url` must be literal: it decides which host the tool may reach"
-            yield self._finding("url", message, (*path, "url"))
-
-    def exec(self, block: dict[str, Any], path: KeyPath) -> Iterator[Diagnostic]:
-        yield from self._mapping(block, path, "env")
-        allowed = block.get("allow_dash", [])
-        if not isinstance(allowed, list) or not all(isinstance(name, str) for name in allowed):
-            yield self._finding(
-                "wrong-type", "`allow_dash` must be a list of parameters", (*path, "allow_dash")
-            )
-        if not isinstance(block.get("allow_code", False), bool):
-            yield self._finding("wrong-type", "`allow_code` must be true or false", (*path, "allow_code"))
-
-    def file(self, block: dict[str, Any], path: KeyPath) -> Iterator[Diagnostic]:
-        encoding = block.get("encoding", "utf-8")
-        if encoding not in _ENCODINGS:
-            message = f"{quoted(encoding)} is not an encoding"
-            yield self._finding(
-                "wrong-value", message, (*path, "encoding"), f"one of {', '.join(_ENCODINGS)}"
-            )
-        if "content" in block and not isinstance(block["content"], str):
-            yield self._finding("wrong-type", "`content` must be a text", (*path, "content"))
-        if not isinstance(block.get("mkdir", False), bool):
-            yield self._finding("wrong-type", "`mkdir` must be true or false", (*path, "mkdir"))
-        mode = block.get("mode", "0644")
-        written = _MODE_LINE.search(self._document.text)
-        octal = written is not None and written.group(1).lower().startswith("0o")
-        if not (octal if isinstance(mode, int) else isinstance(mode, str) and _MODE.fullmatch(mode.lower())):
+            yield document.diagnostic("url", message, ("implementation", "url"))
+        if not _is_mode(mode, document.text):
             message = f"{quoted(mode)} is not a file mode"
-            yield self._finding("wrong-value", message, (*path, "mode"), "write it in octal, as 0644")
-        if block.get("type") == "file_write" and "content" not in block:
-            yield self._finding("missing-key", "`content` is missing", path, key=True)
-
-    def builtin(self, block: dict[str, Any], path: KeyPath) -> Iterator[Diagnostic]:  # noqa: ARG002
-        yield from ()
-
-    def _mapping(self, block: dict[str, Any], path: KeyPath, name: str) -> Iterator[Diagnostic]:
-        value = block.get(name)
-        if value is None:
-            return
-        if not isinstance(value, dict):
-            yield self._finding("wrong-type", f"`{name}` must be a mapping", (*path, name), key=True)
-            return
-        for key, item in value.items():
-            for one in _flat(item):
-                if isinstance(one, dict) or (isinstance(one, list) and name != "query"):
-                    message = f"`{name}.{key}` must be a text, a number, true or false"
-                    yield self._finding("wrong-type", message, (*path, name, key))
-                    break
+            place = ("implementation", "mode")
+            yield document.diagnostic("wrong-value", message, place, hint="write it in octal, as 0644")
 
 
-_KINDS: dict[str, Callable[[_Form, dict[str, Any], KeyPath], Iterator[Diagnostic]]] = {
-    "http": _Form.http,
-    "exec": _Form.exec,
-    "file_read": _Form.file,
-    "file_write": _Form.file,
-    "builtin": _Form.builtin,
-}
-"""Further checks by type."""
+@cache
+def _form() -> Form:
+    import orjson
+
+    return Form(orjson.loads(Path(__file__).with_name("schema.json").read_bytes()), _KNOWN)
+
+
+def _unconditional(value: Any) -> Any:
+    """Return the data without the entries that are conditional."""
+    if isinstance(value, dict):
+        return {key: _unconditional(item) for key, item in value.items() if not isinstance(item, Choice)}
+    if isinstance(value, list):
+        return [_unconditional(item) for item in value if not isinstance(item, Choice)]
+    return value
+
+
+def _conditions(document: Document) -> Iterator[Diagnostic]:
+    """Refuse conditions where they could change the tool itself."""
+    for path in _choices(document.data, ()):
+        where = path[1] if len(path) > 1 else None
+        flat = where in ("headers", "query", "env") and len(path) > 3
+        if path[0] != "implementation" or where not in _CHOOSING or len(path) < 3 or flat:
+            hint = f"it is allowed around entries of {', '.join(_CHOOSING)}"
+            yield document.diagnostic(
+                "condition", "a condition is not allowed here", path, key=True, hint=hint
+            )
+
+
+def _repeated(document: Document) -> Iterator[Diagnostic]:
+    params: list[Any] = [*params_of(document.data)]
+    names = [param.get("name") if isinstance(param, dict) else None for param in params]
+    for at, name in enumerate(names):
+        if isinstance(name, str) and name in names[:at]:
+            message = f"the parameter {quoted(name)} is defined twice"
+            yield document.diagnostic("wrong-value", message, ("params", at, "name"))
+
+
+def _durations(document: Document) -> Iterator[Diagnostic]:
+    for key, path in (("timeout", ("implementation",)), ("backoff", ("implementation", "retry"))):
+        inside = document.value_at(path)
+        if isinstance(inside, dict) and key in inside and not is_duration(inside[key]):
+            message = f"{quoted(inside[key])} is not a duration up to a day"
+            hint = "write it as Go does: 30s, 1m30s, 500ms"
+            yield document.diagnostic("wrong-value", message, (*path, key), hint=hint)
+
+
+def _entries(document: Document, name: str, value: Any) -> Iterator[Diagnostic]:
+    """Check that headers, query and environment hold texts, numbers, truth values; a query also lists."""
+    for key, item in value.items() if isinstance(value, dict) else ():
+        wrong = dict if name == "query" else dict | list
+        if any(isinstance(one, wrong) for one in _flat(item)):
+            message = f"`{name}.{key}` must be a text, a number, true or false"
+            yield document.diagnostic("wrong-type", message, ("implementation", name, key))
+
+
+def _is_mode(mode: Any, text: str) -> bool:
+    """Return True for octal digits; YAML reads `0o644` as a number, and so it does `644`."""
+    if isinstance(mode, int):
+        written = _MODE_LINE.search(text)
+        return written is not None and written.group(1).lower().startswith("0o")
+    return isinstance(mode, str) and _MODE.fullmatch(mode.lower()) is not None
 
 
 def _flat(value: Any) -> Iterator[Any]:
