@@ -1,6 +1,27 @@
 """Bundles of tools kept as JSON files: the store that REST, the command line and Python share."""
 
+from toolcrib.bundles.forms import (
+    PutTool,
+    entry_of,
+    read_manifest,
+    read_record,
+    record_text,
+    require_one_name,
+)
 from toolcrib.bundles.records import BundleBody, BundleRecord, ToolBody, ToolRecord
 from toolcrib.bundles.store import BuiltIn, Store
 
-__all__ = ["BuiltIn", "BundleBody", "BundleRecord", "Store", "ToolBody", "ToolRecord"]
+__all__ = [
+    "BuiltIn",
+    "BundleBody",
+    "BundleRecord",
+    "PutTool",
+    "Store",
+    "ToolBody",
+    "ToolRecord",
+    "entry_of",
+    "read_manifest",
+    "read_record",
+    "record_text",
+    "require_one_name",
+]

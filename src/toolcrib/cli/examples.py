@@ -26,6 +26,18 @@ toolcrib audit search --event TOOL_REFUSED --since 2h
 toolcrib audit search --tool repo_scan --json
 toolcrib audit tail -n 5
 toolcrib audit tail --follow
+toolcrib bundle create weather
+toolcrib bundle create weather --name 'Weather reports' --disabled
+toolcrib bundle list
+toolcrib bundle list --deleted --json
+toolcrib bundle show weather
+toolcrib bundle show 018faf50 --json
+toolcrib bundle enable weather
+toolcrib bundle enable 018faf50
+toolcrib bundle disable weather
+toolcrib bundle disable 018faf50 --json
+toolcrib bundle delete weather
+toolcrib bundle delete 018faf50
 toolcrib convert tool.yml --to vega
 toolcrib convert tools.yaml --to native --output .toolcrib/tools
 toolcrib doctor
@@ -74,6 +86,18 @@ toolcrib token list
 toolcrib token list --json
 toolcrib token revoke ci
 toolcrib token revoke ci --root ~/shop
+toolcrib tool put weather forecast.json
+toolcrib tool put weather tool.yml --json
+toolcrib tool get weather/forecast
+toolcrib tool get weather/forecast@v2 --json
+toolcrib tool versions weather/forecast
+toolcrib tool versions weather/forecast --json
+toolcrib tool enable weather/forecast@v2
+toolcrib tool enable forecast
+toolcrib tool disable weather/forecast@v2
+toolcrib tool disable forecast --json
+toolcrib tool delete weather/forecast@v1
+toolcrib tool delete weather/forecast@v1 --yes
 toolcrib trace repo_scan path=src
 toolcrib trace web_search query=news --allow-host api.example.com
 toolcrib trust

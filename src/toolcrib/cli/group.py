@@ -20,6 +20,7 @@ __all__ = ["COMMANDS", "toolcrib"]
 COMMANDS = {
     "approvals": ("decide.approvals", "Approve or deny calls that wait for a person."),
     "audit": ("look.audit", "Verify, show and search the audit log."),
+    "bundle": ("bundles.bundle", "Manage bundles: groups of tools with one switch."),
     "convert": ("make.convert", "Convert tools to another manifest format and report losses."),
     "doctor": ("look.doctor", "Show how well this machine can confine tools."),
     "import": ("make.import_openapi", "Create tools from the operations of an OpenAPI document."),
@@ -37,6 +38,7 @@ COMMANDS = {
     "servers": ("connect.servers", "Manage the MCP servers that the project uses."),
     "show": ("look.show", "Show one tool: its arguments, permissions and examples."),
     "test": ("make.test", "Run the examples in the manifests and compare the results."),
+    "tool": ("bundles.tool", "Manage the tools in bundles."),
     "trace": ("run.trace", "Run one tool and print the smallest permissions it needed."),
     "token": ("connect.token", "Create, list and revoke access tokens."),
     "trust": ("decide.trust", "Accept a project: its settings and tools, as they are."),

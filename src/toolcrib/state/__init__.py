@@ -13,7 +13,7 @@ from toolcrib.state.user_settings import (
     user_settings_file,
     user_settings_place,
 )
-from toolcrib.state.vault import Vault
+from toolcrib.state.vault import Vault, data_home
 from toolcrib.state.watch import DatabaseWatch
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "boot_id",
     "cache_folder",
     "cache_home",
+    "data_home",
     "is_alive",
     "load_user_settings",
     "read_private",

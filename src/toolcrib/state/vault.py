@@ -15,7 +15,7 @@ from pathlib import Path
 from toolcrib.errors import StateUnavailable
 from toolcrib.state.private import put_private
 
-__all__ = ["Vault"]
+__all__ = ["Vault", "data_home"]
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
@@ -28,7 +28,7 @@ class Vault:
 
     def __init__(self, root: Path, data: Path | None = None) -> None:
         self.root = root
-        self.data = data or _data_folder()
+        self.data = data or data_home()
         """The user's data folder, above the folders of all projects. No tool may see it."""
         self.path = self.data / "projects" / hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
         """The project's folder in it, which may not exist yet."""
@@ -66,7 +66,8 @@ class Vault:
         return name
 
 
-def _data_folder() -> Path:
+def data_home() -> Path:
+    """Return the user's data folder, which may not exist yet. StateUnavailable if there is no home folder."""
     named = os.environ.get("TOOLCRIB_DATA")
     if named:
         return Path(named).absolute()

@@ -1,0 +1,185 @@
+"""The texts that a tool is put as: a record in JSON, or a native manifest. And records as tools again."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from toolcrib.bundles.records import SCHEMA_VERSION, ToolBody, ToolRecord, check_slug, check_version
+from toolcrib.errors import ConflictError, InvalidError, InvalidInput, ManifestError, MissingField, Violation
+
+if TYPE_CHECKING:
+    from toolcrib.manifest import Entry
+
+__all__ = [
+    "PutTool",
+    "entry_of",
+    "read_manifest",
+    "read_record",
+    "record_text",
+    "require_one_name",
+    "slug_of",
+]
+
+_OWN = ("id", "toolID", "createdAt", "modifiedAt")
+"""Set by the store, and different for each tool."""
+
+
+class PutTool(NamedTuple):
+    """A tool that is to be put into a bundle."""
+
+    slug: str
+    version: str
+    body: ToolBody
+
+
+def read_record(
+    data: bytes, bundle_id: str, *, slug: str | None = None, version: str | None = None
+) -> PutTool:
+    """Read FlexiGPT's record of a tool. `slug` and `version` are those that the caller names, if any.
+
+    A field that the store sets is refused if the record says something else than the store will. Raises
+    InvalidError with all violations of that kind, InvalidSlug, MissingField.
+    """
+    from toolcrib.schema import decode_object
+
+    try:
+        value = decode_object(data)
+    except InvalidInput as error:
+        violation = next(iter(error.violations), Violation("$", error.message))
+        raise InvalidError(
+            f"the tool is not a JSON object: {violation.path} {violation.message}",
+            hint="A native manifest is read from a file that ends in .yml or .yaml.",
+        ) from None
+    fixed = {"schemaVersion": SCHEMA_VERSION, "bundleID": bundle_id, "isBuiltIn": False}
+    named = {"slug": slug, "version": version}
+    expected = fixed | {key: text for key, text in named.items() if text is not None}
+    wrong = [
+        Violation(f"$.{key}", f"is {value[key]!r} here and {right!r} in this bundle")
+        for key, right in expected.items()
+        if key in value and value[key] != right
+    ]
+    wrong += [Violation(f"$.{key}", "is set by the store") for key in _OWN if key in value]
+    if wrong:
+        raise InvalidError(
+            f"{wrong[0].path} {wrong[0].message}",
+            hint="Leave out what the store sets: schemaVersion, ids, isBuiltIn and times.",
+            violations=wrong,
+        )
+    found_slug, found_version = (value.get(key) if text is None else text for key, text in named.items())
+    pair = _pair(found_slug, found_version)
+    body = _body({key: part for key, part in value.items() if key not in fixed | named})
+    if body.type != "native":
+        return PutTool(*pair, body)
+    manifest = read_manifest(
+        str(body.impl.get("manifest", "")).encode(), f"{pair[0]}.yml", slug=pair[0], version=pair[1]
+    )
+    return manifest._replace(body=msgspec.structs.replace(manifest.body, is_enabled=body.is_enabled))
+
+
+def _pair(slug: Any, version: Any) -> tuple[str, str]:
+    for name, text in (("slug", slug), ("version", version)):
+        if text is None:
+            raise MissingField(f"a tool needs a {name}", hint=f"Name it in the record, or give --{name}.")
+        if not isinstance(text, str):
+            raise InvalidError(
+                f"$.{name} is not a text", violations=[Violation(f"$.{name}", "is not a text")]
+            )
+    check_slug(slug)
+    check_version(version)
+    return slug, version
+
+
+def _body(value: dict[str, Any]) -> ToolBody:
+    for name in ("type", "impl"):
+        if name not in value:
+            raise MissingField(f"a tool needs {name}")
+    try:
+        return msgspec.convert(value, ToolBody)
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).partition(" - at `")
+        violation = Violation(path.rstrip("`") or "$", message)
+        raise InvalidError(f"{violation.path} {message}", violations=[violation]) from None
+
+
+def read_manifest(raw: bytes, path: str, *, slug: str | None = None, version: str | None = None) -> PutTool:
+    """Read a native manifest, whose text is kept byte for byte. `slug` and `version`: see `read_record`.
+
+    The slug is made of the name. Raises ManifestError if lint finds an error, InvalidError, InvalidSlug.
+    """
+    from toolcrib.manifest import check_tool, failure, load, parse_tool
+
+    tool = parse_tool(load(raw, path))
+    if wrong := [finding for finding in check_tool(tool) if finding.is_error]:
+        raise failure(wrong)
+    pair = {"slug": (slug_of(tool.name), slug), "version": (str(tool.version), version)}
+    for name, (own, asked) in pair.items():
+        if asked not in (None, own):
+            raise InvalidError(f"the manifest has the {name} {own!r}, not {asked!r}")
+    own_slug, own_version = _pair(*(own for own, _ in pair.values()))
+    schema = tool.output.schema
+    body = ToolBody(
+        description=tool.description,
+        tags=tuple(tool.tags),
+        type="native",
+        arg_schema=dict(tool.input_schema),
+        output_schema=dict(schema) if isinstance(schema, dict) else None,
+        impl={"manifest": raw.decode()},
+    )
+    return PutTool(own_slug, own_version, body)
+
+
+def slug_of(name: str) -> str:
+    """Return the slug of a manifest's name: characters that a slug cannot have become dashes."""
+    categories = ((char, unicodedata.category(char)) for char in unicodedata.normalize("NFC", name))
+    return "".join(char if kind[0] == "L" or kind == "Nd" else "-" for char, kind in categories).strip("-")
+
+
+def require_one_name(slug: str, body: ToolBody, others: Iterable[ToolRecord]) -> None:
+    """Raise ConflictError if a tool of the same slug has another name in its manifest."""
+    name = _name(slug, body)
+    for other in others:
+        if other.slug == slug and (taken := _name(slug, other)) != name:
+            raise ConflictError(
+                f"{name!r} and {taken!r} would both have the slug {slug!r} in this bundle",
+                hint="Give one of them another name.",
+            )
+
+
+def _name(slug: str, tool: ToolBody | ToolRecord) -> str:
+    """Return the name in a tool's manifest; for a record it is the slug."""
+    if tool.type != "native":
+        return slug
+    from toolcrib.manifest import load
+
+    try:
+        name = load(str(tool.impl.get("manifest", "")).encode(), f"{slug}.yml").data["name"]
+    except (ManifestError, KeyError, TypeError):
+        return slug
+    return str(name)
+
+
+def record_text(tool: ToolRecord) -> bytes:
+    """Return the text that puts this tool again: the manifest of a native one, else a JSON record."""
+    if tool.type == "native":
+        return str(tool.impl.get("manifest", "")).encode()
+    body = ToolBody(**{name: getattr(tool, name) for name in ToolBody.__struct_fields__})
+    record = {"slug": tool.slug, "version": tool.version, **msgspec.to_builtins(body)}
+    if body.output_schema is None:
+        del record["outputSchema"]
+    return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
+
+
+def entry_of(tool: ToolRecord) -> Entry:
+    """Return the tool of a record as the path of calls knows it, or the findings why it cannot be used.
+
+    Raises ManifestError if it cannot be read at all.
+    """
+    from toolcrib.manifest import entries
+
+    if tool.type == "native":
+        return entries(f"{tool.slug}.yml", record_text(tool), "native")[0]
+    return entries(f"{tool.slug}.json", record_text(tool), "flexigpt")[0]

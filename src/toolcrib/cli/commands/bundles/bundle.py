@@ -1,0 +1,189 @@
+"""`toolcrib bundle`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolcrib.cli.commands.bundles.chosen import bundle_argument, find_bundle, open_store, store_options
+from toolcrib.cli.output import count, one_line, print_json, print_note, print_result
+from toolcrib.cli.table import brief, print_listing
+from toolcrib.errors import ConflictError, NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from toolcrib.bundles import BundleRecord, Store
+
+
+@click.group("bundle")
+def command() -> None:
+    """Manage bundles: groups of tools with one switch.
+
+    BUNDLE is the slug of a bundle, its id, or the beginning of the id.
+    """
+
+
+@command.command("create")
+@click.argument("slug")
+@click.option("--name", default="", help="The name that people see.")
+@click.option("--description", default="", help="The purpose of its tools.")
+@click.option("--disabled", is_flag=True, help="Switched off from the start.")
+@click.option("--id", "wanted", metavar="UUID", help="Its id, a UUID of version 7 (default: a new one).")
+@click.option(
+    "--replace", is_flag=True, help="Replace the bundle with --id, or restore it after its deletion."
+)
+@store_options
+def create_command(
+    slug: str,
+    name: str,
+    description: str,
+    disabled: bool,
+    wanted: str | None,
+    replace: bool,
+    data: str | None,
+    as_json: bool,
+) -> None:
+    """Create the bundle SLUG and print its id.
+
+    With --replace its tools stay as they are.
+    """
+    from toolcrib.bundles import BundleBody
+    from toolcrib.spec.identifier import new_id
+
+    if replace and wanted is None:
+        raise UsageError("--replace needs --id", hint="To see the ids: toolcrib bundle list")
+    store = open_store(data)
+    if wanted is not None and not replace and _exists(store, wanted):
+        raise ConflictError(f"there is a bundle {wanted} already", hint="To replace it, add --replace.")
+    others = [one.id for one in store.bundles() if one.slug == slug and one.id != wanted]
+    body = BundleBody(slug=slug, display_name=name, description=description, is_enabled=not disabled)
+    bundle, _ = store.put_bundle(wanted or new_id(), body)
+    if others:
+        print_note(f"note: other bundles have the slug {slug} too, so name this one by its id")
+    if as_json:
+        print_json(document_of(bundle))
+    else:
+        print_result(bundle.id)
+
+
+def _exists(store: Store, bundle_id: str) -> bool:
+    try:
+        store.bundle(bundle_id)
+    except NotFoundError as error:
+        return error.code == "bundle_deleting"
+    return True
+
+
+@command.command("list")
+@click.option("--deleted", is_flag=True, help="Only those that are deleted and can still be restored.")
+@store_options
+def list_command(deleted: bool, data: str | None, as_json: bool) -> None:
+    """List the bundles, the newest first."""
+    none = "There are no bundles. Create one: toolcrib bundle create SLUG"
+    store = open_store(data)
+    found = [one for one in store.bundles() if (one.soft_deleted_at is not None) == deleted]
+    print_listing(
+        as_json,
+        {"bundles": [document_of(one) for one in found]},
+        ("SLUG", "ENABLED", "TOOLS", "ID", "DESCRIPTION"),
+        [
+            (one.slug, "yes" if one.is_enabled else "no", _number(store, one), one.id,
+             brief(one.description or one.display_name))
+            for one in found
+        ],
+        empty="No bundle is deleted." if deleted else none,
+    )  # fmt: skip
+
+
+def _number(store: Store, bundle: BundleRecord) -> str:
+    return str(len(store.tools(bundle.id)) if bundle.is_built_in else len(store.files(bundle.id)))
+
+
+@command.command("show")
+@bundle_argument
+@store_options
+def show_command(bundle: str, data: str | None, as_json: bool) -> None:
+    """Show a bundle and its tools."""
+    store = open_store(data)
+    found = find_bundle(store, bundle)
+    tools = store.tools(found.id)
+    if as_json:
+        print_json({**document_of(found), "tools": [document_of(tool) for tool in tools]})
+        return
+    for label, text in (
+        ("slug", found.slug),
+        ("name", found.display_name),
+        ("description", found.description),
+        ("id", found.id),
+        ("enabled", _switch(found)),
+        ("created", found.created_at),
+    ):
+        if text:
+            print_result(f"{label + ':':13}{one_line(text)}")
+    print_result("")
+    print_listing(
+        False,
+        None,
+        ("SLUG", "VERSION", "TYPE", "ENABLED", "DESCRIPTION"),
+        [
+            (tool.slug, tool.version, tool.type, "yes" if tool.is_enabled else "no",
+             brief(tool.description or tool.display_name))
+            for tool in sorted(tools, key=lambda tool: tool.slug)
+        ],
+        empty=f"It has no tools. Put one: toolcrib tool put {found.slug} FILE",
+    )  # fmt: skip
+
+
+def _switch(bundle: BundleRecord) -> str:
+    state = "yes" if bundle.is_enabled else "no: its tools cannot be changed or called"
+    return f"{state} (built in)" if bundle.is_built_in else state
+
+
+@command.command("enable")
+@bundle_argument
+@store_options
+def enable_command(bundle: str, data: str | None, as_json: bool) -> None:
+    """Switch a bundle on."""
+    _turn(bundle, data, as_json, enabled=True)
+
+
+@command.command("disable")
+@bundle_argument
+@store_options
+def disable_command(bundle: str, data: str | None, as_json: bool) -> None:
+    """Switch a bundle off: its tools cannot be changed or called."""
+    _turn(bundle, data, as_json, enabled=False)
+
+
+def _turn(name: str, data: str | None, as_json: bool, *, enabled: bool) -> None:
+    store = open_store(data)
+    bundle = store.switch_bundle(find_bundle(store, name).id, enabled=enabled)
+    if as_json:
+        print_json(document_of(bundle))
+    else:
+        print_note(f"{bundle.slug} is {'enabled' if enabled else 'disabled'}.")
+
+
+@command.command("delete")
+@bundle_argument
+@store_options
+def delete_command(bundle: str, data: str | None, as_json: bool) -> None:
+    """Delete a bundle without tools; it can be restored for 48 hours."""
+    store = open_store(data)
+    found = find_bundle(store, bundle)
+    store.delete_bundle(found.id)
+    gone = store.reap()
+    if as_json:
+        print_json({"deleted": found.id, "removed": gone})
+        return
+    print_note(f"{found.slug} is deleted. For 48 hours this restores it:")
+    print_note(f"  toolcrib bundle create {found.slug} --id {found.id} --replace")
+    if gone:
+        print_note(f"{count(len(gone), 'bundle')} deleted earlier is removed for good.")
+
+
+def document_of(record: Any) -> Any:
+    """Return the JSON form of a bundle or tool."""
+    from msgspec import to_builtins
+
+    return to_builtins(record)

@@ -1,0 +1,172 @@
+"""The bundle or tool that a command names, and the store that has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from toolcrib.cli.arguments import parse_target
+from toolcrib.cli.options import json_option
+from toolcrib.cli.output import print_note
+from toolcrib.errors import NotFoundError, ToolcribError, ToolNotFound, UsageError
+
+if TYPE_CHECKING:
+    from toolcrib.bundles import BundleRecord, Store, ToolRecord
+
+__all__ = [
+    "bundle_argument",
+    "find_bundle",
+    "find_tool",
+    "find_version",
+    "open_store",
+    "store_options",
+    "tool_argument",
+    "tool_name",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+_data_option = click.option(
+    "--data",
+    type=click.Path(file_okay=False),
+    help="The store's folder (default: TOOLCRIB_DATA, or your data folder).",
+)
+
+
+def store_options(command: F) -> F:
+    """Add `--data` and `--json`, in this order."""
+    return _data_option(json_option(command))
+
+
+def open_store(data: str | None) -> Store:
+    """Return the store in a folder, by default in the user's data folder."""
+    from toolcrib.bundles import Store
+    from toolcrib.state import data_home
+
+    return Store(data_home() if data is None else Path(data).absolute())
+
+
+def find_bundle(store: Store, text: str) -> BundleRecord:
+    """Return the bundle with this id, this slug, or an id that begins so.
+
+    Raises UsageError if several match, NotFoundError with the nearest slug, BundleDeleting.
+    """
+    every = store.bundles()
+    matching = _matching([one for one in every if one.soft_deleted_at is None], text)
+    if len(matching) > 1:
+        names = ", ".join(f"{one.slug} ({one.id})" for one in matching)
+        raise UsageError(f"{text!r} may be any of these bundles: {names}", hint="Give an id, or more of it.")
+    if matching:
+        return matching[0]
+    if deleted := _matching(every, text):
+        return store.bundle(deleted[0].id)
+    from toolcrib.spec.naming import nearest
+
+    close = nearest(text, (one.slug for one in every if one.soft_deleted_at is None))
+    more = f" Did you mean {close}?" if close else ""
+    raise NotFoundError(
+        f"there is no bundle {text!r}.{more}", hint="To see all bundles: toolcrib bundle list"
+    )
+
+
+def _matching(bundles: Iterable[BundleRecord], text: str) -> list[BundleRecord]:
+    return [one for one in bundles if one.slug == text or (text and one.id.startswith(text.lower()))]
+
+
+def find_tool(store: Store, target: str) -> tuple[BundleRecord, list[ToolRecord]]:
+    """Return the bundle and the versions of a tool that `[BUNDLE/]SLUG[@VERSION]` names, the newest first.
+
+    Without a version these are all; without a bundle the tool is looked for in every one. Raises UsageError
+    if several bundles have it, ToolNotFound with the nearest slug.
+    """
+    named, slug, version = parse_target(target)
+    if named is None:
+        bundles = [one for one in store.bundles() if one.soft_deleted_at is None]
+    else:
+        bundles = [find_bundle(store, named)]
+    slugs: set[str] = set()
+    found = []
+    for bundle in bundles:
+        tools = store.tools(bundle.id)
+        slugs |= {tool.slug for tool in tools}
+        if versions := [one for one in tools if one.slug == slug and version in (None, one.version)]:
+            found.append((bundle, versions))
+    if len(found) > 1:
+        names = ", ".join(f"{bundle.slug}/{slug} ({bundle.id})" for bundle, _ in found)
+        raise UsageError(f"{target!r} may be any of these tools: {names}", hint="Give BUNDLE/SLUG.")
+    if found:
+        return found[0]
+    if slug in slugs:
+        raise ToolNotFound(
+            f"{slug} has no version {version!r}",
+            hint=f"To see all: toolcrib tool versions {named or ''}/{slug}",
+        )
+    from toolcrib.spec.naming import nearest
+
+    close = nearest(slug, slugs)
+    where = f"the bundle {bundles[0].slug}" if named is not None else "any bundle"
+    raise ToolNotFound(
+        f"there is no tool {slug!r} in {where}." + (f" Did you mean {close}?" if close else ""),
+        hint="To see the tools of a bundle: toolcrib bundle show BUNDLE",
+    )
+
+
+def find_version(store: Store, target: str, *, change: bool) -> tuple[BundleRecord, ToolRecord]:
+    """Return the one tool that `[BUNDLE/]SLUG[@VERSION]` names.
+
+    Without a version it is the only one; to read, else the only enabled one, else the newest, and a note says
+    which. Raises as `find_tool`, and UsageError if one of several is to be changed.
+    """
+    bundle, versions = find_tool(store, target)
+    if len(versions) == 1:
+        return bundle, versions[0]
+    names = ", ".join(one.version for one in versions)
+    slug = versions[0].slug
+    if change:
+        raise UsageError(
+            f"{slug} has several versions: {names}", hint=f"Write {target}@{versions[0].version}"
+        )
+    enabled = [one for one in versions if one.is_enabled]
+    chosen = enabled[0] if len(enabled) == 1 else versions[0]
+    print_note(f"note: this is version {chosen.version} of {slug}; there are {names}")
+    return bundle, chosen
+
+
+def tool_name(bundle: BundleRecord, tool: ToolRecord) -> str:
+    """Return the name of a tool as commands take it."""
+    return f"{bundle.slug}/{tool.slug}@{tool.version}"
+
+
+def _bundle_names(ctx: click.Context, incomplete: str) -> Iterator[str]:
+    """Yield slugs, and ids if the beginning is one of an id only."""
+    bundles = [one for one in open_store(ctx.params.get("data")).bundles() if one.soft_deleted_at is None]
+    slugs = [one.slug for one in bundles if one.slug.startswith(incomplete)]
+    yield from slugs or (one.id for one in bundles if one.id.startswith(incomplete))
+
+
+def _complete_bundle(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
+    try:
+        return sorted(_bundle_names(ctx, incomplete))
+    except ToolcribError:
+        return []
+
+
+def _complete_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
+    named, slash, begun = incomplete.partition("/")
+    try:
+        if not slash:
+            return sorted(f"{name}/" for name in _bundle_names(ctx, incomplete))
+        store = open_store(ctx.params.get("data"))
+        tools = store.tools(find_bundle(store, named).id)
+    except ToolcribError:
+        return []
+    names = {tool.slug for tool in tools}
+    if "@" in begun:
+        names = {f"{tool.slug}@{tool.version}" for tool in tools}
+    return sorted(f"{named}/{name}" for name in names if name.startswith(begun))
+
+
+bundle_argument = click.argument("bundle", shell_complete=_complete_bundle)
+tool_argument = click.argument("tool", shell_complete=_complete_tool)

@@ -1,0 +1,171 @@
+"""`toolcrib tool`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolcrib.cli.commands.bundles.chosen import (
+    bundle_argument,
+    find_bundle,
+    find_tool,
+    find_version,
+    open_store,
+    store_options,
+    tool_argument,
+    tool_name,
+)
+from toolcrib.cli.confirm import confirm
+from toolcrib.cli.options import yes_option
+from toolcrib.cli.output import print_json, print_note, print_result
+from toolcrib.cli.table import brief, print_listing
+from toolcrib.errors import Cancelled, NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from toolcrib.bundles import BundleRecord, ToolRecord
+
+_MANIFEST = (".yml", ".yaml")
+
+
+@click.group("tool")
+def command() -> None:
+    """Manage the tools in bundles.
+
+    TOOL is [BUNDLE/]SLUG[@VERSION].
+    """
+
+
+@command.command("put")
+@bundle_argument
+@click.argument("file", type=click.Path(allow_dash=True))
+@click.option("--slug", help="Its slug, if FILE does not name it.")
+@click.option("--version", help="Its version, if FILE does not name it.")
+@click.option("--manifest", is_flag=True, help="FILE is a tool.yml whatever its name.")
+@store_options
+def put_command(
+    bundle: str,
+    file: str,
+    slug: str | None,
+    version: str | None,
+    manifest: bool,
+    data: str | None,
+    as_json: bool,
+) -> None:
+    """Put a new version of a tool into a bundle.
+
+    FILE is a JSON record, a tool.yml, or - for standard input. A version that exists is never changed.
+    """
+    from toolcrib.bundles import read_manifest, read_record, require_one_name
+
+    raw = _read(file)
+    store = open_store(data)
+    found = find_bundle(store, bundle)
+    if manifest or file.endswith(_MANIFEST):
+        made = read_manifest(raw, file, slug=slug, version=version)
+    else:
+        made = read_record(raw, found.id, slug=slug, version=version)
+    require_one_name(made.slug, made.body, store.tools(found.id))
+    tool = store.put_tool(found.id, *made)
+    if as_json:
+        print_json(_document(tool))
+    else:
+        print_note(f"created {tool_name(found, tool)}")
+
+
+def _read(file: str) -> bytes:
+    if file == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(file).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFoundError(f"there is no file {file}") from None
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}") from None
+
+
+@command.command("get")
+@tool_argument
+@store_options
+def get_command(tool: str, data: str | None, as_json: bool) -> None:
+    """Print a tool as `tool put` takes it.
+
+    That is a record in JSON, or the text of a tool.yml. With --json it is the stored record.
+    """
+    from toolcrib.bundles import record_text
+
+    _, found = find_version(open_store(data), tool, change=False)
+    if as_json:
+        print_json(_document(found))
+    else:
+        print_result(record_text(found).decode(), nl=False)
+
+
+@command.command("versions")
+@tool_argument
+@store_options
+def versions_command(tool: str, data: str | None, as_json: bool) -> None:
+    """List the versions of a tool, the newest first."""
+    bundle, versions = find_tool(open_store(data), tool)
+    print_listing(
+        as_json,
+        {"bundle": _document(bundle), "versions": [_document(one) for one in versions]},
+        ("VERSION", "ENABLED", "CREATED", "ID", "DESCRIPTION"),
+        [
+            (one.version, "yes" if one.is_enabled else "no", one.created_at, one.id,
+             brief(one.description or one.display_name))
+            for one in versions
+        ],
+    )  # fmt: skip
+
+
+@command.command("enable")
+@tool_argument
+@store_options
+def enable_command(tool: str, data: str | None, as_json: bool) -> None:
+    """Switch a tool on."""
+    _turn(tool, data, as_json, enabled=True)
+
+
+@command.command("disable")
+@tool_argument
+@store_options
+def disable_command(tool: str, data: str | None, as_json: bool) -> None:
+    """Switch a tool off, so that it cannot be called."""
+    _turn(tool, data, as_json, enabled=False)
+
+
+def _turn(target: str, data: str | None, as_json: bool, *, enabled: bool) -> None:
+    store = open_store(data)
+    bundle, tool = find_version(store, target, change=True)
+    changed = store.switch_tool(bundle.id, tool.slug, tool.version, enabled=enabled)
+    if as_json:
+        print_json(_document(changed))
+    else:
+        print_note(f"{tool_name(bundle, tool)} is {'enabled' if enabled else 'disabled'}.")
+
+
+@command.command("delete")
+@tool_argument
+@yes_option
+@store_options
+def delete_command(tool: str, yes: bool, data: str | None, as_json: bool) -> None:
+    """Delete a version of a tool for good."""
+    store = open_store(data)
+    bundle, found = find_version(store, tool, change=True)
+    name = tool_name(bundle, found)
+    if not yes and not confirm(f"Delete {name} for good?", no_terminal=UsageError):
+        raise Cancelled(f"{name} was not deleted")
+    store.delete_tool(bundle.id, found.slug, found.version)
+    if as_json:
+        print_json({"deleted": _document(found)})
+    else:
+        print_note(f"{name} is deleted.")
+
+
+def _document(record: BundleRecord | ToolRecord) -> Any:
+    from msgspec import to_builtins
+
+    return to_builtins(record)
