@@ -6,8 +6,10 @@ Run it: python examples/progress_and_cancel.py
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 
-from toolcrib import Context, Toolset
+from toolcrib import Context, Result, Toolset
+from toolcrib.spec import CallEvent
 
 tools = Toolset()
 
@@ -28,24 +30,17 @@ async def saw(planks: int, ctx: Context) -> str:
 async def main() -> None:
     """Listen to one call, cancel another at the third plank."""
 
-    def heard(done: float, total: float | None, message: str) -> None:
-        print(f"{done} of {total} {message}")
+    async for event in tools.stream("saw", {"planks": 2}):
+        if isinstance(event, Result):
+            print(event.value)
+        elif event.kind == "progress":
+            print(f"{event.done} of {event.total} {event.message}")
 
-    print(await tools.execute("saw", {"planks": 2}, on_progress=heard))
-
-    third = asyncio.Event()
-
-    def listen(done: float, *_: object) -> None:
-        if done == 3:
-            third.set()
-
-    task = asyncio.create_task(tools.call("saw", {"planks": 1000}, on_progress=listen))
-    await third.wait()
-    task.cancel()
-    try:
-        await task
-    except asyncio.CancelledError:
-        print("the call was cancelled")
+    async with aclosing(tools.stream("saw", {"planks": 1000})) as events:
+        async for event in events:
+            if isinstance(event, CallEvent) and event.done == 3:
+                break  # Leaving the stream cancels the call.
+    print("the call was cancelled")
 
 
 if __name__ == "__main__":

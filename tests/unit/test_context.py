@@ -22,6 +22,7 @@ from toolcrib import (
     get_variables,
     must_get_variable,
 )
+from toolcrib.spec import CallEvent
 from toolcrib.spec.identifier import new_id
 
 VARIABLES = {"story": "s-1", "pages": 7, "ratio": 2, "draft": True, "tags": ["a"], "none": None}
@@ -208,10 +209,11 @@ async def test_progress_is_heard_on_the_event_loop(isolation: str) -> None:
     tools.register("work", work_async if isolation == "async" else work, isolation=isolation)
     home = threading.get_ident()
 
-    def listen(*told: Any) -> None:
-        heard.append((*told, threading.get_ident() == home))
+    def listen(event: CallEvent) -> None:
+        if event.kind == "progress":
+            heard.append((event.done, event.total, event.message, threading.get_ident() == home))
 
-    await tools.execute("work", on_progress=listen)
+    await tools.execute("work", on_event=listen)
     await tools.execute("work")
 
     assert heard == [(1, None, "", True), (2, 4, "half", True)]

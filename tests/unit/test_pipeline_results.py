@@ -296,10 +296,10 @@ async def test_secrets_are_masked_in_progress_messages() -> None:
     async def work(ctx: Context) -> None:
         ctx.progress(1, 2, f"with {ctx.secrets['TOKEN']}")
 
-    heard: list[Any] = []
-    await tools.call("work", on_progress=lambda *told: heard.append(told))
+    heard: list[str] = []
+    await tools.call("work", on_event=lambda event: heard.append(event.message))
 
-    assert heard == [(1, 2, "with ***")]
+    assert heard == ["", "with ***", ""]
 
 
 async def test_every_refusal_is_recorded() -> None:

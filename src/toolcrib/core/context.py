@@ -6,22 +6,21 @@ the functions beside it, which read the call that runs in this task or thread.
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolcrib.errors import TimedOut, ToolcribError
-from toolcrib.spec import Call, Result
+from toolcrib.spec import Call, CallEvent, Result
 from toolcrib.spec.caller import OWN_CALLERS
 from toolcrib.spec.identifier import new_id
 
 if TYPE_CHECKING:
     from toolcrib.core.bound import Bound
+    from toolcrib.core.events import Chunks, EventBus
     from toolcrib.guard import Decision, Permit, Redactor
 
 __all__ = [
@@ -35,11 +34,9 @@ __all__ = [
     "get_variable_or",
     "get_variables",
     "must_get_variable",
-    "on_this_loop",
 ]
 
 T = TypeVar("T")
-_Listener = Callable[[float, float | None, str], None]
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -69,6 +66,10 @@ class Context(Call):
     """The approval that the call runs by."""
     start_line: tuple[int, str] | None = field(default=None, init=False)
     """The number of the line in the audit log that the call has started, and what it says of the call."""
+    bus: EventBus | None = field(default=None, init=False)
+    """Where the events of the call go while it runs."""
+    chunks: Chunks | None = field(default=None, init=False)
+    """Masks the chunks of this attempt."""
     replayed: bool = field(default=False, init=False)
     """True if the result is that of an earlier call with the same key."""
 
@@ -85,7 +86,7 @@ class Context(Call):
             call.approved_by,
             call.call_id,
             call.timeout_ms,
-            call.on_progress,
+            call.on_event,
             call.identity,
             call.wait,
             call.idempotency_key,
@@ -136,23 +137,28 @@ class Context(Call):
         return Result("error", None, error, (), None, took, self.attempt, self.snoozes, self.call_id)
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
-        """Report progress to the caller, from any thread; does nothing when nobody listens."""
-        if self.on_progress is not None:
-            self.on_progress(done, total, message)
+        """Report progress to the caller, from any thread; never waits."""
+        if self.bus is not None:
+            self.bus.publish(self, "progress", message, done=done, total=total)
 
+    def chunk(self, text: str) -> None:
+        """Give the caller the next part of the output before the call ends, from any thread; never waits."""
+        if self.bus is not None:
+            self.bus.chunk(self, text)
 
-def on_this_loop(listener: _Listener) -> _Listener:
-    """Return a listener that any thread may call; the given one is called on the loop that runs now."""
-    loop = asyncio.get_running_loop()
-    home = threading.get_ident()
+    def relay(self, event: CallEvent) -> None:
+        """Report progress, chunks and waiting of a call that this one makes as its own."""
+        if event.kind == "progress" and event.done is not None:
+            self.progress(event.done, event.total, event.message)
+        elif event.kind == "chunk":
+            self.chunk(event.text)
+        elif event.kind == "approval":
+            self.waits(event.approval, event.message)
 
-    def report(done: float, total: float | None, message: str) -> None:
-        if threading.get_ident() == home:
-            listener(done, total, message)
-        elif not loop.is_closed():
-            loop.call_soon_threadsafe(listener, done, total, message)
-
-    return report
+    def waits(self, approval: str | None, reason: str) -> None:
+        """Report that the call waits for a person to decide."""
+        if self.bus is not None:
+            self.bus.publish(self, "approval", reason, approval=approval)
 
 
 current: ContextVar[Context] = ContextVar("toolcrib.current")

@@ -13,10 +13,11 @@ from time import perf_counter
 
 from toolcrib.core.attempt import Fail, RetryAfter, check_snooze, run_attempt
 from toolcrib.core.bound import Bound
-from toolcrib.core.context import Context, current, on_this_loop
+from toolcrib.core.context import Context, current
 from toolcrib.core.controls import Controls, Proceed, plain_controls
+from toolcrib.core.events import EventBus
 from toolcrib.core.failures import shorten, to_error
-from toolcrib.core.results import Mask, check_output, mask_result, normalise
+from toolcrib.core.results import check_output, mask_result, normalise
 from toolcrib.errors import Cancelled, ToolcribError, ToolNotFound
 from toolcrib.middleware import Handler, Middleware
 from toolcrib.spec import Call, CallContext, Clock, Outcome, Result
@@ -48,9 +49,11 @@ class Pipeline:
         clock: Clock | None = None,
         call_attempts: int = 2,
         missing: Callable[[str], ToolcribError | None] | None = None,
+        bus: EventBus | None = None,
     ) -> None:
         self._bound = bound
         self._controls = controls or plain_controls()
+        self.bus = bus or EventBus(self._controls.mask)
         self._clock = clock or SystemClock()
         self._call_attempts = call_attempts
         self._missing = missing
@@ -76,6 +79,7 @@ class Pipeline:
             clock=self._clock,
             call_attempts=self._call_attempts,
             missing=self._missing,
+            bus=self.bus,
         )
         for middleware in self.middleware:
             other.use(middleware)
@@ -85,6 +89,9 @@ class Pipeline:
         """Run one call. Tool failures and refusals come back in the result; cancellation passes through."""
         ctx = call if isinstance(call, Context) else Context.of(call)
         ctx.received = perf_counter()
+        ctx.bus = self.bus
+        if ctx.on_event is not None or self.bus.subscriptions:
+            self.bus.begin(ctx)
         try:
             bound = self._bound.get(ctx.tool)
             if bound is None:
@@ -99,16 +106,14 @@ class Pipeline:
         except Exception as error:
             result = ctx.failed(to_error(error))
         except asyncio.CancelledError:
-            self._record(ctx, ctx.failed(Cancelled()))
+            self._end(ctx, ctx.failed(Cancelled()), cancelled=True)
             raise
-        return self._record(ctx, result)
+        return self._end(ctx, result)
 
     async def _run(self, ctx: Context) -> Result:
         """Run an approved call: middleware, attempts, and its outcome as a result."""
         if self._controls.start is not None:
             self._controls.start(ctx)
-        if ctx.on_progress is not None:
-            ctx.on_progress = on_this_loop(_masked(ctx.on_progress, self._controls.mask))
         ctx.started = perf_counter()
         token = current.set(ctx)
         try:
@@ -143,6 +148,14 @@ class Pipeline:
                 check_snooze(ctx, ended)
                 ctx.snoozes += 1
             await self._clock.sleep(ended.seconds)
+
+    def _end(self, ctx: Context, result: Result, *, cancelled: bool = False) -> Result:
+        """Record the result and publish the end of the call."""
+        result = self._record(ctx, result)
+        if ctx.on_event is not None or self.bus.subscriptions:
+            self.bus.end(ctx, result, cancelled=cancelled)
+        ctx.bus = None
+        return result
 
     def _record(self, ctx: Context, result: Result) -> Result:
         """Return the result with secrets masked, once it is recorded; else the reason why it cannot be."""
@@ -180,12 +193,3 @@ class Pipeline:
             hint=f"Did you mean {close}?" if close else "List the tools to see what there is.",
             details={"nearest": close} if close else {},
         )
-
-
-def _masked(
-    listener: Callable[[float, float | None, str], None], mask: Mask | None
-) -> Callable[[float, float | None, str], None]:
-    """Return the listener with secrets masked in what it hears."""
-    if mask is None:
-        return listener
-    return lambda done, total, message: listener(done, total, mask(message))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import unicodedata
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, overload
 
 from toolcrib.core.bound import DEFAULT_TIMEOUT_MS, Bound, BoundTool, FunctionTool, Options, check_retry
 from toolcrib.core.context import Context
 from toolcrib.core.controls import Controls
-from toolcrib.core.events import CallFeed
+from toolcrib.core.events import Subscription, stream_events
 from toolcrib.core.lifespan import ToolLifespan
 from toolcrib.core.pipeline import Pipeline
 from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, UsageError
@@ -20,7 +20,7 @@ from toolcrib.executors.function.executor import isolation_of
 from toolcrib.middleware import Middleware
 from toolcrib.schema import ArgumentCheck, FunctionShape, inspect_function
 from toolcrib.schema.fitting import fitting
-from toolcrib.spec import CallContext, Caller, CallEvents, Clock, Result, Retry, Tool
+from toolcrib.spec import CallContext, Caller, CallEvent, CallEvents, Clock, Result, Retry, Tool
 from toolcrib.spec.naming import wire_name
 
 __all__ = ["Toolset"]
@@ -69,7 +69,6 @@ class Toolset:
         )
         self.invoke = self.pipeline.invoke
         """The one call path: a `Call` in, a `Result` out."""
-        self._feed = CallFeed(self.pipeline.invoke, self._feed_changed)
 
     # -- defining ------------------------------------------------------------------------------
 
@@ -292,7 +291,6 @@ class Toolset:
         view = Toolset(retry=self._retry, safe_retry=self._safe_retry, timeout_ms=self._timeout_ms)
         view.pipeline = self.pipeline.over(view._bound)
         view.invoke = view.pipeline.invoke
-        view._feed = CallFeed(view.invoke, view._feed_changed)
         for bound in chosen.values():
             view.add(bound)
         view._lifespans = [lifespan for lifespan in self._lifespans if lifespan.name in chosen]
@@ -317,19 +315,29 @@ class Toolset:
         session_id: str | None = None,
         timeout_ms: int | None = None,
         approved_by: str | None = None,
-        on_progress: Callable[[float, float | None, str], None] | None = None,
+        on_event: Callable[[CallEvent], None] | None = None,
     ) -> Coroutine[Any, Any, Result]:
         """Call a tool and return its `Result`; a failing tool never raises.
 
         `arguments` is a mapping or its JSON text. `variables` reach the tool but no model. `timeout_ms`
-        limits one attempt, `approved_by` names the person who approved this one call.
+        limits one attempt, `approved_by` names the person who approved this one call. `on_event` is called
+        on the event loop with each `CallEvent` of the call.
         """
         # By position: with keywords, making a context would take twice as long.
         given = {} if arguments is None else arguments
         ctx = Context(
-            name, given, "local", variables, run_id, session_id, approved_by, None, timeout_ms, on_progress
+            name, given, "local", variables, run_id, session_id, approved_by, None, timeout_ms, on_event
         )
         return self.invoke(ctx)
+
+    def stream(
+        self, name: str, arguments: Mapping[str, Any] | bytes | str | None = None, **options: Any
+    ) -> AsyncGenerator[CallEvent | Result]:
+        """Call a tool, yield each `CallEvent` of the call and, at last, its `Result`.
+
+        Options are those of `call`. To leave early cancels the call.
+        """
+        return stream_events(lambda listener: self.call(name, arguments, on_event=listener, **options))
 
     def subscribe(
         self,
@@ -340,16 +348,15 @@ class Toolset:
     ) -> CallEvents:
         """Return the events of running calls, of tools that the caller's token covers. Close it in the end.
 
-        At most `size` of them wait to be read; beyond that the oldest are dropped and counted in `lost`.
+        At most `size` of them wait to be read; beyond that the oldest are dropped and counted in `missed` of
+        the next event. Only the caller of a call hears the chunks of its output: see `stream`.
         """
         return self.subscribe_where(lambda name: identity is None or identity.covers(name), size)
 
-    def subscribe_where(self, visible: Callable[[str], bool], size: int = 1_000) -> CallEvents:
+    def subscribe_where(self, visible: Callable[[str], bool], size: int = 1_000) -> Subscription:
         """Return the events of running calls of these tools, by name."""
-        return self._feed.subscribe(lambda event: event.tool in self._bound and visible(event.tool), size)
-
-    def _feed_changed(self) -> None:
-        self.invoke = self._feed.invoke if self._feed.active else self.pipeline.invoke
+        bus = self.pipeline.bus
+        return bus.subscribe(lambda event: event.tool in self._bound and visible(event.tool), size)
 
     async def execute(
         self, name: str, arguments: Mapping[str, Any] | bytes | str | None = None, **options: Any

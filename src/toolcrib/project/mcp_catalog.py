@@ -180,7 +180,7 @@ class McpCatalog:
             variables=ctx.variables,
             run_id=ctx.run_id,
             session_id=ctx.session_id,
-            on_progress=ctx.on_progress,
+            on_event=ctx.relay,
             identity=ctx.identity,
             wait=ctx.wait,
         )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from toolcrib.core.bound import Bound
+from toolcrib.core.events import stream_events
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolcribError
 from toolcrib.guard import EnvironmentSecrets, Reviews, ToolDigest, Trust
@@ -34,7 +35,7 @@ from toolcrib.project.preview import Preview
 from toolcrib.project.root import Place, find
 from toolcrib.project.setup import Setup
 from toolcrib.project.workspaces import Workspaces
-from toolcrib.spec import Call, Caller, CallEvents, Result, SecretSource, Tool
+from toolcrib.spec import Call, Caller, CallEvent, CallEvents, Result, SecretSource, Tool
 from toolcrib.state import Vault, cache_folder, load_user_settings
 
 if TYPE_CHECKING:
@@ -282,6 +283,12 @@ class Project:
             return self.toolset.call(name, arguments, **options)  # faster than by a `Call`
         options |= {"wait": wait, "idempotency_key": idempotency_key}
         return self.invoke(Call(name, {} if arguments is None else arguments, **options))
+
+    def stream(
+        self, name: str, arguments: Mapping[str, Any] | bytes | str | None = None, **options: Any
+    ) -> AsyncGenerator[CallEvent | Result]:
+        """Call a tool, yield each `CallEvent` and, at last, its `Result`; as `Toolset.stream` does."""
+        return stream_events(lambda listener: self.call(name, arguments, on_event=listener, **options))
 
     @cached_property
     def approval_service(self) -> ApprovalService:

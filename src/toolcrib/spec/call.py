@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from toolcrib.errors import ApprovalRequired, ToolcribError
 from toolcrib.spec.caller import Caller
+from toolcrib.spec.events import CallEvent
 
 __all__ = ["Call", "Outcome", "Result"]
 
@@ -28,8 +29,8 @@ class Call:
     call_id: str | None = None
     timeout_ms: int | None = None
     """Limit of one attempt as the caller asks for it; the smallest of all limits applies."""
-    on_progress: Callable[[float, float | None, str], None] | None = None
-    """Called on the event loop with (done, total, message) when the tool reports progress."""
+    on_event: Callable[[CallEvent], None] | None = None
+    """Called on the event loop with each event of the call: its progress, chunks of its output, its end."""
     identity: Caller | None = None
     """The caller's token and its rights; None for this machine's own user, who may do everything."""
     wait: Literal["raise", "block", "pending"] = "raise"

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from toolcrib.errors import ToolcribError
 from toolcrib.spec.call import Call, Outcome, Result
 from toolcrib.spec.caller import Caller
-from toolcrib.spec.events import CallEvents
+from toolcrib.spec.events import CallEvent, CallEvents
 from toolcrib.spec.tool import Tool
 
 __all__ = ["CallContext", "Catalog", "Clock", "Executor", "Invoke", "Masker", "SecretSource"]
@@ -73,6 +73,12 @@ class CallContext(Protocol):
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """Report progress to the caller."""
 
+    def chunk(self, text: str) -> None:
+        """Give the caller the next part of the output before the call ends."""
+
+    def relay(self, event: CallEvent) -> None:
+        """Report an event of a call that this one makes as its own."""
+
 
 class Executor(Protocol):
     """Runs one attempt of one tool. Raises ToolcribError or a ToolSignal; anything else is a tool failure.
@@ -133,7 +139,7 @@ class Catalog(Protocol):
     def subscribe(
         self, caller: str = "local", identity: Caller | None = None, *, size: int = 1_000
     ) -> CallEvents:
-        """Return the events of running calls of tools that this caller may see.
+        """Return the events of running calls of tools that this caller may see, without chunks.
 
         At most `size` of them wait to be read; beyond that the oldest are dropped and counted.
         """

@@ -12,7 +12,7 @@ from aiohttp import web
 from toolcrib.egress import Egress
 from toolcrib.errors import TimedOut, ToolcribError
 from toolcrib.executors import HttpExecutor
-from toolcrib.spec import Call, HttpExec, Network, Outcome, Permissions, SecretSpec, Tool
+from toolcrib.spec import Call, CallEvent, HttpExec, Network, Outcome, Permissions, SecretSpec, Tool
 
 SECRET = "s3cr3t/+ value"
 
@@ -41,6 +41,12 @@ class Attempt:
         return "0"
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        """Nobody listens."""
+
+    def chunk(self, text: str) -> None:
+        """Nobody listens."""
+
+    def relay(self, event: CallEvent) -> None:
         """Nobody listens."""
 
 

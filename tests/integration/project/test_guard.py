@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from tests.crib import Crib, failed
-from toolcrib import Project, Result
+from toolcrib import Context, Project, Result
 from toolcrib.errors import InvalidToken
 from toolcrib.guard import Tokens
-from toolcrib.spec import Call, Caller
+from toolcrib.project.mcp_catalog import McpCatalog
+from toolcrib.spec import Call, Caller, CallEvent
 from toolcrib.state import Vault
 
 pytestmark = pytest.mark.usefixtures("kernel")
@@ -148,6 +149,50 @@ async def test_a_caller_may_wait_until_a_person_decides(crib: Crib) -> None:
         )  # fmt: skip
         assert await other.wait() == 0
         assert (await call).value.strip() == "1"
+
+
+async def test_a_stream_reports_that_its_call_waits_and_goes_on_once_it_is_approved(crib: Crib) -> None:
+    counting(crib, **ASKS)
+    async with crib.open() as project:
+        found: list[CallEvent | Result] = []
+        async for event in project.stream("count", COUNT, wait="block"):
+            found.append(event)
+            if isinstance(event, CallEvent) and event.kind == "approval":
+                assert (event.message, event.status) == ("it writes", None)
+                assert event.approval is not None
+                project.approval_service.approve(event.approval, "ann")
+        *events, result = found
+        assert isinstance(result, Result)
+        assert result.value.strip() == "1"
+        assert [event.kind for event in events if isinstance(event, CallEvent)] == [
+            "started",
+            "approval",
+            "ended",
+        ]
+
+
+async def test_a_meta_tool_passes_on_what_the_tool_it_calls_reports(crib: Crib) -> None:
+    counting(crib, **ASKS)
+
+    def work(ctx: Context) -> str:
+        """Work."""
+        ctx.progress(1, 2, "half")
+        ctx.chunk("so far")
+        return "done"
+
+    async with crib.open() as project:
+        project.toolset.register(work)
+        McpCatalog(project)
+        for tool, expected in (
+            ("work", [("progress", "half"), ("chunk", "so far")]),
+            ("count", [("approval", "it writes")]),
+        ):
+            arguments = {"name": tool, "arguments": COUNT if tool == "count" else {}}
+            stream = project.stream("tool_call", arguments, wait="pending")
+            events = [event async for event in stream if isinstance(event, CallEvent)]
+            assert [(one.kind, one.message or one.text) for one in events[1:-1]] == expected
+            assert {event.tool for event in events} == {"tool_call"}
+            assert len({event.call_id for event in events}) == 1
 
 
 async def test_a_waiting_call_can_be_cancelled(crib: Crib) -> None:

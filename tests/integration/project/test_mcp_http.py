@@ -13,6 +13,7 @@ from mcp.server.mcpserver import Context, MCPServer
 
 from tests.crib import Crib, failed
 from tests.mcp_servers import Served, write
+from toolcrib.spec import CallEvent
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -90,10 +91,12 @@ async def test_a_server_elsewhere_is_listed_and_called(crib: Crib, remote: Remot
         assert project.servers is not None
         await project.servers.ready(30)
         assert (await project.call("far__add", {"a": 1, "b": 2})).unwrap() == {"result": 3}
-        heard: list[Any] = []
-        result = await project.call("far__slow", {"seconds": 0.1}, on_progress=lambda *t: heard.append(t))
+        heard: list[CallEvent] = []
+        result = await project.call("far__slow", {"seconds": 0.1}, on_event=heard.append)
         assert result.unwrap() == {"result": "done"}
-        assert heard == [(1.0, 2.0, "half")]
+        assert [(event.kind, event.done, event.total, event.message) for event in heard[1:-1]] == [
+            ("progress", 1.0, 2.0, "half")
+        ]
         late = await project.call("far__slow", {"seconds": 30}, timeout_ms=500)
         assert "500 ms" in failed(late, "timed_out")
         assert (await project.call("far__add", {"a": 2, "b": 2})).unwrap() == {"result": 4}
@@ -104,10 +107,12 @@ async def test_a_server_elsewhere_is_listed_and_called(crib: Crib, remote: Remot
 async def test_a_large_message_in_a_stream_of_events(crib: Crib, remote: Remote) -> None:
     write(crib, {"far": {"url": remote.url}})
     async with crib.open() as project:
-        heard: list[Any] = []
-        large = await project.call("far__say", {"size": 3_000_000}, on_progress=lambda *t: heard.append(t))
+        heard: list[CallEvent] = []
+        large = await project.call("far__say", {"size": 3_000_000}, on_event=heard.append)
         assert len(large.unwrap()["result"]) == 3_000_000
-        assert heard == [(1.0, 2.0, "half")]
+        assert [(event.kind, event.done, event.total, event.message) for event in heard[1:-1]] == [
+            ("progress", 1.0, 2.0, "half")
+        ]
         beyond = await project.call("far__say", {"size": 20_000_000}, timeout_ms=30_000)
         assert beyond.error is not None
         assert beyond.error.code == "tool_failed"

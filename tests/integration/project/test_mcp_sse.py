@@ -17,6 +17,7 @@ from mcp.server.mcpserver import Context, MCPServer
 
 from tests.crib import Crib, failed
 from tests.mcp_servers import Served, trust, write
+from toolcrib.spec import CallEvent
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -115,10 +116,12 @@ async def test_a_server_of_the_older_transport_is_listed_and_called(crib: Crib, 
         told = project.servers.get("far").as_dict()
         assert (told["state"], told["error"]) == ("ready", None)
         assert (await project.call("far__add", {"a": 1, "b": 2})).unwrap() == {"result": 3}
-        heard: list[Any] = []
-        result = await project.call("far__slow", {"seconds": 0.1}, on_progress=lambda *t: heard.append(t))
+        heard: list[CallEvent] = []
+        result = await project.call("far__slow", {"seconds": 0.1}, on_event=heard.append)
         assert result.unwrap() == {"result": "done"}
-        assert heard == [(1.0, 2.0, "half")]
+        assert [(event.kind, event.done, event.total, event.message) for event in heard[1:-1]] == [
+            ("progress", 1.0, 2.0, "half")
+        ]
         late = await project.call("far__slow", {"seconds": 30}, timeout_ms=500)
         assert "500 ms" in failed(late, "timed_out")
         both = await asyncio.gather(*(project.call("far__add", {"a": n, "b": n}) for n in range(5)))

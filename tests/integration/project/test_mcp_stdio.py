@@ -21,6 +21,7 @@ from tests.mcp_servers import GOOD, RAW, mount, trust
 from toolcrib.errors import ConfigError
 from toolcrib.project import Project
 from toolcrib.project.servers import Mounted
+from toolcrib.spec import CallEvent
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -86,12 +87,12 @@ async def test_its_tools_are_the_projects_and_confined(crib: Crib) -> None:
 async def test_progress_is_passed_on_and_so_is_cancellation(crib: Crib) -> None:
     mount(crib, "good", GOOD, out="out")
     async with opened(crib) as project:
-        heard: list[Any] = []
-        result = await project.call(
-            "good__slow", {"seconds": 0.05}, on_progress=lambda *told: heard.append(told)
-        )
+        heard: list[CallEvent] = []
+        result = await project.call("good__slow", {"seconds": 0.05}, on_event=heard.append)
         assert result.unwrap() == {"result": "done"}
-        assert heard == [(1.0, 2.0, "half")]
+        assert [(event.kind, event.done, event.total, event.message) for event in heard[1:-1]] == [
+            ("progress", 1.0, 2.0, "half")
+        ]
         late = await project.call("good__slow", {"seconds": 60}, timeout_ms=700)
         assert "700 ms" in failed(late, "timed_out")
         await until((crib.root / "out" / "cancelled").exists)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.crib import Crib, failed
-from toolcrib import Project, Toolset
+from toolcrib import Context, Project, Toolset
 from toolcrib.errors import UsageError
 from toolcrib.project import find, lint_sources, load_config
-from toolcrib.spec import Call
+from toolcrib.spec import Call, CallEvent
 
 pytestmark = pytest.mark.usefixtures("kernel")
 DATA = Path(__file__).parents[2] / "data" / "dialects"
@@ -103,6 +103,26 @@ async def test_a_file_of_every_format_is_a_source(crib: Crib, dialect: str, how:
         result = (await project.call(tool, arguments)).unwrap()
         assert project.fingerprint(project.get(tool)).digest
     assert result == value if value is not None else "fields.md" in result
+
+
+async def test_a_function_that_a_manifest_names_reports_to_the_caller_of_the_tool(crib: Crib) -> None:
+    name, text, tool, arguments, _ = FILES["flexigpt"]
+    crib.write(f"more/{name}", text)
+    sources(crib, {"file": f"more/{name}", "dialect": "flexigpt"})
+
+    def reporting(ctx: Context, city: str) -> str:
+        ctx.progress(1, 2, "looking")
+        ctx.chunk("warm")
+        return weather(city)
+
+    async with crib.open() as project:
+        project.functions.register("Weather", reporting)
+        stream = project.stream(tool, arguments)
+        events = [event async for event in stream if isinstance(event, CallEvent)]
+    assert [(event.kind, event.message or event.text) for event in events[1:-1]] == [
+        ("progress", "looking"),
+        ("chunk", "warm"),
+    ]
 
 
 def shop(crib: Crib) -> None:

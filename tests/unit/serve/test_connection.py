@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from tests.unit.serve.doubles import Answer, MemoryCatalog, make_tool
 from toolcrib.errors import ToolFailed
 from toolcrib.serve.mcp import Connection, Sender, ServerSettings
-from toolcrib.spec import Call, Caller, Result
+from toolcrib.spec import Call, Caller, CallEvent, Result
 
 ENVELOPE = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -465,12 +466,15 @@ async def test_a_tool_that_swallows_its_cancellation_is_not_answered_either() ->
 
 
 async def test_progress_rises_and_ends_with_the_call() -> None:
-    report = None
+    listeners: list[Callable[[CallEvent], None]] = []
+
+    def report(done: float, total: float | None, message: str) -> None:
+        listeners[0](CallEvent("progress", "c", "add", "mcp", done=done, total=total, message=message))
 
     async def work(call: Call) -> Result:
-        nonlocal report
-        report = call.on_progress
-        assert report is not None
+        assert call.on_event is not None
+        listeners.append(call.on_event)
+        listeners[0](CallEvent("chunk", "c", "add", "mcp", text="no progress"))
         report(1, 4, "one")
         report(1, 4, "not risen")
         report(float("nan"), None, "")
@@ -491,7 +495,6 @@ async def test_progress_rises_and_ends_with_the_call() -> None:
     assert second["params"] == {"progressToken": "t", "progress": 2}
     assert "result" in last
     client.congested = False
-    assert report is not None
     report(9, None, "too late")
     assert await client.quiet()
 
@@ -501,7 +504,7 @@ async def test_without_a_token_there_is_no_progress() -> None:
     await session(client)
     for meta in ({}, {"progressToken": None}, {"progressToken": True}, 3):
         await client.ask("tools/call", {"name": "add", "_meta": meta})
-    assert [call.on_progress for call in client.catalog.calls] == [None] * 4
+    assert [call.on_event for call in client.catalog.calls] == [None] * 4
 
 
 async def test_drain_lets_calls_end() -> None:

@@ -40,6 +40,7 @@ class BuiltinExecutor:
             caller=call.caller,
             identity=call.identity,
             timeout_ms=max(1, int(ctx.remaining * 1000)),
+            on_event=ctx.relay,
         )
         result = await self._catalog.invoke(inner)
         return Outcome(result.unwrap(), tuple(result.warnings))

@@ -68,6 +68,8 @@ class ApprovalStep:
                     ctx.arguments = ctx.bound.arguments.check(answer.arguments)
                 ctx.permit = answer
                 return None
+            if ctx.wait != "raise":
+                ctx.waits(answer.id, answer.reason)
             if ctx.wait == "pending":
                 return Result("pending", details=_details(answer), call_id=ctx.identify())
             if ctx.wait == "raise":

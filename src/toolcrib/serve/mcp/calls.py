@@ -27,7 +27,7 @@ from toolcrib.serve.mcp.wire import (
     is_request_id,
     notification,
 )
-from toolcrib.spec import Call, Catalog, Result
+from toolcrib.spec import Call, CallEvent, Catalog, Result
 
 __all__ = ["ClientCall", "ClientCalls"]
 
@@ -82,7 +82,7 @@ class ClientCalls:
             take_answer(self._settings.approver, one.request.params, one.call.caller)
         token = one.request.meta.get("progressToken")
         if is_request_id(token):
-            one.call.on_progress = self._progress(one, token)
+            one.call.on_event = self._progress(one, token)
         self._open[one.request.id] = one
         one.task = _start(self._run(one))
         if not one.task.done():
@@ -163,21 +163,22 @@ class ClientCalls:
             result["_meta"][SERVER_KEY] = self._server_info
         return answer(one.request.id, result)
 
-    def _progress(self, one: ClientCall, token: RequestId) -> Callable[[float, float | None, str], None]:
+    def _progress(self, one: ClientCall, token: RequestId) -> Callable[[CallEvent], None]:
         """Return a function that sends progress while the call runs; MCP wants it to increase."""
         last = -math.inf
 
-        def report(done: float, total: float | None, message: str) -> None:
+        def report(event: CallEvent) -> None:
             nonlocal last
             live = self._open.get(one.request.id) is one
-            if not live or not last < done < math.inf or self._congested():
+            done = event.done if event.kind == "progress" and live else None
+            if done is None or not last < done < math.inf or self._congested():
                 return
             last = done
             params: dict[str, Any] = {"progressToken": token, "progress": done}
-            if total is not None and math.isfinite(total):
-                params["total"] = total
-            if message:
-                params["message"] = message
+            if event.total is not None and math.isfinite(event.total):
+                params["total"] = event.total
+            if event.message:
+                params["message"] = event.message
             self._send(notification("notifications/progress", params))
 
         return report

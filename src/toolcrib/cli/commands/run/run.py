@@ -29,7 +29,7 @@ from toolcrib.errors import ApprovalRequired, NotFoundError, ToolcribError, Usag
 if TYPE_CHECKING:
     from toolcrib.project import Project
     from toolcrib.project.control.first_use import ReviewSheet
-    from toolcrib.spec import Call, Result, Tool
+    from toolcrib.spec import Call, CallEvent, Result, Tool
 
 __all__ = ["command", "result_of"]
 
@@ -192,11 +192,14 @@ async def _run(project: Project, call: Call) -> Result:
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     progress = [""]
 
-    def on_progress(done: float, total: float | None, message: str) -> None:
-        of = f"/{total:g}" if total is not None else ""
-        progress[0] = printable(f"{done:g}{of} {message}".strip())
+    def on_event(event: CallEvent) -> None:
+        if event.kind == "progress":
+            of = f"/{event.total:g}" if event.total is not None else ""
+            progress[0] = printable(f"{event.done:g}{of} {event.message}".strip())
+        elif event.kind == "chunk" and (lines := event.text.split("\n")[-2:]):
+            progress[0] = printable((lines[-1] or lines[0]).strip())
 
-    call.on_progress = on_progress
+    call.on_event = on_event
     async with project:
         shown = asyncio.create_task(_show_progress(call.tool, progress))
         try:
