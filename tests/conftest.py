@@ -7,10 +7,15 @@ import os
 import shutil
 import signal
 import tempfile
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.databases import close_databases
+from tests.postgres import PostgresProcess
 
 # What a project's user keeps (anchors of audit logs, grants, settings) goes to a folder of this run's own.
 os.environ.pop("TOOLCRIB_DATA", None)
@@ -44,3 +49,21 @@ def need(feature: str, present: bool, *, of_root: bool = False) -> None:
     if ON_CI and not (of_root and os.geteuid() != 0):
         pytest.fail(f"this machine lacks {feature}", pytrace=False)
     pytest.skip(f"this machine lacks {feature}")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresProcess]:
+    """A server for all tests of this process."""
+    server = PostgresProcess()
+    yield server
+    server.remove()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path | str]:
+    """A place for databases of this test's own, on each driver (`tests.databases`)."""
+    if request.param == "sqlite":
+        yield tmp_path
+    else:
+        yield request.getfixturevalue("postgres").url(f"test_{uuid.uuid4().hex}")
+    close_databases()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.guard import Approvals, Ask
-from toolcrib.state import PROJECT, VAULT_GRANTS, Database
+from toolcrib.state import PROJECT, VAULT_GRANTS, SqliteDatabase
 
 START = 1_800_000_000.0
 
@@ -21,12 +21,12 @@ class Wall:
         return self.now
 
 
-def state(folder: Path, origin: str | None = None) -> Database:
-    return Database(folder / "state.db", PROJECT, origin=origin)
+def state(folder: Path, origin: str | None = None) -> SqliteDatabase:
+    return SqliteDatabase(folder / "state.db", PROJECT, origin=origin)
 
 
-def vault(folder: Path) -> Database:
-    return Database(folder / "grants.db", VAULT_GRANTS)
+def vault(folder: Path) -> SqliteDatabase:
+    return SqliteDatabase(folder / "grants.db", VAULT_GRANTS)
 
 
 def approvals(folder: Path, **more: Any) -> Approvals:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.state import Database
+from toolcrib.state import SqliteDatabase
 
 __all__ = ["HourOfUse", "Usage", "UsageOfTool"]
 
@@ -61,7 +61,7 @@ class Usage:
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
-        self._database = Database(path, _TABLES, durable=False)
+        self._database = SqliteDatabase(path, _TABLES, durable=False)
         self._clock = clock
         self._lock = threading.Lock()
         self._pending: dict[tuple[str, int], UsageOfTool] = {}

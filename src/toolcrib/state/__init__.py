@@ -3,8 +3,10 @@
 from toolcrib.state.cache import cache_folder, cache_home
 from toolcrib.state.clock import ForwardClock
 from toolcrib.state.database import Database, Transaction
+from toolcrib.state.postgres import PostgresDatabase, PostgresServer
 from toolcrib.state.private import read_private, write_private
 from toolcrib.state.process import boot_id, is_alive, this_process, uptime
+from toolcrib.state.sqlite import SqliteDatabase
 from toolcrib.state.tables import PROJECT, VAULT_GRANTS, VAULT_REVIEWS
 from toolcrib.state.user import user_name
 from toolcrib.state.user_settings import (
@@ -23,6 +25,9 @@ __all__ = [
     "Database",
     "DatabaseWatch",
     "ForwardClock",
+    "PostgresDatabase",
+    "PostgresServer",
+    "SqliteDatabase",
     "Transaction",
     "UserSettings",
     "Vault",

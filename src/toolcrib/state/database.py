@@ -1,236 +1,89 @@
-"""One SQLite file, shared by threads and processes: connection, migrations, transactions.
+"""The database that approvals, rates, recorded calls and runs are written against, whatever stores it.
 
-Statements use the SQL that SQLite and Postgres share, with `?` for values. Times are seconds since the epoch.
+Statements are in the SQL that SQLite and Postgres share (`toolcrib.state.dialect`), with `?` for values.
+Times are seconds since the epoch. What this SQL cannot say is a method here.
 """
 
 from __future__ import annotations
 
-import os
-import sqlite3
-import stat
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
-
-from toolcrib.errors import StateUnavailable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 __all__ = ["Database", "Transaction"]
 
-_WAIT_S = 5.0
-"""Seconds a transaction waits for one of another process."""
-_INHERITED: list[sqlite3.Connection] = []
-"""Connections of a parent process: never used, never closed (sqlite.org/howtocorrupt, 2.6)."""
 
-
-class Transaction:
+class Transaction(ABC):
     """Statements that take effect together, or not at all."""
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_execute",)
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, execute: Callable[[str, Sequence[Any]], Any]) -> None:
+        self._execute = execute
 
     def run(self, sql: str, *values: Any) -> int:
         """Run one statement and return the number of rows it changed."""
-        return self._connection.execute(sql, values).rowcount
+        return int(self._execute(sql, values).rowcount)
 
-    def insert(self, table: str, values: Mapping[str, Any]) -> None:
-        """Add one row; `table` and the columns are names of our own."""
+    def insert(self, table: str, values: Mapping[str, Any]) -> bool:
+        """Add one row; False if there is one with this key. `table` and the columns are names of our own."""
         marks = ", ".join("?" * len(values))
-        self.run(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", *values.values())  # noqa: S608
+        row = f"({', '.join(values)}) VALUES ({marks}) ON CONFLICT DO NOTHING"
+        return bool(self.run(f"INSERT INTO {table} {row}", *values.values()))
 
     def one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
         """Return the first row, or None if there is none."""
-        row: tuple[Any, ...] | None = self._connection.execute(sql, values).fetchone()
+        row: tuple[Any, ...] | None = self._execute(sql, values).fetchone()
         return row
 
     def all(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return every row."""
-        return self._connection.execute(sql, values).fetchall()
+        rows: list[tuple[Any, ...]] = self._execute(sql, values).fetchall()
+        return rows
+
+    @abstractmethod
+    def notify(self) -> None:
+        """Wake those in other processes who wait for what this transaction writes, once it is committed."""
+
+    @abstractmethod
+    def clock(self) -> tuple[str, float]:
+        """Return seconds on a clock that is never set and that all users of the database share.
+
+        The text names the clock. Times of another one, such as before a restart, say nothing.
+        """
+
+    @abstractmethod
+    def is_held(self, holder: str) -> bool:
+        """Return True while the process that got this name from `Database.holder` runs."""
 
 
-class Database:
-    """A database file, opened on first use. Safe for threads, for other processes, and across a fork.
+class Database(Protocol):
+    """Tables that threads and processes share. It is opened on first use, and again after a fork or failure.
 
-    `migrations` are scripts of DDL, one for each version. A newer program updates an older file; an older
-    program refuses a newer file. With `origin`, a file with another origin is refused: it was not created by
-    this user for this project. A committed transaction survives a power cut; with `durable` false the last
-    ones may not, which saves waiting for the disk.
+    Every method raises `StateUnavailable` if the database cannot be used; `retryable` if it may be soon. A
+    committed transaction survives a power cut.
     """
 
-    def __init__(
-        self, path: Path, migrations: Sequence[str], *, origin: str | None = None, durable: bool = True
-    ) -> None:
-        self.path = path
-        self._durable = durable
-        self._migrations = tuple(migrations)
-        self._origin = origin
-        self._lock = threading.RLock()
-        self._connection: sqlite3.Connection | None = None
-        self._pid = 0
+    def read(self) -> AbstractContextManager[Transaction]:
+        """Open a transaction that sees one state of the tables and changes nothing."""
 
-    @contextmanager
-    def read(self) -> Iterator[Transaction]:
-        """Open a transaction that sees one state of the file and changes nothing."""
-        with self._locked() as connection, _transaction(connection, "BEGIN"):
-            yield Transaction(connection)
+    def write(self, scope: str | None = None) -> AbstractContextManager[Transaction]:
+        """Open a transaction that no other one runs beside. It must not be nested.
 
-    @contextmanager
-    def write(self) -> Iterator[Transaction]:
-        """Open a transaction that has the write lock from its start. It must not be nested."""
-        with self._locked() as connection, _transaction(connection, "BEGIN IMMEDIATE"):
-            yield Transaction(connection)
+        With `scope`, those of other scopes may run beside it; so it must not rely on what they write. SQLite
+        has one writer at a time in any case.
+        """
 
     @property
     def version(self) -> int:
-        """A number that changes when another connection has committed; cheap to read."""
-        with self._locked() as connection:
-            return int(connection.execute("PRAGMA data_version").fetchone()[0])
+        """A number that changes soon after another connection has committed a transaction with `notify`."""
+
+    def on_change(self, wake: Callable[[], None]) -> None:
+        """Call `wake` from any thread when `version` has changed, if that is known without looking."""
+
+    def holder(self) -> str:
+        """Return a name for this process, for `Transaction.is_held`."""
 
     def close(self) -> None:
-        """Close the file; the next use opens it again."""
-        with self._lock:
-            connection, self._connection = self._connection, None
-            if connection is not None and self._pid == os.getpid():
-                connection.close()
-            elif connection is not None:
-                _INHERITED.append(connection)
-
-    def __del__(self) -> None:
-        self.close()
-
-    @contextmanager
-    def _locked(self) -> Iterator[sqlite3.Connection]:
-        """Lend the open connection to one thread, and report failures of the file with a hint."""
-        with self._lock:
-            try:
-                if self._connection is None or self._pid != os.getpid():
-                    self.close()
-                    self._connection, self._pid = self._open(), os.getpid()
-                yield self._connection
-            except sqlite3.IntegrityError:
-                raise
-            except sqlite3.Error as error:
-                raise _unavailable(self.path, error) from error
-
-    def _open(self) -> sqlite3.Connection:
-        _require_plain(self.path)
-        connection = sqlite3.connect(
-            self.path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False
-        )
-        try:
-            _set_journal(connection)
-            connection.execute(f"PRAGMA synchronous={'FULL' if self._durable else 'NORMAL'}")
-            connection.execute("PRAGMA foreign_keys=ON")
-            connection.execute("PRAGMA trusted_schema=OFF")
-            with _transaction(connection, "BEGIN IMMEDIATE"):
-                self._migrate(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def _migrate(self, connection: sqlite3.Connection) -> None:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version > len(self._migrations):
-            raise _refused(
-                self.path,
-                f"was made by a newer version of Toolcrib (format {version})",
-                "Use that version, or move the file away to start with an empty one.",
-            )
-        if self._origin is not None:
-            self._check_origin(connection, self._origin, new=version == 0)
-        if version == len(self._migrations):
-            return
-        for script in self._migrations[version:]:
-            for statement in script.split(";\n"):
-                if statement.strip():
-                    connection.execute(statement)
-        connection.execute(f"PRAGMA user_version={len(self._migrations)}")
-
-    def _check_origin(self, connection: sqlite3.Connection, origin: str, *, new: bool) -> None:
-        connection.execute("CREATE TABLE IF NOT EXISTS origin (name TEXT NOT NULL)")
-        row = connection.execute("SELECT name FROM origin").fetchone()
-        if row is None and new:
-            connection.execute("INSERT INTO origin VALUES (?)", (origin,))
-        elif row is None or row[0] != origin:
-            raise _refused(
-                self.path,
-                "was not made here, so its content is not trusted",
-                "It came with the project, or the project was moved. Move it away; a new one is created.",
-            )
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
-    connection.execute(begin)
-    try:
-        yield
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
-
-
-def _set_journal(connection: sqlite3.Connection) -> None:
-    """Let readers run beside one writer. SQLite itself does not wait where two processes set this at once."""
-    deadline = time.monotonic() + _WAIT_S
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-        except sqlite3.OperationalError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.005)
-        else:
-            return
-
-
-def _require_plain(path: Path) -> None:
-    """Create the file, or check that it is a plain one: a link could lead anywhere.
-
-    An existing file is not opened: closing it would drop the locks of other connections in this process
-    (sqlite.org/howtocorrupt, 2.2).
-    """
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
-        except FileExistsError:
-            pass
-        found = path.lstat()
-    except OSError as error:
-        hint = "It must be a file that this user may write."
-        raise _refused(path, f"cannot be opened: {error.strerror}", hint) from None
-    beside = [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal")]
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or any(file.is_symlink() for file in beside):
-        raise _refused(path, "is a link or no regular file, which a database must not be", "Move it away.")
-
-
-def _refused(path: Path, why: str, hint: str) -> StateUnavailable:
-    return StateUnavailable(f"{path} {why}", hint=hint, details={"path": str(path)})
-
-
-def _unavailable(path: Path, error: sqlite3.Error) -> StateUnavailable:
-    name = getattr(error, "sqlite_errorname", "")
-    damaged = "Move the file away to start with an empty one; what it contained is lost."
-    return StateUnavailable(
-        f"{path} cannot be used: {error}",
-        hint=next((hint for start, hint in _HINTS.items() if name.startswith(start)), damaged),
-        details={"path": str(path), "error": name},
-        retryable=name.startswith(("SQLITE_BUSY", "SQLITE_FULL", "SQLITE_LOCKED")),
-    )
-
-
-_HINTS = {
-    "SQLITE_BUSY": "Another process has locked it for too long; look for one that is stopped.",
-    "SQLITE_CANTOPEN": "Give this user the right to write the file and its folder.",
-    "SQLITE_FULL": "Free some disk space.",
-    "SQLITE_IOERR": "Check the disk: it is full or failing.",
-    "SQLITE_LOCKED": "Another connection has locked it for too long.",
-    "SQLITE_READONLY": "Give this user the right to write the file and its folder.",
-}
+        """Close all connections; the next use opens new ones."""

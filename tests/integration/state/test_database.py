@@ -1,26 +1,43 @@
-"""The database as processes share it: real files, real forks, real kills."""
+"""The database as processes share it, on every driver: the same steps give the same history."""
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
-import resource
 import signal
-import sqlite3
 import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.databases import LEASE_S, close_databases, open_database
 from toolcrib.errors import StateUnavailable
-from toolcrib.state import Database
+from toolcrib.state import Database, DatabaseWatch
 
-TABLE = ("CREATE TABLE counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL)",)
+SPAWN = multiprocessing.get_context("spawn")
+WORKERS = 4
+TABLES = (
+    """
+CREATE TABLE counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
+CREATE TABLE kinds (name TEXT PRIMARY KEY, number INTEGER, fraction REAL, bytes BLOB);
+""",
+)
 COUNT = "INSERT INTO counter VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = counter.value + 1"
 
+Address = Path | str
 
-def database(folder: Path, origin: str | None = None) -> Database:
-    return Database(folder / "state.db", TABLE, origin=origin)
+
+def opened(address: Address) -> Database:
+    return open_database(address, "counts", TABLES)
+
+
+def count(db: Database, name: str = "n") -> None:
+    with db.write() as tx:
+        tx.run(COUNT, name)
 
 
 def value(db: Database, name: str = "n") -> int:
@@ -29,52 +46,50 @@ def value(db: Database, name: str = "n") -> int:
     return 0 if row is None else int(row[0])
 
 
-def _count(folder: Path, times: int) -> None:
-    db = database(folder)
-    for _ in range(times):
-        with db.write() as tx:
-            tx.run(COUNT, "n")
-
-
-def test_processes_that_open_a_new_file_at_once_lose_no_write(tmp_path: Path) -> None:
-    spawn = multiprocessing.get_context("spawn")
-    workers = [spawn.Process(target=_count, args=(tmp_path, 25)) for _ in range(4)]
+def together(target: Callable[..., Any], address: Address, *more: Any) -> None:
+    """Run in four processes at once."""
+    workers = [SPAWN.Process(target=target, args=(address, *more)) for _ in range(WORKERS)]
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(30)
+        worker.join(60)
         assert worker.exitcode == 0
-    assert value(database(tmp_path)) == 100
 
 
-def test_what_need_not_be_durable_lies_in_the_same_file(tmp_path: Path) -> None:
-    db, quick = database(tmp_path), Database(tmp_path / "state.db", TABLE, durable=False)
-    for one, level in ((db, 2), (quick, 1)):
-        with one.write() as tx:
-            tx.run(COUNT, "n")
-        with one.read() as tx:
-            assert tx.one("PRAGMA synchronous") == (level,)
-    assert value(db) == value(quick) == 2
+# --- transactions
 
 
-def test_threads_share_one(tmp_path: Path) -> None:
-    db = database(tmp_path)
+def _count(address: Address, times: int) -> None:
+    db = opened(address)
+    for _ in range(times):
+        count(db)
+    close_databases()
 
-    def count() -> None:
+
+def test_processes_that_open_a_new_database_at_once_make_its_tables_once_and_lose_no_write(
+    address: Address,
+) -> None:
+    together(_count, address, 25)
+    assert value(opened(address)) == 25 * WORKERS
+
+
+def test_threads_share_one(address: Address) -> None:
+    db = opened(address)
+
+    def count_often() -> None:
         for _ in range(20):
-            with db.write() as tx:
-                tx.run(COUNT, "n")
+            count(db)
 
-    threads = [threading.Thread(target=count) for _ in range(4)]
+    threads = [threading.Thread(target=count_often) for _ in range(12)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert value(db) == 80
+    assert value(db) == 240
 
 
-def test_what_raises_leaves_nothing(tmp_path: Path) -> None:
-    db = database(tmp_path)
+def test_what_raises_leaves_nothing(address: Address) -> None:
+    db = opened(address)
 
     def half() -> None:
         with db.write() as tx:
@@ -86,126 +101,276 @@ def test_what_raises_leaves_nothing(tmp_path: Path) -> None:
     assert value(db) == 0
 
 
-def test_a_process_killed_within_a_transaction_leaves_nothing_and_no_lock(tmp_path: Path) -> None:
-    db = database(tmp_path)
-    with db.write() as tx:
-        tx.run(COUNT, "n")
+def test_a_statement_that_fails_leaves_nothing_and_the_database_usable(address: Address) -> None:
+    db = opened(address)
+
+    def fail() -> None:
+        with db.write() as tx:
+            tx.run(COUNT, "n")
+            tx.run("UPDATE missing SET value = 1")
+
+    with pytest.raises(StateUnavailable):
+        fail()
+    count(db)
+    assert value(db) == 1
+
+
+def test_a_process_killed_within_a_transaction_leaves_nothing_and_no_lock(address: Address) -> None:
+    db = opened(address)
+    count(db)
     pid = os.fork()
     if pid == 0:
-        with database(tmp_path).write() as tx:
+        with opened(address).write() as tx:
             tx.run(COUNT, "n")
             os.kill(os.getpid(), signal.SIGKILL)
     assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
-    with db.write() as tx:
-        tx.run(COUNT, "n")
+    count(db)
     assert value(db) == 2
 
 
-def test_a_forked_child_uses_a_connection_of_its_own(tmp_path: Path) -> None:
-    db = database(tmp_path)
-    with db.write() as tx:
-        tx.run(COUNT, "n")
+def test_a_forked_child_uses_a_connection_of_its_own(address: Address) -> None:
+    db = opened(address)
+    count(db)
     pid = os.fork()
     if pid == 0:
-        with db.write() as tx:
-            tx.run(COUNT, "n")
+        count(db)
         os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0
+    count(db)
+    assert value(db) == 3
+
+
+def test_one_that_was_closed_opens_again(address: Address) -> None:
+    db = opened(address)
+    count(db)
+    db.close()
+    count(db)
     assert value(db) == 2
 
 
-def test_the_version_tells_of_other_connections_alone(tmp_path: Path) -> None:
-    db, other = database(tmp_path), database(tmp_path)
-    before = db.version
+def test_a_reader_sees_one_state(address: Address) -> None:
+    db, other = opened(address), opened(address)
+    count(db)
+    with db.read() as tx:
+        before = tx.all("SELECT name, value FROM counter")
+        count(other)
+        assert tx.all("SELECT name, value FROM counter") == before
+    assert value(db) == 2
+
+
+def test_another_that_holds_it_is_waited_for_and_then_told(address: Address) -> None:
+    db = opened(address)
+    count(db)
+    holds, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with opened(address).write():
+            holds.set()
+            done.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    holds.wait(30)
+    with pytest.raises(StateUnavailable) as caught, db.write():
+        pass
+    done.set()
+    thread.join()
+    assert caught.value.retryable
+    assert caught.value.hint == "Another process has locked it for too long; look for one that is stopped."
+    count(db)
+    assert value(db) == 2
+
+
+def _take(address: Address, taken: Any) -> None:
+    db = opened(address)
+    for number in range(100):
+        with db.write(f"item {number}") as tx:
+            got = tx.run("UPDATE counter SET value = 0 WHERE name = ? AND value = 1", f"{number}")
+        with taken.get_lock():
+            taken.value += got
+    close_databases()
+
+
+def test_of_four_processes_exactly_one_takes_each_row(address: Address) -> None:
+    db = opened(address)
+    for number in range(100):
+        count(db, f"{number}")
+    taken = SPAWN.Value("i", 0)
+    together(_take, address, taken)
+    assert taken.value == 100
+
+
+def _add_if_none(address: Address, scope: str | None) -> None:
+    db = opened(address)
+    for number in range(50):
+        with db.write(scope and f"{scope} {number}") as tx:
+            if tx.one("SELECT 1 FROM counter WHERE name LIKE ?", f"{number} by %") is None:
+                tx.insert("counter", {"name": f"{number} by {os.getpid()}", "value": 1})
+    close_databases()
+
+
+@pytest.mark.parametrize("scope", [None, "row"])
+def test_nobody_writes_between_the_look_and_the_write_of_a_transaction(
+    scope: str | None, address: Address
+) -> None:
+    together(_add_if_none, address, scope)
+    with opened(address).read() as tx:
+        assert tx.one("SELECT COUNT(*) FROM counter") == (50,)
+
+
+# --- values and tables
+
+
+def test_values_come_back_as_they_were(address: Address) -> None:
+    rows = [
+        ("a", 2**62, 0.1 + 0.2, b"\x00\xff"),
+        ("b", -1, 1.7e300, b""),
+        ("ü ✓ '%? \\", None, None, None),
+    ]
+    db = opened(address)
     with db.write() as tx:
-        tx.run(COUNT, "n")
-    assert db.version == before
-    with other.write() as tx:
-        tx.run(COUNT, "n")
-    assert db.version != before
+        for row in rows:
+            tx.run("INSERT INTO kinds VALUES (?, ?, ?, ?)", *row)
+    with db.read() as tx:
+        assert tx.all("SELECT * FROM kinds ORDER BY name") == rows
+        total = tx.one("SELECT SUM(number), COUNT(*), MAX(fraction) FROM kinds")
+    assert total == (2**62 - 1, 3, 1.7e300)
+    assert total is not None
+    assert type(total[0]) is int
 
 
-def test_a_file_made_elsewhere_is_refused(tmp_path: Path) -> None:
-    ours = database(tmp_path, "us")
-    value(ours)
-    ours.close()
-    assert value(database(tmp_path, "us")) == 0
-    with pytest.raises(StateUnavailable, match="was not made here"):
-        value(database(tmp_path, "them"))
+def test_texts_are_in_the_order_of_their_bytes(address: Address) -> None:
+    names = ["B", "a", "a b", "a-b", "aB", "ab", "ä", "z"]
+    db = opened(address)
+    for name in reversed(names):
+        count(db, name)
+    with db.read() as tx:
+        assert [row[0] for row in tx.all("SELECT name FROM counter ORDER BY name")] == sorted(names)
+        assert tx.all("SELECT name FROM counter WHERE name > ? ORDER BY name", "ab") == [("z",), ("ä",)]
 
 
-def test_a_file_that_bears_no_origin_is_refused_where_one_is_asked_for(tmp_path: Path) -> None:
-    plain = database(tmp_path)
-    value(plain)
-    plain.close()
-    with pytest.raises(StateUnavailable, match="was not made here"):
-        value(database(tmp_path, "us"))
+def test_a_row_whose_key_is_taken_is_not_added(address: Address) -> None:
+    with opened(address).write() as tx:
+        assert tx.insert("counter", {"name": "n", "value": 1})
+        assert not tx.insert("counter", {"name": "n", "value": 2})
+        assert tx.run("UPDATE counter SET value = 3 WHERE name = ?", "n") == 1
+        assert tx.run("UPDATE counter SET value = 3 WHERE name = ?", "no") == 0
+        assert tx.all("UPDATE counter SET value = 4 RETURNING name, value") == [("n", 4)]
 
 
-def test_a_newer_file_is_refused(tmp_path: Path) -> None:
-    newer = Database(tmp_path / "state.db", (*TABLE, "CREATE TABLE more (name TEXT)"))
-    value(newer)
-    newer.close()
+MORE = (*TABLES, "CREATE TABLE more (name TEXT)")
+
+
+def test_a_newer_one_is_refused(address: Address) -> None:
+    with open_database(address, "counts", MORE).read():
+        pass
+    close_databases()
     with pytest.raises(StateUnavailable, match="newer version"):
-        value(database(tmp_path))
+        value(opened(address))
 
 
-def test_an_older_file_is_brought_up_to_date(tmp_path: Path) -> None:
-    _count(tmp_path, 1)
-    newer = Database(tmp_path / "state.db", (*TABLE, "CREATE TABLE more (name TEXT)"))
+def test_an_older_one_is_brought_up_to_date(address: Address) -> None:
+    count(opened(address))
+    close_databases()
+    newer = open_database(address, "counts", MORE)
     assert value(newer) == 1
     with newer.read() as tx:
         assert tx.all("SELECT * FROM more") == []
 
 
-@pytest.mark.parametrize("what", ["link", "hard link", "folder", "noise", "linked journal"])
-def test_what_is_no_database_of_ours_is_refused(what: str, tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
-    other = tmp_path / "other"
-    other.write_bytes(b"x" * 4096)
-    if what == "link":
-        path.symlink_to(other)
-    elif what == "hard link":
-        path.hardlink_to(other)
-    elif what == "folder":
-        path.mkdir()
-    elif what == "noise":
-        path.write_bytes(b"x" * 4096)
-    else:
-        (tmp_path / "state.db-wal").symlink_to(other)
+def test_a_migration_that_fails_leaves_the_old_tables(address: Address) -> None:
+    count(opened(address))
+    close_databases()
+    broken = (*TABLES, "CREATE TABLE more (name TEXT);\nCREATE INDEX bad ON missing (name)")
     with pytest.raises(StateUnavailable):
-        value(database(tmp_path))
-    assert other.read_bytes() == b"x" * 4096
+        value(open_database(address, "counts", broken))
+    assert value(open_database(address, "counts", MORE)) == 1
 
 
-def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
-    db = database(tmp_path)
+# --- processes
+
+
+def test_the_version_changes_after_another_has_notified(address: Address) -> None:
+    db, other = opened(address), opened(address)
+    count(db)
+    before = db.version
+    with other.write() as tx:
+        tx.run(COUNT, "n")
+        tx.notify()
+    end = time.monotonic() + 30
+    while db.version == before:
+        assert time.monotonic() < end
+
+
+def _notify(address: Address, ready: Any) -> None:
+    db = opened(address)
+    count(db, "other")
+    ready.wait(30)
     with db.write() as tx:
         tx.run(COUNT, "n")
-    pid = os.fork()
-    if pid == 0:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (32_768, 32_768))
-        try:
-            with database(tmp_path).write() as tx:
-                for number in range(2_000):
-                    tx.run("INSERT INTO counter VALUES (?, 1)", f"{number}" * 100)
-        except StateUnavailable as error:
-            os._exit(0 if error.hint and "disk" in error.hint else 2)
-        os._exit(1)
-    assert os.waitpid(pid, 0)[1] == 0
-    assert value(db) == 1
+        tx.notify()
+    close_databases()
 
 
-def test_another_who_holds_it_is_waited_for_and_then_told(tmp_path: Path) -> None:
-    db = database(tmp_path)
-    value(db)
-    holder = sqlite3.connect(db.path, isolation_level=None)
-    holder.execute("BEGIN IMMEDIATE")
-    try:
-        with pytest.raises(StateUnavailable) as caught, db.write():
-            pass
-    finally:
-        holder.close()
-    assert caught.value.retryable
-    assert value(db) == 0
+async def test_a_process_that_waits_is_woken_by_another(address: Address) -> None:
+    db = opened(address)
+    checks = []
+
+    def check(names: Sequence[str]) -> Mapping[str, int]:
+        checks.append(time.monotonic())
+        return {name: found for name in names if (found := value(db, name))}
+
+    watch = DatabaseWatch(check, db)
+    ready = SPAWN.Event()
+    worker = SPAWN.Process(target=_notify, args=(address, ready))
+    worker.start()
+    waiting = asyncio.create_task(watch.wait("n", 60))
+    await asyncio.sleep(0.1)
+    ready.set()
+    assert await waiting == 1
+    await asyncio.to_thread(worker.join, 30)
+    assert worker.exitcode == 0
+
+
+def _hold(address: Address, ready: Any) -> None:
+    db = opened(address)
+    holder = db.holder()
+    with db.write() as tx:
+        tx.insert("kinds", {"name": holder})
+    ready.set()
+    time.sleep(60)
+
+
+def test_a_process_holds_what_it_has_until_it_is_killed(address: Address) -> None:
+    db = opened(address)
+    mine = db.holder()
+    ready = SPAWN.Event()
+    worker = SPAWN.Process(target=_hold, args=(address, ready))
+    worker.start()
+    assert ready.wait(30)
+    with db.read() as tx:
+        (theirs,) = tx.one("SELECT name FROM kinds") or ("",)
+    end = time.monotonic() + 2 * LEASE_S
+    while time.monotonic() < end:
+        with db.read() as tx:
+            assert tx.is_held(theirs)
+            assert tx.is_held(mine)
+        time.sleep(0.1)
+    worker.kill()
+    worker.join(10)
+    held, end = True, time.monotonic() + 30
+    while held:
+        assert time.monotonic() < end
+        with db.read() as tx:
+            held = tx.is_held(theirs)
+            assert tx.is_held(mine)
+
+
+def test_all_read_one_clock(address: Address) -> None:
+    times = []
+    for _ in range(3):
+        for db in (opened(address), opened(address)):
+            with db.read() as tx:
+                times.append(tx.clock())
+    assert len({name for name, _ in times}) == 1
+    assert times == sorted(times)

@@ -11,7 +11,7 @@ import pytest
 from tests.guarded import Wall, state
 from toolcrib.errors import RateLimited
 from toolcrib.guard import Rates
-from toolcrib.state import Database, boot_id, this_process
+from toolcrib.state import SqliteDatabase, boot_id, this_process
 
 
 @pytest.fixture
@@ -149,4 +149,4 @@ def test_a_place_whose_release_could_not_be_written_is_freed_by_the_next_call(tm
     (tmp_path / "state.db").rmdir()
     os.rename(away, tmp_path / "state.db")  # noqa: PTH104 - as above
     rates.acquire("t", concurrency=1)
-    assert isinstance(database, Database)
+    assert isinstance(database, SqliteDatabase)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.state import Database, DatabaseWatch
+from toolcrib.state import DatabaseWatch, SqliteDatabase
 
 TABLE = ("CREATE TABLE note (name TEXT PRIMARY KEY)",)
 
@@ -19,7 +19,7 @@ class Notes:
     """A table of names; tests wait until a name is written."""
 
     def __init__(self, folder: Path) -> None:
-        self.database = Database(folder / "n.db", TABLE)
+        self.database = SqliteDatabase(folder / "n.db", TABLE)
         self.looks = 0
         self.watch: DatabaseWatch[str] = DatabaseWatch(self.look, self.database)
 

@@ -18,7 +18,7 @@ from typing import Literal
 from toolcrib.guard.trust.digest import ToolDigest
 from toolcrib.spec import Tool
 from toolcrib.spec.identifier import new_id
-from toolcrib.state import VAULT_REVIEWS, Database, Vault
+from toolcrib.state import VAULT_REVIEWS, Database, SqliteDatabase, Vault
 
 __all__ = ["Review", "ReviewStatus", "Reviews", "reviewed_parts", "shown"]
 
@@ -82,7 +82,7 @@ class Reviews:
 
     @cached_property
     def _database(self) -> Database:
-        self._opened = Database(self._vault.folder / "reviews.db", VAULT_REVIEWS)
+        self._opened = SqliteDatabase(self._vault.folder / "reviews.db", VAULT_REVIEWS)
         return self._opened
 
     @property

@@ -19,7 +19,7 @@ from typing import Any, cast
 from toolcrib.errors import ConflictError, InvalidToken, NotFoundError, UsageError
 from toolcrib.spec import SCOPES, Caller, Scope
 from toolcrib.spec.naming import nearest
-from toolcrib.state import Database, ForwardClock, Vault
+from toolcrib.state import Database, ForwardClock, SqliteDatabase, Vault
 
 __all__ = ["MOST", "Token", "Tokens"]
 
@@ -230,7 +230,7 @@ class Tokens:
     @property
     def _database(self) -> Database:
         if self._opened is None:
-            self._opened = Database(self._vault.folder / _FILE, _TABLES)
+            self._opened = SqliteDatabase(self._vault.folder / _FILE, _TABLES)
         return self._opened
 
 

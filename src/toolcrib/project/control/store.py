@@ -6,7 +6,7 @@ from functools import cached_property
 
 from toolcrib.guard import Approvals, Rates, RecordedCalls, Tokens
 from toolcrib.project.root import Place
-from toolcrib.state import PROJECT, VAULT_GRANTS, Database, ForwardClock, Vault
+from toolcrib.state import PROJECT, VAULT_GRANTS, Database, ForwardClock, SqliteDatabase, Vault
 
 __all__ = ["Store"]
 
@@ -26,19 +26,19 @@ class Store:
     @cached_property
     def state(self) -> Database:
         """The project's database; one that came with a cloned project is refused."""
-        return self._opened(Database(self._place.state, PROJECT, origin=self._vault.origin()))
+        return self._opened(SqliteDatabase(self._place.state, PROJECT, origin=self._vault.origin()))
 
     @cached_property
     def approvals(self) -> Approvals:
         """Calls that wait for a person, and the decisions of people."""
-        grants = self._opened(Database(self._vault.folder / "grants.db", VAULT_GRANTS))
+        grants = self._opened(SqliteDatabase(self._vault.folder / "grants.db", VAULT_GRANTS))
         return Approvals(self.state, grants, clock=self._clock, ttl_s=self._ttl_s)
 
     @cached_property
     def rates(self) -> Rates:
         """The starts of rate-limited calls. Not durable: after a power cut they no longer count."""
         path, origin = self._place.state, self._vault.origin()
-        return Rates(self._opened(Database(path, PROJECT, origin=origin, durable=False)))
+        return Rates(self._opened(SqliteDatabase(path, PROJECT, origin=origin, durable=False)))
 
     @cached_property
     def recorded(self) -> RecordedCalls:

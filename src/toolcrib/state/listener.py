@@ -1,0 +1,143 @@
+"""The thread that hears from other processes on a Postgres server, and keeps up what this process holds."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from toolcrib.errors import StateUnavailable
+from toolcrib.state.dialect import POSTGRES_NOW
+
+if TYPE_CHECKING:
+    import psycopg
+
+__all__ = ["Listener"]
+
+_BEAT = (
+    f"INSERT INTO holders VALUES (%s, {POSTGRES_NOW})"
+    " ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at"
+)
+_SCHEMA = "SELECT encode(convert_to(current_schema(), 'UTF8'), 'hex')"
+_FORGET = f"DELETE FROM holders WHERE seen_at < {POSTGRES_NOW} - 86400"
+_RETRY_S = 0.5
+
+
+class Listener:
+    """The listener of this process on one server. Its thread starts when it is first needed.
+
+    `connect` opens a connection of its own. `wakes` are called in the thread when `version` has changed.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], psycopg.Connection[Any]],
+        unavailable: Callable[[psycopg.Error], StateUnavailable],
+        lease_s: float,
+        wakes: list[Callable[[], None]],
+    ) -> None:
+        self.wakes = wakes
+        self._unavailable = unavailable
+        self._connect = connect
+        self._lease_s = lease_s
+        self._name = uuid.uuid4().hex
+        self._holds = False
+        self._version = 0
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._stop = -1
+
+    @property
+    def version(self) -> int:
+        """A number that grows when another process has notified, or may have."""
+        self._start()
+        return self._version
+
+    def notify_sql(self, schema: str) -> str:
+        """Return the statement that tells the listeners of all other processes."""
+        return f"NOTIFY toolcrib, '{schema.encode().hex()}/{self._name}'"
+
+    def holder(self) -> str:
+        """Return the name under which this process holds things. It is renewed until `close`."""
+        if not self._holds:
+            with self._own() as connection:
+                connection.execute(_BEAT, (self._name,))
+            self._holds = True
+            self._start()
+        return self._name
+
+    def close(self) -> None:
+        """End the thread; what this process holds is given up."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            if thread is not None:
+                os.eventfd_write(self._stop, 1)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+        if self._holds:
+            self._holds = False
+            with suppress(StateUnavailable), self._own() as connection:
+                connection.execute("DELETE FROM holders WHERE id = %s", (self._name,))
+                connection.execute(_FORGET)
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._stop = os.eventfd(0, os.EFD_CLOEXEC)
+                self._thread = threading.Thread(
+                    target=self._run, args=(self._stop,), name="toolcrib-postgres", daemon=True
+                )
+                self._thread.start()
+
+    @contextmanager
+    def _own(self) -> Iterator[psycopg.Connection[Any]]:
+        """Open a connection for one purpose."""
+        import psycopg
+
+        try:
+            with self._connect() as connection:
+                yield connection
+        except psycopg.Error as error:
+            raise self._unavailable(error) from error
+
+    def _run(self, stop: int) -> None:
+        try:
+            while not select.select([stop], [], [], 0)[0]:
+                try:
+                    with self._own() as connection:
+                        self._listen(connection, stop)
+                except StateUnavailable:
+                    select.select([stop], [], [], _RETRY_S)
+        finally:
+            os.close(stop)
+
+    def _listen(self, connection: psycopg.Connection[Any], stop: int) -> None:
+        heard: list[str] = []
+        connection.add_notify_handler(lambda notice: heard.append(notice.payload))
+        connection.execute("LISTEN toolcrib")
+        (schema,) = connection.execute(
+            "SELECT encode(convert_to(current_schema(), 'UTF8'), 'hex')"
+        ).fetchone() or ("",)
+        self._changed()  # While nobody listened there may have been changes.
+        while True:
+            if self._holds:
+                connection.execute(_BEAT, (self._name,))
+            ready, _, _ = select.select([connection.fileno(), stop], [], [], self._lease_s / 4)
+            if stop in ready:
+                return
+            if ready:
+                connection.pgconn.consume_input()
+                while (notice := connection.pgconn.notifies()) is not None:
+                    heard.append(notice.extra.decode())
+            if any(text.startswith(f"{schema}/") and not text.endswith(self._name) for text in heard):
+                self._changed()
+            heard.clear()
+
+    def _changed(self) -> None:
+        self._version += 1
+        for wake in list(self.wakes):
+            wake()

