@@ -100,7 +100,8 @@ class Crib:
 
     def trust(self) -> None:
         """What a person says by `toolcrib trust`."""
-        Trust(Vault(self.root)).accept(load_config(self.home / "config.yml").digest, "ann")
+        config = load_config(self.home / "config.yml", self.root)
+        Trust(Vault(self.root)).accept(config.digest, "ann", config.started)
 
     def review(self, *names: str) -> None:
         """Accept tools as they are now, as a person does by `toolcrib review`."""

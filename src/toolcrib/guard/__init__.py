@@ -22,7 +22,12 @@ from toolcrib.guard.policy.condition import Condition
 from toolcrib.guard.policy.policy import Decision, Policy, RuleCheck, require_scope
 from toolcrib.guard.policy.rules import EFFECTS, HINTS, Effect, Rule, Rules
 from toolcrib.guard.rates import RateLease, Rates
-from toolcrib.guard.secrets.command_sources import CommandSecrets, KeyringSecrets
+from toolcrib.guard.secrets.command_sources import (
+    CommandSecrets,
+    KeyringSecrets,
+    StartHelper,
+    start_unconfined,
+)
 from toolcrib.guard.secrets.file_sources import EnvFileSecrets, FolderSecrets
 from toolcrib.guard.secrets.logs import MaskingFilter
 from toolcrib.guard.secrets.masking import Redactor
@@ -30,6 +35,7 @@ from toolcrib.guard.secrets.sources import (
     ChainedSecrets,
     EnvironmentSecrets,
     SecretStatus,
+    UnreadableError,
     look_up,
     resolve,
 )
@@ -83,11 +89,13 @@ __all__ = [
     "RuleCheck",
     "Rules",
     "SecretStatus",
+    "StartHelper",
     "StreamMasker",
     "Token",
     "Tokens",
     "ToolDigest",
     "Trust",
+    "UnreadableError",
     "Verdict",
     "canonical",
     "differences",
@@ -102,6 +110,7 @@ __all__ = [
     "resolve",
     "reviewed_parts",
     "shown",
+    "start_unconfined",
     "tool_digest",
     "verify",
 ]

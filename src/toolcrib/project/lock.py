@@ -19,7 +19,7 @@ from toolcrib.errors import ConfigError, LockDrift
 from toolcrib.guard import ToolDigest
 from toolcrib.spec import Tool
 
-__all__ = ["FILE", "Drift", "Lock", "Pin", "Pins", "pin_of", "read_lock", "write_lock"]
+__all__ = ["FILE", "Drift", "Lock", "Pin", "Pins", "pin_of", "read_lock", "require_started", "write_lock"]
 
 FILE = "toolcrib.lock"
 _VERSION = 1
@@ -59,20 +59,24 @@ class Lock:
     tools: Mapping[str, Pin] = field(default_factory=dict)
     bundles: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Bundle to the names of its tools, each with the digest of the definition from its server."""
+    started: Mapping[str, str] = field(default_factory=dict)
+    """The code that the settings start: name of the setting and path, with the digest."""
 
-    def drift(self, tools: Mapping[str, Pin], bundles: Mapping[str, Mapping[str, str]]) -> list[Drift]:
-        """Return every difference between the pins and the tools as they are now, by name."""
+    def drift(self, now: Lock) -> list[Drift]:
+        """Return every difference between these pins and those of the project as it is now, by name."""
         found = []
-        for name in sorted({*self.tools, *tools}):
-            then, now = self.tools.get(name), tools.get(name)
-            if then is None or now is None:
+        for name in sorted({*self.tools, *now.tools}):
+            then, today = self.tools.get(name), now.tools.get(name)
+            if then is None or today is None:
                 found.append(Drift(name, ("not in the lock" if then is None else "gone",)))
-            elif changed := _changed(then.parts, now.parts):
+            elif changed := _changed(then.parts, today.parts):
                 found.append(Drift(name, changed))
-        for bundle in sorted({*self.bundles, *bundles}):
-            changed = _changed(self.bundles.get(bundle, {}), bundles.get(bundle, {}))
+        for bundle in sorted({*self.bundles, *now.bundles}):
+            changed = _changed(self.bundles.get(bundle, {}), now.bundles.get(bundle, {}))
             if changed:
                 found.append(Drift(f"{bundle}/", changed))
+        if changed := _changed(self.started, now.started):
+            found.append(Drift("settings", changed))
         return found
 
 
@@ -109,6 +113,7 @@ def read_lock(path: Path) -> Lock | None:
             raise _unusable(path, f"its version is {data['version']!r}, not {_VERSION}")
         tools = {name: Pin(_texts(entry["parts"])) for name, entry in data["tools"].items()}
         bundles = {name: _texts(entry) for name, entry in data.get("bundles", {}).items()}
+        started = _texts(data.get("started", {}))
         wrong = next(
             (name for name, pin in tools.items() if data["tools"][name]["digest"] != pin.digest), None
         )
@@ -116,7 +121,7 @@ def read_lock(path: Path) -> Lock | None:
         raise _unusable(path, "it is not what `toolcrib lock` writes") from None
     if wrong is not None:
         raise _unusable(path, f"the digest of {wrong!r} is not that of its parts")
-    return Lock(tools, bundles)
+    return Lock(tools, bundles, started)
 
 
 def write_lock(path: Path, lock: Lock) -> None:
@@ -125,6 +130,7 @@ def write_lock(path: Path, lock: Lock) -> None:
         "version": _VERSION,
         "tools": {name: {"digest": pin.digest, "parts": dict(pin.parts)} for name, pin in lock.tools.items()},
         "bundles": {name: dict(pins) for name, pins in lock.bundles.items()},
+        "started": dict(lock.started),
     }
     text = json.dumps(data, indent=1, sort_keys=True, ensure_ascii=True) + "\n"
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
@@ -140,11 +146,31 @@ def write_lock(path: Path, lock: Lock) -> None:
         new.unlink(missing_ok=True)
 
 
-class Pins:
-    """Compares the tools of one project with its lock. `digest_of` returns a tool's digest as it is now."""
+def require_started(root: Path, setting: str, parts: Mapping[str, str]) -> None:
+    """Raise LockDrift if there is a lock and the code that a setting starts differs from its pin."""
+    lock = read_lock(root / FILE)
+    if lock is None:
+        return
+    pinned = {name: value for name, value in lock.started.items() if name.startswith(f"{setting}/")}
+    if changed := _changed(pinned, parts):
+        raise LockDrift(
+            f"{setting} starts code that is not what {FILE} pins: {_listed(changed)}",
+            hint="See what changed: toolcrib lock --check. To accept it, pin it again: toolcrib lock",
+            details={"changed": list(changed)},
+        )
 
-    def __init__(self, root: Path, digest_of: Callable[[Tool], ToolDigest]) -> None:
+
+class Pins:
+    """Compares the tools of one project with its lock.
+
+    `digest_of` returns a tool's digest as it is now; `started` is the code that the settings start.
+    """
+
+    def __init__(
+        self, root: Path, digest_of: Callable[[Tool], ToolDigest], started: Mapping[str, str] | None = None
+    ) -> None:
         self.path = root / FILE
+        self._started = started or {}
         self._root = root
         self._digest_of = digest_of
         self._read: tuple[tuple[int, ...], Lock] | None = None
@@ -180,9 +206,12 @@ class Pins:
         return ("not in the lock",) if pinned is None else _changed(pinned.parts, self.pin(tool).parts)
 
     def now(self, tools: Iterable[Tool]) -> Lock:
-        """Return the lock of these tools as they are now. Tools without a manifest are not pinned."""
+        """Return the lock of these tools as they are now, and of the code that the settings start.
+
+        Tools without a manifest are not pinned.
+        """
         pins = {tool.name: self.pin(tool) for tool in tools if tool.source is not None}
-        return Lock(pins, self.remote())
+        return Lock(pins, self.remote(), self._started)
 
     def pin(self, tool: Tool) -> Pin:
         """Return the pin of a tool as it is now."""

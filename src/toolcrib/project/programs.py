@@ -45,7 +45,7 @@ def closed_folders(config: Config, root: Path) -> tuple[ClosedFolder, ...]:
     found = [
         ClosedFolder(
             folder,
-            f"{told!r} of secrets.sources, run without a sandbox, loads code from there",
+            f"{told!r} of secrets.sources loads code from there",
             folder != str(root),
         )
         for folder, told in helper_folders(config.secret_sources, root).items()

@@ -66,7 +66,7 @@ class Project:
         vault: Vault | None = None,
         accept: Accept | ProjectDigest = "reviewed",
     ) -> None:
-        self._setup = setup = Setup.of(place, config, secrets, trusted, vault)
+        self._setup = setup = Setup.of(place, config, secrets, trusted, vault, whole=accept == "all")
         self.place, self.root = place, place.root
         self.sandbox_level, self.waiting = setup.sandbox_level, setup.waiting
         self.config = config = setup.config
@@ -84,7 +84,7 @@ class Project:
         asks = config.review == "ask"
         self.first_use = FirstUse(Reviews(self.vault), self.fingerprint, place, self.acceptance, asks=asks)
         """The reviews of tools, and which tools agents have made."""
-        self.pins = Pins(place.root, self.fingerprint)
+        self.pins = Pins(place.root, self.fingerprint, config.started)
         """Compares tools with `toolcrib.lock`, if there is one."""
         self._steps = ProjectSteps(config, self.audit, self.secrets, self._store, self.first_use, self.pins)
         self.redact = self._steps.secrets.mask
@@ -328,7 +328,7 @@ class Project:
             tools=[one.tool.name for one in sheets],
         )
         self.first_use.reviews.accept_all([(one.tool, one.digest) for one in sheets], by)
-        Trust(self.vault).accept(self.config.digest, by)
+        Trust(self.vault).accept(self.config.digest, by, self.config.started)
 
     def review(self, tool: Tool, by: str, digest: ToolDigest | None = None) -> None:
         """Record that a person has reviewed a tool, with this digest or as it is now."""

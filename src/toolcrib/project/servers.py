@@ -28,7 +28,7 @@ from toolcrib.executors.mcp import (
 from toolcrib.guard import ReviewedDefinitions, differences, resolve
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 from toolcrib.manifest.lint.wording import hidden_characters, instructions, texts
-from toolcrib.project.config.mcp import FILE
+from toolcrib.project.config.mcp import FILE, server_line
 from toolcrib.project.control.secrets import SecretsStep
 from toolcrib.project.setup import Setup
 from toolcrib.project.workspaces import Workspaces
@@ -192,7 +192,7 @@ class Servers:
         """True: the first offer of a server needs no review; later differences do."""
         self.timeout_ms, self.speed = config.timeout_ms, 1.0
         self.note = setup.audit.record
-        self._workspaces = workspaces
+        self._workspaces, self._starts = workspaces, setup.starts
         self._secrets, self._mask = setup.secrets, secrets.mask
         self._allowed_hosts = config.allowed_hosts
         self.wrong = {f"{FILE} {name}".strip(): text for name, text in named.wrong.items()}
@@ -276,6 +276,7 @@ class Servers:
         async def start() -> Any:
             from toolcrib.sandbox.stream import open_stream
 
+            self._starts.require(f"mcp_servers.{spec.name}", server_line(spec))
             secrets = resolve(spec.permissions, self._secrets)
             return await open_stream(job_of(spec, self._workspaces.workspace(), secrets))
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from toolcrib.guard import ANCHOR, AuditLog
+from toolcrib.guard import ANCHOR, AuditLog, Trust
 from toolcrib.project.config.mcp import NamedServers
 from toolcrib.project.config.secrets import hidden_paths, open_sources
 from toolcrib.project.config.settings import Config
 from toolcrib.project.config.weakening import Weakening
 from toolcrib.project.root import Place
 from toolcrib.project.sandbox_level import SandboxLevel, sandbox_level_of
+from toolcrib.project.starts import Starts
 from toolcrib.spec import SecretSource
-from toolcrib.state import Vault
+from toolcrib.state import Vault, cache_home, user_settings_place
 
-__all__ = ["Setup"]
+if TYPE_CHECKING:
+    from toolcrib.executors import Workspace
+
+__all__ = ["Setup", "private_folders"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +43,56 @@ class Setup:
     secrets: SecretSource
     audit: AuditLog
 
+    starts: Starts
+    """The rule about what the settings start."""
+
     @classmethod
     def of(
-        cls, place: Place, config: Config, secrets: SecretSource | None, trusted: bool, vault: Vault | None
+        cls,
+        place: Place,
+        config: Config,
+        secrets: SecretSource | None,
+        trusted: bool,
+        vault: Vault | None,
+        *,
+        whole: bool = False,
     ) -> Setup:
-        """Apply the trust of a person to the settings; `secrets` replaces the sources that they name."""
+        """Apply the trust of a person to the settings; `secrets` replaces the sources that they name.
+
+        `whole`: the program that opens the project answers for all that is in it.
+        """
         applied = config if trusted else config.narrowed()
         vault = vault or Vault(place.root)
+        level = sandbox_level_of(config, trusted)
+        hidden = hidden_paths(config.secret_sources, place.root)
+
+        def workspace() -> Workspace:
+            from toolcrib.executors import Workspace
+            from toolcrib.executors.workspace.closed import ClosedPlaces
+            from toolcrib.executors.workspace.workspace import HostLimits, LowestLevel
+
+            closed = ClosedPlaces(secret=hidden, private=private_folders(vault))
+            hosts, lowest = HostLimits(applied.allowed_hosts), LowestLevel(level.level, level.advice)
+            return Workspace(str(place.root), str(place.home), closed, hosts, lowest)
+
+        starts = Starts(config, place, Trust(vault), workspace, whole=whole)
         return cls(
             place=place,
             config=applied,
             trusted=trusted,
             waiting=[] if trusted else config.weakening(),
             named_servers=config.servers,
-            sandbox_level=sandbox_level_of(config, trusted),
-            hidden=hidden_paths(config.secret_sources, place.root),
+            sandbox_level=level,
+            hidden=hidden,
             vault=vault,
-            secrets=secrets or open_sources(applied.secret_sources, place.root),
+            secrets=secrets or open_sources(applied.secret_sources, place.root, starts.helper),
             audit=AuditLog(place.audit, lambda: vault.folder / ANCHOR, max_bytes=applied.audit_max_bytes),
+            starts=starts,
         )
+
+
+def private_folders(vault: Vault) -> tuple[str, ...]:
+    """Return the user's own folders, with links followed and as they are named: no tool may see them."""
+    places = (vault.data, cache_home(), user_settings_place())
+    folders = [os.path.abspath(one) for one in places if one is not None]  # noqa: PTH100
+    return tuple(dict.fromkeys((*map(os.path.realpath, folders), *folders)))

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from toolcrib.core.toolset import Toolset
 from toolcrib.project.programs import closed_folders, programs_of, running_from, settled
-from toolcrib.project.setup import Setup
+from toolcrib.project.setup import Setup, private_folders
 from toolcrib.spec import Tool
-from toolcrib.state import cache_home, user_settings_place
 
 if TYPE_CHECKING:
     from toolcrib.egress import Egress
@@ -55,7 +54,7 @@ class Workspaces:
             programs=tuple(dict.fromkeys((*programs, *settled(config, place)))),
             folders=closed_folders(config, place.root),
             secret=self._setup.hidden,
-            private=self._private(),
+            private=private_folders(self._setup.vault),
             own=running_from(str(place.root)),
             writable=self._writable(tools),
         )
@@ -93,13 +92,6 @@ class Workspaces:
             return ""
         self._setup.audit.record("SANDBOX_LOWERED", minimum=level.level, level=found)
         return level.banner(found)
-
-    def _private(self) -> tuple[str, ...]:
-        """Return the user's own folders, with links followed and as they are named."""
-        places = (self._setup.vault.data, cache_home(), user_settings_place())
-        named = [one for one in places if one is not None]
-        folders = [os.path.abspath(one) for one in named]  # noqa: PTH100
-        return tuple(dict.fromkeys((*map(os.path.realpath, folders), *folders)))
 
     def egress(self) -> Egress:
         """Return the client of all HTTP tools."""

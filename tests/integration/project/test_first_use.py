@@ -15,7 +15,7 @@ from toolcrib import Project, Result
 from toolcrib.errors import ConfigError, DeniedError
 from toolcrib.guard import Trust
 from toolcrib.project import create_tool, load_config
-from toolcrib.project.lock import Pins, read_lock, write_lock
+from toolcrib.project.lock import Lock, Pins, read_lock, write_lock
 from toolcrib.spec import Call, Caller
 from toolcrib.state import Vault
 
@@ -272,7 +272,7 @@ def test_the_lock_is_the_same_wherever_the_project_lies(crib: Crib, tmp_path: Pa
     project = Project.open(moved)
     pinned = read_lock(moved / "toolcrib.lock")
     assert pinned is not None
-    assert pinned.drift(project.pins.now(project.tools()).tools, {}) == []
+    assert pinned.drift(project.pins.now(project.tools())) == []
     assert sorted(pinned.tools["run"].parts) == [
         "entrypoint/./bin/run.sh",
         "files/tool.yml",
@@ -327,7 +327,7 @@ def test_definitions_of_remote_tools_are_pinned_by_whoever_brings_them(crib: Cri
         pins.require(tool)
     found = read_lock(project.pins.path)
     assert found is not None
-    assert [str(one) for one in found.drift(found.tools, told)] == ["search/: find"]
+    assert [str(one) for one in found.drift(Lock(found.tools, told))] == ["search/: find"]
 
 
 # -- the user's own folder ---------------------------------------------------------------------------

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.mcp.variables import environment_of, values_needed
 from toolcrib.executors.python.executor import runs_in
-from toolcrib.executors.workspace.grants import links_on
+from toolcrib.executors.workspace.process import process_job
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.manifest.dialects.mcp_servers import expand
 from toolcrib.sandbox.files.paths import Paths
@@ -22,15 +20,6 @@ if TYPE_CHECKING:
     from toolcrib.sandbox import Confinement
 
 __all__ = ["files_of", "job_of", "process_of"]
-
-
-class _ProcessContext:
-    """Takes the place of a call's context: the process belongs to no call and has no time limit."""
-
-    remaining = 86_400.0
-
-    def __init__(self, secrets: Mapping[str, str]) -> None:
-        self.secrets = secrets
 
 
 def process_of(spec: ServerSpec) -> Tool:
@@ -81,26 +70,9 @@ def job_of(spec: ServerSpec, workspace: Workspace, secrets: Mapping[str, str]) -
     with values_needed():
         command, *args = (expand(text, values) for text in (spec.command, *spec.args))
         env = {name: expand(text, values) for name, text in spec.env.items()}
-    files = workspace.files()
-    read: tuple[str, ...] = ()
-    links: tuple[tuple[str, str], ...] = ()
-    if "/" in command:
-        written = os.path.join(workspace.root, command)  # noqa: PTH118 - `..` behind a link stays
-        real = files.paths.real(written)
-        if not stat.S_ISREG(files.paths.leads_to(real)):
-            raise ToolUnavailable(
-                f"its command {command!r} does not exist ({written})",
-                hint="Install the server, or correct `command`.",
-                details={"path": written},
-            )
-        # The path is visible as it is written: Python finds its virtual environment by it.
-        read, links = (real,), links_on([written], files.paths)
-        command = os.path.normpath(written)
     used = _used(spec)
-    context: Any = _ProcessContext({name: value for name, value in secrets.items() if name not in used})
-    job = workspace.tool_job(files, tool, spec.cwd, read=read, links=links)
-    network = workspace.network(tool).job
-    return workspace.call_job(job, tool, {**plain, **env}, context, argv=(command, *args), **network)
+    given = {name: value for name, value in secrets.items() if name not in used}
+    return process_job(workspace, tool, (command, *args), spec.cwd, {**plain, **env}, given)
 
 
 def _used(spec: ServerSpec) -> frozenset[str]:

@@ -21,7 +21,13 @@ from toolcrib.guard.secrets.sources import (
     value_of,
 )
 
-__all__ = ["CommandSecrets", "KeyringSecrets"]
+__all__ = ["CommandSecrets", "KeyringSecrets", "StartHelper", "start_unconfined"]
+
+StartHelper = Callable[[Sequence[str], float], tuple[int, bytes]]
+"""Runs a command line for at most so many seconds. Returns its exit status (below 0: a signal) and output.
+
+Raises UnreadableError or OSError.
+"""
 
 
 class _CachedSource(LabelledSource):
@@ -50,11 +56,11 @@ class _CachedSource(LabelledSource):
 
 
 class CommandSecrets(_CachedSource):
-    """A helper command, run without a shell in `cwd`, with the secret's name as its last argument.
+    """A helper command, run without a shell by `start`, with the secret's name as its last argument.
 
-    It prints the value. Exit code 0 without output means that it has no such secret; another exit code, or
-    more than `timeout` seconds, is an error. Its standard error is discarded, because it could contain the
-    value. Answers are kept for `keep` seconds.
+    It prints the value. Exit code 0 without output means that it has no such secret. Another exit code, or
+    more than `timeout` seconds, is an error, to whose hint `advice` is added. Its standard error is
+    discarded, because it could contain the value. Answers are kept for `keep` seconds.
     """
 
     def __init__(
@@ -63,22 +69,26 @@ class CommandSecrets(_CachedSource):
         timeout: float = 10.0,
         *,
         keep: float = 60.0,
-        cwd: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
+        start: StartHelper | None = None,
+        advice: str = "",
     ) -> None:
         super().__init__(f"command {argv[0]}", keep, clock)
         self._argv = tuple(argv)
         self._timeout = timeout
-        self._cwd = cwd
+        self._start = start or start_unconfined
+        self._advice = advice
 
     def ask(self, name: str) -> str | None:
         """Run the command."""
         if is_secret_name(name) is None:
             return None
-        status, output = _run([*self._argv, name], self._timeout, self._cwd)
+        status, output = self._start([*self._argv, name], self._timeout)
+        require_length(output)
         if status != 0:
             end = f"it ended with status {status}" if status > 0 else f"it was ended by signal {-status}"
-            raise UnreadableError(end, f"Run it yourself to see why: {' '.join(self._argv)} {name}")
+            hint = f"Run it yourself to see why: {' '.join(self._argv)} {name}"
+            raise UnreadableError(end, f"{hint}{'; ' if self._advice else ''}{self._advice}")
         return value_of(output)
 
 
@@ -118,14 +128,15 @@ class KeyringSecrets(_CachedSource):
                 "neither the keyring library nor the command secret-tool is installed",
                 "Install one: pip install 'toolcrib[keyring]', or your system's libsecret-tools.",
             )
-        status, output = _run([tool, "lookup", "service", self.service, "username", name], 10.0, None)
+        line = [tool, "lookup", "service", self.service, "username", name]
+        status, output = start_unconfined(line, 10.0)
         if status not in (0, 1):  # It ends with 1 if it finds nothing.
             raise UnreadableError(f"secret-tool ended with status {status}", "Unlock the keyring.")
         return value_of(output)
 
 
-def _run(argv: list[str], timeout: float, cwd: Path | None) -> tuple[int, bytes]:
-    """Run a command and return its exit status and output. UnreadableError if it exceeds a limit."""
+def start_unconfined(argv: Sequence[str], timeout: float, cwd: Path | None = None) -> tuple[int, bytes]:
+    """Run a command with all rights of its user; as of `StartHelper`."""
     null = subprocess.DEVNULL
     try:
         process = subprocess.Popen(

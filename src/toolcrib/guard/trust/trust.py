@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -27,6 +28,8 @@ class TrustRecord(NamedTuple):
     by: str
     at: str
     """UTC, ISO 8601."""
+    started: Mapping[str, str] = {}
+    """The code that these settings start, by name of the setting and path, each with its digest."""
 
 
 class Trust:
@@ -47,16 +50,22 @@ class Trust:
             return None
         stored = read_private(self._vault.folder / _FILE)
         try:
-            found = TrustRecord(stored["config_sha256"], stored["by"], stored["at"])
-        except (TypeError, KeyError):
+            found = TrustRecord(
+                stored["config_sha256"], stored["by"], stored["at"], dict(stored.get("started", {}))
+            )
+        except (TypeError, KeyError, ValueError):
             return None
-        return found if all(isinstance(part, str) for part in found) else None
+        return found if all(isinstance(part, str) for part in found[:3]) else None
 
-    def accept(self, digest: str, by: str) -> TrustRecord:
-        """Accept the project, with these settings instead of any others. `StateUnavailable` if that cannot
-        be stored."""
-        trusted = TrustRecord(digest, by, datetime.now(UTC).isoformat(timespec="seconds"))
-        write_private(self._vault.folder / _FILE, {"config_sha256": digest, "by": by, "at": trusted.at})
+    def accept(self, digest: str, by: str, started: Mapping[str, str] | None = None) -> TrustRecord:
+        """Accept the project, with these settings, and the code that they start, instead of any others.
+
+        `StateUnavailable` if that cannot be stored.
+        """
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        trusted = TrustRecord(digest, by, at, started or {})
+        stored = {"config_sha256": digest, "by": by, "at": at, "started": dict(trusted.started)}
+        write_private(self._vault.folder / _FILE, stored)
         return trusted
 
     def revoke(self) -> bool:

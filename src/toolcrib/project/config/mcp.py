@@ -9,10 +9,11 @@ from typing import Any
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import SourceFiles, read
-from toolcrib.manifest.dialects.mcp_servers import ServerSpec, read_server, read_servers
+from toolcrib.manifest.dialects.mcp_servers import ServerSpec, expand, read_server, read_servers
 from toolcrib.project.config.reader import KeyPath, Reader
+from toolcrib.project.config.started import CommandLine
 
-__all__ = ["FILE", "NamedServers", "read_named_servers"]
+__all__ = ["FILE", "NamedServers", "read_named_servers", "server_line"]
 
 FILE = ".mcp.json"
 
@@ -30,6 +31,10 @@ class NamedServers:
     """The servers in `.mcp.json` as they are written; None without any."""
     trusted_bytes: bytes = b""
     """Bytes of `.mcp.json` that trust is bound to, besides the settings."""
+
+    def lines(self) -> dict[str, CommandLine]:
+        """Return the command line of each local server, by the name of its setting."""
+        return {f"mcp_servers.{one.name}": server_line(one) for one in self.specs if one.is_local}
 
     def beside(self, root: Path, files: SourceFiles) -> NamedServers:
         """Return these and the ones in `root/.mcp.json`. A name in both means the one of the settings."""
@@ -77,3 +82,19 @@ def read_named_servers(reader: Reader, value: Any, at: KeyPath) -> NamedServers:
         except ValueError as error:
             raise reader.misfit((*at, str(name)), f"cannot be used: {error}") from None
     return NamedServers(tuple(specs), narrowing=narrowing)
+
+
+def server_line(spec: ServerSpec) -> CommandLine:
+    """Return the command line of a local server, with the variables that are no secrets filled in."""
+    from toolcrib.executors.mcp.variables import environment_of
+
+    values = environment_of(spec)
+
+    def filled(text: str) -> str:
+        try:
+            return expand(text, values)
+        except KeyError:  # A secret, or not set: it names no file.
+            return text
+
+    argv = tuple(map(filled, (spec.command, *spec.args)))
+    return CommandLine(argv, spec.cwd, {name: filled(text) for name, text in spec.env.items()})

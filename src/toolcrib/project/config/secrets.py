@@ -15,20 +15,25 @@ from toolcrib.guard import (
     EnvironmentSecrets,
     FolderSecrets,
     KeyringSecrets,
+    StartHelper,
 )
-from toolcrib.project.config.reader import KeyPath, Read, Reader, number, texts
-from toolcrib.spec import SecretSource
+from toolcrib.project.config.reader import KeyPath, Read, Reader, number, permissions, texts, truth
+from toolcrib.project.config.started import CommandLine, code_inside
+from toolcrib.spec import Permissions, SecretSource
 
 __all__ = [
     "ENVIRONMENT",
     "SourceSetting",
-    "helper_code",
     "helper_folders",
+    "helper_lines",
     "helper_programs",
     "hidden_paths",
     "open_sources",
     "read_secret_sources",
 ]
+
+
+_READS = Permissions(read=(".",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,10 @@ class SourceSetting:
     argv: tuple[str, ...] = ()
     timeout_ms: int = 10_000
     cache_s: float = 60.0
+    permissions: Permissions = _READS
+    """What a confined helper command may reach."""
+    confined: bool = True
+    """False: a helper command runs with all rights of its user; only one outside of the project may."""
 
 
 ENVIRONMENT = (SourceSetting("env"),)
@@ -53,8 +62,24 @@ def _text(reader: Reader, value: Any, at: KeyPath) -> str:
     return value
 
 
+_granted = permissions(("network", "fs", "env"), read_default=(".",))
+
+
+def _permissions(reader: Reader, value: Any, at: KeyPath) -> Permissions:
+    granted: Permissions = _granted(reader, value, at)
+    if granted.write:
+        raise reader.misfit((*at, "fs", "write"), "cannot be granted: a helper command only reads")
+    return granted
+
+
 _KINDS: Mapping[str, Mapping[str, Read]] = {
-    "command": {"argv": texts, "timeout_ms": number(1, 60_000), "cache_s": number(0, 86_400, whole=False)},
+    "command": {
+        "argv": texts,
+        "timeout_ms": number(1, 60_000),
+        "cache_s": number(0, 86_400, whole=False),
+        "permissions": _permissions,
+        "confined": truth,
+    },
     "env": {},
     "env_file": {"path": _text},
     "folder": {"path": _text},
@@ -62,6 +87,10 @@ _KINDS: Mapping[str, Mapping[str, Read]] = {
 }
 """Kinds of sources and their options; those in `_NEEDED` are required."""
 _NEEDED = {"argv": "the program and its arguments", "path": "a text", "service": "a text"}
+_CONFINED = (
+    "It runs confined: state what it reaches under `permissions`, or `confined: false` for a program outside"
+    " of the project."
+)
 _EXAMPLE = "for example `- env: {}` or `- env_file: {path: .env}`"
 
 
@@ -85,21 +114,42 @@ def _source(reader: Reader, value: Any, at: KeyPath) -> SourceSetting:
     return SourceSetting(kind, **{key: known[key](reader, block[key], (*at, key)) for key in block})
 
 
-def open_sources(settings: Sequence[SourceSetting], root: Path) -> SecretSource:
-    """The sources of a project at `root`, from which relative paths start. Nothing is read or run yet."""
-    sources = [_OPEN[setting.kind](setting, root) for setting in settings]
+def open_sources(
+    settings: Sequence[SourceSetting], root: Path, start: Callable[[str, SourceSetting], StartHelper]
+) -> SecretSource:
+    """The sources of a project at `root`, from which relative paths start. Nothing is read or run yet.
+
+    `start` returns what runs a helper command; its first argument is the name of the setting.
+    """
+    sources = [
+        _command(setting, start(_name(n), setting))
+        if setting.kind == "command"
+        else _OPEN[setting.kind](setting, root)
+        for n, setting in enumerate(settings)
+    ]
     return sources[0] if len(sources) == 1 else ChainedSecrets(sources)
 
 
-def _command(setting: SourceSetting, root: Path) -> SecretSource:
-    program, *arguments = setting.argv
-    if "/" in program:
-        program = str(root / program)
-    return CommandSecrets([program, *arguments], setting.timeout_ms / 1000, keep=setting.cache_s, cwd=root)
+def helper_lines(settings: Sequence[SourceSetting]) -> dict[str, CommandLine]:
+    """Return the command line of each helper, by the name of its setting."""
+    return {_name(n): CommandLine(one.argv) for n, one in enumerate(settings) if one.kind == "command"}
+
+
+def _name(position: int) -> str:
+    return f"secrets.sources[{position}]"
+
+
+def _command(setting: SourceSetting, start: StartHelper) -> SecretSource:
+    return CommandSecrets(
+        setting.argv,
+        setting.timeout_ms / 1000,
+        keep=setting.cache_s,
+        start=start,
+        advice=_CONFINED if setting.confined else "",
+    )
 
 
 _OPEN: Mapping[str, Callable[[SourceSetting, Path], SecretSource]] = {
-    "command": _command,
     "env": lambda _, __: EnvironmentSecrets(),
     "env_file": lambda setting, root: EnvFileSecrets(root / setting.path),
     "folder": lambda setting, root: FolderSecrets(root / setting.path),
@@ -132,10 +182,12 @@ def helper_folders(settings: Sequence[SourceSetting], root: Path) -> dict[str, s
 
     What a script imports lies beside it, and whatever is put there is found first.
     """
+    from toolcrib.sandbox.files.paths import Paths
+
     found: dict[str, str] = {}
     for argv in (setting.argv for setting in settings if setting.argv):
         told = " ".join(argv[:3])
-        words = [path for part, path in helper_code(argv, root) if part != "venv"]
+        words = [one.path for one in code_inside(CommandLine(argv), root, Paths()) if one.part != "venv"]
         for path in (root / word for word in words):
             folders = [path.parent, Path(os.path.realpath(path)).parent]
             if (path.parent.parent / "pyvenv.cfg").is_file():
@@ -152,22 +204,3 @@ def _searches_root(argv: Sequence[str], code: Sequence[str]) -> bool:
     """Return True for a Python that looks for modules in its working folder before anywhere else."""
     is_python = os.path.basename(argv[0]).startswith("python")  # noqa: PTH119
     return is_python and (not code or "-m" in argv) and not {"-I", "-P"} & set(argv)
-
-
-def helper_code(argv: Sequence[str], root: Path) -> list[tuple[str, str]]:
-    """Return the files of code inside the project that a command line starts: kind, and path as written."""
-    from toolcrib.executors.command.code_files import code_files
-    from toolcrib.sandbox.files.paths import Paths
-
-    paths = Paths()
-    found = code_files(argv, str(root), ".", paths)
-    return [
-        (part, path)
-        for part, path, _ in found
-        if paths.exists(str(root / path)) and _is_ours(root / path, root)
-    ]
-
-
-def _is_ours(path: Path, root: Path) -> bool:
-    """Return True for a path in the project, or one that a link in the project leads to."""
-    return any(Path(one).is_relative_to(root) for one in (os.path.normpath(path), os.path.realpath(path)))

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -34,8 +35,9 @@ from toolcrib.project.config.reader import (
     texts,
     truth,
 )
-from toolcrib.project.config.secrets import ENVIRONMENT, SourceSetting, read_secret_sources
+from toolcrib.project.config.secrets import ENVIRONMENT, SourceSetting, helper_lines, read_secret_sources
 from toolcrib.project.config.sources import ToolSource, read_source
+from toolcrib.project.config.started import CommandLine, parts_of
 from toolcrib.project.config.weakening import Weakening
 from toolcrib.spec import LEVELS, Level, Permissions, Retry
 
@@ -179,6 +181,9 @@ class Config:
     default the project), `fs.write`. A source outside of the project waits for trust."""
     document: Document | None = field(default=None, compare=False, repr=False)
     """The file they come from; None for settings that a program made itself."""
+    started: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """The code inside the project that they start, as it was when they were read: name of the setting and
+    path, with the digest."""
 
     @property
     def retry(self) -> Retry:
@@ -192,9 +197,18 @@ class Config:
 
     @property
     def digest(self) -> str:
-        """SHA-256 in hex of the file, and of `.mcp.json` if it names servers. Trust is bound to it."""
-        own = self.document.raw if self.document is not None else b""
-        return hashlib.sha256(own + self.servers.trusted_bytes).hexdigest()
+        """SHA-256 in hex of the file, of `.mcp.json` if it names servers, and of the code that they start.
+
+        Trust is bound to it.
+        """
+        whole = (self.document.raw if self.document is not None else b"") + self.servers.trusted_bytes
+        if self.started:
+            whole += b"\0" + json.dumps(sorted(self.started.items())).encode(errors="surrogateescape")
+        return hashlib.sha256(whole).hexdigest()
+
+    def lines(self) -> dict[str, CommandLine]:
+        """Return every command line that the settings start, by the name of the setting."""
+        return {**self.servers.lines(), **helper_lines(self.secret_sources)}
 
     def weakening(self) -> list[Weakening]:
         """Return the settings that wait for trust; none of settings that a program made itself."""
@@ -218,7 +232,8 @@ class Config:
         for setting in _SETTINGS.values():
             if setting.key in waiting:
                 _put(data, setting.key, setting.safe(_value(data, setting.key)))
-        return _config(Document(document.path, document.raw, document.text, data), document)
+        narrow = _config(Document(document.path, document.raw, document.text, data), document)
+        return replace(narrow, started=self.started)
 
     def effective(self, trusted: Trust) -> tuple[Config, list[Weakening]]:
         """Return the settings that apply, and those that wait for trust."""
@@ -262,7 +277,10 @@ def load_config(path: Path, root: Path | None = None) -> Config:
         raise _failure(diagnostics_of(error)) from None
     else:
         config = _config(document, document)
-    return config if root is None else replace(config, servers=config.servers.beside(root, files))
+    if root is None:
+        return config
+    config = replace(config, servers=config.servers.beside(root, files))
+    return replace(config, started=parts_of(lines, root)) if (lines := config.lines()) else config
 
 
 def _config(document: Document, origin: Document) -> Config:

@@ -100,7 +100,9 @@ def sandbox(value: str) -> str | None:
 def secret_sources(value: Sequence[Mapping[str, Any]]) -> str | None:
     if all(list(source) == ["env"] for source in value):
         return None
-    return f"secrets are read from: {_names(value)}"
+    free = [one["command"] for one in value if (one.get("command") or {}).get("confined") is False]
+    shown = f"; with all of your own rights runs: {_names([one['argv'] for one in free])}" if free else ""
+    return f"secrets are read from: {_names(value)}{shown}"
 
 
 def max_permissions(value: Mapping[str, Any]) -> str | None:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 def command(root: str | None, as_json: bool, check: bool) -> int:
     """Pin every tool as it is now, or check the pins.
 
-    The pins in toolcrib.lock cover the manifest, the files beside it and the program that it runs. A tool
-    that differs from its pin does not run. To unpin all tools, delete the file.
+    The pins in toolcrib.lock cover the manifest, the files beside it and the program that it runs, and the
+    code inside the project that the settings start. What differs from its pin does not run. To unpin all,
+    delete the file.
     """
     from toolcrib.project import Project
     from toolcrib.project.lock import write_lock
@@ -58,7 +59,7 @@ def _check(project: Project, now: Lock, as_json: bool) -> int:
     pinned = read_lock(project.pins.path)
     if pinned is None:
         raise NotFoundError(f"there is no {project.pins.path}", hint="Create it: toolcrib lock")
-    drift = pinned.drift(now.tools, now.bundles)
+    drift = pinned.drift(now)
     if as_json:
         print_json({"drift": [{"tool": one.tool, "changed": list(one.changed)} for one in drift]})
     else:

@@ -147,12 +147,24 @@ class _State:
             line = _line(config, weak)
             place = f"{path}:{line}: " if line is not None else ""
             print_result(one_line(f"{place}{weak.name}: {weak.allows}"))
+        for part in _started(self):
+            print_result(one_line(part))
         if self.settings and not self.trusted:
             print_note("These settings have no effect until you trust them.")
         elif self.settings:
             print_note("These settings are trusted.")
         elif not self.waits:
             print_note("No setting of this project needs trust.")
+
+
+def _started(state: _State) -> Iterator[str]:
+    """Yield a line for each file of the project that the settings start, with what has changed of it."""
+    record, now = state.project.acceptance.trust.current(), state.project.config.started
+    then = record.started if record is not None else {}
+    for part in sorted({*now, *(then if not state.trusted else ())}):
+        changed = "" if now.get(part) == then.get(part) else "new: " if part not in then else "changed: "
+        changed = "gone: " if part not in now else changed if record is not None else ""
+        yield f"  {changed}{part}"
 
 
 def _overview(sheets: Sequence[ReviewSheet]) -> Iterator[str]:
@@ -183,6 +195,7 @@ def _document(state: _State) -> dict[str, Any]:
         "settings": [
             {"key": weak.name, "allows": weak.allows, "line": _line(config, weak)} for weak in state.settings
         ],
+        "started": dict(config.started),
         "tools": [sheet.as_dict() for sheet in state.sheets if sheet.waits],
     }
 

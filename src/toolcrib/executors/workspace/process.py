@@ -1,0 +1,62 @@
+"""The confined process of a command that belongs to no call: a local MCP server, a secret helper."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from toolcrib.errors import ToolUnavailable
+from toolcrib.executors.workspace.grants import links_on
+from toolcrib.executors.workspace.workspace import Workspace
+from toolcrib.spec import Tool
+
+if TYPE_CHECKING:
+    from toolcrib.sandbox import Confinement
+
+__all__ = ["process_job"]
+
+
+class _ProcessContext:
+    """Takes the place of a call's context: the process belongs to no call and has no time limit."""
+
+    remaining = 86_400.0
+
+    def __init__(self, secrets: Mapping[str, str]) -> None:
+        self.secrets = secrets
+
+
+def process_job(
+    workspace: Workspace,
+    tool: Tool,
+    argv: tuple[str, ...],
+    cwd: str,
+    env: Mapping[str, str],
+    secrets: Mapping[str, str],
+    **more: Any,
+) -> Confinement:
+    """Return the job of a process with the permissions of `tool`; `more` are further fields of it.
+
+    Raises ToolUnavailable for a missing program, and the errors of the sandbox and the workspace.
+    """
+    command, *args = argv
+    files = workspace.files()
+    read: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    if "/" in command:
+        written = os.path.join(workspace.root, command)  # noqa: PTH118 - `..` behind a link stays
+        real = files.paths.real(written)
+        if not stat.S_ISREG(files.paths.leads_to(real)):
+            raise ToolUnavailable(
+                f"its command {command!r} does not exist ({written})",
+                hint="Install it, or correct the command in the settings.",
+                details={"path": written},
+            )
+        # The path is visible as it is written: Python finds its virtual environment by it.
+        read, links = (real,), links_on([written], files.paths)
+        command = os.path.normpath(written)
+    context: Any = _ProcessContext(secrets)
+    job = workspace.tool_job(files, tool, cwd, read=read, links=links)
+    network = workspace.network(tool).job
+    return workspace.call_job(job, tool, dict(env), context, argv=(command, *args), **{**network, **more})

@@ -1,0 +1,121 @@
+"""Starts the commands that the settings name, if their code is what was trusted and pinned."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from toolcrib.errors import NotTrusted, ToolcribError
+from toolcrib.guard import StartHelper, ToolDigest, Trust, UnreadableError, start_unconfined
+from toolcrib.project.config.secrets import SourceSetting
+from toolcrib.project.config.settings import Config
+from toolcrib.project.config.started import OUTSIDE, CommandLine, digest_of, parts_of
+from toolcrib.project.lock import require_started
+from toolcrib.project.root import Place
+from toolcrib.spec import CommandExec, Tool
+
+if TYPE_CHECKING:
+    from toolcrib.executors import Workspace
+
+__all__ = ["Starts"]
+
+_MAX_OUTPUT = 65_537
+"""Bytes of a helper's output: one more than a secret may have."""
+
+
+class Starts:
+    """The rule about what the settings of one project start.
+
+    `workspace` returns what a confined helper command sees of the project. `whole`: the program that opened
+    the project answers for all that is in it.
+    """
+
+    def __init__(
+        self, config: Config, place: Place, trust: Trust, workspace: Callable[[], Workspace], *, whole: bool
+    ) -> None:
+        self._config = config
+        self._root = place.root
+        self._trust = trust
+        self._workspace = workspace
+        self._whole = whole or config.document is None
+
+    def require(self, setting: str, line: CommandLine) -> ToolDigest:
+        """Return the digest of the code inside the project that a command starts, as it is now.
+
+        Raises NotTrusted, or LockDrift, if it is not what was trusted or pinned; ToolUnavailable if it cannot
+        be read.
+        """
+        found = digest_of(line, self._root)
+        parts = {f"{setting}/{part}": value for part, value in found.parts.items()}
+        then = {part: value for part, value in self._config.started.items() if part.startswith(f"{setting}/")}
+        if not self._whole and parts != then and not self._trusted_since():
+            changed = sorted(part for part in {*parts, *then} if parts.get(part) != then.get(part))
+            raise NotTrusted(
+                f"what {setting} starts has changed since it was trusted: {', '.join(changed)}",
+                hint="To see it and accept it: toolcrib trust",
+                details={"changed": changed},
+            )
+        require_started(self._root, setting, parts)
+        return found
+
+    def _trusted_since(self) -> bool:
+        """Return True if the user has trusted everything that is started as it is now."""
+        now = parts_of(self._config.lines(), self._root)
+        return self._trust.is_trusted(replace(self._config, started=now).digest)
+
+    def helper(self, setting: str, source: SourceSetting) -> StartHelper:
+        """Return what runs the helper command of a setting."""
+
+        def start(argv: Sequence[str], timeout: float) -> tuple[int, bytes]:
+            try:
+                code = self.require(setting, CommandLine(source.argv))
+                if source.confined:
+                    return self._confined(setting, source, argv, timeout)
+            except ToolcribError as error:
+                raise UnreadableError(error.message, error.hint or "See `toolcrib trust --show`.") from None
+            inside = [part for part, value in code.parts.items() if value != OUTSIDE]
+            if inside:
+                raise UnreadableError(
+                    f"it runs code of the project ({', '.join(inside)}), so not with confined: false",
+                    "Remove `confined: false`, and state what it needs under `permissions`.",
+                )
+            program = os.path.join(self._root, argv[0]) if "/" in argv[0] else argv[0]  # noqa: PTH118
+            return start_unconfined([program, *argv[1:]], timeout, self._root)
+
+        return start
+
+    def _confined(
+        self, setting: str, source: SourceSetting, argv: Sequence[str], timeout: float
+    ) -> tuple[int, bytes]:
+        from toolcrib.executors.workspace.process import process_job
+        from toolcrib.sandbox import run
+
+        tool = Tool(
+            name=setting,
+            description=" ".join(argv),
+            kind="command",
+            input_schema={"type": "object"},
+            config=CommandExec(argv[0], tuple(argv[1:])),
+            permissions=source.permissions,
+        )
+        env = {name: os.environ[name] for name in source.permissions.env if name in os.environ}
+        job = process_job(
+            self._workspace(),
+            tool,
+            tuple(argv),
+            ".",
+            env,
+            {},
+            output_limit=_MAX_OUTPUT,
+        )
+        job = replace(job, timeout_ms=max(1, int(timeout * 1000)))
+        with ThreadPoolExecutor(1) as pool:  # an event loop may run in this thread already
+            done = pool.submit(lambda: asyncio.run(run(job))).result()
+        if done.timed_out:
+            hint = "It must not ask anybody; raise timeout_ms if it is slow."
+            raise UnreadableError(f"it took longer than {timeout:g} s", hint)
+        return -(done.signal or 0) if done.exit_code is None else done.exit_code, done.stdout
