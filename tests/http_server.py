@@ -50,6 +50,8 @@ class HttpServerProcess:
     token: str
     """With the scope admin, and an owner who is not this user."""
     root: Path
+    data: Path
+    """The folder of the bundles."""
 
     @property
     def port(self) -> int:
@@ -111,7 +113,7 @@ def http_server(
             if not second:
                 errors.seek(0)
                 raise AssertionError(f"the server did not start: {errors.read()}")
-            server = HttpServerProcess(process, first.split()[-1], second.split()[-1], "", root)
+            server = HttpServerProcess(process, first.split()[-1], second.split()[-1], "", root, data)
             server.token = server.create_token(f"admin-{server.port}", "admin")
             yield server
         finally:

@@ -51,6 +51,12 @@ __all__ = ["REAP_AFTER_S", "BuiltIn", "Store"]
 REAP_AFTER_S = 48 * 3600
 """Seconds from the deletion of a bundle to its removal, if it is still empty."""
 _Form = TypeVar("_Form")
+Check = Callable[[BundleRecord | ToolRecord | None], None]
+"""Gets a record, None for a new one, before a change and while nobody else can change it; may raise."""
+
+
+def _no_check(_: object) -> None:
+    """Allow every change."""
 
 
 class BuiltIn(NamedTuple):
@@ -95,10 +101,15 @@ class Store:
             )
         return bundle
 
-    def put_bundle(self, id: str, body: BundleBody) -> tuple[BundleRecord, bool]:  # noqa: A002
+    def put_bundle(
+        self,
+        id: str,  # noqa: A002
+        body: BundleBody,
+        check: Check = _no_check,
+    ) -> tuple[BundleRecord, bool]:
         """Create or replace a bundle, and restore a deleted one; return it and True if it is new.
 
-        Raises InvalidId, InvalidSlug, MissingField, BuiltInReadOnly.
+        Raises what `check` raises, InvalidId, InvalidSlug, MissingField, BuiltInReadOnly.
         """
         check_id(id)
         check_bundle_body(body)
@@ -106,6 +117,7 @@ class Store:
         now = self._now()
         with self._lock.alone():
             before = self._stored_bundle(id)
+            check(before)
             bundle = BundleRecord(
                 id=id,
                 slug=body.slug,
@@ -119,27 +131,32 @@ class Store:
             self._replace_bundle(bundle)
         return bundle, before is None
 
-    def switch_bundle(self, id: str, *, enabled: bool) -> BundleRecord:  # noqa: A002
-        """Turn a bundle on or off. Raises NotFoundError, BundleDeleting."""
+    def switch_bundle(self, id: str, *, enabled: bool, check: Check = _no_check) -> BundleRecord:  # noqa: A002
+        """Turn a bundle on or off. Raises NotFoundError, BundleDeleting, and as `check`."""
         with self._lock.alone():
-            bundle = msgspec.structs.replace(self.bundle(id), is_enabled=enabled)
+            bundle = self.bundle(id)
+            check(bundle)
+            bundle = msgspec.structs.replace(bundle, is_enabled=enabled)
             if bundle.is_built_in:
                 self._set_switch(id, enabled)
             else:
                 self._replace_bundle(bundle)
         return bundle
 
-    def delete_bundle(self, id: str) -> None:  # noqa: A002
-        """Mark an empty bundle as deleted.
+    def delete_bundle(self, id: str, check: Check = _no_check) -> BundleRecord:  # noqa: A002
+        """Mark an empty bundle as deleted, and return it.
 
-        Raises BuiltInReadOnly, NotFoundError, BundleDeleting, BundleNotEmpty.
+        Raises BuiltInReadOnly, NotFoundError, BundleDeleting, BundleNotEmpty, and as `check`.
         """
         self._refuse_built_in(id)
         with self._lock.alone():
             bundle = self.bundle(id)
+            check(bundle)
             if any(True for _ in self._tool_files(id)):
                 raise BundleNotEmpty(f"the bundle {id} still has tools", hint="Delete its tools first.")
-            self._replace_bundle(msgspec.structs.replace(bundle, soft_deleted_at=self._now()))
+            bundle = msgspec.structs.replace(bundle, soft_deleted_at=self._now())
+            self._replace_bundle(bundle)
+        return bundle
 
     def damaged(self) -> list[StateUnavailable]:
         """Return an error for each file that is not a record. Lists leave such files out."""
@@ -249,11 +266,15 @@ class Store:
         """Return the names of the files of a bundle's tools."""
         return [path.name for path in self._tool_files(bundle_id)]
 
-    def switch_tool(self, bundle_id: str, slug: str, version: str, *, enabled: bool) -> ToolRecord:
-        """Turn a tool on or off. Raises as `tool`, and BundleDisabled."""
+    def switch_tool(
+        self, bundle_id: str, slug: str, version: str, *, enabled: bool, check: Check = _no_check
+    ) -> ToolRecord:
+        """Turn a tool on or off. Raises as `tool` and `check`, and BundleDisabled."""
         with self._lock.alone():
             self._require_enabled(bundle_id)
-            tool = msgspec.structs.replace(self.tool(bundle_id, slug, version), is_enabled=enabled)
+            tool = self.tool(bundle_id, slug, version)
+            check(tool)
+            tool = msgspec.structs.replace(tool, is_enabled=enabled)
             if tool.is_built_in:
                 self._set_switch(tool.id, enabled)
             else:
@@ -261,11 +282,11 @@ class Store:
                 replace_file(self._tool_file(bundle_id, slug, version), tool)
         return tool
 
-    def delete_tool(self, bundle_id: str, slug: str, version: str) -> None:
-        """Remove a tool for good. Raises BuiltInReadOnly, and as `tool`."""
+    def delete_tool(self, bundle_id: str, slug: str, version: str, check: Check = _no_check) -> None:
+        """Remove a tool for good. Raises BuiltInReadOnly, and as `tool` and `check`."""
         self._refuse_built_in(bundle_id)
         with self._lock.alone():
-            self.tool(bundle_id, slug, version)
+            check(self.tool(bundle_id, slug, version))
             self.journal.add(bundle_id, file_of(slug, version))
             remove_file(self._tool_file(bundle_id, slug, version))
 

@@ -1,7 +1,8 @@
 """The HTTP application: routes with their schemas, bodies, errors, ETags, and the server that runs it."""
 
 from toolcrib.serve.http.app import create_app
+from toolcrib.serve.http.etags import check_preconditions
 from toolcrib.serve.http.route import Answer, HttpRequest, Route
 from toolcrib.serve.http.server import HttpServer, open_socket
 
-__all__ = ["Answer", "HttpRequest", "HttpServer", "Route", "create_app", "open_socket"]
+__all__ = ["Answer", "HttpRequest", "HttpServer", "Route", "check_preconditions", "create_app", "open_socket"]

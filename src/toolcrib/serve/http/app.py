@@ -5,11 +5,10 @@ It is one plain ASGI callable, so it can be mounted below any prefix of another 
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -23,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolcrib.errors import MethodNotAllowed, NotFoundError, ToolcribError
 from toolcrib.serve.auth import Access
+from toolcrib.serve.http.etags import etag_of, matches
 from toolcrib.serve.http.problems import problem
 from toolcrib.serve.http.reading import JSON, check_length, media_type_of, read_query
 from toolcrib.serve.http.route import Answer, Handled, HttpRequest, Route
@@ -149,18 +149,10 @@ def _response(answer: Answer, http: Request) -> Response:
         return Response(status_code=answer.status, headers=answer.headers)
     body = msgspec.json.encode(answer.value)
     if answer.etag:
-        tag = answer.headers["etag"] = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+        tag = answer.headers["etag"] = etag_of(body)
         if http.method in _SAFE and matches(http.headers.get("if-none-match"), tag):
             return Response(status_code=304, headers=answer.headers)
     return Response(body, answer.status, answer.headers, JSON)
-
-
-def matches(header: str | None, tag: str) -> bool:
-    """Return True if a list of ETags, or `*`, names this one (RFC 9110, 13.1)."""
-    listed: Iterable[str] = (
-        () if header is None else (one.strip().removeprefix("W/") for one in header.split(","))
-    )
-    return any(one in (tag, "*") for one in listed)
 
 
 async def _no_such_path(scope: Scope, receive: Receive, send: Send) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
+from msgspec import Struct
 
 from toolcrib.errors import (
     InvalidError,
@@ -20,7 +21,7 @@ from toolcrib.errors import (
 from toolcrib.schema import SchemaCheck, decode_value
 from toolcrib.spec.naming import nearest
 
-__all__ = ["JSON", "check_length", "media_type_of", "read_json", "read_query"]
+__all__ = ["JSON", "check_length", "media_type_of", "read_body", "read_json", "read_query"]
 
 JSON = "application/json"
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
@@ -43,14 +44,18 @@ def check_length(length: int, limit: int) -> None:
         raise TooLarge(f"the body has more than {limit} bytes", details={"limit": limit})
 
 
-def read_json(data: bytes, form: Any) -> Any:
-    """Read strict JSON as a value of this type. Raises InvalidError, and MissingField for a missing one."""
+def read_json(data: bytes) -> Any:
+    """Read a body as strict JSON. Raises InvalidError."""
     try:
-        value = decode_value(data)
+        return decode_value(data)
     except InvalidInput as error:
         listed = "; ".join(f"{one.path} {one.message}" for one in error.violations)
         raise InvalidError(f"the body cannot be used: {listed}", violations=error.violations) from None
-    return _converted(value, form, "the body")
+
+
+def read_body(data: bytes, form: Any) -> Any:
+    """Read a body as a value of this type. Raises InvalidError, and MissingField for a missing one."""
+    return _converted(read_json(data), form, "the body")
 
 
 def read_query(items: Iterable[tuple[str, str]], form: Any) -> Any:
@@ -105,7 +110,7 @@ def _converted(value: Any, form: Any, what: str) -> Any:
     try:
         return msgspec.convert(value, form)
     except msgspec.ValidationError as error:
-        violations = _check(form).violations(value) or [Violation("$", str(error))]
+        violations = _violations(value, form) or [Violation("$", str(error))]
     listed = "; ".join(f"{one.path} {one.message}" for one in violations[:10])
     missing = any(one.message == "is required" for one in violations)
     raise (MissingField if missing else InvalidError)(
@@ -113,7 +118,23 @@ def _converted(value: Any, form: Any, what: str) -> Any:
     )
 
 
+def _violations(value: Any, form: Any) -> list[Violation]:
+    """List every violation; msgspec stops at the first. Of a union, those of the member that a tag names."""
+    configs = [
+        one.__struct_config__ for one in get_args(form) if isinstance(one, type) and issubclass(one, Struct)
+    ]
+    if not configs or not isinstance(value, dict):
+        return _check(form).violations(value)
+    field = configs[0].tag_field
+    at = f"$.{field}"
+    if field not in value:
+        return [Violation(at, "is required")]
+    for member, config in zip(get_args(form), configs, strict=True):
+        if config.tag == value[field]:
+            return _check(member).violations(value)
+    return [Violation(at, f"is not one of: {', '.join(str(config.tag) for config in configs)}")]
+
+
 @cache
 def _check(form: Any) -> SchemaCheck:
-    """Return the check that lists every violation; msgspec stops at the first."""
     return SchemaCheck(msgspec.json.schema(form))

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from toolcrib.errors import ToolcribError
 from toolcrib.serve.auth import Client
-from toolcrib.serve.http.reading import read_json
+from toolcrib.serve.http.reading import read_body, read_json
 from toolcrib.spec import Scope
 
 __all__ = ["MAX_BODY", "Answer", "Handled", "Handler", "HttpRequest", "Route"]
@@ -59,7 +59,11 @@ class HttpRequest:
 
     def body(self) -> Any:
         """Read the JSON body as the type that the route names. Raises InvalidError and MissingField."""
-        return read_json(self.data, self.route.body)
+        return read_body(self.data, self.route.body)
+
+    def json(self) -> Any:
+        """Read the JSON body as it is. Raises InvalidError."""
+        return read_json(self.data)
 
 
 Handled = Answer | Response

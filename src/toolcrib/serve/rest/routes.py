@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from toolcrib.serve.http import Route
-from toolcrib.serve.rest import session
+from toolcrib.serve.rest import bundles, session, tools
 
 __all__ = ["ROUTES"]
 
-ROUTES: tuple[Route, ...] = (*session.ROUTES,)
+ROUTES: tuple[Route, ...] = (*tools.ROUTES, *bundles.ROUTES, *session.ROUTES)

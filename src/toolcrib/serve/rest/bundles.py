@@ -1,0 +1,172 @@
+"""The routes of bundles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from msgspec import Struct
+
+from toolcrib.bundles import BundleBody, BundleRecord
+from toolcrib.bundles.records import SCHEMA_VERSION
+from toolcrib.errors import (
+    BuiltInReadOnly,
+    BundleDeleting,
+    BundleNotEmpty,
+    InvalidId,
+    InvalidSlug,
+    MissingField,
+    NotFoundError,
+    PreconditionFailed,
+    UsageError,
+)
+from toolcrib.serve.http import Answer, HttpRequest, Route, check_preconditions
+from toolcrib.serve.rest.pages import DEFAULT_PAGE, PageSize, page_token, read_page_token
+from toolcrib.serve.rest.records import BundleId, BundlePut, Switch, refuse_ours
+from toolcrib.serve.rest.services import Services
+
+__all__ = ["ROUTES", "read_switch"]
+
+_PATH = "/tools/bundles"
+_ONE = f"{_PATH}/{{bundleID}}"
+
+
+class BundlesQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The query of a list of bundles."""
+
+    bundleIDs: tuple[BundleId, ...] = ()  # noqa: N815 - the field's name
+    """Only these."""
+    includeDisabled: bool = False  # noqa: N815
+    pageSize: PageSize = DEFAULT_PAGE  # noqa: N815
+    pageToken: str | None = None  # noqa: N815
+    """`nextPageToken` of the page before."""
+
+
+class BundlePage(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A page of bundles, the newest first."""
+
+    bundles: list[BundleRecord]
+    next_page_token: str | None
+
+
+def list_bundles(request: HttpRequest) -> Answer:
+    """List the bundles, the newest first. Deleted ones are left out."""
+    services: Services = request.services
+    query: BundlesQuery = request.query
+    question = ("bundles", sorted(query.bundleIDs), query.includeDisabled)
+    before = None
+    if query.pageToken is not None:
+        before = tuple(read_page_token(query.pageToken, question, str, str))
+    found = [
+        bundle
+        for bundle in services.store.bundles()
+        if bundle.soft_deleted_at is None
+        and (not query.bundleIDs or bundle.id in query.bundleIDs)
+        and (query.includeDisabled or bundle.is_enabled)
+        and (before is None or (bundle.created_at, bundle.id) < before)
+    ]
+    page = found[: query.pageSize]
+    more = len(found) > len(page)
+    token = page_token(question, [page[-1].created_at, page[-1].id]) if more else None
+    return Answer(BundlePage(bundles=page, next_page_token=token))
+
+
+def get_bundle(request: HttpRequest) -> Answer:
+    """Return one bundle."""
+    services: Services = request.services
+    return Answer(services.store.bundle(request.path["bundleID"]), etag=True)
+
+
+def put_bundle(request: HttpRequest) -> Answer:
+    """Create or replace a bundle; restore one that was deleted."""
+    services: Services = request.services
+    body: BundlePut = request.body()
+    bundle_id = request.path["bundleID"]
+
+    def check(before: object) -> None:
+        check_preconditions(request.http.headers, before)
+        ours = {
+            "id": bundle_id,
+            "is_built_in": False,
+            "schema_version": SCHEMA_VERSION,
+            "soft_deleted_at": None,
+        }
+        times = () if before is None else ("created_at", "modified_at")
+        refuse_ours(body, ours | {name: getattr(before, name) for name in times})
+
+    content = BundleBody(**{name: getattr(body, name) for name in BundleBody.__struct_fields__})
+    bundle, new = services.store.put_bundle(bundle_id, content, check)
+    return Answer(bundle, 201 if new else 200, etag=True)
+
+
+def patch_bundle(request: HttpRequest) -> Answer:
+    """Turn a bundle on or off."""
+    services: Services = request.services
+    store, bundle_id = services.store, request.path["bundleID"]
+    enabled = read_switch(request, lambda: store.bundle(bundle_id).is_built_in)
+    check = partial(check_preconditions, request.http.headers)
+    return Answer(store.switch_bundle(bundle_id, enabled=enabled, check=check), etag=True)
+
+
+def delete_bundle(request: HttpRequest) -> Answer:
+    """Delete an empty bundle. PUT restores it within 48 hours."""
+    services: Services = request.services
+    check = partial(check_preconditions, request.http.headers)
+    return Answer(services.store.delete_bundle(request.path["bundleID"], check), 202)
+
+
+def read_switch(request: HttpRequest, built_in: Callable[[], bool]) -> bool:
+    """Read a body that is a `Switch`. For something built in, other fields raise BuiltInReadOnly."""
+    value = request.json()
+    if isinstance(value, dict) and value.keys() - {"isEnabled"} and built_in():
+        raise BuiltInReadOnly(hint="Send isEnabled only.")
+    switch: Switch = request.body()
+    return switch.is_enabled
+
+
+_NO_BUNDLE = (InvalidId, NotFoundError, BundleDeleting)
+ROUTES = (
+    Route(
+        method="GET",
+        path=_PATH,
+        handler=list_bundles,
+        scope="read",
+        query=BundlesQuery,
+        answers={200: BundlePage},
+        errors=(UsageError,),
+    ),
+    Route(
+        method="GET",
+        path=_ONE,
+        handler=get_bundle,
+        scope="read",
+        answers={200: BundleRecord},
+        errors=_NO_BUNDLE,
+    ),
+    Route(
+        method="PUT",
+        path=_ONE,
+        handler=put_bundle,
+        scope="admin",
+        body=BundlePut,
+        answers={201: BundleRecord, 200: BundleRecord},
+        errors=(InvalidId, InvalidSlug, MissingField, BuiltInReadOnly, PreconditionFailed),
+    ),
+    Route(
+        method="PATCH",
+        path=_ONE,
+        handler=patch_bundle,
+        scope="admin",
+        body=Switch,
+        answers={200: BundleRecord},
+        errors=(*_NO_BUNDLE, MissingField, BuiltInReadOnly, PreconditionFailed),
+    ),
+    Route(
+        method="DELETE",
+        path=_ONE,
+        handler=delete_bundle,
+        scope="admin",
+        answers={202: BundleRecord},
+        errors=(*_NO_BUNDLE, BuiltInReadOnly, BundleNotEmpty, PreconditionFailed),
+    ),
+)

@@ -1,0 +1,177 @@
+"""The bodies of requests about bundles and tools, and the types of their paths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from toolcrib.bundles import ToolBody
+from toolcrib.errors import InvalidError, Violation
+
+__all__ = [
+    "PATH",
+    "BundlePut",
+    "GoTool",
+    "HttpTool",
+    "NativeTool",
+    "Switch",
+    "ToolPut",
+    "refuse_ours",
+    "tool_body",
+]
+
+Slug = Annotated[
+    str,
+    Meta(
+        extra_json_schema={"format": "slug", "minLength": 1, "maxLength": 64},
+        description="Unicode letters, decimal digits and dashes, in form NFC.",
+    ),
+]
+Version = Annotated[
+    str,
+    Meta(
+        extra_json_schema={"format": "version", "minLength": 1, "maxLength": 64},
+        description="Unicode letters, decimal digits, dashes and dots, in form NFC.",
+    ),
+]
+BundleId = Annotated[
+    str,
+    Meta(
+        pattern="^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$",
+        extra_json_schema={"format": "uuid"},
+        description="A UUID of version 7, in lower case.",
+    ),
+]
+PATH: dict[str, Any] = {"bundleID": BundleId, "toolSlug": Slug, "v": Version}
+"""The types of the parameters of paths, by name."""
+Tag = Annotated[str, Meta(pattern=r"^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$")]
+Ours = Annotated[Any, Meta(description="Set by the store.", extra_json_schema={"readOnly": True})]
+
+
+class Body(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A JSON body. Other fields are refused."""
+
+
+class Switch(Body, kw_only=True):
+    """Turns something on or off."""
+
+    is_enabled: bool
+
+
+class BundlePut(Body, kw_only=True):
+    """A bundle. What the store sets may be there too, if it says the same."""
+
+    slug: Slug
+    display_name: str = ""
+    description: str = ""
+    is_enabled: bool = True
+    id: Ours = UNSET
+    is_built_in: Ours = UNSET
+    created_at: Ours = UNSET
+    modified_at: Ours = UNSET
+    soft_deleted_at: Ours = UNSET
+    schema_version: Ours = UNSET
+
+
+class GoImpl(Body, kw_only=True):
+    """A Python function that the program has registered."""
+
+    go_func: str
+    """Its name, such as `github.com/acme/agent/tools.Weather`."""
+
+
+class HttpImpl(Body, kw_only=True):
+    """An HTTP request."""
+
+    url_template: Annotated[str, Meta(pattern="^https?://")]
+    """`${name}` is an argument, or else a secret."""
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"] | UnsetType = UNSET
+    headers: dict[str, str] | UnsetType = UNSET
+    body_template: str | UnsetType = UNSET
+    success_codes: list[Annotated[int, Meta(ge=100, le=599)]] | UnsetType = UNSET
+    """Default: any 2xx."""
+    timeout_ms: Annotated[int, Meta(ge=0, le=86_400_000)] | UnsetType = UNSET
+    response_encoding: Literal["json", "text"] | UnsetType = UNSET
+    extract_expr: str | UnsetType = UNSET
+    """JSONPath if it begins with `$`, else a regular expression."""
+    error_mode: Literal["fail", "empty"] | UnsetType = UNSET
+
+
+class NativeImpl(Body, kw_only=True):
+    """A manifest of Toolcrib's own format."""
+
+    manifest: str
+    """Its text, YAML."""
+
+
+class _Tool(Body, kw_only=True, tag_field="type"):
+    display_name: str = ""
+    description: str = ""
+    tags: tuple[Tag, ...] = ()
+    is_enabled: bool = True
+    arg_schema: dict[str, Any] = field(default_factory=dict)
+    """JSON Schema of the arguments. Without one the tool takes an empty object."""
+    output_schema: dict[str, Any] | None = None
+    id: Ours = UNSET
+    bundle_id: Ours = field(default=UNSET, name="bundleID")
+    slug: Ours = UNSET
+    version: Ours = UNSET
+    is_built_in: Ours = UNSET
+    created_at: Ours = UNSET
+    modified_at: Ours = UNSET
+    schema_version: Ours = UNSET
+
+
+class GoTool(_Tool, kw_only=True, tag="go"):
+    """A tool that calls a function of this program."""
+
+    impl: GoImpl
+
+
+class HttpTool(_Tool, kw_only=True, tag="http"):
+    """A tool that sends an HTTP request."""
+
+    impl: HttpImpl
+
+
+class NativeTool(_Tool, kw_only=True, tag="native"):
+    """A tool described by a manifest."""
+
+    impl: NativeImpl
+
+
+ToolPut = GoTool | HttpTool | NativeTool
+
+
+def refuse_ours(body: BundlePut | _Tool, ours: Mapping[str, Any]) -> None:
+    """Refuse values of what the store sets, unless they are the store's own. Raises InvalidError.
+
+    `ours` maps field names to the store's values; one that is missing there does not exist yet.
+    """
+    wrong = []
+    for info in msgspec.structs.fields(body):
+        value = getattr(body, info.name)
+        if info.type is Ours and value is not UNSET and (info.name not in ours or ours[info.name] != value):
+            wrong.append(Violation(f"$.{info.encode_name}", "is set by the store, to another value"))
+    if wrong:
+        listed = ", ".join(one.path for one in wrong)
+        raise InvalidError(
+            f"{listed}: set by the store, to another value", hint="Leave it out.", violations=wrong
+        )
+
+
+def tool_body(put: GoTool | HttpTool) -> ToolBody:
+    """Return the part of a tool that the store takes."""
+    return ToolBody(
+        display_name=put.display_name,
+        description=put.description,
+        tags=put.tags,
+        type="go" if isinstance(put, GoTool) else "http",
+        is_enabled=put.is_enabled,
+        arg_schema=put.arg_schema,
+        output_schema=put.output_schema,
+        impl=msgspec.to_builtins(put.impl),
+    )
