@@ -38,6 +38,8 @@ toolcrib bundle disable weather
 toolcrib bundle disable 018faf50 --json
 toolcrib bundle delete weather
 toolcrib bundle delete 018faf50
+toolcrib connect claude-code
+toolcrib connect cursor --write
 toolcrib convert tool.yml --to vega
 toolcrib convert tools.yaml --to native --output .toolcrib/tools
 toolcrib doctor

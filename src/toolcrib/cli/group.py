@@ -21,6 +21,7 @@ COMMANDS = {
     "approvals": ("decide.approvals", "Approve or deny calls that wait for a person."),
     "audit": ("look.audit", "Verify, show and search the audit log."),
     "bundle": ("bundles.bundle", "Manage bundles: groups of tools with one switch."),
+    "connect": ("connect.connect", "Let an agent host use the project's tools over MCP."),
     "convert": ("make.convert", "Convert tools to another manifest format and report losses."),
     "doctor": ("look.doctor", "Show how well this machine can confine tools."),
     "import": ("make.import_openapi", "Create tools from the operations of an OpenAPI document."),

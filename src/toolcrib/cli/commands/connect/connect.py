@@ -1,0 +1,81 @@
+"""`toolcrib connect`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from pathlib import Path
+
+import click
+
+from toolcrib.cli.hosts import HOSTS, add_server, write_with_backup
+from toolcrib.cli.options import project_options
+from toolcrib.cli.output import print_json, print_note, print_result
+from toolcrib.errors import UsageError
+
+
+@click.command("connect")
+@click.argument("host", type=click.Choice(sorted(HOSTS)))
+@click.option("--name", help="Name of the server in that program (default: toolcrib, or toolcrib-FOLDER).")
+@click.option("--write", is_flag=True, help="Change the file, and keep a copy of it as it was.")
+@project_options
+def command(host: str, name: str | None, write: bool, root: str | None, as_json: bool) -> None:
+    """Let an agent host use the project's tools over MCP.
+
+    Prints what would change in the host's own configuration file; with --write, changes it.
+    """
+    from toolcrib.project import find
+
+    place = find(root)
+    known = HOSTS[host]
+    path = known.file(place.root)
+    if path.is_relative_to(place.root) and not path.resolve().is_relative_to(place.root):
+        raise UsageError(f"{path} leads out of the project by a symbolic link", hint="Remove the link.")
+    own_name = re.sub(r"[^A-Za-z0-9_-]+", "-", place.root.name).strip("-").lower()
+    name = name or (f"toolcrib-{own_name}" if known.shared and own_name else "toolcrib")
+    server = {"command": _program(), "args": ["serve", "--stdio", "--root", str(place.root)]}
+    if server["command"] == sys.executable:
+        server["args"] = ["-m", "toolcrib", *server["args"]]
+    if known.title in {"Claude Code", "Visual Studio Code"}:
+        server = {"type": "stdio", **server}
+    before = path.read_text(encoding="utf-8") if path.exists() else None
+    text = add_server(before or "", path, known.keys(place.root), name, server)
+    diff = "".join(
+        difflib.unified_diff(
+            (before or "").splitlines(keepends=True),
+            text.splitlines(keepends=True),
+            str(path),
+            str(path),
+            n=2,
+        )
+    )
+    backup = write_with_backup(path, before, text) if write and diff else None
+    if as_json:
+        print_json(
+            {
+                "host": host,
+                "path": str(path),
+                "name": name,
+                "server": server,
+                "changed": bool(diff),
+                "written": bool(write and diff),
+                "backup": None if backup is None else str(backup),
+                "diff": diff,
+            }
+        )
+        return
+    if not diff:
+        print_note(f"{path} has this server already; nothing to change.")
+    elif not write:
+        print_result(diff, nl=False)
+        print_note(f"Nothing was written. To change {path}: toolcrib connect {host} --write")
+    else:
+        print_note(f"changed {path}" + (f"; as it was: {backup}" if backup else ""))
+        print_note(known.next)
+
+
+def _program() -> str:
+    """Return the whole path of `toolcrib`: a host may start programs with another PATH."""
+    script = Path(sys.executable).parent / "toolcrib"
+    return str(script) if script.exists() else sys.executable

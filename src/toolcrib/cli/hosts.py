@@ -1,0 +1,162 @@
+"""Configuration files of MCP clients: where each keeps its servers, and the file with one server added."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from toolcrib.errors import ConflictError, UsageError
+
+__all__ = ["HOSTS", "Host", "add_server", "write_with_backup"]
+
+
+class Host(NamedTuple):
+    """A program that connects to MCP servers."""
+
+    title: str
+    file: Callable[[Path], Path]
+    """The file for a project's folder."""
+    keys: Callable[[Path], Sequence[str]]
+    """The keys in that file that lead to the servers by name."""
+    shared: bool
+    """True if the file names the servers of every project, so that a name has to say which."""
+    next: str
+    """The step that makes the program read the file again."""
+
+
+HOSTS = {
+    "claude-code": Host(
+        "Claude Code",
+        lambda _: Path.home() / ".claude.json",
+        lambda root: ("projects", str(root), "mcpServers"),
+        shared=False,
+        next="Start a new session of Claude Code in the project's folder.",
+    ),
+    "claude-desktop": Host(
+        "Claude Desktop",
+        lambda _: _config_home() / "Claude/claude_desktop_config.json",
+        lambda _: ("mcpServers",),
+        shared=True,
+        next="Restart Claude Desktop.",
+    ),
+    "codex": Host(
+        "Codex",
+        lambda _: Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex") / "config.toml",
+        lambda _: ("mcp_servers",),
+        shared=True,
+        next="Start a new session of Codex.",
+    ),
+    "cursor": Host(
+        "Cursor",
+        lambda root: root / ".cursor/mcp.json",
+        lambda _: ("mcpServers",),
+        shared=False,
+        next="Enable the server under MCP in the settings of Cursor.",
+    ),
+    "gemini": Host(
+        "Gemini CLI",
+        lambda root: root / ".gemini/settings.json",
+        lambda _: ("mcpServers",),
+        shared=False,
+        next="Start a new session of Gemini CLI in the project's folder.",
+    ),
+    "vscode": Host(
+        "Visual Studio Code",
+        lambda root: root / ".vscode/mcp.json",
+        lambda _: ("servers",),
+        shared=False,
+        next="Start the server from the file, or by the command `MCP: List Servers`.",
+    ),
+}
+
+
+def add_server(text: str, path: Path, keys: Sequence[str], name: str, server: dict[str, Any]) -> str:
+    """Return a configuration file's text with a server added, or changed if the name is there already.
+
+    Everything else in it stays as it is. Raises UsageError for a file that cannot be changed so.
+    """
+    if path.suffix == ".toml":
+        return _add_to_toml(text, path, keys, name, server)
+    try:
+        document = json.loads(text, object_pairs_hook=_without_duplicates) if text.strip() else {}
+        servers = document
+        for key in keys:
+            servers = servers.setdefault(key, {})
+        servers[name] = server
+    except (ValueError, AttributeError, TypeError):
+        raise _cannot_change(path, json.dumps({name: server}, indent=2), keys) from None
+    indent = re.search(r"\n([ \t]+)\S", text)
+    return json.dumps(document, indent=indent[1] if indent else 2, ensure_ascii=False) + "\n"
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key twice")
+    return found
+
+
+def _add_to_toml(text: str, path: Path, keys: Sequence[str], name: str, server: dict[str, Any]) -> str:
+    head = ".".join((*keys, json.dumps(name)))
+    table = "\n".join([f"[{head}]", *(f"{key} = {json.dumps(value)}" for key, value in server.items())])
+    try:
+        there: Any = tomllib.loads(text)
+        for key in (*keys, name):
+            there = there.get(key, {})
+        if there == server:
+            return text
+        if there:
+            raise ValueError(name)
+        gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+        changed = f"{text}{gap}{table}\n"
+        tomllib.loads(changed)
+    except (ValueError, AttributeError):
+        raise _cannot_change(path, table, keys) from None
+    return changed
+
+
+def _cannot_change(path: Path, entry: str, keys: Sequence[str]) -> UsageError:
+    return UsageError(
+        f"{path} cannot be changed without losing something in it: comments, another form, or an entry"
+        " of this name",
+        hint=f"Add this to it yourself, under {' → '.join(keys)}:\n{entry}",
+        details={"path": str(path), "entry": entry},
+    )
+
+
+def write_with_backup(path: Path, before: str | None, text: str) -> Path | None:
+    """Replace a file, or make it (None before). Return where the old content is kept.
+
+    Raises ConflictError if it is no longer what it was `before`.
+    """
+    path = path.resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    backup = None
+    if before is not None:
+        names = (path.with_name(f"{path.name}.backup{number}") for number in count(1))
+        backup = next(name for name in names if not name.exists())
+        _write(backup, before, path.stat().st_mode & 0o777)
+    if (path.read_text(encoding="utf-8") if path.exists() else None) != before:
+        raise ConflictError(f"{path} has just changed", hint="Run the command again.")
+    new = path.with_name(f".{path.name}.new")
+    _write(new, text, 0o600 if before is None else path.stat().st_mode & 0o777)
+    new.replace(path)
+    return backup
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _config_home() -> Path:
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")

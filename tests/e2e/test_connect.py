@@ -1,0 +1,129 @@
+"""`toolcrib connect`: the configuration files of agent hosts, and a client that uses what was written."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import StdioServerParameters
+from mcp.client import Client
+
+from tests.commands import run, text
+from tests.crib import Crib, accept
+
+FILES = {
+    "claude-code": ("~/.claude.json", ["projects", "ROOT", "mcpServers", "toolcrib"]),
+    "claude-desktop": ("~/.config/Claude/claude_desktop_config.json", ["mcpServers", "toolcrib-project"]),
+    "codex": ("~/.codex/config.toml", ["mcp_servers", "toolcrib-project"]),
+    "cursor": ("ROOT/.cursor/mcp.json", ["mcpServers", "toolcrib"]),
+    "gemini": ("ROOT/.gemini/settings.json", ["mcpServers", "toolcrib"]),
+    "vscode": ("ROOT/.vscode/mcp.json", ["servers", "toolcrib"]),
+}
+
+
+class Desk:
+    """A person's home folder and a project."""
+
+    def __init__(self, crib: Crib, home: Path) -> None:
+        self.crib, self.home = crib, home
+        crib.write("f", "content")
+        crib.tool("read", "file", {"action": "read", "path": "f"}, permissions={"fs": {"read": ["f"]}})
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("XDG", "CODEX"))}
+        self.env = {**kept, "HOME": str(home)}
+
+    def connect(self, host: str, *words: str) -> tuple[int, str, str]:
+        done = text(run(["connect", host, *words], self.crib.root, self.env))
+        return done.returncode, done.stdout, done.stderr
+
+    def file(self, host: str) -> Path:
+        name = FILES[host][0].replace("~", str(self.home)).replace("ROOT", str(self.crib.root))
+        return Path(name)
+
+    def entry(self, host: str) -> dict[str, Any]:
+        content = self.file(host).read_text()
+        found: Any = tomllib.loads(content) if host == "codex" else json.loads(content)
+        for key in FILES[host][1]:
+            found = found[key.replace("ROOT", str(self.crib.root))]
+        assert isinstance(found, dict)
+        return found
+
+
+@pytest.fixture
+def desk(crib: Crib, tmp_path: Path) -> Desk:
+    (tmp_path / "home").mkdir()
+    return Desk(crib, tmp_path / "home")
+
+
+@pytest.mark.parametrize("host", FILES)
+async def test_a_client_can_use_what_was_written(desk: Desk, host: str) -> None:
+    code, shown, note = desk.connect(host)
+    assert (code, "+" in shown, "Nothing was written" in note) == (0, True, True)
+    assert not desk.file(host).exists()
+
+    assert desk.connect(host, "--write")[0] == 0
+    entry = desk.entry(host)
+    accept(desk.crib.root)
+    server = StdioServerParameters(command=entry["command"], args=entry["args"], env=dict(os.environ))
+    async with Client(server) as client:
+        assert "read" in [tool.name for tool in (await client.list_tools()).tools]
+
+    written = desk.file(host).read_bytes()
+    assert "nothing to change" in desk.connect(host, "--write")[2]
+    assert desk.file(host).read_bytes() == written
+    assert [file.name for file in desk.file(host).parent.glob("*backup*")] == []
+
+
+@pytest.mark.parametrize("host", FILES)
+def test_what_was_in_the_file_stays_and_a_copy_is_kept(desk: Desk, host: str) -> None:
+    before = 'model = "x" # mine\n[mcp_servers.other]\ncommand = "y"' if host == "codex" else (
+        '{\n    "theme": "dark",\n    "mcpServers": {"other": {"command": "é"}}\n}'
+    )  # fmt: skip
+    desk.file(host).parent.mkdir(parents=True, exist_ok=True)
+    desk.file(host).write_text(before)
+    desk.file(host).chmod(0o640)
+    code, out, _ = desk.connect(host, "--write", "--json")
+    assert code == 0
+    assert Path(json.loads(out)["backup"]).read_text() == before
+    after = desk.file(host).read_text()
+    assert desk.file(host).stat().st_mode & 0o777 == 0o640
+    assert desk.entry(host)["args"][-2:] == ["--root", str(desk.crib.root)]
+    if host == "codex":
+        assert after.startswith(before)
+    else:
+        assert after.startswith('{\n    "theme": "dark",\n    "mcpServers": {\n        "other"')
+        assert '"é"' in after
+
+
+@pytest.mark.parametrize(
+    ("host", "content"),
+    [
+        ("vscode", '{\n  // a comment\n  "servers": {}\n}'),
+        ("cursor", '{"mcpServers": []}'),
+        ("gemini", '{"a": 1, "a": 2}'),
+        ("claude-desktop", "[]"),
+        ("codex", '[mcp_servers."toolcrib-project"]\ncommand = "another"\n'),
+        ("codex", "mcp_servers = 1\n"),
+    ],
+)
+def test_a_file_that_would_lose_something_is_not_changed(desk: Desk, host: str, content: str) -> None:
+    desk.file(host).parent.mkdir(parents=True, exist_ok=True)
+    desk.file(host).write_text(content)
+    code, _, error = desk.connect(host, "--write")
+    assert code == 2
+    assert "Add this to it yourself" in error
+    assert "--root" in error
+    assert desk.file(host).read_text() == content
+
+
+def test_a_project_cannot_have_a_file_elsewhere_changed(desk: Desk, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "settings.json"
+    elsewhere.write_text("{}")
+    desk.file("cursor").parent.mkdir()
+    desk.file("cursor").symlink_to(elsewhere)
+    code, _, error = desk.connect("cursor", "--write")
+    assert (code, "symbolic link" in error) == (2, True)
+    assert elsewhere.read_text() == "{}"
