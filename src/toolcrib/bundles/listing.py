@@ -6,7 +6,7 @@ A snapshot on disk saves reading every record at the start. It is derived: witho
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -14,13 +14,15 @@ from msgspec import Struct
 
 from toolcrib.bundles.files import write_derived
 from toolcrib.bundles.journal import Change, Position
-from toolcrib.bundles.records import BundleRecord, ToolRecord
+from toolcrib.bundles.records import BundleRecord, ToolRecord, file_of
 from toolcrib.bundles.store import Store
 
 __all__ = ["ListedTool", "Listing"]
 
 _Order = tuple[str, str]
 """`createdAt` and id: what was made last comes last."""
+_Key = tuple[str, str]
+"""Bundle, and name of the file."""
 
 
 class ListedTool(Struct, frozen=True, gc=False):
@@ -55,39 +57,44 @@ class _Snapshot(Struct):
 class Listing:
     """The tools of a store as they are now. Not safe for threads: one user at a time."""
 
-    def __init__(self, store: Store, snapshot: Path) -> None:
+    def __init__(self, store: Store, snapshot: Path | None) -> None:
         self._store = store
         self._snapshot = snapshot
         self._position: Position | None = None
-        self._tools: dict[tuple[str, str], ListedTool] = {}
+        self._tools: dict[_Key, ListedTool] = {}
         self._ordered: list[_Order] = []
         self._by_order: dict[_Order, ListedTool] = {}
-        self._bundles: dict[str, BundleRecord] = {}
+        self.bundles: Mapping[str, BundleRecord] = {}
+        """Every bundle at the last refresh, deleted ones too, by id."""
+        self._loaded = False
+
+    @property
+    def is_behind(self) -> bool:
+        """True if `refresh` has something to do."""
+        return self._position is None or self._store.journal.has_grown(self._position)
 
     def refresh(self) -> bool:
-        """Take in the changes of every process; return True if there were any."""
+        """Take in the changes of every process; return True if there were any, or at the first time."""
         if self._position is None:
             self._load()
+        first, self._loaded = not self._loaded, True
         if self._position is not None and not self._store.journal.has_grown(self._position):
-            return False
-        changes, position = self._store.journal.read(self._position)
+            return first
+        changes, self._position = self._store.journal.read(self._position)
         if changes is None:
             self._read_all()
-        else:
+        elif changes:
             for change in changes:
                 self._apply(change)
-        self._bundles = {bundle.id: bundle for bundle in self._store.bundles()}
-        for bundle in self._bundles.values():
-            for tool in self._store.tools(bundle.id) if bundle.is_built_in else ():
-                self._put((bundle.id, tool.id), _listed(tool, ""))
-        self._position = position
+            if any(change.file is None for change in changes):
+                self._read_bundles()
         return True
 
     def save(self) -> None:
         """Write the snapshot. Failures do not matter: it is made again."""
-        if self._position is not None:
-            snapshot = _Snapshot(*self._position, list(self._tools.values()))
-            write_derived(self._snapshot, msgspec.msgpack.encode(snapshot))
+        if self._position is not None and self._snapshot is not None:
+            own = [tool for tool in self._tools.values() if not self.bundles[tool.bundle].is_built_in]
+            write_derived(self._snapshot, msgspec.msgpack.encode(_Snapshot(*self._position, own)))
 
     def __len__(self) -> int:
         return len(self._tools)
@@ -95,6 +102,15 @@ class Listing:
     def tools(self) -> Iterator[ListedTool]:
         """Return every tool."""
         return iter(self._tools.values())
+
+    def find(self, bundle: str, slug: str, version: str) -> ListedTool | None:
+        """Return one tool; None if there is none."""
+        return self._tools.get((bundle, file_of(slug, version)))
+
+    def is_on(self, tool: ListedTool) -> bool:
+        """Return True if neither the tool nor its bundle is disabled or deleted."""
+        bundle = self.bundles.get(tool.bundle)
+        return tool.enabled and bundle is not None and bundle.is_enabled and bundle.soft_deleted_at is None
 
     def page(
         self, count: int, before: _Order | None, wanted: Callable[[ListedTool], bool]
@@ -105,45 +121,49 @@ class Listing:
         while at > 0 and len(found) < count:
             at -= 1
             tool = self._by_order[self._ordered[at]]
-            bundle = self._bundles.get(tool.bundle)
+            bundle = self.bundles.get(tool.bundle)
             if bundle is not None and bundle.soft_deleted_at is None and wanted(tool):
                 found.append(tool)
         return found
 
-    def bundle(self, id: str) -> BundleRecord | None:  # noqa: A002 - the field's name
-        """Return a bundle as it was at the last refresh."""
-        return self._bundles.get(id)
-
     def _load(self) -> None:
         try:
+            assert self._snapshot is not None
             stored = msgspec.msgpack.decode(self._snapshot.read_bytes(), type=_Snapshot)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, AssertionError):
             return
-        self._set(stored.tools)
-        self._bundles = {bundle.id: bundle for bundle in self._store.bundles()}
         self._position = Position(stored.journal, stored.offset)
+        self._set(stored.tools)
+        self._read_bundles()
 
     def _read_all(self) -> None:
-        found = [
+        self._set(
             _listed(tool, file)
             for bundle in self._store.bundles()
             for file in self._store.files(bundle.id)
             if (tool := self._store.tool_in(bundle.id, file)) is not None
-        ]
-        self._set(found)
+        )
+        self._read_bundles()
 
-    def _set(self, tools: list[ListedTool]) -> None:
-        self._tools = {(tool.bundle, tool.file or tool.id): tool for tool in tools}
-        self._by_order = {tool.order: tool for tool in tools}
+    def _set(self, tools: Iterable[ListedTool]) -> None:
+        self._tools = {(tool.bundle, tool.file): tool for tool in tools}
+        self._by_order = {tool.order: tool for tool in self._tools.values()}
         self._ordered = sorted(self._by_order)
+
+    def _read_bundles(self) -> None:
+        """Read every bundle, and what is built in with its switches."""
+        self.bundles = {bundle.id: bundle for bundle in self._store.bundles()}
+        for bundle in self.bundles.values():
+            for tool in self._store.tools(bundle.id) if bundle.is_built_in else ():
+                file = file_of(tool.slug, tool.version)
+                self._put((bundle.id, file), _listed(tool, file))
 
     def _apply(self, change: Change) -> None:
         if change.file is not None:
             record = self._store.tool_in(change.bundle, change.file)
-            after = None if record is None else _listed(record, change.file)
-            self._put((change.bundle, change.file), after)
+            self._put((change.bundle, change.file), None if record is None else _listed(record, change.file))
 
-    def _put(self, key: tuple[str, str], after: ListedTool | None) -> None:
+    def _put(self, key: _Key, after: ListedTool | None) -> None:
         before = self._tools.pop(key, None)
         if before is not None:
             del self._by_order[before.order]

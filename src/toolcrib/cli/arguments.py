@@ -12,21 +12,21 @@ from typing import Any
 import click
 
 from toolcrib.errors import ToolcribError, UsageError
+from toolcrib.spec.naming import parts_of
 
 __all__ = ["complete_tool", "parse_arguments", "parse_duration", "parse_target"]
 
 _PAIR = re.compile(r"([^=:]+(?::(?!=)[^=:]*)*)(:?=)(.*)", re.DOTALL)
 _DURATION = re.compile(r"([1-9][0-9]{0,8})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_TARGET = re.compile(r"(?:(?P<bundle>[^/@]+)/)?(?P<name>[^/@]+)(?:@(?P<version>.+))?")
 
 
 def parse_target(text: str) -> tuple[str | None, str, str | None]:
     """Return the three parts of `[BUNDLE/]NAME[@VERSION]`."""
-    match = _TARGET.fullmatch(text)
-    if match is None:
+    parts = parts_of(text)
+    if parts is None:
         raise UsageError(f"{text!r} is not [BUNDLE/]NAME[@VERSION]")
-    return match["bundle"], match["name"], match["version"]
+    return parts
 
 
 def parse_duration(text: str) -> timedelta | None:

@@ -171,7 +171,7 @@ class Toolset:
             for name in added:
                 self._drop(name)
             raise
-        self._changed()
+        self.announce()
 
     def load_directory(self, folder: str | os.PathLike[str], **options: Any) -> list[str]:
         """Add the tools of a folder and return their names. `dialect` is Vega's by default.
@@ -188,7 +188,22 @@ class Toolset:
     def remove(self, name: str) -> None:
         """Remove a tool; its running calls continue."""
         self._drop(name)
-        self._changed()
+        self.announce()
+
+    def put_quietly(self, bound: Bound) -> None:
+        """Put in a tool that the list has already, under the full name that the store gives it.
+
+        Listeners are not called. `ConflictError` if another tool has the same name for clients.
+        """
+        if bound.name not in self._bound:
+            self._check_free(bound.name)
+            self._wire[wire_name(bound.name)] = bound.name
+        bound.lenient = self._lenient
+        self._bound[bound.name] = bound
+
+    def drop_quietly(self, name: str) -> None:
+        """Take out such a tool."""
+        self._drop(name)
 
     def _drop(self, name: str) -> None:
         del self._bound[name]
@@ -199,7 +214,7 @@ class Toolset:
         if bound.name not in self._bound:
             raise self.pipeline.unknown(bound.name)
         self._bound[bound.name] = bound
-        self._changed()
+        self.announce()
 
     def _check_name(self, name: Any) -> None:
         if not isinstance(name, str) or not _is_name(name):
@@ -207,6 +222,9 @@ class Toolset:
                 f"{name!r} cannot be the name of a tool",
                 hint="Use 1 to 64 letters, digits, '_', '-' or '.'; a lambda needs a name of its own.",
             )
+        self._check_free(name)
+
+    def _check_free(self, name: str) -> None:
         other = self.same_name(name)
         if other == name:
             raise ConflictError(
@@ -227,7 +245,8 @@ class Toolset:
         wire = wire_name(name)
         return wire if wire in self._bound else self._wire.get(wire)
 
-    def _changed(self) -> None:
+    def announce(self) -> None:
+        """Tell listeners that the list has changed."""
         self._revision += 1
         for listener in list(self._listeners):
             listener()

@@ -208,9 +208,9 @@ class Pins:
     def now(self, tools: Iterable[Tool]) -> Lock:
         """Return the lock of these tools as they are now, and of the code that the settings start.
 
-        Tools without a manifest are not pinned.
+        Only tools of the project's manifests are pinned.
         """
-        pins = {tool.name: self.pin(tool) for tool in tools if tool.source is not None}
+        pins = {tool.name: self.pin(tool) for tool in tools if tool.source is not None and not tool.is_stored}
         return Lock(pins, self.remote(), self._started)
 
     def pin(self, tool: Tool) -> Pin:

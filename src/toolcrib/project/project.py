@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from toolcrib.bundles import BuiltIn
 from toolcrib.core.bound import Bound
 from toolcrib.core.events import stream_events
 from toolcrib.core.toolset import Toolset
@@ -14,8 +16,10 @@ from toolcrib.errors import ToolcribError
 from toolcrib.guard import EnvironmentSecrets, Reviews, ToolDigest, Trust
 from toolcrib.manifest import Diagnostic
 from toolcrib.project.binding import Binder
+from toolcrib.project.bundles import Bundles
 from toolcrib.project.catalog.external import ExternalTools
 from toolcrib.project.catalog.registry import Change, ToolRegistry
+from toolcrib.project.catalog.stored import StoredTools
 from toolcrib.project.config.settings import Config, load_config, source_files
 from toolcrib.project.control.acceptance import (
     Acceptance,
@@ -32,6 +36,7 @@ from toolcrib.project.control.store import Store
 from toolcrib.project.fingerprints import Fingerprints
 from toolcrib.project.lock import Pins
 from toolcrib.project.preview import Preview
+from toolcrib.project.programs import programs_of
 from toolcrib.project.root import Place, find
 from toolcrib.project.setup import Setup
 from toolcrib.project.workspaces import Workspaces
@@ -65,6 +70,7 @@ class Project:
         trusted: bool = False,
         vault: Vault | None = None,
         accept: Accept | ProjectDigest = "reviewed",
+        built_in: Sequence[BuiltIn] = (),
     ) -> None:
         self._setup = setup = Setup.of(place, config, secrets, trusted, vault, whole=accept == "all")
         self.place, self.root = place, place.root
@@ -74,12 +80,8 @@ class Project:
         self._store = Store(place, self.vault, ttl_s=config.approval_ttl_hours * 3600)
         fingerprints = Fingerprints(place.root, lambda tool: self._composites.tools_of(tool))  # noqa: PLW0108 - made below
         self.fingerprint = fingerprints.of
-        self.acceptance = Acceptance(
-            Trust(self.vault),
-            self.digest,
-            whole=accept == "all",
-            versions=accept.tools if isinstance(accept, ProjectDigest) else {},
-        )
+        versions = accept.tools if isinstance(accept, ProjectDigest) else {}
+        self.acceptance = Acceptance(Trust(self.vault), self.digest, accept == "all", versions)
         """The acceptance of the project as a whole."""
         asks = config.review == "ask"
         self.first_use = FirstUse(Reviews(self.vault), self.fingerprint, place, self.acceptance, asks=asks)
@@ -109,6 +111,8 @@ class Project:
             place, source_files(place.root, place.home, setup.hidden), self.toolset, binder.bind
         )
         self._external = ExternalTools(config.sources, self._registry)
+        self.bundles = self._open_bundles(setup, built_in)
+        """The user's bundles. Their tools are tools of the project too."""
         preview = Preview(self._registry, self._steps, self._composites)
         self.plan, self.asks, self.permissions_of = preview.plan, preview.asks, preview.permissions_of
         self.questions = preview.questions
@@ -116,6 +120,20 @@ class Project:
         self.servers: Servers | None = None
         """The MCP servers that the project names; None if it names none."""
         self._load()
+
+    def _open_bundles(self, setup: Setup, built_in: Sequence[BuiltIn]) -> Bundles:
+        cache = cache_folder(self.vault.data)
+        stored = StoredTools(
+            self.vault.data,
+            self._registry,
+            self._know_stored,
+            self.toolset.announce,
+            reserved=("project", *(spec.name for spec in setup.named_servers.specs)),
+            pinned=self.config.pinned,
+            built_in=built_in,
+            snapshot=None if cache is None else cache / "listing",
+        )
+        return Bundles(stored)
 
     def _load(self) -> None:
         loaded = self._registry.load()
@@ -136,27 +154,32 @@ class Project:
         *,
         secrets: SecretSource | None = None,
         accept: Accept = "reviewed",
+        data: Path | None = None,
+        built_in: Sequence[BuiltIn] = (),
     ) -> Project:
         """Open the project at `root`, or the nearest one upward from the working folder.
 
         `accept` says what may run: `reviewed`, what this user has made, accepted and reviewed; `all`,
-        whatever the project holds, with its settings: the program answers for it.
+        whatever the project holds, with its settings: the program answers for it. `data` is the user's data
+        folder, which holds the bundles; by default the one of the platform. `built_in` are bundles that come
+        with the program.
 
         Raises ProjectNotFound, ConfigError, and NotTrusted for a folder of another user.
         """
         place = find(root)
-        config, vault = load_config(place.config, place.root), Vault(place.root)
+        config, vault = load_config(place.config, place.root), Vault(place.root, data)
+        make = partial(cls, place, config, secrets=secrets, vault=vault, built_in=built_in)
         if accept == "all":
-            return cls(place, config, secrets=secrets, trusted=True, vault=vault, accept="all")
+            return make(trusted=True, accept="all")
         trust = Trust(vault)
         if trust.current() is None:
             named = load_user_settings().accepted_projects
             found = _inspected(cls, place, config, vault).digest() if named else None
             if found is not None and found.digest in named:
-                return cls(place, config, secrets=secrets, trusted=True, vault=vault, accept=found)
+                return make(trusted=True, accept=found)
             require_own_folder(place)
         trusted = not config.weakening() or trust.is_trusted(config.digest)
-        return cls(place, config, secrets=secrets, trusted=trusted, vault=vault)
+        return make(trusted=trusted)
 
     @classmethod
     def inspect(cls, root: str | os.PathLike[str] | None = None) -> Project:
@@ -171,7 +194,9 @@ class Project:
         """Return the digest of the whole project: its settings and all of its tools."""
         if not self._setup.trusted and self._setup.waiting:  # Tools of some sources are missing here.
             return Project.inspect(self.root).digest()
-        return digest_of_project(self.config.digest, self._every_tool(), self.fingerprint, self.root)
+        return digest_of_project(
+            self.config.digest, self._every_tool(stored=False), self.fingerprint, self.root
+        )
 
     def lowered(self) -> str:
         """Return a line about what is weaker than usual here, or "". The first time may take 0.5 s."""
@@ -200,9 +225,11 @@ class Project:
         self._steps.access.require_valid(identity)
         return [tool for tool in self._every_tool() if self._steps.access.visible(tool, caller, identity)]
 
-    def _every_tool(self) -> list[Tool]:
+    def _every_tool(self, *, stored: bool = True) -> list[Tool]:
+        if stored:
+            self.bundles.stored.ready_all()
         self._registry.check_all()
-        tools = self.toolset.tools()
+        tools = [tool for tool in self.toolset.tools() if stored or not tool.is_stored]
         if self._hot_reload is not None:  # A tool that came later has the position of a new start.
             self._external.sort(tools)
         return tools
@@ -241,16 +268,26 @@ class Project:
         return self.bound(name).tool
 
     def bound(self, name: str) -> Bound:
-        """Return one tool ready to be called. Raises as `get` does."""
+        """Return one tool ready to be called. Raises as `get` does.
+
+        A tool of a bundle is found by `[BUNDLE/]NAME[@VERSION]`; its full name is in the tool.
+        """
+        if name not in self.toolset or "/" in name:
+            name = self.bundles.stored.ready(name) or name
         return self._registry.bound(name)
 
     def _why_missing(self, name: str) -> ToolcribError | None:
         """Return the error of a manifest or of an MCP server because of which there is no such tool."""
         error = None if self.servers is None else self.servers.why_missing(name)
-        return error or self._registry.error_of(name)
+        return error or self._registry.error_of(name) or self.bundles.stored.why_missing(name)
 
     def invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
         """Make a call, by the one path that every call takes."""
+        if ("/" in call.tool or call.tool not in self.toolset) and self.bundles.stored.exists:
+            return self.bundles.invoke(call, self._invoke)
+        return self._invoke(call)
+
+    def _invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
         self._registry.check(call.tool)
         if self.servers is not None and self.servers.may_bring(call.tool):
             limit_s = (call.timeout_ms or self.config.timeout_ms) / 1000
@@ -278,7 +315,7 @@ class Project:
         `wait` is what to do if a call needs approval: fail, wait for it, or return a `pending` result. Of
         calls with the same `idempotency_key` one runs, and the others get its result.
         """
-        if wait == "raise" and idempotency_key is None and name in self.toolset:
+        if wait == "raise" and idempotency_key is None and name in self.toolset and "/" not in name:
             self._registry.check(name)
             return self.toolset.call(name, arguments, **options)  # faster than by a `Call`
         options |= {"wait": wait, "idempotency_key": idempotency_key}
@@ -308,9 +345,12 @@ class Project:
         return Elicitation(self.approval_service) if "elicitation" in self.config.approval_channels else None
 
     def sheets(self) -> tuple[list[ReviewSheet], list[ToolcribError]]:
-        """Return every tool of a manifest as it is shown for review, and the errors of all others."""
+        """Return every tool of a manifest as it is shown for review, and the errors of all others.
+
+        Tools of bundles are not of the project; `first_use.sheet` shows one of them.
+        """
         sheets, errors = [], []
-        for tool in self._every_tool():
+        for tool in self._every_tool(stored=False):
             if tool.source is None:
                 continue
             try:
@@ -349,6 +389,11 @@ class Project:
             self._hot_reload = HotReload(self._registry, self._external, know, self._programs_changed, report)
             await self._hot_reload.start()
 
+    def _know_stored(self, tools: Sequence[Tool]) -> None:
+        self._steps.secrets.know(tools)
+        if programs_of(tools, self.root):
+            self._programs_changed()
+
     def adopt(self, tool: Tool, warnings: Sequence[Diagnostic] = ()) -> None:
         """Add a tool that an agent has just made to this open project."""
         self._steps.secrets.know([tool])
@@ -383,6 +428,7 @@ class Project:
         finally:
             if "_search" in self.__dict__:
                 self._search.close()
+            self.bundles.close()
             self._store.close()
             self.first_use.reviews.close()
             self._steps.secrets.close()

@@ -8,7 +8,17 @@ from collections.abc import Iterable
 from fnmatch import translate
 from functools import lru_cache
 
-__all__ = ["dotted", "fits", "json_path", "nearest", "steps_of", "wire_name"]
+__all__ = [
+    "dotted",
+    "fits",
+    "json_path",
+    "nearest",
+    "parts_of",
+    "short_name",
+    "steps_of",
+    "stored_name",
+    "wire_name",
+]
 
 _MAX_NAME = 200
 """Characters of a name that are compared."""
@@ -16,6 +26,7 @@ _is_wire_name = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
 _STEP = re.compile(r'\.([^\W\d]\w*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
 _NEAR = 60
 """Likeness from 0 to 100 from which a name may have been meant."""
+_PARTS = re.compile(r"(?:(?P<bundle>[^/@]+)/)?(?P<name>[^/@]+)(?:@(?P<version>.+))?")
 
 
 def fits(pattern: str, name: str) -> bool:
@@ -32,22 +43,44 @@ def _expression(pattern: str) -> re.Pattern[str]:
     return re.compile(translate(unicodedata.normalize("NFC", pattern).replace("[", "[[]")))
 
 
+def stored_name(bundle: str, slug: str, version: str) -> str:
+    """Return the full name of a tool of the store, which is its name in a catalog."""
+    return f"{bundle}/{slug}@{version}"
+
+
+def short_name(name: str) -> str:
+    """Return the slug of the full name of a tool of the store; any other name as it is."""
+    return name.partition("/")[2].partition("@")[0] or name
+
+
+def parts_of(text: str) -> tuple[str | None, str, str | None] | None:
+    """Return the three parts of `[BUNDLE/]NAME[@VERSION]`; None for any other text."""
+    found = _PARTS.fullmatch(text)
+    return None if found is None else (found["bundle"], found["name"], found["version"])
+
+
 def wire_name(name: str) -> str:
     """Return the name of a tool for MCP clients and model providers, which all accept `[a-zA-Z0-9_-]{1,64}`.
 
     Foreign characters become `_`. If the result is too long or empty, it ends in a hash of the name. So it
-    depends on nothing but the name.
+    depends on nothing but the name. The full name of a tool of the store, `bundle/slug@1.0`, becomes
+    `bundle_slug__1_0`.
     """
     if _is_wire_name(name):
         return name
+    if "/" in name:  # Slugs and versions hold no `_`, so two of these never get the same name.
+        spelled = name.replace("/", "_").replace("@", "__").replace(".", "_")
+        if _is_wire_name(spelled):
+            return spelled
     plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", name)
     base = plain.strip("_-")
-    if base and len(plain) <= 64:
+    if base and len(plain) <= 64 and "/" not in name:
         return plain
     import hashlib
 
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{base[:55] or 'tool'}_{digest[:8]}"
+    length = 12 if "/" in name else 8  # A store can hold a hundred thousand tools.
+    return f"{base[: 63 - length] or 'tool'}_{digest[:length]}"
 
 
 def json_path(parts: Iterable[str | int]) -> str:

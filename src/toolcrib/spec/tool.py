@@ -36,6 +36,8 @@ class Source:
     """The file is not the one manifest of a folder: files beside it do not belong to the tool."""
     spelling: Spelling = Spelling.DOLLAR_BRACE
     """The placeholders that the file uses."""
+    stored: bool = False
+    """A record of the user's store of bundles, not of the project. `raw` is the definition in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +64,8 @@ class Tool:
     source: Source | None = None
     extensions: dict[str, Any] = field(default_factory=dict)
     auth: tuple[Auth, ...] = ()
+
+    @property
+    def is_stored(self) -> bool:
+        """True if it comes from the user's store of bundles, not from the project."""
+        return self.source is not None and self.source.stored

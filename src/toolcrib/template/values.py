@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from toolcrib.errors import InvalidInput, ToolcribError, UnavailableError, Violation
 from toolcrib.spec import Call, CallContext, Tool
+from toolcrib.spec.naming import short_name
 from toolcrib.template.tree import Reference
 
 __all__ = ["MISSING", "Missing", "Values", "bad_value", "literal_text", "scalar_text"]
@@ -60,15 +61,15 @@ class Values:
         `permissions.env` names only; `call.arguments` must be the validated object.
         """
         source = os.environ if environ is None else environ
-        arguments = call.arguments
+        arguments, name = call.arguments, short_name(tool.name)
         return cls(
             arguments if isinstance(arguments, dict) else {},
             secrets=ctx.secrets,
             env={name: source[name] for name in tool.permissions.env if name in source},
             context={
                 "version": str(tool.version),
-                "name": tool.name,
-                "slug": tool.name if _SLUG.fullmatch(tool.name) and len(tool.name) <= 64 else None,
+                "name": name,
+                "slug": name if _SLUG.fullmatch(name) and len(name) <= 64 else None,
                 "run_id": ctx.run_id,
                 "session_id": ctx.session_id,
             },

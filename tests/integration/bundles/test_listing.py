@@ -86,9 +86,7 @@ def test_changes_are_seen_and_no_change_costs_a_look_at_one_file(
     store.put_tool(bundle, "a", "1", TOOL)
     store.switch_bundle(bundle, enabled=False)
     listing.refresh()
-    found = listing.bundle(bundle)
-    assert found is not None
-    assert not found.is_enabled
+    assert not listing.bundles[bundle].is_enabled
 
 
 def test_a_random_history_of_several_processes_is_followed(store: Store, bundle: str, tmp_path: Path) -> None:

@@ -127,7 +127,8 @@ class Digests:
             yield "definition", _sha(_definition(tool))
         else:
             yield "manifest", hashlib.sha256(tool.source.raw).hexdigest()
-            yield from self._beside(tool, looks)
+            if not tool.source.stored:  # What was read of a record is what runs.
+                yield from self._beside(tool, looks)
         for part, path in code_of(tool, self._root, looks.paths):
             yield part, self._file(path, looks)
         for access in ("read", "write"):

@@ -137,20 +137,39 @@ class ToolRegistry:
             self._toolset.replace(bound)
         else:
             self._toolset.add(bound)
-        self._forget(name)
-        self._unchecked[name] = self._external[name] = bound
-        self.marks[name] = []  # what it may touch can change without its file
+        self._know(bound)
+
+    def add_stored(self, tool: Tool, document: Document) -> None:
+        """Put in a tool of the store, which the list has already. Raises ConflictError for a name in use."""
+        bound = self.bind(tool)
+        self._toolset.put_quietly(bound)
+        self._know(bound)
+        self._documents[tool.name] = document
+
+    def remove_stored(self, name: str) -> None:
+        """Take out such a tool, if it is there."""
+        if self.is_external(name):
+            self._toolset.drop_quietly(name)
+        self._forget_external(name)
+
+    def _know(self, bound: BoundTool) -> None:
+        self._forget(bound.name)
+        self._unchecked[bound.name] = self._external[bound.name] = bound
+        self.marks[bound.name] = []  # what it may touch can change without its file
 
     def remove_external(self, name: str) -> bool:
         """Take out such a tool. Return True if it was in the list."""
         was_listed = self.is_external(name)
         if was_listed:
             self._toolset.remove(name)
+        self._forget_external(name)
+        return was_listed
+
+    def _forget_external(self, name: str) -> None:
         self._forget(name)
         self._unchecked.pop(name, None)
         self._external.pop(name, None)
         self.marks.pop(name, None)
-        return was_listed
 
     def is_external(self, name: str) -> bool:
         """Return True if the tool of this name in the list is one of another source."""
@@ -278,7 +297,7 @@ class ToolRegistry:
         if result is None:
             found = check_tool(tool, self._documents.pop(name, None))
             if any(finding.is_error for finding in found):
-                self._refuse(name, check_tool(tool))
+                self._refuse(name, check_tool(tool) or found)
                 return
             result = CheckResult(bool(found), _wide(found))
             self._cache.add_check(name, mark, result)

@@ -41,7 +41,8 @@ class ProjectSteps:
 
         def pinned(ctx: Context) -> None:
             tool = ctx.bound.tool
-            if tool.source is not None or tool.kind == "mcp":  # The program registers all other tools itself.
+            # The program registers all other tools itself, or its user keeps them in bundles.
+            if (tool.source is not None and not tool.is_stored) or tool.kind == "mcp":
                 pins.require(tool)
 
         self.controls = Controls(

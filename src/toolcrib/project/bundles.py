@@ -1,0 +1,143 @@
+"""The user's bundles as one project sees them: records, pages of tools, search, calls, counts of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+from copy import copy
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from toolcrib.bundles import Store
+from toolcrib.bundles.listing import ListedTool
+from toolcrib.errors import StateUnavailable, UsageError
+from toolcrib.executors.function.threads import run_in_thread
+from toolcrib.project.catalog.pages import ToolHit, ToolHits, ToolPage, page_token, read_page_token
+from toolcrib.project.catalog.stored import StoredTools
+from toolcrib.spec import Call, Result
+
+if TYPE_CHECKING:
+    from toolcrib.bundles.usage import Usage
+    from toolcrib.project.catalog.stored_search import StoredSearch
+
+__all__ = ["Bundles", "ToolHit", "ToolHits", "ToolPage"]
+
+_MOST = 256
+
+
+class Bundles:
+    """The bundles of this user. Its methods may be called in any thread."""
+
+    def __init__(self, stored: StoredTools) -> None:
+        self.stored = stored
+        """Their tools in the catalog."""
+
+    @property
+    def store(self) -> Store:
+        """The records, to be read and changed."""
+        return self.stored.store
+
+    @cached_property
+    def usage(self) -> Usage:
+        """Counts of calls by the id of the tool."""
+        from toolcrib.bundles.usage import Usage
+
+        return Usage(self.stored.data / "usage.db")
+
+    def name(self, bundle_id: str, slug: str, version: str) -> str:
+        """Return the name to call a tool by, and to get it from the project: `bundle/slug@version`.
+
+        Raises as `Store.tool`. A disabled tool has a name too; its calls are refused.
+        """
+        tool = self.store.tool(bundle_id, slug, version)
+        self.stored.catch_up()
+        return self.stored.full_name(tool)
+
+    def tools(
+        self,
+        *,
+        bundles: Collection[str] = (),
+        tags: Collection[str] = (),
+        include_disabled: bool = False,
+        limit: int = 25,
+        page: str | None = None,
+    ) -> ToolPage:
+        """Return the tools of these bundles (ids; all if none are given) with any of these tags.
+
+        The newest come first. `limit` is at most 256; `page` is the `next` of the page before. Raises
+        UsageError for another limit, and for a page of another list.
+        """
+        _check_limit(limit)
+        question = ("tools", sorted(bundles), sorted(tags), include_disabled)
+        before = None
+        if page is not None:
+            created, id_ = read_page_token(page, question, str, str)
+            before = (created, id_)
+        of, any_of = frozenset(bundles), frozenset(tags)
+        with self.stored.lock:
+            listing = self.stored.listing
+
+            def wanted(tool: ListedTool) -> bool:
+                return (
+                    (not of or tool.bundle in of)
+                    and (not any_of or not any_of.isdisjoint(tool.tags))
+                    and (include_disabled or listing.is_on(tool))
+                )
+
+            found = listing.page(limit + 1, before, wanted)
+        more = len(found) > limit
+        return ToolPage(found[:limit], page_token(question, [*found[limit - 1].order]) if more else None)
+
+    @cached_property
+    def _search(self) -> StoredSearch:
+        from toolcrib.project.catalog.stored_search import StoredSearch
+
+        return StoredSearch(self.stored)
+
+    def search(
+        self,
+        query: str,
+        *,
+        bundles: Collection[str] = (),
+        tags: Collection[str] = (),
+        include_disabled: bool = False,
+        limit: int = 25,
+        page: str | None = None,
+    ) -> ToolHits:
+        """Return the tools that match some words, the best first; filters and pages as of `tools`.
+
+        Raises UsageError for a query without a word too.
+        """
+        _check_limit(limit)
+        return self._search.find(query, bundles, tags, include_disabled, limit, page)
+
+    async def invoke(self, call: Call, path: Callable[[Call], Awaitable[Result]]) -> Result:
+        """Make a call that may be of a tool of a bundle: find the tool, call it by `path`, count the call."""
+        if self.stored.is_behind:
+            await run_in_thread(self.stored.catch_up)  # It waits for writers.
+        name = self.stored.ready(call.tool)
+        if name is None:
+            return await path(call)
+        asked, id_ = call.tool, self.stored.id_of(name)
+        if asked != name:
+            call = copy(call)
+            call.tool = name
+        result = await path(call)
+        if asked != name:
+            result.details = {**(result.details or {}), "tool": name}
+        if id_ is not None and result.status != "pending":
+            self.usage.count(id_, failed=not result.ok)
+        return result
+
+    def close(self) -> None:
+        """Write what is counted, and close the index."""
+        if "_search" in self.__dict__:
+            self._search.close()
+        if "usage" in self.__dict__:
+            with suppress(StateUnavailable):
+                self.usage.close()
+
+
+def _check_limit(limit: int) -> None:
+    if not 1 <= limit <= _MOST:
+        raise UsageError(f"a page of {limit} tools", hint=f"Ask for 1 to {_MOST}.")

@@ -1,0 +1,73 @@
+"""Pages of tools. The token of a page is the place where it begins, valid for one question only."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from typing import Any, NamedTuple
+
+from toolcrib.bundles.listing import ListedTool
+from toolcrib.errors import UsageError
+
+__all__ = ["ToolHit", "ToolHits", "ToolPage", "page_token", "read_page_token"]
+
+
+class ToolPage(NamedTuple):
+    """One page of a list of tools."""
+
+    tools: list[ListedTool]
+    next: str | None
+    """Token of the next page."""
+
+
+class ToolHit(NamedTuple):
+    """One tool that a search found."""
+
+    tool: ListedTool
+    match: str
+    """`prefix`, `word`, `fuzzy` or `some`."""
+    field: str
+    """`name`, `tags`, `description`, `arguments` or `several`."""
+
+
+class ToolHits(NamedTuple):
+    """One page of hits, the best first, and how many there are in all."""
+
+    hits: list[ToolHit]
+    next: str | None
+    """Token of the next page."""
+    total: int
+    tags: dict[str, int]
+    """Hits with each tag."""
+    types: dict[str, int]
+    """Hits of each type."""
+
+
+def page_token(question: object, place: list[Any]) -> str:
+    """Return the token of the page that begins behind a place, which is JSON."""
+    import orjson
+
+    return base64.urlsafe_b64encode(orjson.dumps([_digest(question), *place])).decode().rstrip("=")
+
+
+def read_page_token(token: str, question: object, *types: type) -> list[Any]:
+    """Return the place in a token: values of these types. Raises UsageError if it is of another question."""
+    import orjson
+
+    try:
+        padded = token + "=" * (-len(token) % 4)
+        digest, *place = orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        if [type(value) for value in place] != list(types):
+            raise TypeError
+    except (ValueError, TypeError, binascii.Error):
+        raise UsageError("this is not a token of a page", hint="Use `next` of the page before.") from None
+    if digest != _digest(question):
+        raise UsageError(
+            "this page belongs to another search", hint="Repeat the words and filters that it came from."
+        )
+    return list(place)
+
+
+def _digest(question: object) -> str:
+    return hashlib.sha256(repr(question).encode()).hexdigest()[:16]

@@ -1,0 +1,290 @@
+"""The tools of the user's store of bundles, as tools of one project.
+
+Each has its full name, `bundle/slug@version`. A bundle goes by its slug, or by its id where an older bundle
+has that slug. A tool is read when it is first listed or called, and again after it has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+import msgspec
+
+from toolcrib.bundles import BuiltIn, BundleRecord, Store, ToolRecord
+from toolcrib.bundles.listing import ListedTool, Listing
+from toolcrib.bundles.records import file_of
+from toolcrib.errors import (
+    BundleDisabled,
+    ConflictError,
+    ManifestError,
+    ToolcribError,
+    ToolDisabled,
+    UsageError,
+)
+from toolcrib.manifest import Diagnostic, Document, diagnostics_of, entries
+from toolcrib.project.catalog.registry import ToolRegistry
+from toolcrib.spec import Tool
+from toolcrib.spec.naming import parts_of, stored_name
+
+__all__ = ["StoredTools", "tool_of"]
+
+_DEFINITION = ("slug", "version", "displayName", "description", "tags", "type", "argSchema",
+               "outputSchema", "impl")  # fmt: skip
+"""The fields of a record that a review is about: no ids, no times, no switch."""
+
+
+class StoredTools:
+    """Puts tools of the store into the registry under their full names. Safe for threads.
+
+    `know` is called with each tool before it can be used, `announce` when the list has changed. `reserved`
+    are names that no bundle goes by, and `pinned` the full names that go before other versions.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        registry: ToolRegistry,
+        know: Callable[[Sequence[Tool]], None],
+        announce: Callable[[], None],
+        *,
+        reserved: Collection[str] = (),
+        pinned: Collection[str] = (),
+        built_in: Sequence[BuiltIn] = (),
+        snapshot: Path | None = None,
+    ) -> None:
+        self.data, self._built_in, self._snapshot = data, built_in, snapshot
+        self._registry, self._know, self._announce = registry, know, announce
+        self._reserved, self._pinned = frozenset(reserved), frozenset(pinned)
+        self._store: Store | None = None
+        self._listing: Listing | None = None
+        self.lock = RLock()
+        """Held while the list is read or brought up to date."""
+        self._names: dict[str, str] = {}
+        """Id of a bundle to the name it goes by."""
+        self._ids: dict[str, str] = {}
+        self._bundles: Mapping[str, BundleRecord] = {}
+        self._bound: dict[str, ListedTool] = {}
+        """Full name to the tool as it was put into the registry."""
+        self._broken: dict[str, str] = {}
+        """Full name to the reason why a tool is not in the registry."""
+        self._unsettled = False
+
+    @property
+    def store(self) -> Store:
+        """The store. Its folder is made here."""
+        if self._store is None:
+            self._store = Store(self.data, built_in=self._built_in)
+        return self._store
+
+    @property
+    def exists(self) -> bool:
+        """True if there may be tools: without a folder of bundles nothing is read or made."""
+        return self._store is not None or bool(self._built_in) or (self.data / "bundles").is_dir()
+
+    @property
+    def listing(self) -> Listing:
+        """Every tool as it is now."""
+        self.catch_up()
+        assert self._listing is not None
+        return self._listing
+
+    @property
+    def is_behind(self) -> bool:
+        """True if `catch_up` has something to do."""
+        return self.exists and (self._listing is None or self._listing.is_behind)
+
+    def catch_up(self) -> None:
+        """Take in the changes of every process. The registry stays as it is; any thread may do this."""
+        with self.lock:
+            first = self._listing is None
+            if self._listing is None:
+                self._listing = Listing(self.store, self._snapshot)
+            if not self._listing.refresh():
+                return
+            if self._listing.bundles is not self._bundles:
+                self._name_bundles(self._listing.bundles)
+            self._unsettled = not first
+
+    def settle(self) -> None:
+        """Take tools that have changed or are gone out of the registry, in the thread that uses it."""
+        with self.lock:
+            if not self._unsettled:
+                return
+            self._unsettled = False
+            for name, tool in list(self._bound.items()):
+                if not self._is_current(name, tool):
+                    self._drop(name)
+        self._announce()
+
+    def _name_bundles(self, bundles: Mapping[str, BundleRecord]) -> None:
+        taken = dict.fromkeys(self._reserved, "")
+        for bundle in sorted(bundles.values(), key=lambda one: (one.created_at, one.id)):
+            if bundle.soft_deleted_at is None:
+                taken.setdefault(bundle.slug, bundle.id)
+        self._names = {
+            one.id: one.slug if taken.get(one.slug) == one.id else one.id for one in bundles.values()
+        }
+        self._ids = {name: id for id, name in self._names.items()}  # noqa: A001 - the field's name
+        self._bundles = bundles
+
+    def _is_current(self, name: str, tool: ListedTool) -> bool:
+        assert self._listing is not None
+        now = self._listing.find(tool.bundle, tool.slug, tool.version)
+        return now == tool and self._listing.is_on(tool) and self.full_name(tool) == name
+
+    def _drop(self, name: str) -> None:
+        del self._bound[name]
+        self._registry.remove_stored(name)
+        self._registry.set_external_findings(f"store/{name}", (), {})
+
+    # -- names -------------------------------------------------------------------------------------
+
+    def full_name(self, tool: ListedTool | ToolRecord) -> str:
+        """Return the name of a tool in the catalog."""
+        bundle = tool.bundle if isinstance(tool, ListedTool) else tool.bundle_id
+        return stored_name(self._names.get(bundle, bundle), tool.slug, tool.version)
+
+    def find(self, text: str) -> ListedTool | None:
+        """Return the tool that `[BUNDLE/]NAME[@VERSION]` means; BUNDLE is the name of a bundle or its id.
+
+        Of several versions it is the pinned one, else the only enabled one, else the newest. Raises
+        UsageError if tools of several bundles may be meant.
+        """
+        parts = parts_of(text)
+        if parts is None or not self.exists:
+            return None
+        bundle, slug, version = parts
+        with self.lock:
+            listing = self.listing
+            id = None if bundle is None else self._ids.get(bundle, bundle)  # noqa: A001
+            if id is not None and version is not None:
+                return listing.find(id, slug, version)
+            found = [
+                tool
+                for tool in listing.tools()
+                if tool.slug == slug and id in (None, tool.bundle) and version in (None, tool.version)
+            ]
+            if len({tool.bundle for tool in found}) > 1:
+                found = [tool for tool in found if listing.is_on(tool)] or found
+            if len({tool.bundle for tool in found}) > 1:
+                names = ", ".join(sorted(self.full_name(tool) for tool in found))
+                raise UsageError(f"{text!r} may be any of these: {names}", hint="Name the bundle too.")
+            return self._best(found)
+
+    def _best(self, versions: Sequence[ListedTool]) -> ListedTool | None:
+        listing = self.listing
+        choices = [tool for tool in versions if self.full_name(tool) in self._pinned]
+        choices = choices or [tool for tool in versions if listing.is_on(tool)] or list(versions)
+        return max(choices, key=lambda tool: tool.order, default=None)
+
+    def why_missing(self, text: str) -> ToolcribError | None:
+        """Return the error of a tool that is in the store and disabled; None for any other name."""
+        if not self.exists:
+            return None
+        try:
+            tool = self.find(text)
+        except ToolcribError as error:
+            return error
+        return None if tool is None else self._refusal(tool)
+
+    def _refusal(self, tool: ListedTool) -> ToolcribError | None:
+        name, bundle = self.full_name(tool), self.listing.bundles.get(tool.bundle)
+        if bundle is not None and not bundle.is_enabled:
+            return BundleDisabled(f"the bundle of {name} is disabled", hint="Enable the bundle first.")
+        if not tool.enabled:
+            return ToolDisabled(f"{name} is disabled", hint="Enable the tool first.")
+        if (why := self._broken.get(name)) is not None:
+            return ConflictError(why)
+        return None
+
+    # -- tools -------------------------------------------------------------------------------------
+
+    def ready(self, text: str) -> str | None:
+        """Put in the tool that a name means, as it is now, and return its full name.
+
+        None if there is no such tool, or if it is disabled: see `why_missing`.
+        """
+        if not self.exists:
+            return None
+        with self.lock:
+            self.catch_up()
+            self.settle()
+            if text in self._bound:
+                return text
+            try:
+                tool = self.find(text)
+            except UsageError:
+                return None
+            if tool is None or not self.listing.is_on(tool):
+                return None
+            self._bind(tool)
+            return self.full_name(tool)
+
+    def ready_all(self) -> None:
+        """Put in every tool that is not disabled, by bundle and age."""
+        if self.exists:
+            with self.lock:
+                listing = self.listing
+                self.settle()
+                for tool in listing.tools():
+                    if listing.is_on(tool):
+                        self._bind(tool)
+
+    def id_of(self, name: str) -> str | None:
+        """Return the id of a tool that was put in under this full name."""
+        tool = self._bound.get(name)
+        return None if tool is None else tool.id
+
+    def names(self) -> Iterator[str]:
+        """Return the full name of every tool that is not disabled."""
+        with self.lock:
+            listing = self.listing
+            return iter([self.full_name(tool) for tool in listing.tools() if listing.is_on(tool)])
+
+    def _bind(self, listed: ListedTool) -> None:
+        name = self.full_name(listed)
+        if name in self._bound:
+            return
+        self._bound[name] = listed
+        self._broken.pop(name, None)
+        record = self.store.tool(listed.bundle, listed.slug, listed.version)
+        path = self.data / "bundles" / listed.bundle / "tools" / file_of(listed.slug, listed.version)
+        tool, document, found = tool_of(record, self._names[listed.bundle], str(path))
+        if tool is None:
+            self._registry.set_external_findings(f"store/{name}", found, {name: found})
+            return
+        self._know([tool])
+        try:
+            self._registry.add_stored(tool, document)
+        except ConflictError as error:
+            self._broken[name] = error.message
+
+
+def tool_of(record: ToolRecord, bundle: str, path: str) -> tuple[Tool | None, Document, Sequence[Diagnostic]]:
+    """Return the tool of a record with its document and findings; None in its place if it cannot be used.
+
+    `bundle` is the name that its bundle goes by.
+    """
+    fields: dict[str, Any] = msgspec.to_builtins(record)
+    raw = msgspec.json.encode({name: fields[name] for name in _DEFINITION if fields[name] is not None})
+    try:
+        if record.type == "native":
+            (entry,) = entries(path, str(record.impl.get("manifest", "")).encode(), "native")
+        else:
+            (entry,) = entries(path, raw, "flexigpt")
+    except ManifestError as error:
+        return None, Document(path, raw, "", None), diagnostics_of(error)
+    if entry.tool is None:
+        return None, entry.document, entry.found
+    assert entry.tool.source is not None
+    source = replace(
+        entry.tool.source, raw=raw, sha256=hashlib.sha256(raw).hexdigest(), shared=True, stored=True
+    )
+    name = stored_name(bundle, record.slug, record.version)
+    tool = replace(entry.tool, name=name, bundle=bundle, version=record.version, source=source)
+    return tool, entry.document, entry.found

@@ -1,0 +1,250 @@
+"""The tools of the user's bundles in a project: listed, called, reviewed, switched as those of any source."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crib import Crib
+from toolcrib import Project
+from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store, ToolBody, ToolRecord
+from toolcrib.errors import (
+    BundleDisabled,
+    ConflictError,
+    ManifestError,
+    ToolDisabled,
+    ToolNotFound,
+    ToolUnavailable,
+    UsageError,
+)
+from toolcrib.spec.identifier import new_id
+
+MOMENT = "2026-01-01T00:00:00.000Z"
+CITY = {"type": "object", "properties": {"city": {"type": "string", "description": "City."}}}
+PUT = """
+import sys
+from pathlib import Path
+from toolcrib.bundles import Store, ToolBody
+tool = ToolBody(display_name="x", type="go", impl={"goFunc": "hello"})
+Store(Path(sys.argv[1])).put_tool(sys.argv[2], sys.argv[3], "1", tool)
+"""
+
+
+def go(name: str = "hello", **more: Any) -> ToolBody:
+    return ToolBody(display_name="Says hello", type="go", impl={"goFunc": name}, **more)
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TOOLCRIB_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("TOOLCRIB_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def store(data: Path) -> Store:
+    return Store(data)
+
+
+@pytest.fixture
+def mine(store: Store) -> str:
+    found = new_id()
+    store.put_bundle(found, BundleBody(slug="mine"))
+    return found
+
+
+@pytest.fixture
+def project(data: Path, tmp_path: Path) -> Project:
+    Crib(tmp_path / "project")
+    project = Project.open(tmp_path / "project")
+    project.functions.register("hello", lambda: "hello")
+    return project
+
+
+def names(project: Project) -> list[str]:
+    return [tool.name for tool in project.tools()]
+
+
+async def test_a_tool_of_a_bundle_is_listed_and_called_by_its_full_and_shorter_names(
+    project: Project, store: Store, mine: str
+) -> None:
+    assert names(project) == []
+    store.put_tool(mine, "hello", "v1", go())
+    assert names(project) == ["mine/hello@v1"]
+    tool = project.get("hello")
+    assert (tool.name, tool.bundle, tool.version) == ("mine/hello@v1", "mine", "v1")
+    for name in ("mine/hello@v1", "mine/hello", "hello@v1", "hello", f"{mine}/hello@v1"):
+        result = await project.call(name)
+        assert result.unwrap() == "hello", name
+        assert ("tool" in (result.details or {})) is (name != "mine/hello@v1")
+    missing = await project.call("mine/helo@v1")
+    assert isinstance(missing.error, ToolNotFound)
+    assert project.bundles.name(mine, "hello", "v1") == "mine/hello@v1"
+
+
+async def test_of_several_versions_the_bare_name_means_the_only_one_that_is_on_else_the_newest(
+    project: Project, store: Store, mine: str
+) -> None:
+    for version in ("2", "10", "1"):
+        store.put_tool(mine, "hello", version, go())
+    assert project.get("hello").version == "1"
+    store.switch_tool(mine, "hello", "1", enabled=False)
+    store.switch_tool(mine, "hello", "10", enabled=False)
+    assert project.get("hello").version == "2"
+    result = await project.call("hello")
+    assert result.details == {"tool": "mine/hello@2"}
+
+
+async def test_a_name_of_two_bundles_is_refused_with_all_of_them(
+    project: Project, store: Store, mine: str
+) -> None:
+    other, same = new_id(), new_id()
+    store.put_bundle(other, BundleBody(slug="other"))
+    store.put_bundle(same, BundleBody(slug="mine"))  # it goes by its id
+    for bundle in (mine, other, same):
+        store.put_tool(bundle, "hello", "1", go())
+    result = await project.call("hello")
+    assert isinstance(result.error, UsageError)
+    for name in ("mine/hello@1", "other/hello@1", f"{same}/hello@1"):
+        assert name in result.error.message
+        assert (await project.call(name)).ok
+    assert len(names(project)) == 3
+
+
+async def test_a_disabled_tool_or_bundle_is_disabled_everywhere_at_once(
+    project: Project, store: Store, mine: str
+) -> None:
+    store.put_tool(mine, "hello", "1", go())
+    assert (await project.call("mine/hello@1")).ok
+    store.switch_tool(mine, "hello", "1", enabled=False)
+    result = await project.call("mine/hello@1")
+    assert isinstance(result.error, ToolDisabled)
+    assert names(project) == []
+    assert project.bundles.tools().tools == []
+    assert project.bundles.search("hello").hits == []
+    assert len(project.bundles.search("hello", include_disabled=True).hits) == 1
+    store.switch_tool(mine, "hello", "1", enabled=True)
+    assert (await project.call("hello")).ok
+    store.switch_bundle(mine, enabled=False)
+    result = await project.call("hello")
+    assert isinstance(result.error, BundleDisabled)
+    with pytest.raises(BundleDisabled):
+        project.get("mine/hello@1")
+    assert names(project) == []
+    store.switch_bundle(mine, enabled=True)
+    store.delete_tool(mine, "hello", "1")
+    assert isinstance((await project.call("mine/hello@1")).error, ToolNotFound)
+
+
+async def test_a_tool_that_another_process_puts_is_there(
+    project: Project, store: Store, mine: str, data: Path
+) -> None:
+    assert names(project) == []
+    subprocess.run([sys.executable, "-c", PUT, str(data), mine, "late"], check=True)  # noqa: ASYNC221
+    assert (await project.call("late")).ok
+    assert names(project) == ["mine/late@1"]
+
+
+async def test_a_project_tool_goes_before_a_bundles_tool_of_the_same_name(
+    project: Project, store: Store, mine: str
+) -> None:
+    project.toolset.register("hello", lambda: "the project's")
+    store.put_tool(mine, "hello", "1", go())
+    assert (await project.call("hello")).unwrap() == "the project's"
+    assert (await project.call("mine/hello")).unwrap() == "hello"
+
+
+async def test_a_missing_function_keeps_the_record_and_the_call_says_so(
+    project: Project, store: Store, mine: str
+) -> None:
+    store.put_tool(mine, "a", "1", go("example.com/tools.Missing"))
+    result = await project.call("a")
+    assert isinstance(result.error, ToolUnavailable)
+    assert store.tool(mine, "a", "1").is_enabled
+
+
+async def test_arguments_are_checked_by_the_record(project: Project, store: Store, mine: str) -> None:
+    def greet(city: str) -> str:
+        return f"hello {city}"
+
+    project.functions.register("greet", greet)
+    store.put_tool(mine, "greet", "1", go("greet", arg_schema=CITY))
+    assert (await project.call("greet", {"city": "Bonn"})).unwrap() == "hello Bonn"
+    result = await project.call("greet", {"city": 1})
+    assert result.error is not None
+    assert result.error.code == "invalid_input"
+
+
+async def test_a_record_that_is_no_tool_is_an_error_of_its_call(
+    project: Project, store: Store, mine: str
+) -> None:
+    store.put_tool(mine, "bad", "1", ToolBody(display_name="x", type="http", impl={}))
+    result = await project.call("bad")
+    assert isinstance(result.error, ManifestError)
+    assert names(project) == []
+
+
+async def test_what_is_built_in_is_a_tool_and_its_switch_lasts(data: Path, tmp_path: Path) -> None:
+    Crib(tmp_path / "project")
+    facts = {"slug": "now", "version": "1", "type": "go", "impl": {"goFunc": "now"}, "display_name": "Now"}
+    bundle, tool = new_id(), new_id()
+    built_in = [
+        BuiltIn(
+            BundleRecord(id=bundle, slug="builtin", created_at=MOMENT, modified_at=MOMENT),
+            [ToolRecord(id=tool, bundle_id=bundle, created_at=MOMENT, modified_at=MOMENT, **facts)],  # type: ignore[arg-type]
+        )
+    ]
+    project = Project.open(tmp_path / "project", built_in=built_in)
+    project.functions.register("now", lambda: "noon")
+    assert (await project.call("now")).unwrap() == "noon"
+    assert [hit.tool.slug for hit in project.bundles.search("now").hits] == ["now"]
+    project.bundles.store.switch_tool(bundle, "now", "1", enabled=False)
+    later = Project.open(tmp_path / "project", built_in=built_in)
+    assert isinstance((await later.call("now")).error, ToolDisabled)
+
+
+def test_a_project_without_bundles_makes_no_folder(project: Project, data: Path) -> None:
+    assert names(project) == []
+    with pytest.raises(ToolNotFound):
+        project.get("x/y@1")
+    assert not (data / "bundles").exists()
+
+
+async def test_calls_are_counted(project: Project, store: Store, mine: str) -> None:
+    made = store.put_tool(mine, "hello", "1", go())
+    project.functions.register("fails", lambda: 1 / 0)
+    bad = store.put_tool(mine, "bad", "1", go("fails"))
+    for _ in range(3):
+        await project.call("hello")
+        await project.call("bad")
+    assert (project.bundles.usage.of(made.id).calls, project.bundles.usage.of(made.id).failures) == (3, 0)
+    assert (project.bundles.usage.of(bad.id).calls, project.bundles.usage.of(bad.id).failures) == (3, 3)
+    assert store.tool(mine, "hello", "1").modified_at == made.modified_at
+
+
+def test_pages_hold_each_tool_once_while_tools_come_and_go(project: Project, store: Store, mine: str) -> None:
+    ids = [store.put_tool(mine, f"find-{number}", "1", go()).id for number in range(30)]
+    for pages in (
+        lambda page: project.bundles.tools(limit=7, page=page),
+        lambda page: project.bundles.search("find", limit=7, page=page),
+    ):
+        found, page = [], None
+        while True:
+            got: Any = pages(page)
+            found += [getattr(one, "tool", one).id for one in got[0]]
+            page = got.next
+            if page is None:
+                break
+            store.put_tool(mine, f"find-late-{len(found)}-{new_id()}", "1", go())
+        assert set(ids) <= set(found)
+        assert len(found) == len(set(found))
+    with pytest.raises(UsageError, match="another search"):
+        project.bundles.tools(tags=["x"], page=project.bundles.tools(limit=1).next)
+    with pytest.raises(UsageError, match="not a token"):
+        project.bundles.search("find", page="x")
+    with pytest.raises(ConflictError):
+        store.put_tool(mine, "find-1", "1", go())
