@@ -7,13 +7,16 @@ from pathlib import Path
 
 from toolcrib.state import Database, PostgresServer, SqliteDatabase
 
+Address = Path | str
+"""A folder, or the address of a Postgres server."""
+
 _OPEN: list[Database] = []
 LEASE_S = 2.0
 """Seconds after which a process that was killed no longer holds anything, where only its silence tells."""
 
 
 def open_database(
-    address: Path | str, name: str, migrations: Sequence[str], *, durable: bool = True
+    address: Address, name: str, migrations: Sequence[str], *, durable: bool = True
 ) -> Database:
     """Open a file `NAME.db` in a folder, or the tables of that name at a Postgres address."""
     database: Database

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.databases import Address, open_database
 from toolcrib.guard import Approvals, Ask
-from toolcrib.state import PROJECT, VAULT_GRANTS, SqliteDatabase
+from toolcrib.state import PROJECT, VAULT_GRANTS, Database, SqliteDatabase
 
 START = 1_800_000_000.0
 
@@ -21,16 +22,18 @@ class Wall:
         return self.now
 
 
-def state(folder: Path, origin: str | None = None) -> SqliteDatabase:
-    return SqliteDatabase(folder / "state.db", PROJECT, origin=origin)
+def state(address: Address, origin: str | None = None) -> Database:
+    if origin is not None:
+        return SqliteDatabase(Path(address, "state.db"), PROJECT, origin=origin)
+    return open_database(address, "state", PROJECT)
 
 
-def vault(folder: Path) -> SqliteDatabase:
-    return SqliteDatabase(folder / "grants.db", VAULT_GRANTS)
+def vault(address: Address) -> Database:
+    return open_database(address, "grants", VAULT_GRANTS)
 
 
-def approvals(folder: Path, **more: Any) -> Approvals:
-    return Approvals(state(folder), vault(folder), **more)
+def approvals(address: Address, **more: Any) -> Approvals:
+    return Approvals(state(address), vault(address), **more)
 
 
 def ask(number: int = 0, **more: Any) -> Ask:

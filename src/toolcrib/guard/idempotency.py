@@ -11,7 +11,7 @@ from typing import NotRequired, TypedDict, Unpack
 from toolcrib.errors import IdempotencyConflict, InvalidError, RateLimited
 from toolcrib.guard.approvals.records import digest_of
 from toolcrib.spec.moment import written
-from toolcrib.state import Database, DatabaseWatch, Transaction, is_alive, this_process, uptime
+from toolcrib.state import Database, DatabaseWatch, Transaction
 
 __all__ = ["KeyedCall", "RecordedCalls"]
 
@@ -73,7 +73,8 @@ class RecordedCalls:
         tool, caller = call["tool"], call["caller"]
         digest = digest_of(call["arguments"])
         self._sweep_if_due()
-        with self._state.write() as tx:
+        holder = self._state.holder()
+        with self._state.write(_scope(caller, key)) as tx:
             row = tx.one(
                 "SELECT tool, arguments_digest, state, holder, result, size, begun_at"
                 f" FROM recorded WHERE {_ROW} AND (ended_at IS NULL OR ended_at > ?)",
@@ -84,19 +85,19 @@ class RecordedCalls:
             if row is None:
                 self._require_room(tx, caller)
             else:
-                known_tool, known_digest, state, holder, result, size, since = row
+                known_tool, known_digest, state, known_holder, result, size, since = row
                 if (known_tool, known_digest) != (tool, digest):
                     raise _used_otherwise(key, known_tool, tool)
                 if state == "done" and result is not None:
                     return bytes(result)
                 if state == "done":
                     raise _not_kept(key, size)
-                if _is_held(holder):
+                if tx.is_held(known_holder):
                     raise _still_running(key, tool, since)
                 if not call.get("repeatable"):
                     raise _unknown_outcome(key, tool, since)
             tx.run(f"DELETE FROM recorded WHERE {_ROW}", caller, key)
-            self._claim(tx, key, call, digest)
+            self._claim(tx, key, call, digest, holder)
             return None
 
     async def wait(
@@ -118,7 +119,8 @@ class RecordedCalls:
         claim = self._claims.pop((caller, key), "")
         kept = result if len(result) <= self._max_bytes else None
         done = f"UPDATE recorded SET state = 'done', result = ?, size = ?, ended_at = ? WHERE {_OWN}"
-        with self._state.write() as tx:
+        with self._state.write(_scope(caller, key)) as tx:
+            tx.notify()
             count = tx.run(done, kept, len(result), self._clock(), caller, key, claim)
         self._watch.notify()
         return bool(count)
@@ -126,7 +128,8 @@ class RecordedCalls:
     def abandon(self, key: str, caller: str) -> None:
         """Release a key whose call never ran."""
         claim = self._claims.pop((caller, key), "")
-        with self._state.write() as tx:
+        with self._state.write(_scope(caller, key)) as tx:
+            tx.notify()
             tx.run(f"DELETE FROM recorded WHERE {_OWN}", caller, key, claim)
         self._watch.notify()
 
@@ -156,7 +159,7 @@ class RecordedCalls:
                 details={"keys": count},
             )
 
-    def _claim(self, tx: Transaction, key: str, call: KeyedCall, arguments_digest: str) -> None:
+    def _claim(self, tx: Transaction, key: str, call: KeyedCall, arguments_digest: str, holder: str) -> None:
         claim = uuid.uuid4().hex
         tx.insert(
             "recorded",
@@ -168,7 +171,7 @@ class RecordedCalls:
                 "arguments_digest": arguments_digest,
                 "state": "running",
                 "claim": claim,
-                "holder": f"{uptime()} {this_process()}",
+                "holder": holder,
                 "size": 0,
                 "begun_at": self._clock(),
             },
@@ -181,14 +184,13 @@ class RecordedCalls:
         with self._state.read() as tx:
             for name in names:
                 row = tx.one(f"SELECT state, holder FROM recorded WHERE {_ROW}", *json.loads(name))
-                if row is None or row[0] != "running" or not _is_held(row[1]):
+                if row is None or row[0] != "running" or not tx.is_held(row[1]):
                     found[name] = True
         return found
 
 
-def _is_held(holder: str) -> bool:
-    since, _, process = holder.partition(" ")
-    return is_alive(process, float(since))
+def _scope(caller: str, key: str) -> str:
+    return f"recorded {json.dumps([caller, key])}"
 
 
 def _require_key(key: str) -> None:

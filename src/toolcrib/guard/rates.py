@@ -1,6 +1,6 @@
 """Rate limits: how often, and how many at a time, calls of one tool run in all processes of a project.
 
-Times count from the start of the machine, so setting the clock does not change them.
+Times are on the database's own clock. That of a file is the machine's uptime, which nobody can set.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from toolcrib.errors import RateLimited, StateUnavailable
-from toolcrib.state import Database, Transaction, boot_id, is_alive, this_process, uptime
+from toolcrib.state import Database, Transaction
 
 __all__ = ["RateLease", "Rates"]
 
@@ -20,13 +20,13 @@ _RETRY_S = 1.0
 
 
 class Rates:
-    """The rate limits of one project's tools. `clock` returns seconds since the machine started.
+    """The rate limits of one project's tools. `clock` returns seconds; without it, the database's clock does.
 
-    The counts are void after a restart of the machine, so `state` need not be durable: each limited call
-    writes twice.
+    In a file the counts are void after a restart of the machine, so `state` need not be durable: each limited
+    call writes twice.
     """
 
-    def __init__(self, state: Database, clock: Callable[[], float] = uptime) -> None:
+    def __init__(self, state: Database, clock: Callable[[], float] | None = None) -> None:
         self._state = state
         self._clock = clock
         self._unreleased: list[str] = []
@@ -49,11 +49,12 @@ class Rates:
             return RateLease(None, "")
         if self._unreleased:
             self._release()
-        with self._state.write() as tx:
-            now = self._clock()
+        holder = "" if concurrency is None else self._state.holder()
+        with self._state.write(f"rate {tool}") as tx:
+            boot, now = tx.clock() if self._clock is None else ("", self._clock())
             if per_minute is not None or min_interval_ms:
-                self._start(tx, tool, now, per_minute, min_interval_ms or 0)
-            id = "" if concurrency is None else self._lease(tx, tool, now, concurrency)
+                self._start(tx, tool, (boot, now), per_minute, min_interval_ms or 0)
+            id = "" if concurrency is None else self._lease(tx, tool, holder, now, concurrency)
         return RateLease(self, id)
 
     def release(self, id: str) -> None:
@@ -66,16 +67,19 @@ class Rates:
 
     def _release(self) -> None:
         ended = tuple(self._unreleased)
-        with self._state.write() as tx:
+        with self._state.write("rate released") as tx:
             for id in ended:
                 tx.run("DELETE FROM leases WHERE id = ?", id)
         self._unreleased = [other for other in self._unreleased if other not in ended]
 
     @staticmethod
-    def _start(tx: Transaction, tool: str, now: float, per_minute: int | None, min_interval_ms: int) -> None:
+    def _start(
+        tx: Transaction, tool: str, clock: tuple[str, float], per_minute: int | None, min_interval_ms: int
+    ) -> None:
         """Count one start, or raise RateLimited."""
+        boot, now = clock
         oldest = now - max(_WINDOW_S, min_interval_ms / 1000)
-        tx.run("DELETE FROM starts WHERE tool = ? AND (at <= ? OR boot <> ?)", tool, oldest, boot_id())
+        tx.run("DELETE FROM starts WHERE tool = ? AND (at <= ? OR boot <> ?)", tool, oldest, boot)
         latest = "SELECT at FROM starts WHERE tool = ? ORDER BY at DESC LIMIT 1 OFFSET ?"
         if min_interval_ms and (row := tx.one(latest, tool, 0)) is not None:
             wait = row[0] + min_interval_ms / 1000 - now
@@ -86,20 +90,20 @@ class Rates:
             row = tx.one(latest, tool, per_minute - 1) if per_minute > 0 else (now,)
             if row is not None and row[0] + _WINDOW_S > now:
                 raise _limited(tool, f"may be called {per_minute} times a minute", row[0] + _WINDOW_S - now)
-        tx.insert("starts", {"tool": tool, "boot": boot_id(), "at": now})
+        tx.insert("starts", {"tool": tool, "boot": boot, "at": now})
 
     @staticmethod
-    def _lease(tx: Transaction, tool: str, now: float, concurrency: int) -> str:
-        leases = tx.all("SELECT id, holder, at FROM leases WHERE tool = ?", tool)
+    def _lease(tx: Transaction, tool: str, holder: str, now: float, concurrency: int) -> str:
+        leases = tx.all("SELECT id, holder FROM leases WHERE tool = ?", tool)
         running = len(leases)
         if running >= concurrency:
-            for id, holder, at in leases:
-                if not is_alive(holder, at):
+            for id, other in leases:
+                if not tx.is_held(other):
                     running -= tx.run("DELETE FROM leases WHERE id = ?", id)
         if running >= concurrency:
             raise _limited(tool, f"already runs {running} times, the most allowed at a time", _RETRY_S)
         new = uuid.uuid4().hex
-        tx.insert("leases", {"id": new, "tool": tool, "holder": this_process(), "at": now})
+        tx.insert("leases", {"id": new, "tool": tool, "holder": holder, "at": now})
         return new
 
 

@@ -189,6 +189,8 @@ class PostgresServer:
 
     def unavailable(self, error: psycopg.Error) -> StateUnavailable:
         """Return the error for one of the driver, with a hint."""
+        from psycopg import OperationalError
+
         code = error.sqlstate or ""
         hints = (hint for start, hint in _HINTS.items() if code.startswith(start))
         reason = " ".join(str(error).split())
@@ -196,7 +198,7 @@ class PostgresServer:
             f"the database {self.name} cannot be used: {reason}",
             hint=next(hints, "Check that the server runs and that its address and password are right."),
             details={"database": self.name, "error": code},
-            retryable=code[:2] in ("", "08", "40", "53", "55", "57"),
+            retryable=isinstance(error, OperationalError) and code[:2] in _PASSING,
         )
 
 
@@ -321,6 +323,8 @@ def _number_loader() -> Any:
     return NumberLoader
 
 
+_PASSING = ("", "08", "40", "53", "55", "57")
+"""Classes of errors that may be over soon (PostgreSQL, appendix A)."""
 _HINTS = {
     "28": "Check the user and the password in the address of the database.",
     "3D": "Create the database on the server first: createdb NAME",

@@ -35,7 +35,7 @@ class _SqliteTransaction(Transaction):
 
     def is_held(self, holder: str) -> bool:
         since, _, process = holder.partition(" ")
-        return is_alive(process, float(since))
+        return bool(process) and is_alive(process, float(since))
 
 
 class SqliteDatabase:

@@ -66,8 +66,11 @@ CREATE TABLE recorded (
 );
 CREATE INDEX recorded_end ON recorded (ended_at);
 """,
+    """
+DELETE FROM leases;
+""",
 )
-"""`state.db` in the project's home folder."""
+"""`state.db` in the project's home folder. Version 2 names the holders of leases in another way."""
 
 VAULT_GRANTS: tuple[str, ...] = (
     """

@@ -9,12 +9,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.databases import LEASE_S, close_databases, open_database
+from tests.databases import LEASE_S, Address, close_databases, open_database
 from toolcrib.errors import StateUnavailable
 from toolcrib.state import Database, DatabaseWatch
 
@@ -27,8 +26,6 @@ CREATE TABLE kinds (name TEXT PRIMARY KEY, number INTEGER, fraction REAL, bytes 
 """,
 )
 COUNT = "INSERT INTO counter VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = counter.value + 1"
-
-Address = Path | str
 
 
 def opened(address: Address) -> Database:

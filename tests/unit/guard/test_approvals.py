@@ -24,7 +24,7 @@ from toolcrib.errors import (
 )
 from toolcrib.guard import Approval, Approvals, Permit, canonical, may_decide
 from toolcrib.spec import Caller
-from toolcrib.state import SqliteDatabase
+from toolcrib.state import PROJECT, SqliteDatabase
 
 DAY = 86_400.0
 
@@ -418,7 +418,7 @@ def test_a_row_full_of_nonsense_hides_no_other(desk: Approvals, tmp_path: Path) 
 
 
 def test_an_earlier_copy_of_the_project_brings_no_yes_back(tmp_path: Path) -> None:
-    first = SqliteDatabase(tmp_path / "state.db", state(tmp_path)._migrations)
+    first = SqliteDatabase(tmp_path / "state.db", PROJECT)
     desk = Approvals(first, vault(tmp_path))
     asked = waits(desk, 1)
     desk.approve(asked.id, "ada")

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.databases import Address
 from tests.guarded import Wall, state
 from toolcrib.errors import RateLimited
 from toolcrib.guard import Rates
-from toolcrib.state import SqliteDatabase, boot_id, this_process
+from toolcrib.state import SqliteDatabase, boot_id, this_process, uptime
 
 
 @pytest.fixture
@@ -20,8 +21,8 @@ def clock() -> Wall:
 
 
 @pytest.fixture
-def rates(tmp_path: Path, clock: Wall) -> Rates:
-    return Rates(state(tmp_path), clock)
+def rates(address: Address, clock: Wall) -> Rates:
+    return Rates(state(address), clock)
 
 
 def wait(call: Callable[[], object]) -> float:
@@ -100,16 +101,18 @@ def test_a_call_without_a_place_does_not_count_as_one(rates: Rates) -> None:
     rates.acquire("t", concurrency=1, per_minute=2).release()
 
 
-def test_what_an_earlier_boot_left_does_not_count(rates: Rates, tmp_path: Path) -> None:
+def test_what_an_earlier_boot_left_does_not_count(address: Address) -> None:
+    rates = Rates(state(address))
     rates.acquire("t", per_minute=1, concurrency=1)
-    with state(tmp_path).write() as tx:
+    with state(address).write() as tx:
         tx.run("UPDATE starts SET boot = 'before'")
-        tx.run("UPDATE leases SET holder = ?", this_process().replace(boot_id(), "before"))
+        tx.run("UPDATE leases SET holder = ?", f"0.0 {this_process().replace(boot_id(), 'before')}")
     rates.acquire("t", per_minute=1, concurrency=1)
 
 
 @pytest.mark.parametrize("holder", ["dead", "reused", "nonsense"])
-def test_the_place_of_a_dead_process_is_free(rates: Rates, tmp_path: Path, holder: str) -> None:
+def test_the_place_of_a_dead_process_is_free(tmp_path: Path, holder: str) -> None:
+    rates = Rates(state(tmp_path))
     rates.acquire("t", concurrency=1)
     boot, space, pid, started = this_process().split("/")
     others = {
@@ -118,7 +121,7 @@ def test_the_place_of_a_dead_process_is_free(rates: Rates, tmp_path: Path, holde
         "nonsense": "x",
     }
     with state(tmp_path).write() as tx:
-        tx.run("UPDATE leases SET holder = ?", others[holder])
+        tx.run("UPDATE leases SET holder = ?", f"{uptime()} {others[holder]}")
     rates.acquire("t", concurrency=1)
 
 
@@ -127,13 +130,11 @@ def test_a_process_of_another_container_is_taken_to_live_for_an_hour(tmp_path: P
     rates = Rates(state(tmp_path), clock)
     boot, _, pid, started = this_process().split("/")
     rates.acquire("t", concurrency=1)
-    from toolcrib.state import uptime
-
-    with state(tmp_path).write() as tx:
-        tx.run("UPDATE leases SET holder = ?, at = ?", f"{boot}/pid:[1]/{pid}/{started}", uptime())
-    wait(lambda: rates.acquire("t", concurrency=1))
-    with state(tmp_path).write() as tx:
-        tx.run("UPDATE leases SET at = at - 3601")
+    for ago in (0, 3601):
+        with state(tmp_path).write() as tx:
+            tx.run("UPDATE leases SET holder = ?", f"{uptime() - ago} {boot}/pid:[1]/{pid}/{started}")
+        if not ago:
+            wait(lambda: rates.acquire("t", concurrency=1))
     rates.acquire("t", concurrency=1)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.databases import Address
 from tests.guarded import Wall, state
 from toolcrib.errors import IdempotencyConflict, InvalidError, RateLimited
 from toolcrib.guard import RecordedCalls
@@ -22,8 +22,8 @@ def wall() -> Wall:
 
 
 @pytest.fixture
-def calls(tmp_path: Path, wall: Wall) -> RecordedCalls:
-    return RecordedCalls(state(tmp_path), wall)
+def calls(address: Address, wall: Wall) -> RecordedCalls:
+    return RecordedCalls(state(address), wall)
 
 
 def conflict(calls: RecordedCalls, key: str = "k", **more: Any) -> IdempotencyConflict:
@@ -32,11 +32,11 @@ def conflict(calls: RecordedCalls, key: str = "k", **more: Any) -> IdempotencyCo
     return caught.value
 
 
-def test_the_first_call_runs_and_the_others_get_its_result(calls: RecordedCalls, tmp_path: Path) -> None:
+def test_the_first_call_runs_and_the_others_get_its_result(calls: RecordedCalls, address: Address) -> None:
     assert calls.begin("k", **CALL) is None
     assert calls.finish("k", "a", b'{"status":"ok"}')
     assert calls.begin("k", **CALL) == b'{"status":"ok"}'
-    assert RecordedCalls(state(tmp_path), Wall()).begin("k", **CALL) == b'{"status":"ok"}'
+    assert RecordedCalls(state(address), Wall()).begin("k", **CALL) == b'{"status":"ok"}'
     assert calls.begin("k", **{**CALL, "tool_digest": "changed since"}) == b'{"status":"ok"}'
 
 
@@ -92,42 +92,42 @@ async def test_the_time_to_hold_may_be_up(calls: RecordedCalls) -> None:
         assert caught.value.retryable
 
 
-def _die(tmp_path: Path) -> None:
+def _die(address: Address) -> None:
     boot, space, pid, started = this_process().split("/")
-    with state(tmp_path).write() as tx:
+    with state(address).write() as tx:
         tx.run("UPDATE recorded SET holder = ?", f"0.0 {boot}/{space}/{pid}/{int(started) - 1}")
 
 
-def test_a_call_whose_process_died_is_not_repeated_but_told(calls: RecordedCalls, tmp_path: Path) -> None:
+def test_a_call_whose_process_died_is_not_repeated_but_told(calls: RecordedCalls, address: Address) -> None:
     calls.begin("k", **CALL)
-    _die(tmp_path)
+    _die(address)
     error = conflict(calls)
     assert error.details["outcome"] == "unknown"
     assert not error.retryable
 
 
-def test_a_call_that_may_be_repeated_is_taken_over(calls: RecordedCalls, tmp_path: Path) -> None:
+def test_a_call_that_may_be_repeated_is_taken_over(calls: RecordedCalls, address: Address) -> None:
     calls.begin("k", **CALL)
-    _die(tmp_path)
-    other = RecordedCalls(state(tmp_path), Wall())
+    _die(address)
+    other = RecordedCalls(state(address), Wall())
     assert other.begin("k", repeatable=True, **CALL) is None
     assert not calls.finish("k", "a", b"late")
     assert other.finish("k", "a", b"1")
     assert calls.begin("k", **CALL) == b"1"
 
 
-async def test_who_holds_hears_that_the_process_died(calls: RecordedCalls, tmp_path: Path) -> None:
+async def test_who_holds_hears_that_the_process_died(calls: RecordedCalls, address: Address) -> None:
     calls.begin("k", **CALL)
     held = asyncio.create_task(calls.wait("k", timeout_s=4, **CALL))
     await asyncio.sleep(0)
-    _die(tmp_path)
+    _die(address)
     with pytest.raises(IdempotencyConflict, match="outcome is unknown"):
         await held
 
 
-def test_nobody_ends_a_call_that_another_began(calls: RecordedCalls, tmp_path: Path) -> None:
+def test_nobody_ends_a_call_that_another_began(calls: RecordedCalls, address: Address) -> None:
     calls.begin("k", **CALL)
-    other = RecordedCalls(state(tmp_path))
+    other = RecordedCalls(state(address))
     other.abandon("k", "a")
     assert not other.finish("k", "a", b"forged")
     assert conflict(calls).retryable
@@ -147,8 +147,8 @@ def test_results_are_forgotten_after_their_time(calls: RecordedCalls, wall: Wall
     assert calls.begin("k", **CALL) is None
 
 
-def test_a_result_too_long_to_keep_is_not_run_again(tmp_path: Path) -> None:
-    calls = RecordedCalls(state(tmp_path), max_bytes=10)
+def test_a_result_too_long_to_keep_is_not_run_again(address: Address) -> None:
+    calls = RecordedCalls(state(address), max_bytes=10)
     calls.begin("k", **CALL)
     calls.finish("k", "a", b"x" * 11)
     error = conflict(calls)
@@ -157,8 +157,8 @@ def test_a_result_too_long_to_keep_is_not_run_again(tmp_path: Path) -> None:
     assert not error.retryable
 
 
-def test_what_is_kept_is_bounded(tmp_path: Path, wall: Wall) -> None:
-    calls = RecordedCalls(state(tmp_path), wall, bytes_in_all=100, per_caller=5)
+def test_what_is_kept_is_bounded(address: Address, wall: Wall) -> None:
+    calls = RecordedCalls(state(address), wall, bytes_in_all=100, per_caller=5)
     for number in range(5):
         calls.begin(f"k{number}", **CALL)
         wall.now += 1

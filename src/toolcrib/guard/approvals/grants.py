@@ -7,7 +7,6 @@ again.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, cast
@@ -80,13 +79,12 @@ class Grants:
     def add(self, grant: Grant, asker: str) -> None:
         """Store a decision; `ConflictError` if there is one already."""
         row = {name: getattr(grant, name) for name in _COLUMNS}
-        try:
-            with self._grants.write() as tx:
-                tx.insert("grants", {**row, "asker": asker})
-        except sqlite3.IntegrityError:
+        with self._grants.write(grant.id) as tx:
+            added = tx.insert("grants", {**row, "asker": asker})
+        if not added:
             raise ConflictError(
                 f"approval {grant.id} was decided in the meantime", hint=f"toolcrib approvals show {grant.id}"
-            ) from None
+            )
 
     def some(self, ids: Sequence[str]) -> dict[str, Grant]:
         """Return the decisions on at most 500 approvals by id; one without a decision is still open."""
