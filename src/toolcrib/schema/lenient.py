@@ -12,6 +12,7 @@ from typing import Any
 
 from toolcrib.errors import InvalidInput
 from toolcrib.schema.decode import decode_object
+from toolcrib.spec.naming import pointed
 
 __all__ = ["relaxed"]
 
@@ -101,9 +102,5 @@ def _followed(rule: Any, root: Mapping[str, Any]) -> Mapping[str, Any] | None:
         target = rule.get("$ref")
         if not isinstance(target, str) or not target.startswith("#/"):
             return rule
-        found: Any = root
-        for step in target[2:].split("/"):
-            key = step.replace("~1", "/").replace("~0", "~")
-            found = found.get(key) if isinstance(found, Mapping) else None
-        rule = found
+        rule = pointed(root, target)
     return None

@@ -7,16 +7,16 @@ follow them.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.errors import DefinitionError
-from toolcrib.schema.providers import anthropic_tool, mcp_tool, wire_names
+from toolcrib.schema.providers import anthropic_tool, compact, mcp_tool, wire_names
 from toolcrib.schema.validate import SchemaCheck
 from toolcrib.spec import Tool
+from toolcrib.spec.naming import pointed
 
 __all__ = ["SHAPES", "Shaped", "gemini_tool", "openai_tool", "shape_tools"]
 
@@ -128,8 +128,8 @@ def _described(tool: Tool, rules: Mapping[str, Any]) -> str:
     """Return the description, the rules without a place in the schema, and as many examples as fit."""
     text = tool.description
     if rules:
-        text += "\n\nThe input must also fit this JSON Schema: " + _compact(rules)
-    examples = [f"- {one.description or 'Call'}: {_compact(one.params)}" for one in tool.examples]
+        text += "\n\nThe input must also fit this JSON Schema: " + compact(rules)
+    examples = [f"- {one.description or 'Call'}: {compact(one.params)}" for one in tool.examples]
     for number, line in enumerate(examples):
         more = f"\n{line}" if number else f"\n\nExamples:\n{line}"
         if len(text) + len(more) > _DESCRIPTION:
@@ -160,7 +160,7 @@ class _Writer:
             rest = {word: part for word, part in rule.items() if word != "$ref"}
             if (inside.count(target) >= 1 and len(inside) >= _DEEPEST) or inside.count(target) >= 2:
                 return {"description": "the same again", **rest}
-            found = self._at(target)
+            found = pointed(self._root, target)
             written = self.write(found, (*inside, target)) if isinstance(found, Mapping) else {}
             return {**written, **self.write(rest, inside)}
         made: dict[str, Any] = {}
@@ -174,13 +174,6 @@ class _Writer:
             else:
                 made[word] = self.write(part, inside)
         return made
-
-    def _at(self, target: str) -> Any:
-        found: Any = self._root if target.startswith("#") else None
-        for step in target.lstrip("#").split("/")[1:]:
-            key = step.replace("~1", "/").replace("~0", "~")
-            found = found.get(key) if isinstance(found, Mapping) else None
-        return found
 
 
 # -- keywords that a provider refuses -----------------------------------------------------------------
@@ -217,7 +210,7 @@ def _with_words(made: dict[str, Any], moved: dict[str, Any]) -> dict[str, Any]:
             moved["additionalProperties"] = False
     if not moved:
         return made
-    rules = ", ".join(f"{word}: {_compact(part)}" for word, part in moved.items())
+    rules = ", ".join(f"{word}: {compact(part)}" for word, part in moved.items())
     text = made.get("description", "")
     return {**made, "description": f"{text} ({rules})" if text else f"({rules})"}
 
@@ -324,7 +317,3 @@ def _gemini(rule: dict[str, Any]) -> dict[str, Any]:
     if "anyOf" in made:
         made["anyOf"] = [_gemini(branch) for branch in made["anyOf"]]
     return made
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

@@ -11,9 +11,11 @@ from typing import Any
 from toolcrib.errors import ConflictError
 from toolcrib.spec import Annotations, Tool
 from toolcrib.spec.naming import wire_name
+from toolcrib.spec.policies import MCP_HINTS
 
 __all__ = [
     "anthropic_tool",
+    "compact",
     "mcp_output_schema",
     "mcp_tool",
     "wire_conflict",
@@ -25,13 +27,6 @@ _NAME_LENGTH = 64
 _HASH_LENGTH = 8
 _EXAMPLES_LENGTH = 2_000
 """Characters of examples in a description; later examples are left out."""
-
-_HINTS = {
-    "read_only": "readOnlyHint",
-    "destructive": "destructiveHint",
-    "idempotent": "idempotentHint",
-    "open_world": "openWorldHint",
-}
 
 
 def wire_names(tools: Iterable[Tool]) -> dict[str, Tool]:
@@ -101,7 +96,7 @@ def anthropic_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
     description = tool.description
     rules = {word: schema.pop(word) for word in ("oneOf", "anyOf", "allOf") if word in schema}
     if rules:
-        description += "\n\nThe input must also fit this JSON Schema: " + _compact(rules)
+        description += "\n\nThe input must also fit this JSON Schema: " + compact(rules)
     entry: dict[str, Any] = {"name": wire_name, "description": description, "input_schema": schema}
     if tool.examples:
         entry["input_examples"] = [example.params for example in tool.examples]
@@ -160,7 +155,7 @@ def _with_examples(tool: Tool) -> str:
     lines: list[str] = []
     room = _EXAMPLES_LENGTH
     for example in tool.examples:
-        line = f"- {example.description}: {_compact(example.params)}"
+        line = f"- {example.description}: {compact(example.params)}"
         if example.expected_output is not None:
             line += f" → {example.expected_output}"
         room -= len(line)
@@ -171,7 +166,7 @@ def _with_examples(tool: Tool) -> str:
 
 
 def _hints(annotations: Annotations) -> dict[str, bool]:
-    values = ((hint, getattr(annotations, name)) for name, hint in _HINTS.items())
+    values = ((hint, getattr(annotations, name)) for name, hint in MCP_HINTS.items())
     return {hint: value for hint, value in values if value is not None}
 
 
@@ -184,5 +179,6 @@ def _about(tool: Tool) -> dict[str, Any]:
     return about
 
 
-def _compact(value: Any) -> str:
+def compact(value: Any) -> str:
+    """Return a value as JSON without spaces."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

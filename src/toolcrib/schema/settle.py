@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from toolcrib.spec.naming import pointed
+
 __all__ = ["settler"]
 
 _Settle = Callable[[Any], Any]
@@ -57,21 +59,13 @@ class _Settlers:
             return partial(self._late, reference)
         if reference not in self._made:
             self._making.add(reference)
-            self._made[reference] = self.make(self._target(reference))
+            self._made[reference] = self.make(pointed(self._schema, reference))
             self._making.remove(reference)
         return self._made[reference]
 
     def _late(self, reference: str, value: Any) -> Any:
         made = self._made[reference]
         return value if made is None else made(value)
-
-    def _target(self, reference: str) -> Any:
-        found: Any = self._schema if reference.startswith("#") else None
-        for part in reference.lstrip("#").split("/")[1:]:
-            if not isinstance(found, Mapping):
-                return None
-            found = found.get(part.replace("~1", "/").replace("~0", "~"))
-        return found
 
     def _object(self, rule: Mapping[str, Any]) -> _Settle | None:
         properties = rule.get("properties", {})

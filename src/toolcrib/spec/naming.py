@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fnmatch import translate
 from functools import lru_cache
+from typing import Any
 
 __all__ = [
+    "HOMES",
     "dotted",
     "fits",
     "json_path",
     "nearest",
     "parts_of",
+    "pointed",
     "short_name",
     "steps_of",
     "stored_name",
     "wire_name",
 ]
+
+HOMES = (".toolcrib", ".glee")
+"""Names of the folder that makes its parent a project; one of the two."""
 
 _MAX_NAME = 200
 """Characters of a name that are compared."""
@@ -107,6 +113,15 @@ def steps_of(path: str) -> tuple[str | int, ...]:
         int(index) if index else name or re.sub(r"\\(.)", r"\1", key)
         for name, index, key in _STEP.findall(path)
     )
+
+
+def pointed(root: Any, pointer: str) -> Any:
+    """Return the value that a local `$ref` leads to (`#/$defs/a`, RFC 6901); None if it leads nowhere."""
+    found = root if pointer.startswith("#") else None
+    for step in pointer.split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

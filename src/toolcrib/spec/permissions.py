@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -59,6 +59,10 @@ class Permissions:
     secrets: tuple[SecretSpec, ...] = ()
     env: tuple[str, ...] = ()
     """Names of environment variables (not secret) handed to the tool."""
+
+    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables that the tool may read and that are set."""
+        return {name: environ[name] for name in self.env if name in environ}
 
     def union(self, *others: Permissions) -> Permissions:
         """Return the permissions that allow all that any of these allow."""

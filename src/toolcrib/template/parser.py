@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toolcrib.spec import ABSENT, Choice, Spelling, Tool
-from toolcrib.spec.naming import nearest
+from toolcrib.spec.naming import nearest, pointed
 from toolcrib.template.spellings import Part, TemplateProblem, scan, tested
 from toolcrib.template.tree import (
     Branch,
@@ -326,14 +326,6 @@ def _properties(schema: Any, root: Mapping[str, Any], seen: set[int]) -> Iterato
             branches.extend(combined)
     target = schema.get("$ref")
     if isinstance(target, str) and target.startswith("#/"):
-        branches.append(_pointer(root, target))
+        branches.append(pointed(root, target))
     for branch in branches:
         yield from _properties(branch, root, seen)
-
-
-def _pointer(root: Mapping[str, Any], target: str) -> Any:
-    node: Any = root
-    for step in target[2:].split("/"):
-        key = step.replace("~1", "/").replace("~0", "~")
-        node = node.get(key) if isinstance(node, Mapping) else None
-    return node

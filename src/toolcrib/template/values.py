@@ -65,7 +65,7 @@ class Values:
         return cls(
             arguments if isinstance(arguments, dict) else {},
             secrets=ctx.secrets,
-            env={name: source[name] for name in tool.permissions.env if name in source},
+            env=tool.permissions.environment(source),
             context={
                 "version": str(tool.version),
                 "name": name,

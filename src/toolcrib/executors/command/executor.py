@@ -76,7 +76,7 @@ class CommandExecutor:
         job = self._workspace.call_job(
             ground,
             tool,
-            {**declared_environment(tool), **env},
+            {**tool.permissions.environment(os.environ), **env},
             ctx,
             argv=(entrypoint, *arguments),
             stdin=self._input(values),
@@ -140,8 +140,3 @@ class CommandExecutor:
             return value.encode() if isinstance(value, str) else json.dumps(value).encode()
         except UnicodeEncodeError:
             raise InvalidInput("stdin contains half of a surrogate pair") from None
-
-
-def declared_environment(tool: Tool) -> dict[str, str]:
-    """Return the set variables of our environment that `permissions.env` names."""
-    return {name: os.environ[name] for name in tool.permissions.env if name in os.environ}

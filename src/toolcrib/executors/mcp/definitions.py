@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.errors import ToolcribError
 from toolcrib.schema import ArgumentCheck, SchemaCheck, to_json_text
 from toolcrib.spec import Annotations, Approval, McpExec, Output, Tool
+from toolcrib.spec.policies import MCP_HINTS
 
 if TYPE_CHECKING:
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec
@@ -23,12 +24,6 @@ _MAX_PAGES = 100
 _MAX_BYTES = 131_072
 _MAX_NAME = 64
 _FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
-_HINTS = {
-    "read_only": "readOnlyHint",
-    "destructive": "destructiveHint",
-    "idempotent": "idempotentHint",
-    "open_world": "openWorldHint",
-}
 
 
 async def fetch(client: Any) -> tuple[list[Definition], list[str]]:
@@ -113,6 +108,6 @@ def tool_of(
         output=Output(schema=schema),
         permissions=spec.permissions,
         approval=approval,
-        annotations=Annotations(**{ours: hints.get(theirs) for ours, theirs in _HINTS.items()}),
+        annotations=Annotations(**{ours: hints.get(theirs) for ours, theirs in MCP_HINTS.items()}),
         bundle=spec.name,
     )

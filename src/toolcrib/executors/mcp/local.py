@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolcrib.executors.mcp.variables import environment_of, values_needed
+from toolcrib.executors.mcp.variables import values_needed
 from toolcrib.executors.python.executor import runs_in
 from toolcrib.executors.workspace.process import process_job
 from toolcrib.executors.workspace.workspace import Workspace
@@ -42,7 +42,7 @@ def files_of(spec: ServerSpec, root: Path) -> list[str]:
     """
     if not spec.is_local:
         return []
-    values = environment_of(spec)
+    values = spec.permissions.environment(os.environ)
     paths, found = Paths(), dict[str, None]()
     for number, text in enumerate((spec.command, *spec.args)):
         try:
@@ -65,7 +65,7 @@ def job_of(spec: ServerSpec, workspace: Workspace, secrets: Mapping[str, str]) -
     sandbox and the workspace.
     """
     tool = process_of(spec)
-    plain = environment_of(spec)
+    plain = spec.permissions.environment(os.environ)
     values = {**plain, **secrets}
     with values_needed():
         command, *args = (expand(text, values) for text in (spec.command, *spec.args))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.egress import Destination, Egress, HostPolicy, guarded_transport
 from toolcrib.errors import ConfigError, ToolcribError, ToolUnavailable
-from toolcrib.executors.mcp.variables import environment_of, values_needed
+from toolcrib.executors.mcp.variables import values_needed
 from toolcrib.manifest.dialects.mcp_servers import expand
 from toolcrib.spec import Network
 
@@ -81,7 +82,7 @@ class HttpLink:
 
     def _transport(self) -> tuple[str, httpx2.AsyncBaseTransport]:
         spec = self._spec
-        values = {**environment_of(spec), **self._secrets()}
+        values = {**spec.permissions.environment(os.environ), **self._secrets()}
         with values_needed():
             url = expand(spec.url, values)
             headers = {name.lower(): expand(text, values) for name, text in spec.headers.items()}

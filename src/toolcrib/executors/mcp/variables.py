@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from toolcrib.errors import ToolUnavailable
 
-if TYPE_CHECKING:
-    from toolcrib.manifest.dialects.mcp_servers import ServerSpec
-
-__all__ = ["environment_of", "values_needed"]
-
-
-def environment_of(spec: ServerSpec) -> dict[str, str]:
-    """Return the variables under `permissions.env` that are set."""
-    return {name: os.environ[name] for name in spec.permissions.env if name in os.environ}
+__all__ = ["values_needed"]
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from toolcrib.errors import CommandFailed, ToolFailed, ToolUnavailable
 from toolcrib.executors.answers import SIGNALS, raise_failure
-from toolcrib.executors.command.executor import declared_environment
 from toolcrib.executors.output import (
     MAX_OUTPUT,
     ending,
@@ -81,7 +80,7 @@ class PythonExecutor:
         job = self._workspace.call_job(
             ground.job,
             tool,
-            declared_environment(tool),
+            tool.permissions.environment(os.environ),
             ctx,
             stdin=self._job(Values.of(tool, call, ctx), ground.path),
             **network.job,

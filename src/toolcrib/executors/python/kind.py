@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.executors.host import in_workspace
 from toolcrib.manifest.kinds import CodeFile, Kind, block_of, duration
 from toolcrib.spec import PythonExec, Tool
+from toolcrib.spec.naming import HOMES
 
 if TYPE_CHECKING:
     from toolcrib.sandbox.files.paths import Paths
 
 __all__ = ["KIND"]
-
-HOMES = (".toolcrib", ".glee")
-"""Folders of a project in which modules are searched after the tool's own."""
 
 
 def _parse(block: dict[str, Any]) -> PythonExec:

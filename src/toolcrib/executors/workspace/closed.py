@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["GIT_SETTINGS", "HOMES", "KERNEL", "LOCK", "ClosedFolder", "ClosedPlaces", "hidden_places"]
+__all__ = ["GIT_SETTINGS", "KERNEL", "LOCK", "ClosedFolder", "ClosedPlaces", "hidden_places"]
 
 KERNEL = ("/proc", "/sys", "/dev")
 """Never granted: they show other processes, also ours."""
-HOMES = (".toolcrib", ".glee")
 SECRET_FILES = (".env",)
 STATE = "state.db"
 LOCK = "toolcrib.lock"

@@ -10,7 +10,6 @@ from pathlib import Path
 from toolcrib.errors import PermissionDenied, ToolUnavailable
 from toolcrib.executors.workspace.closed import (
     GIT_SETTINGS,
-    HOMES,
     KERNEL,
     LOCK,
     ClosedPlaces,
@@ -18,6 +17,7 @@ from toolcrib.executors.workspace.closed import (
 )
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import Tool
+from toolcrib.spec.naming import HOMES
 
 __all__ = ["FileGrants", "ProjectFiles", "ReviewedGrants", "links_on", "never_reviewed", "within"]
 

@@ -16,7 +16,7 @@ from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import Choice, Tool
-from toolcrib.spec.naming import dotted, steps_of
+from toolcrib.spec.naming import HOMES, dotted, steps_of
 
 __all__ = ["CHECKS"]
 
@@ -270,7 +270,7 @@ def _json(value: Any) -> str:
 def _project_root(path: str) -> str | None:
     """Return the project's root: the folder above `.toolcrib/tools/<name>/tool.yml`."""
     parents = Path(path).absolute().parents
-    if len(parents) > 3 and parents[1].name == "tools" and parents[2].name in (".toolcrib", ".glee"):
+    if len(parents) > 3 and parents[1].name == "tools" and parents[2].name in HOMES:
         return os.fspath(parents[3])
     return None
 

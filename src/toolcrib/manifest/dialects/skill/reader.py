@@ -15,6 +15,7 @@ from toolcrib.manifest.dialects.base import Draft
 from toolcrib.manifest.dialects.fields import Field, Fields, known
 from toolcrib.manifest.yaml.diagnostics import failure
 from toolcrib.manifest.yaml.source import Document, decode, load
+from toolcrib.spec.naming import HOMES
 
 __all__ = ["FIELDS", "SKILL_FILE", "drafts", "load_skill"]
 
@@ -111,6 +112,6 @@ def _place(folder: FilePath) -> str:
     """Return the folder as a manifest of its project writes it."""
     absolute = FilePath(os.path.abspath(folder))  # noqa: PTH100 - links stay as they are written
     for parent in absolute.parents:
-        if any((parent / home).is_dir() for home in (".toolcrib", ".glee")):
+        if any((parent / home).is_dir() for home in HOMES):
             return os.fspath(absolute.relative_to(parent))
     return os.fspath(absolute)

@@ -15,6 +15,7 @@ from toolcrib.manifest.yaml.diagnostics import quoted
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec.naming import nearest
+from toolcrib.spec.policies import MCP_HINTS
 
 __all__ = ["FIELDS", "TYPES", "WORDS", "drafts"]
 
@@ -124,8 +125,7 @@ _TOOLSETS_FORM: dict[str, Any] = {
     "additionalProperties": {"type": ["array", "null"], "items": _TEXT},
 }
 _TAG = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
-_HINTS = {"readOnlyHint": "read_only", "destructiveHint": "destructive", "idempotentHint": "idempotent",
-          "openWorldHint": "open_world"}  # fmt: skip
+_HINTS = {theirs: ours for ours, theirs in MCP_HINTS.items()}
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*):([^{}]*)\}")
 WORDS = {"description": "description", "default": "default", "minValue": "minimum", "maxValue": "maximum"}
 """Keys of a parameter, and their names in a schema."""
