@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from toolcrib.errors import ManifestError, UnavailableError
-from toolcrib.manifest.http.requests import signed
+from toolcrib.manifest.http.requests import SET_BY_CLIENT, TOKEN, signed
 from toolcrib.spec import Choice, Tool
 from toolcrib.template import (
     MISSING,
@@ -49,25 +49,9 @@ __all__ = [
 ]
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _COOKIE_VALUE = re.compile(r"[!#-+\--:<-\[\]-~]*")
 """`cookie-octet` of RFC 6265, 4.1.1."""
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_SET_BY_CLIENT = frozenset(
-    {
-        "connection",
-        "content-length",
-        "expect",
-        "host",
-        "keep-alive",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +117,9 @@ def bind_headers(headers: Mapping[str, Any], names: Namespaces) -> tuple[Header,
     for name, value in headers.items():
         with placed("headers", name):
             lower = name.lower()
-            if not _TOKEN.fullmatch(name):
+            if not TOKEN.fullmatch(name):
                 raise ManifestError(f"`{name}` is not a header name")
-            if lower in _SET_BY_CLIENT:
+            if lower in SET_BY_CLIENT:
                 raise ManifestError(f"the header {name} is set by the client and cannot be given")
             if lower in seen:
                 raise ManifestError(f"the header {name} is given twice")

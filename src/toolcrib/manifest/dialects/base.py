@@ -7,6 +7,7 @@ that a person wrote.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -28,12 +29,13 @@ __all__ = [
     "finish",
     "finished",
     "host_of",
-    "secrets_in",
+    "json_template",
 ]
 
 _HOST = re.compile(
     r"^[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#${}@\s:\[\]]+|\[[0-9a-fA-F:.]+\])(?::(\d+))?(?=[/?#]|$)"
 )
+_BARE = re.compile(r'"(?:[^"\\]|\\.)*"|(\$\{[^{}"]*\})')
 _NAMES = re.compile(r"(?<!\$)(?:\$\$)*\$\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:(\|)|\})")
 
 
@@ -103,6 +105,18 @@ class Draft:
         message = f"`{origin[-1]}` has no meaning here" + ("; it is kept as it is" if kept else "")
         self.fault(message, origin, rule="unmapped", key=True)
 
+    def grant_host(self, url: Any, origin: KeyPath) -> None:
+        """Grant the network to the literal host of a URL template."""
+        host = host_of(url) if isinstance(url, str) else None
+        if host is not None:
+            self.put(("permissions", "network"), {"allow": [host]}, origin)
+
+    def grant_secrets(self, value: Any, declared: Iterable[str], origin: KeyPath | None = None) -> None:
+        """Grant each `${NAME}` in a value that is not declared as a secret."""
+        secrets = secrets_in(value, declared)
+        if secrets:
+            self.put(("permissions", "secrets"), secrets, origin)
+
     def fits(self, block: Any, form: dict[str, Any], origin: KeyPath = ()) -> bool:
         """Return True if a block fits a JSON Schema; report each misfit."""
         from toolcrib.schema import SchemaCheck
@@ -171,6 +185,14 @@ def arguments_of(schema: Any) -> list[str]:
     """Return the argument names of an input schema; none if it is not in the right form."""
     named = schema.get("properties") if isinstance(schema, dict) else None
     return list(named) if isinstance(named, dict) else []
+
+
+def json_template(text: str) -> Any:
+    """Return JSON text with placeholders as a template; one without quotes becomes a whole value.
+
+    Raises ValueError if it is not JSON.
+    """
+    return json.loads(_BARE.sub(lambda found: f'"{found[1]}"' if found[1] else found[0], text))
 
 
 def secrets_in(value: Any, declared: Iterable[str]) -> dict[str, dict[str, Any]]:

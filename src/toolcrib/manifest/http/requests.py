@@ -15,9 +15,23 @@ from toolcrib.spec import Auth, HttpExec, Tool
 if TYPE_CHECKING:
     from toolcrib.template import Namespaces
 
-__all__ = ["RequestFault", "is_form", "request_faults", "signed", "with_auth_written"]
+__all__ = [
+    "SET_BY_CLIENT",
+    "TOKEN",
+    "RequestFault",
+    "is_form",
+    "request_faults",
+    "signed",
+    "with_auth_written",
+]
 
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""The name of a header or cookie (RFC 9110, 5.6.2)."""
+SET_BY_CLIENT = frozenset(
+    {"connection", "content-length", "expect", "host", "keep-alive", "proxy-authorization"}
+    | {"proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
+)
+"""Headers that no tool can give."""
 _HTTP = ("exec", "http")
 
 
@@ -156,7 +170,7 @@ def _lone(body: Any) -> bool:
 def _cookies(tool: Tool, config: HttpExec) -> Iterator[RequestFault]:
     keys = [auth.name for auth in tool.auth if auth.location == "cookie"]
     for name in config.cookies:
-        if not _TOKEN.fullmatch(name):
+        if not TOKEN.fullmatch(name):
             yield RequestFault("body", (*_HTTP, "cookies", name), f"`{name}` is not the name of a cookie")
     if (config.cookies or keys) and any(name.lower() == "cookie" for name in config.headers):
         message = "write cookies in `cookies` or in the header Cookie, not in both"
@@ -189,7 +203,7 @@ def _key(config: HttpExec, auth: Auth, path: tuple[str | int, ...]) -> Iterator[
         return
     else:
         place, name = auth.location, auth.name
-    if place != "query" and not _TOKEN.fullmatch(name):
+    if place != "query" and not TOKEN.fullmatch(name):
         yield RequestFault("auth", path, f"`{name}` is not the name of a {place}")
     entries = {"header": config.headers, "query": config.query, "cookie": config.cookies}[place]
     taken = {entry.lower() for entry in entries} if place == "header" else set(entries)

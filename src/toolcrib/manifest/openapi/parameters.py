@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolcrib.manifest.http.requests import SET_BY_CLIENT, TOKEN
 from toolcrib.manifest.openapi.document import MAX_NAME, Node, OpenApiDocument, RefProblem, clean, unique
 from toolcrib.manifest.openapi.schemas import Schemas, is_scalar
 from toolcrib.manifest.openapi.translation import Schema, flag
@@ -24,12 +25,7 @@ __all__ = [
 _PLACES = frozenset({"path", "query", "header", "cookie", "querystring"})
 _IGNORED = frozenset({"accept", "content-type", "authorization"})
 """Headers that are ignored as parameters (OpenAPI 3.0.0, Parameter Object)."""
-_OURS = frozenset(
-    {"connection", "content-length", "expect", "host", "keep-alive", "proxy-authorization"}
-    | {"proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "accept-encoding"}
-)
 _NEVER_NEEDED = ("is not a parameter of OpenAPI", "is set by the client itself")
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _DEFAULTS = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
 _COLLECTIONS = {
     "csv": (None, False),
@@ -119,11 +115,11 @@ def _left_out(parameter: Parameter, request: Request) -> str:
     if parameter.place == "header":
         if lower in _IGNORED:
             return "is not a parameter of OpenAPI"
-        if lower in _OURS:
+        if lower in (*SET_BY_CLIENT, "accept-encoding"):
             return "is set by the client itself"
         if any(lower == other.lower() for other in request.headers):
             return "is defined twice"
-    if parameter.place in ("header", "cookie") and not _TOKEN.fullmatch(name):
+    if parameter.place in ("header", "cookie") and not TOKEN.fullmatch(name):
         return f"has a name that is not valid in a {parameter.place}"
     if "${" in name and parameter.place != "path":
         return "has a name that cannot be written"

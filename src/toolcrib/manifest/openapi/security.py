@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolcrib.manifest.http.requests import TOKEN
 from toolcrib.manifest.openapi.document import MAX_NAME, Node, OpenApiDocument, RefProblem, unique
 from toolcrib.spec import Auth, SecretSpec
 
@@ -17,7 +18,6 @@ __all__ = [
 ]
 
 _LONGEST_TITLE = 24
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Security:
             place, key = str(value.get("in", "")).lower(), value.get("name")
             if place not in ("header", "query", "cookie") or not isinstance(key, str) or not key.strip():
                 return f"the security scheme {name!r} has no valid `in` or `name`"
-            if place != "query" and not _TOKEN.fullmatch(key.strip()):
+            if place != "query" and not TOKEN.fullmatch(key.strip()):
                 return f"the security scheme {name!r} has a `name` that is not valid in a {place}"
             auth = Auth("api_key", secret, location=place, name=key.strip())  # type: ignore[arg-type]  # checked
             return Access((auth,), (SecretSpec(secret),))

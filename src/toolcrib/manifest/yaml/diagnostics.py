@@ -58,6 +58,10 @@ class Diagnostic:
         """True if the tool cannot be used."""
         return self.severity == "error"
 
+    def moved(self, at: tuple[int, int], text: str) -> Diagnostic:
+        """Return the finding at another line and column, of the file whose text is given."""
+        return replace(self, line=at[0], column=at[1], source=source_line(text, at[0]))
+
     def without_line(self) -> Diagnostic:
         """Return the finding without the line of the file, for an agent."""
         return replace(self, source="", cut=0)

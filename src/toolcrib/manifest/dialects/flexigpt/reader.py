@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from typing import Any
 
-from toolcrib.manifest.dialects.base import Draft, arguments_of, host_of, secrets_in
+from toolcrib.manifest.dialects.base import Draft, arguments_of, json_template
 from toolcrib.manifest.dialects.fields import Field, Fields, known
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
@@ -84,7 +83,6 @@ _FORM: dict[str, Any] = {
     },
 }
 _CONTEXT = ("version", "slug", "name", "run_id", "session_id")
-_BARE = re.compile(r'"(?:[^"\\]|\\.)*"|(\$\{[^{}"]*\})')
 _LONGEST = 64
 
 
@@ -162,18 +160,9 @@ def _http(draft: Draft, impl: dict[str, Any], arguments: Any) -> None:
     if impl.get("extractExpr"):
         key, expression = extraction(str(impl["extractExpr"]))
         draft.put((*at, "response", key), expression, ("impl", "extractExpr"))
-    _permissions(draft, url, arguments)
+    draft.grant_host(url, ("impl", "urlTemplate"))
+    draft.grant_secrets(draft.manifest["exec"], (*arguments_of(arguments), *_CONTEXT), ("impl",))
     _keep_rest(draft, impl, known(FIELDS["impl (http)"]))
-
-
-def _permissions(draft: Draft, url: Any, arguments: Any) -> None:
-    """Grant the host of the URL, and each name that is not an argument as a secret."""
-    host = host_of(url) if isinstance(url, str) else None
-    if host is not None:
-        draft.put(("permissions", "network"), {"allow": [host]}, ("impl", "urlTemplate"))
-    secrets = secrets_in(draft.manifest["exec"], (*arguments_of(arguments), *_CONTEXT))
-    if secrets:
-        draft.put(("permissions", "secrets"), secrets, ("impl",))
 
 
 def _keep_rest(draft: Draft, impl: dict[str, Any], known: tuple[str, ...]) -> None:
@@ -214,8 +203,7 @@ def _body(draft: Draft, impl: dict[str, Any]) -> None:
         draft.put((*at[:-1], "body_format"), "form")
         return
     try:
-        # A placeholder without quotes becomes a whole value, which keeps its type.
-        value = json.loads(_BARE.sub(lambda found: f'"{found[1]}"' if found[1] else found[0], text))
+        value = json_template(text)
     except ValueError:
         if content.startswith("application/json"):
             draft.fault("`bodyTemplate` is not JSON, but the content type is JSON", origin)

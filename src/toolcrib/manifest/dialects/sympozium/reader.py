@@ -10,7 +10,7 @@ import re
 import shlex
 from typing import Any
 
-from toolcrib.manifest.dialects.base import Draft, arguments_of, secrets_in
+from toolcrib.manifest.dialects.base import Draft, arguments_of
 from toolcrib.manifest.dialects.durations import milliseconds
 from toolcrib.manifest.dialects.fields import Field, Fields, known
 from toolcrib.manifest.yaml.positions import KeyPath
@@ -121,9 +121,7 @@ def _tool(draft: Draft, tool: dict[str, Any]) -> None:
         env = {one["name"]: one.get("value", "") for one in env}
     if env:
         draft.put((*at, "env"), env, ("env",))
-    secrets = secrets_in(draft.manifest.get("exec", {}), arguments_of(schema))
-    if secrets:
-        draft.put(("permissions", "secrets"), secrets, ("command",))
+    draft.grant_secrets(draft.manifest.get("exec", {}), arguments_of(schema), ("command",))
     draft.put(("permissions", "fs"), {"read": ["."]})
     draft.keep(tool, known(FIELDS["spec.sidecar.tools[]"]))
 

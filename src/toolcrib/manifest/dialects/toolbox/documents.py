@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure, quoted, source_line
+from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure, quoted
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document, decode, load
 
@@ -28,6 +27,11 @@ class _Part(NamedTuple):
     start: int
     """The number of lines before it."""
 
+    def report(self, message: str, path: KeyPath, text: str) -> Diagnostic:
+        """Return a finding with its position in the file, whose text is given."""
+        found = self.document.diagnostic("dialect", message, path)
+        return found.moved((found.line + self.start, found.column), text)
+
 
 class _Documents(Document):
     """Several documents as one."""
@@ -43,15 +47,13 @@ class _Documents(Document):
         data = part.document.data
         wrong = next(_misfits(data), None)
         if wrong is not None:
-            raise failure([_moved(part.document.diagnostic("dialect", wrong), part.start, self.text)])
+            raise failure([part.report(wrong, (), self.text)])
         kind = data["kind"] if data["kind"].endswith("s") else data["kind"] + "s"
         name = data["name"]
         place: KeyPath = (kind, name)
         if place in self._parts:
             message = f"there is already a {kind[:-1]} named {quoted(name)}"
-            raise failure(
-                [_moved(part.document.diagnostic("dialect", message, ("name",)), part.start, self.text)]
-            )
+            raise failure([part.report(message, ("name",), self.text)])
         self._parts.setdefault((kind,), part)
         self._parts[place] = part
         rest = {"kind" if key == "type" else key: data[key] for key in data if key not in ("kind", "name")}
@@ -95,7 +97,8 @@ def load_documents(raw: bytes, path: str) -> Document:
         try:
             document = load("\n".join(lines).encode(), path)
         except ManifestError as error:
-            raise failure([_moved(one, start, text) for one in diagnostics_of(error)]) from None
+            found = diagnostics_of(error)
+            raise failure([one.moved((one.line + start, one.column), text) for one in found]) from None
         whole.add(_Part(document, start))
     return whole
 
@@ -121,9 +124,3 @@ def _misfits(data: Any) -> Iterator[str]:
     for key in ("kind", "name"):
         if not isinstance(data.get(key), str) or not data[key]:
             yield f"each document must have a text `{key}`"
-
-
-def _moved(finding: Diagnostic, lines: int, text: str) -> Diagnostic:
-    """Return a finding of one document with its position in the file."""
-    line = finding.line + lines
-    return replace(finding, line=line, source=source_line(text, line))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from toolcrib.manifest.dialects.base import Draft, host_of, secrets_in
+from toolcrib.manifest.dialects.base import Draft, json_template
 from toolcrib.manifest.dialects.durations import milliseconds
 from toolcrib.manifest.dialects.fields import Field, Fields
 from toolcrib.manifest.yaml.diagnostics import quoted
@@ -263,9 +263,7 @@ def _sql(draft: Draft, tool: dict[str, Any], engine: str, source: dict[str, Any]
     rest = {key: value for key, value in source.items() if key not in ("kind", "database")}
     if rest:
         draft.put((*at, "connection"), rest, ("source",))
-    secrets = secrets_in(rest, ())
-    if secrets:
-        draft.put(("permissions", "secrets"), secrets, ("source",))
+    draft.grant_secrets(rest, (), ("source",))
     draft.keep(tool, (*FIELDS["tools.NAME"], *FIELDS["tools.NAME (sql)"]))
 
 
@@ -289,12 +287,8 @@ def _http(draft: Draft, tool: dict[str, Any], source: dict[str, Any]) -> None:
     timeout = milliseconds(source.get("timeout", "30s"))
     if timeout is not None:
         draft.put((*at, "timeout_ms"), timeout)
-    host = host_of(base)
-    if host is not None:
-        draft.put(("permissions", "network"), {"allow": [host]}, ("source",))
-    secrets = secrets_in(draft.manifest["exec"], names)
-    if secrets:
-        draft.put(("permissions", "secrets"), secrets)
+    draft.grant_host(base, ("source",))
+    draft.grant_secrets(draft.manifest["exec"], names)
     draft.keep(tool, (*FIELDS["tools.NAME"], *FIELDS["tools.NAME (http)"]))
 
 
@@ -313,12 +307,8 @@ def _headers(*layers: dict[str, str] | None) -> dict[str, str]:
 
 def _body(draft: Draft, text: str) -> None:
     """Read a request body as JSON, so that values cannot change its structure."""
-    import json
-
-    bare = re.compile(r'"(?:[^"\\]|\\.)*"|(\$\{[^{}"]*\})')
-    template = _template(draft, text, ("requestBody",))
     try:
-        value = json.loads(bare.sub(lambda found: f'"{found[1]}"' if found[1] else found[0], template))
+        value = json_template(_template(draft, text, ("requestBody",)))
     except ValueError as error:
         message = f"`requestBody` is not JSON with placeholders for values: {error}"
         draft.fault(message, ("requestBody",), hint='write `{{.name}}` alone, or inside a text: "{{.name}}"')

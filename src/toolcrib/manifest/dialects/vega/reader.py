@@ -17,7 +17,7 @@ from toolcrib.errors import ManifestError
 from toolcrib.manifest.dialects.base import Entry
 from toolcrib.manifest.dialects.vega.conditions import Folded, Unfolded, fold, unfold
 from toolcrib.manifest.dialects.vega.form import form_faults, milliseconds, parameter_schema, params_of
-from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure, source_line
+from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document, decode, load, value_at
 from toolcrib.spec import (
@@ -135,7 +135,8 @@ def load_vega(raw: bytes, path: str) -> VegaDocument:
     try:
         yaml = load(unfolded.text.encode(), path)
     except ManifestError as error:
-        raise failure([_moved(finding, unfolded, text) for finding in diagnostics_of(error)]) from None
+        wrong = diagnostics_of(error)
+        raise failure([one.moved(unfolded.place((one.line, one.column)), text) for one in wrong]) from None
     folded = fold(yaml.data, unfolded.tags)
     document = VegaDocument(yaml, unfolded, folded, raw, text)
     found = [
@@ -151,12 +152,6 @@ def load_vega(raw: bytes, path: str) -> VegaDocument:
     if found:
         raise failure(found)
     return document
-
-
-def _moved(finding: Diagnostic, unfolded: Unfolded, text: str) -> Diagnostic:
-    """Return a finding of the unfolded text with its position in the file."""
-    line, column = unfolded.place((finding.line, finding.column))
-    return replace(finding, line=line, column=column, source=source_line(text, line))
 
 
 def _bad_tests(document: VegaDocument, unfolded: Unfolded, data: dict[str, Any]) -> Iterator[Diagnostic]:
