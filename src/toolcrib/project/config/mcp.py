@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -86,9 +87,7 @@ def read_named_servers(reader: Reader, value: Any, at: KeyPath) -> NamedServers:
 
 def server_line(spec: ServerSpec) -> CommandLine:
     """Return the command line of a local server, with the variables that are no secrets filled in."""
-    from toolcrib.executors.mcp.variables import environment_of
-
-    values = environment_of(spec)
+    values = spec.permissions.environment(os.environ)
 
     def filled(text: str) -> str:
         try:
