@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,14 +94,17 @@ class HttpServerProcess:
 
 @contextmanager
 def http_server(
-    root: Path, *options: str, env: Mapping[str, str] | None = None
+    root: Path,
+    *options: str,
+    env: Mapping[str, str] | None = None,
+    program: Sequence[str] = ("-m", "toolcrib"),
 ) -> Iterator[HttpServerProcess]:
     """Serve a project from here to the end of the block, with its bundles in `<root>-data`."""
     data = root.with_name(f"{root.name}-data")
     words = ["serve", "--http", "--port", "0", "--root", str(root), "--data", str(data), *options]
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "toolcrib", *words],
+            [sys.executable, *program, *words],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,

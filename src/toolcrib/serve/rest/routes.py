@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from toolcrib.serve.http import Route
-from toolcrib.serve.rest import bundles, session, tools
+from toolcrib.serve.rest import bundles, calls, session, tools
 
 __all__ = ["ROUTES"]
 
-ROUTES: tuple[Route, ...] = (*tools.ROUTES, *bundles.ROUTES, *session.ROUTES)
+ROUTES: tuple[Route, ...] = (*calls.ROUTES, *tools.ROUTES, *bundles.ROUTES, *session.ROUTES)

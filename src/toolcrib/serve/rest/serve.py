@@ -13,6 +13,7 @@ from toolcrib.project import Project
 from toolcrib.serve.auth import Access, Sessions, TrustedHosts
 from toolcrib.serve.http import HttpServer, create_app, open_socket
 from toolcrib.serve.rest.routes import ROUTES
+from toolcrib.serve.rest.running import CallTable
 from toolcrib.serve.rest.services import Services
 
 __all__ = ["HttpSettings", "serve_http"]
@@ -48,6 +49,7 @@ async def serve_http(
     services = Services(
         project=project,
         store=Store(settings.data or project.vault.data),
+        calls=CallTable(project.invoke),
         access=access,
         closing=asyncio.Event(),
     )
@@ -56,4 +58,7 @@ async def serve_http(
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         address = f"http://{host}:{port}"
         announce(address, f"{address}/login?code={access.sessions.new_code()}")
-    await server.serve()
+    try:
+        await server.serve()
+    finally:
+        await services.calls.close()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from toolcrib.bundles import Store
 from toolcrib.project import Project
 from toolcrib.serve.auth import Access
+from toolcrib.serve.rest.running import CallTable
 
 __all__ = ["Services"]
 
@@ -19,6 +20,7 @@ class Services:
     project: Project
     store: Store
     """The bundles of this user."""
+    calls: CallTable
     access: Access
     closing: asyncio.Event
     """Set when the server stops: requests that last long must end then."""

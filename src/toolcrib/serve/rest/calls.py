@@ -1,0 +1,313 @@
+"""The routes that make calls, and those of calls that run or have ended."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any, cast
+
+from msgspec import UNSET, Raw, Struct, UnsetType
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from toolcrib.core.context import Context
+from toolcrib.errors import (
+    ApprovalDenied,
+    HostNotAllowed,
+    IdempotencyConflict,
+    InvalidError,
+    InvalidInput,
+    NotFoundError,
+    PolicyDenied,
+    RateLimited,
+    ToolDisabled,
+    ToolNotFound,
+    UnavailableError,
+    UsageError,
+)
+from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.serve.http.route import Handled
+from toolcrib.serve.rest.event_stream import EVENT_STREAM, event_stream
+from toolcrib.serve.rest.pages import DEFAULT_PAGE, PageSize, page_token, read_page_token
+from toolcrib.serve.rest.running import CallStatus, OpenCall
+from toolcrib.serve.rest.services import Services
+from toolcrib.spec.moment import written
+
+__all__ = ["ROUTES"]
+
+_WAIT_S = 60.0
+"""Seconds that a client waits for a result unless it says otherwise."""
+_MOST_WAIT_S = 3_600
+_SHORT_S = 0.05
+_WAIT = re.compile(r"wait\s*=\s*\"?(\d{1,9})\"?")
+
+
+class Invocation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A call to make."""
+
+    args: dict[str, Any] = {}
+    """The arguments, by the tool's schema."""
+
+
+class InvokeResult(Struct, frozen=True, kw_only=True):
+    """The result of a call whose tool ran."""
+
+    ok: bool
+    value: Any = UNSET
+    """The value, if `ok`."""
+    error: dict[str, Any] | UnsetType = UNSET
+    """Otherwise the error: `code`, `message`, `retryable`, …"""
+    warnings: list[str] | UnsetType = UNSET
+    meta: dict[str, Any] | UnsetType = UNSET
+    """If the value is null: facts of the last attempt, such as the HTTP status."""
+
+
+class Pending(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A call that has not ended."""
+
+    call_id: str
+    status: CallStatus
+
+
+class WaitsFor(Struct, frozen=True, kw_only=True):
+    """The approval that a call waited for, or still does."""
+
+    id: str
+    reason: str
+
+
+class CallState(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A call that this server has made."""
+
+    call_id: str
+    tool: str
+    caller: str
+    status: CallStatus
+    began_at: str
+    ended_at: str | None = None
+    approval: WaitsFor | None = None
+    result: InvokeResult | None = None
+    """None until it has ended."""
+
+
+class Calls(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A page of calls."""
+
+    calls: list[CallState]
+    next_page_token: str | None = None
+
+
+class CallsQuery(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The query of a list of calls."""
+
+    status: CallStatus | None = None
+    page_size: PageSize = DEFAULT_PAGE
+    page_token: str | None = None
+
+
+async def invoke_by_name(request: HttpRequest) -> Handled:
+    """Call any tool of the project by its name, as providers and MCP clients know it.
+
+    Otherwise as for a tool of a bundle.
+    """
+    services: Services = request.services
+    name = request.path["name"]
+    return await _invoke(request, services.project.toolset.same_name(name) or name)
+
+
+async def _invoke(request: HttpRequest, tool: str) -> Handled:
+    """Make a call and answer with its result; with 202 if it takes too long, or if a person must decide."""
+    services: Services = request.services
+    client, headers = request.client, request.http.headers
+    assert client is not None
+    body: Invocation = request.body()
+    ctx = Context(
+        tool,
+        body.args,
+        client.caller,
+        identity=client.identity,
+        wait="block",
+        idempotency_key=headers.get("idempotency-key"),
+    )
+    streams = EVENT_STREAM in headers.get("accept", "")
+    wait_s = 0.0 if streams else _wait_s(headers.get("prefer", ""))
+    call = services.calls.start(ctx, client)
+    call.kept = wait_s is not None
+    await _settle(call, request, wait_s)
+    if call.refusal is not None:
+        raise call.refusal
+    if streams:
+        return event_stream(call, 0, services.closing)
+    if call.result is not None:
+        return Response(call.body, media_type="application/json")
+    call.kept = True
+    location = f"{request.http.scope.get('root_path', '')}/tools/calls/{call.id}"
+    return Answer(Pending(call_id=call.id, status=call.status), 202, {"location": location})
+
+
+def _wait_s(prefer: str) -> float | None:
+    """Return the seconds that a client prefers to wait (RFC 7240); None if it does not say."""
+    found = _WAIT.search(prefer.lower())
+    if found is not None:
+        return min(int(found[1]), _MOST_WAIT_S)
+    return 0.0 if "respond-async" in prefer.lower() else None
+
+
+async def _settle(call: OpenCall, request: HttpRequest, wait_s: float | None) -> None:
+    """Wait until the call has ended or the client has waited long enough.
+
+    A client that did not say how long does not wait for a person. If it leaves, nobody can get the result, so
+    the call is cancelled; one with an idempotency key goes on.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + (_WAIT_S if wait_s is None else wait_s)
+    await asyncio.sleep(0)  # The call begins: a refusal is known now, unless it takes a look at a file.
+    gone: asyncio.Future[Any] | None = None
+    try:
+        while call.result is None and not (wait_s is None and call.status == "awaiting_approval"):
+            left = end - loop.time()
+            if left <= 0:
+                return
+            change = call.change()
+            awaited = {change} if gone is None else {change, gone}
+            # Most calls end within a moment. Only then is it worth while to look after the client.
+            limit = min(left, _SHORT_S) if gone is None else left
+            await asyncio.wait(awaited, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            call.forget(change)
+            if gone is None:
+                gone = asyncio.ensure_future(request.http.receive())
+            elif gone.done():
+                if not call.kept and call.ctx.idempotency_key is None:
+                    await request.services.calls.cancel(call)
+                raise ClientDisconnect
+    finally:
+        if gone is not None:
+            gone.cancel()
+
+
+async def list_calls(request: HttpRequest) -> Answer:
+    """List the calls that this server runs, and those of the last hour that a client can still ask for.
+
+    The newest come first. A token sees its own calls; an administrator sees all.
+    """
+    services: Services = request.services
+    query: CallsQuery = request.query
+    assert request.client is not None
+    question = ("calls", query.status)
+    found = services.calls.list(request.client)
+    if query.page_token is not None:
+        (before,) = read_page_token(query.page_token, question, str)
+        found = [call for call in found if call.id < before]
+    if query.status is not None:
+        found = [call for call in found if call.status == query.status]
+    page = found[: query.page_size]
+    token = page_token(question, [page[-1].id]) if len(found) > len(page) else None
+    return Answer(Calls(calls=[_state(call) for call in page], next_page_token=token))
+
+
+async def show_call(request: HttpRequest) -> Answer:
+    """Return a call, with its result once it has ended."""
+    return Answer(_state(_found(request)))
+
+
+async def stream_call_events(request: HttpRequest) -> Response:
+    """Follow a call by server-sent events: `started`, `progress`, `chunk`, `approval`, and `result` at last.
+
+    A stream begins with the events that are kept of the call, or after `Last-Event-ID`. A client that reads
+    too slowly misses the oldest ones; `missed` of the next event says how many. Leaving does not cancel the
+    call. A client that has the result already gets 204, so that it does not ask again.
+    """
+    call = _found(request)
+    last = request.http.headers.get("last-event-id", "0")
+    if not last.isdecimal() or len(last) > 9:
+        raise InvalidError(f"there is no event {last[:40]!r}", hint="Send the id of an event of this call.")
+    if call.result is not None and int(last) > call.last:
+        return Response(status_code=204)
+    call.kept = True
+    return event_stream(call, int(last), request.services.closing)
+
+
+async def cancel_call(request: HttpRequest) -> Answer:
+    """Cancel a call, and return it as it is two seconds later at most. One that has ended stays as it is."""
+    call = _found(request)
+    await request.services.calls.cancel(call)
+    return Answer(_state(call))
+
+
+def _found(request: HttpRequest) -> OpenCall:
+    services: Services = request.services
+    assert request.client is not None
+    return services.calls.find(request.path["callID"], request.client)
+
+
+def _state(call: OpenCall) -> CallState:
+    event = call.approval
+    return CallState(
+        call_id=call.id,
+        tool=call.ctx.tool,
+        caller=call.ctx.caller,
+        status=call.status,
+        began_at=written(call.began_at),
+        ended_at=written(call.ended_at),
+        approval=None if event is None else WaitsFor(id=event.approval or "", reason=event.message),
+        result=cast("InvokeResult", Raw(call.body)) if call.body else None,
+    )
+
+
+_REFUSALS = (
+    InvalidInput,
+    PolicyDenied,
+    ApprovalDenied,
+    HostNotAllowed,
+    ToolNotFound,
+    ToolDisabled,
+    IdempotencyConflict,
+    RateLimited,
+    UnavailableError,
+)
+_CALLS = "/tools/calls"
+_ONE = f"{_CALLS}/{{callID}}"
+ROUTES = (
+    Route(
+        method="POST",
+        path="/tools/invoke/{name}",
+        handler=invoke_by_name,
+        scope="invoke",
+        body=Invocation,
+        answers={200: InvokeResult, 202: Pending},
+        errors=_REFUSALS,
+    ),
+    Route(
+        method="GET",
+        path=_CALLS,
+        handler=list_calls,
+        scope="read",
+        query=CallsQuery,
+        answers={200: Calls},
+        errors=(UsageError,),
+    ),
+    Route(
+        method="GET",
+        path=_ONE,
+        handler=show_call,
+        scope="read",
+        answers={200: CallState},
+        errors=(NotFoundError,),
+    ),
+    Route(
+        method="DELETE",
+        path=_ONE,
+        handler=cancel_call,
+        scope="invoke",
+        answers={200: CallState},
+        errors=(NotFoundError,),
+    ),
+    Route(
+        method="GET",
+        path=f"{_ONE}/events",
+        handler=stream_call_events,
+        scope="read",
+        answers={200: EVENT_STREAM, 204: None},
+        errors=(InvalidError, NotFoundError),
+    ),
+)

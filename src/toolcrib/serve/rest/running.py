@@ -1,0 +1,249 @@
+"""The calls of one server: those that run, and those that ended a short while ago."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, Literal
+
+from toolcrib.core.context import Context
+from toolcrib.errors import (
+    Cancelled,
+    InvalidInput,
+    InvalidOutput,
+    NotFoundError,
+    RateLimited,
+    TimedOut,
+    ToolcribError,
+    ToolFailed,
+)
+from toolcrib.schema import to_json_text
+from toolcrib.serve.auth import Client
+from toolcrib.spec import Call, CallEvent, Result
+
+__all__ = ["CallStatus", "CallTable", "OpenCall"]
+
+_log = logging.getLogger("toolcrib.serve.rest")
+
+CallStatus = Literal["running", "awaiting_approval", "ok", "error", "cancelled"]
+_MOST_RUNNING = 1_000
+_MOST_ENDED = 1_000
+_KEPT_S = 3_600.0
+_KEPT_BYTES = 67_108_864
+"""Bytes of the results and events of all calls that have ended."""
+_MOST_EVENTS = 1_000
+_MOST_TEXT = 262_144
+"""Characters of chunks kept of one call."""
+_END_S = 2.0
+"""Seconds that a cancelled call may take to end."""
+
+
+class OpenCall:
+    """One call: its events, and its result once it has ended."""
+
+    def __init__(self, ctx: Context, client: Client) -> None:
+        self.ctx = ctx
+        self.id = ctx.identify()
+        self.client = client
+        self.began_at = time.time()
+        self.ended_at: float | None = None
+        self.approval: CallEvent | None = None
+        """The event that it began to wait for a person."""
+        self.result: Result | None = None
+        self.body = b""
+        """The result as JSON: `{"ok": true, "value": …}` or `{"ok": false, "error": …}`."""
+        self.kept = False
+        """True if somebody may ask for it after its end."""
+        self.task: asyncio.Task[None] | None = None
+        self.stops = False
+        """True if the server stops, and cancels the call for that."""
+        self._events: deque[CallEvent] = deque()
+        self._first = 1
+        self._text = 0
+        self._waiting: list[asyncio.Future[None]] = []
+
+    @property
+    def status(self) -> CallStatus:
+        """The state of the call."""
+        if self.result is None:
+            waits = self.approval is not None and self.ctx.started == 0
+            return "awaiting_approval" if waits else "running"
+        if isinstance(self.result.error, Cancelled):
+            return "cancelled"
+        return "ok" if self.result.ok else "error"
+
+    @property
+    def refusal(self) -> ToolcribError | None:
+        """The reason why nothing of the tool ran; None if it ran, or has not ended."""
+        error = None if self.result is None else self.result.error
+        if error is None or isinstance(error, (ToolFailed, TimedOut, Cancelled)):
+            return None
+        if type(error) is ToolcribError or "enforcement" in error.details:  # It ran in a sandbox.
+            return None
+        by_tool = isinstance(error, InvalidInput) and error.details.get("raised_by") == "tool"
+        return None if by_tool else error
+
+    @property
+    def last(self) -> int:
+        """The number of its latest event; that of the result follows."""
+        return self._first + len(self._events) - 1
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept of it, about."""
+        return len(self.body) + self._text + 500 * len(self._events)
+
+    def add(self, event: CallEvent) -> None:
+        """Record an event. The oldest are dropped when there are too many."""
+        if event.kind == "ended":
+            return
+        if event.kind == "approval":
+            self.approval = event
+        self._events.append(event)
+        self._text += len(event.text)
+        while len(self._events) > _MOST_EVENTS or (self._text > _MOST_TEXT and len(self._events) > 1):
+            self._text -= len(self._events.popleft().text)
+            self._first += 1
+        self._wake()
+
+    def end(self, result: Result) -> None:
+        """Record the end."""
+        try:
+            self.body = to_json_text(_as_dict(result))
+        except (TypeError, ValueError) as broken:
+            error = InvalidOutput(f"the tool's output cannot be written as JSON: {str(broken)[:200]}")
+            result = Result("error", error=error, call_id=result.call_id)
+            self.body = to_json_text(_as_dict(result))
+        self.result = result
+        self.ended_at = time.time()
+        self._wake()
+
+    def after(self, number: int) -> Iterator[tuple[int, CallEvent, int]]:
+        """Yield the events after this one: number, event, and how many before it are missing."""
+        skip = max(0, number + 1 - self._first)
+        missed = max(0, self._first - number - 1)
+        for place, event in enumerate(list(self._events)[skip:], self._first + skip):
+            yield place, event, event.missed + missed
+            missed = 0
+
+    def change(self) -> asyncio.Future[None]:
+        """Return a future that ends with the next event, or with the call."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        return future
+
+    def forget(self, future: asyncio.Future[None]) -> None:
+        """Give up waiting for a change."""
+        future.cancel()
+        if future in self._waiting:
+            self._waiting.remove(future)
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+
+class CallTable:
+    """The calls that this server has made. `invoke` makes a call by the one path."""
+
+    def __init__(self, invoke: Callable[[Call], Awaitable[Result]]) -> None:
+        self._invoke = invoke
+        self._running: dict[str, OpenCall] = {}
+        self._ended: dict[str, OpenCall] = {}
+        self._bytes = 0
+
+    def start(self, ctx: Context, client: Client) -> OpenCall:
+        """Make a call. Raises RateLimited if too many run."""
+        if len(self._running) >= _MOST_RUNNING:
+            raise RateLimited(
+                f"{_MOST_RUNNING} calls are running here already",
+                hint="Call again later.",
+                details={"retry_after_s": 1},
+            )
+        call = OpenCall(ctx, client)
+        ctx.on_event = call.add
+        self._running[call.id] = call
+        call.task = asyncio.get_running_loop().create_task(self._run(call))
+        return call
+
+    async def _run(self, call: OpenCall) -> None:
+        try:
+            result = await self._invoke(call.ctx)
+        except asyncio.CancelledError:
+            why = "the server stopped before the call had ended" if call.stops else "the call was cancelled"
+            result = Result("error", error=Cancelled(why), call_id=call.id)
+        except Exception as error:  # The path promises not to raise.
+            _log.exception("the call path raised")
+            result = Result("error", error=ToolcribError(f"the call failed: {type(error).__name__}"))
+        call.end(result)
+        del self._running[call.id]
+        if call.kept:
+            self._keep(call)
+
+    def _keep(self, call: OpenCall) -> None:
+        self._ended[call.id] = call
+        self._bytes += call.size
+        oldest = time.time() - _KEPT_S
+        for id_, one in list(self._ended.items()):
+            due = (one.ended_at or 0.0) < oldest
+            if not (due or len(self._ended) > _MOST_ENDED or self._bytes > _KEPT_BYTES) or one is call:
+                break
+            del self._ended[id_]
+            self._bytes -= one.size
+
+    def find(self, id_: str, client: Client) -> OpenCall:
+        """Return a call that this client may see: its own, or any for an administrator. NotFoundError."""
+        call = self._running.get(id_) or self._ended.get(id_)
+        if call is None or not _may_see(client, call):
+            raise NotFoundError(
+                f"there is no call {id_[:64]!r} in this server",
+                hint="A server keeps its calls for an hour after their end. If it was started again, make the"
+                " call again: an approval that was given counts for it.",
+            )
+        return call
+
+    def list(self, client: Client) -> Sequence[OpenCall]:
+        """Return the calls that this client may see, the newest first."""
+        found = [*self._ended.values(), *self._running.values()]
+        return sorted((one for one in found if _may_see(client, one)), key=lambda one: one.id, reverse=True)
+
+    async def cancel(self, call: OpenCall) -> None:
+        """Cancel a call and wait until it has ended, for two seconds at most."""
+        if call.task is not None and not call.task.done():
+            call.kept = True
+            call.task.cancel()
+            await asyncio.wait({call.task}, timeout=_END_S)
+
+    async def close(self) -> None:
+        """Cancel all calls that still run."""
+        tasks = []
+        for call in self._running.values():
+            call.stops = True
+            assert call.task is not None
+            call.task.cancel()
+            tasks.append(call.task)
+        if tasks:
+            await asyncio.wait(tasks, timeout=_END_S)
+
+
+def _may_see(client: Client, call: OpenCall) -> bool:
+    identity = client.identity
+    return identity is None or identity.may("admin") or client.caller == call.client.caller
+
+
+def _as_dict(result: Result) -> dict[str, Any]:
+    out: dict[str, Any] = {"ok": result.ok}
+    if result.error is not None:
+        out["error"] = result.error.as_dict()
+    else:
+        out["value"] = result.value
+    if result.warnings:
+        out["warnings"] = list(result.warnings)
+    if result.value is None and result.error is None and result.details:
+        out["meta"] = result.details
+    return out
