@@ -156,6 +156,7 @@ class Store:
                 raise BundleNotEmpty(f"the bundle {id} still has tools", hint="Delete its tools first.")
             bundle = msgspec.structs.replace(bundle, soft_deleted_at=self._now())
             self._replace_bundle(bundle)
+        self._remove_due()
         return bundle
 
     def damaged(self) -> list[StateUnavailable]:
@@ -173,26 +174,35 @@ class Store:
     def reap(self) -> list[str]:
         """Remove bundles that were deleted 48 hours ago and are still empty; return their ids.
 
-        Temporary files of killed processes go too: nobody writes while this holds the lock.
+        Temporary files of killed processes go too.
         """
-        gone = []
-        oldest = _moment(self._clock() - REAP_AFTER_S)
+        if left := list(self._folder.glob("*/**/.*")):
+            with self._lock.alone():  # A living process has finished with its file by now.
+                for path in left:
+                    path.unlink(missing_ok=True)
+        return self._remove_due()
+
+    def _remove_due(self) -> list[str]:
+        if not any(self._is_due(bundle) for bundle in self.bundles()):
+            return []  # The usual case keeps no writer waiting.
         with self._lock.alone():
-            for left in self._folder.glob("*/**/.*"):
-                left.unlink()
-            for bundle in self.bundles():
-                deleted = bundle.soft_deleted_at
-                if deleted is None or deleted > oldest or any(True for _ in self._tool_files(bundle.id)):
-                    continue
-                folder = self._folder / bundle.id
-                self.journal.add(bundle.id)
+            due = [bundle.id for bundle in self.bundles() if self._is_due(bundle)]
+            for id in due:  # noqa: A001
+                folder = self._folder / id
+                self.journal.add(id)
                 # Without its record the rest is nothing; so a crash in between leaves no half bundle.
                 remove_file(folder / "bundle.json")
                 with suppress(OSError):
                     (folder / "tools").rmdir()
                     folder.rmdir()
-                gone.append(bundle.id)
-        return gone
+        return due
+
+    def _is_due(self, bundle: BundleRecord) -> bool:
+        deleted = bundle.soft_deleted_at
+        oldest = _moment(self._clock() - REAP_AFTER_S)
+        return (
+            deleted is not None and deleted <= oldest and not any(True for _ in self._tool_files(bundle.id))
+        )
 
     # -- tools -------------------------------------------------------------------------------------
 

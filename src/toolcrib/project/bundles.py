@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from toolcrib.bundles import Store
+from toolcrib.bundles import Store, ToolRecord
 from toolcrib.bundles.listing import ListedTool
 from toolcrib.errors import StateUnavailable, UsageError
 from toolcrib.executors.function.threads import run_in_thread
@@ -22,7 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Bundles", "ToolHit", "ToolHits", "ToolPage"]
 
+_log = logging.getLogger(__name__)
 _MOST = 256
+_LOOK_S = 0.2
+"""Changes of other processes are seen this soon."""
+_LATER_S = 5.0
+"""A store that cannot be read is tried again after so long."""
 
 
 class Bundles:
@@ -31,6 +38,7 @@ class Bundles:
     def __init__(self, stored: StoredTools) -> None:
         self.stored = stored
         """Their tools in the catalog."""
+        self._keeper: asyncio.Task[None] | None = None
 
     @property
     def store(self) -> Store:
@@ -52,6 +60,21 @@ class Bundles:
         tool = self.store.tool(bundle_id, slug, version)
         self.stored.catch_up()
         return self.stored.full_name(tool)
+
+    def find(self, text: str) -> str | None:
+        """Return the full name of the tool that `[BUNDLE/]NAME[@VERSION]` means; None if there is none.
+
+        Raises UsageError if tools of several bundles may be meant.
+        """
+        tool = self.stored.find(text)
+        return None if tool is None else self.stored.full_name(tool)
+
+    def why_unavailable(self, record: ToolRecord) -> str | None:
+        """Return why a tool cannot be called here though it is enabled; None if it can.
+
+        Its function is not registered in this process, or its record is no usable tool.
+        """
+        return self.stored.why_unavailable(record)
 
     def tools(
         self,
@@ -110,6 +133,34 @@ class Bundles:
         """
         _check_limit(limit)
         return self._search.find(query, bundles, tags, include_disabled, limit, page)
+
+    def start(self) -> None:
+        """Look after the bundles until `stop`: take up changes of other processes, remove deleted bundles."""
+        if self._keeper is None:
+            self._keeper = asyncio.create_task(self._keep(), name="toolcrib: bundles")
+
+    async def stop(self) -> None:
+        """End that."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait([self._keeper])
+            self._keeper = None
+
+    async def _keep(self) -> None:
+        while True:
+            try:
+                if self.stored.is_behind:
+                    await run_in_thread(self.stored.catch_up)
+                    self.stored.settle()
+                if self.stored.is_reaping_due:
+                    await run_in_thread(self.stored.reap)
+            except StateUnavailable as error:
+                _log.warning("the bundles cannot be kept: %s", error)
+                await asyncio.sleep(_LATER_S)
+            except Exception:
+                _log.exception("the bundles cannot be kept")
+                await asyncio.sleep(_LATER_S)
+            await asyncio.sleep(_LOOK_S)
 
     async def invoke(self, call: Call, path: Callable[[Call], Awaitable[Result]]) -> Result:
         """Make a call that may be of a tool of a bundle: find the tool, call it by `path`, count the call."""

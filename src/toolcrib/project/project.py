@@ -377,11 +377,12 @@ class Project:
         self.first_use.reviews.accept(tool, digest, by)
 
     async def watch(self, report: Callable[[Change], None] | None = None) -> None:
-        """Put changes of tools and sources into effect until the project is closed.
+        """Put changes of tools, sources and bundles into effect until the project is closed.
 
         Returns when it has begun. Running calls end on the tool they began with. A manifest with errors
         leaves the tool as it was. `report` is called with each change, on this event loop.
         """
+        self.bundles.start()
         if self._hot_reload is None:
             from toolcrib.project.catalog.reload import HotReload
 
@@ -419,6 +420,7 @@ class Project:
     async def aclose(self) -> None:
         """Close connections, tools with resources, and the audit log."""
         try:
+            await self.bundles.stop()
             if self._hot_reload is not None:
                 await self._hot_reload.stop()
             if self.servers is not None:

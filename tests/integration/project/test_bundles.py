@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,11 @@ from tests.crib import Crib
 from toolcrib import Project
 from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store, ToolBody, ToolRecord
 from toolcrib.errors import (
+    ApprovalRequired,
     BundleDisabled,
     ConflictError,
     ManifestError,
+    PolicyDenied,
     ToolDisabled,
     ToolNotFound,
     ToolUnavailable,
@@ -248,3 +252,117 @@ def test_pages_hold_each_tool_once_while_tools_come_and_go(project: Project, sto
         project.bundles.search("find", page="x")
     with pytest.raises(ConflictError):
         store.put_tool(mine, "find-1", "1", go())
+
+
+async def test_what_another_process_changes_is_announced(
+    project: Project, data: Path, tmp_path: Path
+) -> None:
+    heard = asyncio.Event()
+    project.on_change(heard.set)
+    await project.watch()
+    try:
+        store, mine = Store(data), new_id()  # The first bundle there is
+        store.put_bundle(mine, BundleBody(slug="mine"))
+        for change in (
+            lambda: store.put_tool(mine, "hello", "1", go()),
+            lambda: store.switch_tool(mine, "hello", "1", enabled=False),
+            lambda: store.switch_tool(mine, "hello", "1", enabled=True),
+            lambda: store.switch_bundle(mine, enabled=False),
+            lambda: store.switch_bundle(mine, enabled=True),
+            lambda: store.delete_tool(mine, "hello", "1"),
+        ):
+            heard.clear()
+            revision = project.revision
+            change()
+            async with asyncio.timeout(30):
+                while project.revision == revision:
+                    await heard.wait()
+                    heard.clear()
+            expected = [
+                tool for tool in store.tools(mine) if tool.is_enabled and store.bundle(mine).is_enabled
+            ]
+            assert names(project) == [f"mine/{tool.slug}@1" for tool in expected]
+    finally:
+        await project.aclose()
+
+
+async def test_whoever_watches_removes_deleted_bundles(data: Path, tmp_path: Path) -> None:
+    Crib(tmp_path / "project")
+    old, now = new_id(), time.time()
+    earlier = Store(data, clock=lambda: now - 49 * 3600)
+    earlier.put_bundle(old, BundleBody(slug="old"))
+    earlier.delete_bundle(old)
+    left = data / "bundles" / old / "tools" / ".left.json.0"
+    left.touch()
+    project = Project.open(tmp_path / "project")
+    await project.watch()
+    try:
+        async with asyncio.timeout(30):
+            while (data / "bundles" / old).exists():  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+    finally:
+        await project.aclose()
+
+
+def test_a_deletion_removes_bundles_that_were_deleted_long_ago(data: Path) -> None:
+    now = [1_000_000.0]
+    store = Store(data, clock=lambda: now[0])
+    ids = [new_id() for _ in range(2)]
+    for one in ids:
+        store.put_bundle(one, BundleBody(slug="x"))
+    store.delete_bundle(ids[0])
+    now[0] += 48 * 3600 + 1
+    store.delete_bundle(ids[1])
+    assert [bundle.id for bundle in store.bundles()] == [ids[1]]
+
+
+async def test_a_tool_that_reaches_out_is_reviewed_and_again_when_it_changes(
+    project: Project, store: Store, mine: str, tmp_path: Path
+) -> None:
+    def http(host: str) -> ToolBody:
+        return ToolBody(display_name="Gets", type="http", impl={"urlTemplate": f"https://{host}.invalid/"})
+
+    store.put_tool(mine, "get", "1", http("a"))
+    for opened in (project, Project.open(tmp_path / "project", accept="all")):
+        result = await opened.call("get")
+        assert isinstance(result.error, ApprovalRequired)
+        assert "nobody has reviewed" in result.error.message
+    tool = project.get("get")
+    project.review(tool, "ann")
+    assert not isinstance((await project.call("get")).error, ApprovalRequired)
+    store.switch_tool(mine, "get", "1", enabled=False)
+    store.switch_tool(mine, "get", "1", enabled=True)
+    assert not isinstance((await project.call("get")).error, ApprovalRequired)  # The switch is no change.
+    store.delete_tool(mine, "get", "1")
+    store.put_tool(mine, "get", "1", http("b"))
+    result = await project.call("get")
+    assert isinstance(result.error, ApprovalRequired)
+    assert "not what ann reviewed" in result.error.message
+
+
+async def test_rules_tokens_and_the_audit_log_know_the_tools(data: Path, tmp_path: Path) -> None:
+    crib = Crib(tmp_path / "project")
+    crib.write(
+        ".toolcrib/config.yml",
+        "policy:\n  rules:\n    - {name: no, effect: deny, bundles: [secret], reason: no}\n",
+    )
+    store, open_, secret = Store(data), new_id(), new_id()
+    for bundle, slug in ((open_, "open"), (secret, "secret")):
+        store.put_bundle(bundle, BundleBody(slug=slug))
+        store.put_tool(bundle, "hello", "1", go())
+    async with Project.open(tmp_path / "project", accept="all") as project:
+        project.functions.register("hello", lambda: "hello")
+        assert names(project) == ["open/hello@1"]
+        assert (await project.call("open/hello@1")).ok
+        assert isinstance((await project.call("secret/hello@1")).error, PolicyDenied)
+    lines = [(line.event, line.fields["name"]) for line in crib.audit()]
+    assert ("TOOL_EXECUTED", "open/hello@1") in lines
+    assert ("TOOL_REFUSED", "secret/hello@1") in lines
+
+
+def test_why_a_tool_is_unavailable(project: Project, store: Store, mine: str) -> None:
+    here, missing = store.put_tool(mine, "a", "1", go()), store.put_tool(mine, "b", "1", go("nowhere"))
+    bad = store.put_tool(mine, "c", "1", ToolBody(display_name="x", type="http", impl={}))
+    assert project.bundles.why_unavailable(here) is None
+    assert "not registered" in (project.bundles.why_unavailable(missing) or "")
+    assert project.bundles.why_unavailable(bad)

@@ -6,18 +6,16 @@ has that slug. A tool is read when it is first listed or called, and again after
 
 from __future__ import annotations
 
-import hashlib
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
-from typing import Any
 
 import msgspec
 
-from toolcrib.bundles import BuiltIn, BundleRecord, Store, ToolRecord
+from toolcrib.bundles import BuiltIn, BundleRecord, Store, ToolRecord, entry_of
 from toolcrib.bundles.listing import ListedTool, Listing
-from toolcrib.bundles.records import file_of
 from toolcrib.errors import (
     BundleDisabled,
     ConflictError,
@@ -26,16 +24,14 @@ from toolcrib.errors import (
     ToolDisabled,
     UsageError,
 )
-from toolcrib.manifest import Diagnostic, Document, diagnostics_of, entries
+from toolcrib.manifest import Diagnostic, Document, diagnostics_of
 from toolcrib.project.catalog.registry import ToolRegistry
 from toolcrib.spec import Tool
 from toolcrib.spec.naming import parts_of, stored_name
 
 __all__ = ["StoredTools", "tool_of"]
 
-_DEFINITION = ("slug", "version", "displayName", "description", "tags", "type", "argSchema",
-               "outputSchema", "impl")  # fmt: skip
-"""The fields of a record that a review is about: no ids, no times, no switch."""
+_REAP_EVERY_S = 24 * 3600.0
 
 
 class StoredTools:
@@ -56,8 +52,10 @@ class StoredTools:
         pinned: Collection[str] = (),
         built_in: Sequence[BuiltIn] = (),
         snapshot: Path | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.data, self._built_in, self._snapshot = data, built_in, snapshot
+        self._clock = clock
         self._registry, self._know, self._announce = registry, know, announce
         self._reserved, self._pinned = frozenset(reserved), frozenset(pinned)
         self._store: Store | None = None
@@ -73,12 +71,14 @@ class StoredTools:
         self._broken: dict[str, str] = {}
         """Full name to the reason why a tool is not in the registry."""
         self._unsettled = False
+        self._was_missing = not self.exists
+        self._reaped_at = -_REAP_EVERY_S
 
     @property
     def store(self) -> Store:
         """The store. Its folder is made here."""
         if self._store is None:
-            self._store = Store(self.data, built_in=self._built_in)
+            self._store = Store(self.data, built_in=self._built_in, clock=self._clock)
         return self._store
 
     @property
@@ -108,7 +108,7 @@ class StoredTools:
                 return
             if self._listing.bundles is not self._bundles:
                 self._name_bundles(self._listing.bundles)
-            self._unsettled = not first
+            self._unsettled = not first or self._was_missing
 
     def settle(self) -> None:
         """Take tools that have changed or are gone out of the registry, in the thread that uses it."""
@@ -235,6 +235,27 @@ class StoredTools:
                     if listing.is_on(tool):
                         self._bind(tool)
 
+    def why_unavailable(self, record: ToolRecord) -> str | None:
+        """Return why a tool cannot be called here though it is enabled; None if it can."""
+        tool, _, found = tool_of(record, self._names.get(record.bundle_id, record.bundle_id))
+        if tool is None:
+            return found[0].message if found else "the record is no tool"
+        try:
+            self._registry.bind(tool).executor  # noqa: B018 - made on first use
+        except ToolcribError as error:
+            return error.message
+        return None
+
+    @property
+    def is_reaping_due(self) -> bool:
+        """True once a day, and at first."""
+        return self.exists and not 0 <= self._clock() - self._reaped_at < _REAP_EVERY_S
+
+    def reap(self) -> None:
+        """Remove bundles that were deleted long ago, and what killed processes have left."""
+        self._reaped_at = self._clock()
+        self.store.reap()
+
     def id_of(self, name: str) -> str | None:
         """Return the id of a tool that was put in under this full name."""
         tool = self._bound.get(name)
@@ -253,9 +274,8 @@ class StoredTools:
         self._bound[name] = listed
         self._broken.pop(name, None)
         record = self.store.tool(listed.bundle, listed.slug, listed.version)
-        path = self.data / "bundles" / listed.bundle / "tools" / file_of(listed.slug, listed.version)
-        tool, document, found = tool_of(record, self._names[listed.bundle], str(path))
-        if tool is None:
+        tool, document, found = tool_of(record, self._names[listed.bundle])
+        if tool is None or document is None:
             self._registry.set_external_findings(f"store/{name}", found, {name: found})
             return
         self._know([tool])
@@ -265,26 +285,20 @@ class StoredTools:
             self._broken[name] = error.message
 
 
-def tool_of(record: ToolRecord, bundle: str, path: str) -> tuple[Tool | None, Document, Sequence[Diagnostic]]:
+def tool_of(record: ToolRecord, bundle: str) -> tuple[Tool | None, Document | None, Sequence[Diagnostic]]:
     """Return the tool of a record with its document and findings; None in its place if it cannot be used.
 
-    `bundle` is the name that its bundle goes by.
+    `bundle` is the name that its bundle goes by. The source of the tool is what puts it again: no ids, no
+    times, no switch; so a review lasts until the definition changes.
     """
-    fields: dict[str, Any] = msgspec.to_builtins(record)
-    raw = msgspec.json.encode({name: fields[name] for name in _DEFINITION if fields[name] is not None})
+    record = msgspec.structs.replace(record, is_enabled=True)
     try:
-        if record.type == "native":
-            (entry,) = entries(path, str(record.impl.get("manifest", "")).encode(), "native")
-        else:
-            (entry,) = entries(path, raw, "flexigpt")
+        entry = entry_of(record)
     except ManifestError as error:
-        return None, Document(path, raw, "", None), diagnostics_of(error)
-    if entry.tool is None:
-        return None, entry.document, entry.found
-    assert entry.tool.source is not None
-    source = replace(
-        entry.tool.source, raw=raw, sha256=hashlib.sha256(raw).hexdigest(), shared=True, stored=True
-    )
+        return None, None, diagnostics_of(error)
+    if entry.tool is None or entry.tool.source is None:
+        return None, None, entry.found
+    source = replace(entry.tool.source, shared=True, stored=True)
     name = stored_name(bundle, record.slug, record.version)
     tool = replace(entry.tool, name=name, bundle=bundle, version=record.version, source=source)
     return tool, entry.document, entry.found

@@ -89,7 +89,7 @@ class FirstUse:
         self.acceptance = acceptance
         self._fingerprint = fingerprint
         self._place = place
-        self._asks = asks and not acceptance.whole
+        self._asks = asks
         self._known: dict[str, tuple[Tool, tuple[str, ...]]] = {}
 
     def digest_of(self, tool: Tool) -> str:
@@ -104,12 +104,12 @@ class FirstUse:
         """
         if tool.source is None:
             return None, None
-        creator, reasons = self.creator(tool), self.reasons(tool) if self._asks else ()
+        creator, reasons = self.creator(tool), self.reasons(tool) if self._asks_for(tool) else ()
         if (creator is None and not reasons) or self.is_reviewed(tool):
             return None, None
         made = None if creator is None else f"the agent {creator} made this tool, and nobody has reviewed it"
         own = identity is None and caller in OWN_CALLERS
-        if not self._asks or (own and not reasons):
+        if not self._asks_for(tool) or (own and not reasons):
             return None, made
         last = self.reviews.last(tool)
         review = (
@@ -118,6 +118,10 @@ class FirstUse:
         review += "" if creator is None else f", which the agent {creator} made"
         review += f"; its calls may: {'; '.join(reasons)}" if reasons else ""
         return f"{review}. To review it: toolcrib review {tool.name}", made
+
+    def _asks_for(self, tool: Tool) -> bool:
+        """Return True if a review is asked for. To accept a project as a whole does not cover bundles."""
+        return self._asks and (tool.is_stored or not self.acceptance.whole)
 
     def is_reviewed(self, tool: Tool) -> bool:
         """Return True if a person has reviewed or accepted the tool as it is now."""
@@ -202,6 +206,8 @@ class FirstUse:
         standing, creator, reasons = self.reviews.status(tool, digest), self.creator(tool), self.reasons(tool)
         if self.acceptance.versions.get(tool.name) == digest.digest:
             standing = ReviewStatus("reviewed", standing.last)
-        waits = standing.status != "reviewed" and (creator is not None or (self._asks and bool(reasons)))
+        waits = standing.status != "reviewed" and (
+            creator is not None or (self._asks_for(tool) and bool(reasons))
+        )
         touches = [*may_touch(tool), *self.links(tool)]
         return ReviewSheet(tool, digest, standing, touches, reasons, creator, waits)

@@ -27,6 +27,10 @@ def find_tool(project: Project, target: str) -> Tool:
     if target in project.toolset.names:
         return project.get(target)
     bundle, name, version = parse_target(target)
+    if (name not in project.toolset.names or bundle not in (None, "project")) and (
+        stored := project.bundles.find(target)
+    ):
+        return project.get(stored)
     tool = project.get(name)
     if bundle is not None and bundle != tool.bundle:
         raise ToolNotFound(f"there is no bundle {bundle!r} here; {name} is in {tool.bundle!r}")
