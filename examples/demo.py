@@ -89,7 +89,11 @@ def make_project(port: int) -> Path:
     shutil.rmtree(DEMO, ignore_errors=True)
     shutil.rmtree(DATA, ignore_errors=True)
     shutil.copytree(REPOSITORY, DEMO, ignore=SKIPPED, symlinks=True)
-    environment = {**os.environ, "TOOLCRIB_DATA": str(DATA)}
+    # Nobody is at a terminal here: a settings file of the demo's own lets it decide without one.
+    settings = DATA / "settings.yml"
+    DATA.mkdir(mode=0o700)
+    settings.write_text("decide_without_terminal: true\n")
+    environment = {**os.environ, "TOOLCRIB_DATA": str(DATA), "TOOLCRIB_CONFIG": str(settings)}
     init = [TOOLCRIB, "init", str(DEMO), "--examples"]
     subprocess.run(init, check=True, env=environment, stderr=subprocess.DEVNULL)
     tools = DEMO / ".toolcrib" / "tools"

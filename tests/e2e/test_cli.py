@@ -26,7 +26,7 @@ ENVIRONMENT = {
     key: value
     for key, value in os.environ.items()
     if not key.startswith(("LC_", "PYTHON", "TOOLCRIB", "NO_COLOR", "COLUMNS"))
-} | {"LANG": "C.UTF-8", "TERM": "xterm"}
+} | {"LANG": "C.UTF-8", "TERM": "xterm", "TOOLCRIB_CONFIG": os.environ["TOOLCRIB_CONFIG"]}
 ASKS = {"approval": {"required": True, "reason": "it is dear"}}
 
 

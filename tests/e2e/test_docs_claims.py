@@ -18,6 +18,7 @@ import pytest
 
 from tests.commands import accept_before, run, text
 from tests.conftest import need
+from tests.e2e.terminal import TAKE
 from toolcrib import Project, Result
 from toolcrib.sandbox import level
 
@@ -431,7 +432,7 @@ def test_a_call_that_takes_long_says_so_and_ends_with_ctrl_c(root: Path, put: Ca
 def at_a_terminal(root: Path, *words: str, answer: str = "", **environment: str) -> tuple[int, str]:
     """Run with a terminal for all three streams; the exit code and what came. `answer` is what is typed."""
     master, slave = os.openpty()
-    command = [str(TOOLCRIB), *words]
+    command = [sys.executable, "-c", TAKE, str(TOOLCRIB), *words]
     bare = {name: text for name, text in os.environ.items() if name not in ("NO_COLOR", "TOOLCRIB_ROOT")}
     accept_before(words, root, bare)
     with subprocess.Popen(
@@ -441,6 +442,7 @@ def at_a_terminal(root: Path, *words: str, answer: str = "", **environment: str)
         stdin=slave,
         stdout=slave,
         stderr=slave,
+        start_new_session=True,
     ) as process:
         os.close(slave)
         came = b""

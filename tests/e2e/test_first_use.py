@@ -310,7 +310,8 @@ def test_the_questions_of_a_session_and_of_a_pull(origin: Crib, ann: Callable[..
     git(person.root, "checkout", "-q", ".")
 
     ten_tools(origin, "three", 0, 5)
-    origin_lock = text(run(["lock"], origin.root, person.env))
+    allowed = person.env | {"TOOLCRIB_CONFIG": os.environ["TOOLCRIB_CONFIG"]}
+    origin_lock = text(run(["lock"], origin.root, allowed))
     assert origin_lock.returncode == 0
     commit(origin)
     git(person.root, "pull", "-q")

@@ -30,7 +30,12 @@ class Person:
     def __init__(self, root: Path, data: Path) -> None:
         self.root, self.data = root, data
         kept = {name: text for name, text in os.environ.items() if not name.startswith("TOOLCRIB")}
-        self.environment: Mapping[str, str] = {**kept, "TOOLCRIB_DATA": str(data), "LANG": "C.UTF-8"}
+        self.environment: Mapping[str, str] = {
+            **kept,
+            "LANG": "C.UTF-8",
+            "TOOLCRIB_CONFIG": os.environ["TOOLCRIB_CONFIG"],
+            "TOOLCRIB_DATA": str(data),
+        }
 
     @property
     def vault(self) -> Vault:

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 LIMIT_S = 100
 CHANGED = "notifications/tools/list_changed"
 EPOCH = 1_700_000_000
-KEPT = ("PATH", "HOME", "USER", "LOGNAME")
+KEPT = ("PATH", "HOME", "USER", "LOGNAME", "TOOLCRIB_CONFIG")
 """Variables of this machine that commands get."""
 
 

@@ -3,36 +3,61 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from toolcrib.cli.caller import given_token
 from toolcrib.cli.output import print_note
 from toolcrib.cli.sheets import lines_of, names_of
-from toolcrib.errors import ApprovalRequired, ToolcribError
+from toolcrib.errors import ApprovalRequired, InvalidToken, ToolcribError
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
     from toolcrib.project.control.first_use import ReviewSheet
     from toolcrib.spec import Call, Tool
 
-__all__ = ["approver_of", "at_terminal", "confirm"]
+__all__ = ["Channel", "at_terminal", "confirm", "require_person", "seek_approval"]
+
+Channel = Literal["terminal", "flag"]
+"""How a person decides on the command line: by an answer at the terminal, or by `--yes` or `--approve`."""
 
 
-def confirm(question: str, *, no_terminal: type[ToolcribError] = ApprovalRequired) -> bool:
-    """Ask a question that only `y` or `yes` answers with yes. Raises `no_terminal` if nobody can be asked."""
-    if not at_terminal():
-        raise no_terminal(
-            "there is no terminal to ask at, so nothing was changed",
-            hint="Run the command at a terminal, or add --yes.",
+def require_person(about: str, *, refuse: type[ToolcribError] = ApprovalRequired) -> None:
+    """Refuse a decision `about` something unless a person makes it: at a terminal, or without one where this
+    user's own settings allow that, and never with a token. Raises InvalidToken, or `refuse`.
+    """
+    from toolcrib.state import load_user_settings
+
+    if given_token() is not None:
+        raise InvalidToken(f"nobody decides about {about} with a token, so nothing was changed")
+    if not at_terminal() and not load_user_settings().decide_without_terminal:
+        raise refuse(
+            f"only a person at a terminal decides about {about}, so nothing was changed",
+            hint="A person has to run this command at a terminal.",
         )
-    return _ask(question)
 
 
-def approver_of(
+def confirm(
+    question: str, about: str, *, yes: bool = False, refuse: type[ToolcribError] = ApprovalRequired
+) -> Channel | None:
+    """Ask a question that only `y` or `yes` answers with yes. Return how it was answered with yes, or None.
+
+    `yes` answers it before it is asked. Raises as `require_person` does, and `refuse` if nobody can be asked.
+    """
+    require_person(about, refuse=refuse)
+    if yes:
+        return "flag"
+    if not at_terminal():
+        raise refuse("there is no terminal to ask at, so nothing was changed", hint="Add --yes.")
+    return "terminal" if _ask(question) else None
+
+
+def seek_approval(
     project: Project, call: Call, *, approve: bool, ask: bool, sheets: Sequence[ReviewSheet] = ()
-) -> str | None:
-    """Return the user who approves this one call; None if no approval is needed or nobody can be asked.
+) -> None:
+    """Put into the call the user who approves it; nobody if no approval is needed or nobody can be asked.
 
     One question covers the call and the review of `sheets`, the tools that it leads to and that wait for
     one. No question is asked about a call that is refused anyway: the call itself reports that. Raises
@@ -44,9 +69,9 @@ def approver_of(
         # This also fills in the defaults: the person sees exactly the arguments that run.
         reason = _reason(project, call)
     except ToolcribError:
-        return None
+        return
     if reason is None and not sheets:
-        return None
+        return
     channels = project.config.approval_channels
     if reason is not None and "cli" not in channels:
         raise ApprovalRequired(
@@ -54,18 +79,20 @@ def approver_of(
             hint="This project takes no approval at the command line;"
             f" its approvals.channels: {', '.join(channels) or 'none'}.",
         )
-    if not approve:
-        if not ask or not at_terminal():
-            return None
+    if approve:
+        require_person("calls")
+    else:
+        if not ask or given_token() is not None or not at_terminal():
+            return
         for sheet in sheets:
             print_note("\n".join(lines_of(sheet)))
         if reason is not None:
             _print_call(project.get(call.tool), call, reason)
         if not _ask(f"Mark {names_of(sheets)} as reviewed, and run it?" if sheets else "Run it once?"):
             raise ApprovalRequired(f"{call.tool} was not approved, so it was not run")
+    call.approved_by, call.approval_channel = user_name(), "flag" if approve else "terminal"
     for sheet in sheets:
-        project.review(sheet.tool, user_name(), sheet.digest)
-    return user_name()
+        project.review(sheet.tool, user_name(), sheet.digest, channel=call.approval_channel)
 
 
 def _reason(project: Project, call: Call) -> str | None:
@@ -89,8 +116,13 @@ def _print_call(tool: Tool, call: Call, reason: str) -> None:
 
 
 def at_terminal() -> bool:
-    """Return True if a person can be asked."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
+    """Return True if a person can be asked: this command is in the foreground of its own terminal."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except OSError:  # Another process's terminal.
+        return False
 
 
 def _ask(question: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from toolcrib import __version__
+from toolcrib.cli.caller import take_token
 from toolcrib.cli.examples import examples_of
 from toolcrib.cli.output import print_error, print_interrupted
 from toolcrib.errors import ToolcribError, UsageError
@@ -76,6 +77,7 @@ class _Commands(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
         """Run a command and end the process with its exit code."""
+        take_token()
         _open_closed_streams()
         for stream in (sys.stdout, sys.stderr):
             # A character that the locale's encoding lacks becomes an escape, not the end of the program.

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from toolcrib.cli.caller import admit
+
 __all__ = [
     "approve_option",
     "json_option",
@@ -22,6 +24,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 root_option = click.option(
     "--root",
     type=click.Path(file_okay=False),
+    callback=admit,
     help="The project's folder (default: TOOLCRIB_ROOT, or the nearest project above).",
 )
 yes_option = click.option("--yes", is_flag=True, help="Do not ask; required without a terminal.")

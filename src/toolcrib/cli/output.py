@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.caller import given_token
 from toolcrib.errors import Cancelled, ToolcribError
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def diagnostics_in(error: ToolcribError) -> list[Diagnostic]:
 
 def shown(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Return findings as the caller of this command may see them: an agent with a token sees no line."""
-    agent = "TOOLCRIB_TOKEN" in os.environ
+    agent = given_token() is not None
     return [finding.without_line() if agent else finding for finding in diagnostics]
 
 

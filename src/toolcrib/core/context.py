@@ -90,6 +90,7 @@ class Context(Call):
             call.identity,
             call.wait,
             call.idempotency_key,
+            call.approval_channel,
         )
 
     def identify(self) -> str:

@@ -11,7 +11,10 @@ from toolcrib.core.results import Mask
 from toolcrib.errors import ApprovalRequired, UsageError
 from toolcrib.spec import Caller, Result, Tool
 
-__all__ = ["Check", "Controls", "Proceed", "Wrapper", "needs_approval", "plain_controls"]
+__all__ = ["HINT_ASKED", "Check", "Controls", "Proceed", "Wrapper", "needs_approval", "plain_controls"]
+
+HINT_ASKED = "A person has been asked. Once they have approved it, make the same call again."
+"""For callers that may be models: it never says how to approve."""
 
 Check = Callable[[Context], None]
 """Refuses a call by raising a ToolcribError."""
@@ -58,15 +61,15 @@ def _require_approver(ctx: Context) -> None:
     """Refuse calls that need an approval and name no approver: nobody can be asked here."""
     reason = ctx.bound.approval_reason
     if reason is not None and ctx.approved_by is None:
-        raise needs_approval(ctx.bound, reason)
+        raise needs_approval(ctx.bound, reason, "Nobody can be asked here: the program says who approves it.")
     if ctx.idempotency_key is not None:
         raise UsageError("a toolset keeps no results of calls; a project does")
 
 
-def needs_approval(bound: Bound, reason: str) -> ApprovalRequired:
+def needs_approval(bound: Bound, reason: str, hint: str) -> ApprovalRequired:
     """Return the refusal of a call that a person must approve."""
     return ApprovalRequired(
         f"{bound.name} needs a person's approval: {reason}",
-        hint=f"A person can run it from a terminal: toolcrib run {bound.name} … --approve",
+        hint=hint,
         details={"reason": reason},
     )

@@ -49,7 +49,7 @@ class Approvals(Protocol):
         *,
         seal: str | None = None,
         decider: Caller | None = None,
-        channel: str = "cli",
+        channel: str = "program",
     ) -> ApprovalView:
         """Approve a call. Raises ConflictError, InvalidInput, DeniedError."""
 
@@ -61,7 +61,7 @@ class Approvals(Protocol):
         *,
         seal: str | None = None,
         decider: Caller | None = None,
-        channel: str = "cli",
+        channel: str = "program",
     ) -> ApprovalView:
         """Deny a call. Raises ConflictError, DeniedError."""
 

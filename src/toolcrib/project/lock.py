@@ -186,7 +186,7 @@ class Pins:
         if lock is not None and (changed := self._drift(tool, lock)):
             raise LockDrift(
                 f"{tool.name} is not what {FILE} pins: {_listed(changed)}",
-                hint="See what changed: toolcrib lock --check. To accept it, pin it again: toolcrib lock",
+                hint="A person has to look at the change (toolcrib lock --check) before the tool runs.",
                 details={"changed": list(changed)},
             )
 

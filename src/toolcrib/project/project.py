@@ -359,21 +359,31 @@ class Project:
                 errors.append(error)
         return sheets, errors
 
-    def accept(self, by: str, sheets: Sequence[ReviewSheet] = ()) -> None:
+    def accept(self, by: str, sheets: Sequence[ReviewSheet] = (), *, channel: str = "program") -> None:
         """Record that a person accepts the project with its settings and these tools, as they were shown."""
         self.audit.record(
             "PROJECT_ACCEPTED",
             approver=by,
+            channel=channel,
             digest=self.config.digest,
             tools=[one.tool.name for one in sheets],
         )
         self.first_use.reviews.accept_all([(one.tool, one.digest) for one in sheets], by)
         Trust(self.vault).accept(self.config.digest, by, self.config.started)
 
-    def review(self, tool: Tool, by: str, digest: ToolDigest | None = None) -> None:
+    def review(
+        self, tool: Tool, by: str, digest: ToolDigest | None = None, *, channel: str = "program"
+    ) -> None:
         """Record that a person has reviewed a tool, with this digest or as it is now."""
         digest = digest or self.fingerprint(tool)
-        self.audit.record("TOOL_APPROVED", name=tool.name, approver=by, scope="review", digest=digest.digest)
+        self.audit.record(
+            "TOOL_APPROVED",
+            name=tool.name,
+            approver=by,
+            channel=channel,
+            scope="review",
+            digest=digest.digest,
+        )
         self.first_use.reviews.accept(tool, digest, by)
 
     async def watch(self, report: Callable[[Change], None] | None = None) -> None:

@@ -37,6 +37,8 @@ class Call:
     """If a person must decide first: fail, wait for the decision, or return a `pending` result."""
     idempotency_key: str | None = None
     """Calls with the same key run once; later ones get the recorded result of the first."""
+    approval_channel: str = "program"
+    """How `approved_by` decided: `terminal`, `flag` (`--approve`) or `program`."""
 
 
 # Call, Outcome and Result are made once per call, so they are not frozen: a frozen dataclass sets each field

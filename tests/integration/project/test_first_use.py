@@ -74,7 +74,7 @@ def test_what_changes_or_reaches_something_waits_for_a_person(
     for caller in (AGENT, "cli", "local"):
         message = failed(ask(crib, caller=caller), "approval_required")
         assert reason in message
-        assert "toolcrib review sh" in message
+        assert "toolcrib review" not in message, "a model may read it"
     failed(ask(crib, caller="cli", identity=Caller("t", frozenset({"invoke"}))), "approval_required")
     crib.review("sh")
     assert ask(crib, caller="local").unwrap() == "ran\n"

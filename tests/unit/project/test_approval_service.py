@@ -80,7 +80,7 @@ def test_a_yes_is_written_down_and_lets_the_call_run(crib: Crib, project: Projec
         "caller": "mcp:agent",
         "arguments_sha256": waiting.arguments_digest,
         "approver": "ada",
-        "channel": "cli",
+        "channel": "program",
         "scope": "once",
         "note": "fine",
         "edited": False,

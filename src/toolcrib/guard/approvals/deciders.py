@@ -33,7 +33,7 @@ def may_decide(
     if decider.name in (approval.token, approval.caller):
         raise DeniedError(
             f"the token {decider.name!r} made this call, so it cannot decide on it",
-            hint="A person must decide: toolcrib approvals list",
+            hint="A person must decide.",
         )
     if not self_approval and decider.owner in ("", approval.owner):
         whose = f"belongs to {decider.owner}, as the call does" if decider.owner else "names no owner"

@@ -104,7 +104,7 @@ class Requests:
             return
         raise RateLimited(
             f"{who} already wait for approval, the most allowed; this call of {ask.tool} was not added",
-            hint="A person must decide on some of them first: toolcrib approvals list",
+            hint="A person must decide on some of them first.",
             details={"waiting": rows, "waiting_of_caller": own_rows},
         )
 

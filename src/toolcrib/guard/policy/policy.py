@@ -187,7 +187,7 @@ def require_scope(identity: Caller, scope: Scope, tool: Tool | None = None) -> N
     if not identity.may(scope):
         raise InvalidToken(
             f"the token {identity.name!r} does not have the scope {scope}",
-            hint="Use a token that has it. To create one: toolcrib token create",
+            hint="Use a token that has it.",
             details={"scope": scope},
         )
     if tool is not None and not identity.covers(tool.name):

@@ -187,7 +187,7 @@ class Tokens:
                     transaction.run("UPDATE token SET expired = 1 WHERE digest = ?", caller.digest)
             raise InvalidToken(
                 f"the token {caller.name!r} has expired",
-                hint="To create a new one: toolcrib token create",
+                hint="Its owner can create a new one.",
             )
 
     def close(self) -> None:
@@ -218,7 +218,7 @@ class Tokens:
         if row is None:
             raise InvalidToken(
                 "the token is unknown here, or was revoked",
-                hint="To create one: toolcrib token create",
+                hint="A person of this project can create one.",
             )
         return _token(row)
 

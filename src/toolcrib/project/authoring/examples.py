@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from toolcrib.errors import ToolcribError
 from toolcrib.project.project import Project
-from toolcrib.spec import Call, Example, Tool
+from toolcrib.spec import Call, Caller, Example, Tool
 
 __all__ = ["Tried", "matches", "try_examples"]
 
@@ -41,36 +41,43 @@ class Tried:
 
 
 async def try_examples(
-    project: Project, names: Sequence[str] = (), *, live: bool = False
+    project: Project,
+    names: Sequence[str] = (),
+    *,
+    live: bool = False,
+    caller: str = "cli",
+    identity: Caller | None = None,
 ) -> AsyncIterator[Tried]:
     """Try every example of these tools, or of all; with `live` also of tools that reach the network.
 
     Raises ToolNotFound, and ManifestError for a manifest that does not load.
     """
-    tools = [project.get(name) for name in names] if names else list(project.tools())
+    tools = [project.get(name) for name in names] if names else list(project.tools(caller, identity))
     for tool in tools:
         for number, example in enumerate(tool.examples):
-            reason = _skipped(project, tool, example, live=live)
+            call = Call(tool.name, dict(example.params), caller, identity=identity)
+            reason = _skipped(project, tool, call, live=live)
             if reason is not None:
                 yield Tried(tool.name, number, example.description, "skipped", reason)
                 continue
-            problem = await _tried(project, tool, example)
+            call = Call(tool.name, dict(example.params), caller, identity=identity)
+            problem = await _tried(project, call, example)
             yield Tried(tool.name, number, example.description, "failed" if problem else "passed", problem)
 
 
-def _skipped(project: Project, tool: Tool, example: Example, *, live: bool) -> str | None:
+def _skipped(project: Project, tool: Tool, call: Call, *, live: bool) -> str | None:
     if not live and tool.permissions.network.mode != "none":
         return "it reaches the network; --live runs it"
     try:
-        reason = project.asks(Call(tool.name, dict(example.params), caller="cli"))
+        reason = project.asks(call)
     except ToolcribError as error:
         return None if error.code == "invalid_input" else f"it cannot be called: {error.message}"
     return None if reason is None else f"it needs approval: {reason}"
 
 
-async def _tried(project: Project, tool: Tool, example: Example) -> str:
+async def _tried(project: Project, call: Call, example: Example) -> str:
     """Return an empty text if the result is as expected, else what was expected and what came."""
-    result = await project.invoke(Call(tool.name, dict(example.params), caller="cli"))
+    result = await project.invoke(call)
     if result.error is not None:
         return f"{result.error.code}: {result.error.message}"
     if example.expected_output is None or matches(result.value, example.expected_output):

@@ -12,6 +12,8 @@ from toolcrib.project.config.reader import KeyPath, Reader, choice, items, truth
 __all__ = ["CHANNELS", "DEFAULT_TTL_HOURS", "Review", "check_channel", "read_channels", "read_rules"]
 
 CHANNELS = ("cli", "elicitation", "page")
+_CLI = ("terminal", "flag", "program")
+"""Ways to decide that `cli` allows: an answer at a terminal, an option, a Python program."""
 """The channels by which a person may approve a call."""
 DEFAULT_TTL_HOURS = 168.0
 Review = Literal["ask", "off"]
@@ -26,6 +28,7 @@ _RULE = ("name", "effect", *_PATTERNS, "annotations", "when", "reason")
 
 def check_channel(channel: str, allowed: Collection[str]) -> None:
     """Raise `DeniedError` if the project accepts no approval by this channel."""
+    channel = "cli" if channel in _CLI else channel
     if channel not in allowed:
         raise DeniedError(
             f"this project accepts no approval by {channel!r}; its approvals.channels:"

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from toolcrib.core.context import Context
-from toolcrib.core.controls import Proceed, needs_approval
+from toolcrib.core.controls import HINT_ASKED, Proceed, needs_approval
 from toolcrib.errors import ApprovalRequired
 from toolcrib.guard import Approval, Ask, AuditLog, Permit, canonical
 from toolcrib.project.control.questions import ApprovalQuestions, Question
@@ -40,7 +40,13 @@ class ApprovalStep:
             if not questions:
                 return proceed(ctx)
             if ctx.approved_by is not None:
-                self._log.record("TOOL_APPROVED", name=ctx.tool, approver=ctx.approved_by, caller=ctx.caller)
+                self._log.record(
+                    "TOOL_APPROVED",
+                    name=ctx.tool,
+                    approver=ctx.approved_by,
+                    caller=ctx.caller,
+                    channel=ctx.approval_channel,
+                )
                 return proceed(ctx)
             return self._ask(ctx, questions, proceed)
 
@@ -98,9 +104,8 @@ class ApprovalStep:
 
 
 def _refusal(ctx: Context, approval: Approval) -> ApprovalRequired:
-    error = needs_approval(ctx.bound, approval.reason)
+    error = needs_approval(ctx.bound, approval.reason, HINT_ASKED)
     error.details.update(_details(approval))
-    error.hint = f"{error.hint}; or approve this call: toolcrib approvals approve {approval.id}"
     if approval.status in ("expired", "void"):
         why = "nobody decided in time" if approval.status == "expired" else "the tool has changed meanwhile"
         error.message = f"{approval.tool} was not approved: {why}"

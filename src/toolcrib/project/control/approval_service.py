@@ -92,7 +92,7 @@ class ApprovalService:
         *,
         seal: str | None = None,
         decider: Caller | None = None,
-        channel: str = "cli",
+        channel: str = "program",
     ) -> ApprovalSheet:
         """Approve a call. `arguments` run instead of those asked for, once they match the tool's schema.
 
@@ -132,7 +132,7 @@ class ApprovalService:
         *,
         seal: str | None = None,
         decider: Caller | None = None,
-        channel: str = "cli",
+        channel: str = "program",
     ) -> ApprovalSheet:
         """Deny a call; its caller gets `note`. Raises as `Approvals.deny` does, and DeniedError."""
         approval = self.approvals.find(id)
@@ -141,7 +141,7 @@ class ApprovalService:
         self._record("TOOL_DENIED", done, approver=by, channel=channel, note=note)
         return self._sheet(done, None)
 
-    def revoke(self, id: str, by: str) -> Grant:  # noqa: A002 - the field's name
+    def revoke(self, id: str, by: str, *, channel: str = "program") -> Grant:  # noqa: A002 - the field's name
         """Take back a decision that is in force."""
         grant = self.approvals.revoke(id)
         if grant.rule == FIRST_USE and grant.scope == "rule":
@@ -151,6 +151,7 @@ class ApprovalService:
             name=grant.tool,
             approval=id,
             approver=by,
+            channel=channel,
             answer=grant.answer,
             scope=grant.scope,
         )

@@ -117,7 +117,7 @@ class FirstUse:
         )
         review += "" if creator is None else f", which the agent {creator} made"
         review += f"; its calls may: {'; '.join(reasons)}" if reasons else ""
-        return f"{review}. To review it: toolcrib review {tool.name}", made
+        return review, made
 
     def _asks_for(self, tool: Tool) -> bool:
         """Return True if a review is asked for. To accept a project as a whole does not cover bundles."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Iterable
 from functools import partial
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from toolcrib.cli.caller import given_token
 from toolcrib.cli.options import root_option
 from toolcrib.cli.output import print_diagnostics, print_note, print_result, print_warnings
 from toolcrib.errors import UnavailableError
@@ -94,7 +94,7 @@ async def _serve_stdio(root: str | None) -> int:
     from toolcrib.project import McpCatalog, Project
     from toolcrib.serve import serve_stdio
 
-    token = os.environ.pop("TOOLCRIB_TOKEN", None)
+    token = given_token()
     async with Project.open(root) as project:
         verify = None if token is None else partial(Tokens(project.vault).verify, token)
         identity = None if verify is None else verify()

@@ -86,13 +86,15 @@ def review_command(name: str, root: str | None, as_json: bool, wait_s: float, ye
             print_result(line)
         if not pending:
             print_note(f"Every tool of {name} has been reviewed.")
-    accepted = bool(pending) and (yes or (not as_json and confirm("Run these tools without asking?")))
-    if accepted:
+    channel = None
+    if pending and (yes or not as_json):
+        channel = confirm("Run these tools without asking?", "servers", yes=yes)
+    if channel is not None:
         mounted.review()
-        project.audit.record("MCP_SERVER_REVIEWED", name=name, tools=sorted(pending))
+        project.audit.record("MCP_SERVER_REVIEWED", name=name, channel=channel, tools=sorted(pending))
     if as_json:
-        print_json({"name": name, "unreviewed": pending, "accepted": accepted})
-    elif accepted:
+        print_json({"name": name, "unreviewed": pending, "accepted": channel is not None})
+    elif channel is not None:
         print_note(f"Reviewed {count(len(pending), 'tool')} of {name}: no question before the next calls.")
 
 

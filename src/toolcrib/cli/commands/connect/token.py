@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from toolcrib.cli.arguments import parse_duration
+from toolcrib.cli.confirm import require_person
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_json, print_note, print_result
 from toolcrib.cli.table import print_listing
@@ -58,6 +59,7 @@ def create_command(
 
     from toolcrib.state import user_name
 
+    require_person("tokens")
     tokens = _tokens(root)
     until = None
     if expires is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.arguments import parse_arguments
-from toolcrib.cli.confirm import confirm
+from toolcrib.cli.confirm import Channel, confirm, require_person
 from toolcrib.cli.options import project_options, root_option, yes_option
 from toolcrib.cli.output import one_line, print_json, print_note, print_result
 from toolcrib.cli.table import print_listing
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _SHOWN = 4_000
 """Characters of arguments that a person is shown; `show --json` has them all."""
 _SHOWN_IN_LIST = 200
+_ABOUT = "calls"
 _STATUSES = ("pending", "approved", "denied", "used", "expired", "void", "all")
 _SCOPES = {
     "session": " for this session",
@@ -103,8 +104,9 @@ def approve_command(
     service = _service(root)
     changed = _changed_arguments(service, id, edits, arguments)
     sheet = service.show(id, changed)
-    _require_yes(sheet, f"Approve it{_SCOPES.get(scope, '')}?", yes=yes)
-    done = service.approve(id, user_name(), scope, changed, reason, seal=sheet.approval.seal)
+    channel = _require_yes(sheet, f"Approve it{_SCOPES.get(scope, '')}?", yes=yes)
+    seal = sheet.approval.seal
+    done = service.approve(id, user_name(), scope, changed, reason, seal=seal, channel=channel)
     print_note(f"approved{_SCOPES.get(done.approval.scope or '', '')}: {one_line(done.approval.tool)}")
 
 
@@ -119,8 +121,8 @@ def deny_command(id: str, root: str | None, reason: str, yes: bool) -> None:  # 
 
     service = _service(root)
     sheet = service.show(id)
-    _require_yes(sheet, "Deny it?", yes=yes)
-    done = service.deny(id, user_name(), reason, seal=sheet.approval.seal)
+    channel = _require_yes(sheet, "Deny it?", yes=yes)
+    done = service.deny(id, user_name(), reason, seal=sheet.approval.seal, channel=channel)
     print_note(f"denied: {one_line(done.approval.tool)}")
 
 
@@ -158,7 +160,8 @@ def revoke_command(id: str, root: str | None) -> None:  # noqa: A002 - the name 
     """Revoke a decision; the next such call asks again."""
     from toolcrib.state import user_name
 
-    grant = _service(root).revoke(id, user_name())
+    require_person(_ABOUT)
+    grant = _service(root).revoke(id, user_name(), channel="flag")
     print_note(f"revoked: {one_line(grant.tool)}, {grant.answer}{_SCOPES.get(grant.scope, '')}")
 
 
@@ -185,14 +188,19 @@ def _changed_arguments(
     return {**decode_object(service.show(approval).approval.arguments), **parse_arguments(edits)}
 
 
-def _require_yes(sheet: ApprovalSheet, question: str, *, yes: bool) -> None:
-    """Show a call that waits, and ask. A call that is decided already is refused by the service."""
+def _require_yes(sheet: ApprovalSheet, question: str, *, yes: bool) -> Channel:
+    """Show a call that waits, ask, and return how the person answered.
+
+    A call that is decided already is refused by the service.
+    """
     if sheet.approval.status != "pending":
-        return
+        return "flag"
     for line in _lines(sheet):
         print_note(line)
-    if not yes and not confirm(question):
+    channel = confirm(question, _ABOUT, yes=yes)
+    if channel is None:
         raise ApprovalRequired("nothing was decided: the call still waits")
+    return channel
 
 
 def _row(sheet: ApprovalSheet) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from toolcrib.cli.confirm import require_person
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import count, print_diagnostics, print_json, print_note, print_result, printable
 from toolcrib.errors import ManifestError, NotFoundError
@@ -28,6 +29,8 @@ def command(root: str | None, as_json: bool, check: bool) -> int:
     from toolcrib.project import Project
     from toolcrib.project.lock import write_lock
 
+    if not check:
+        require_person("locks")
     project = Project.open(root)
     now = _pins(project)
     if check:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from toolcrib.cli.confirm import at_terminal, confirm
+from toolcrib.cli.caller import given_token
+from toolcrib.cli.confirm import Channel, at_terminal, confirm, require_person
 from toolcrib.cli.options import project_options, yes_option
 from toolcrib.cli.output import print_error, print_json, print_note, print_result
 from toolcrib.cli.sheets import lines_of, names_of
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["ask_for_reviews", "command"]
 
 _LOOK_S = 0.3
+_ABOUT = "tools"
 
 
 @click.command("review")
@@ -48,15 +50,19 @@ def command(
         raise UsageError("give names, or --all")
     if watch and (as_json or everything):
         raise UsageError("--watch shows changes to a person; it has no --json and no --all")
+    if yes:
+        require_person(_ABOUT)
     project = Project.open(root)
     sheets, exit_code = _sheets(project, names, everything=everything)
     if not as_json:
         for number, sheet in enumerate(sheets):
             print_result("\n".join([*([""] if number else []), *lines_of(sheet)]))
     waiting = [sheet for sheet in sheets if sheet.standing.status != "reviewed"]
-    accepted = bool(waiting) and (yes or (not as_json and confirm(f"Mark {names_of(waiting)} as reviewed?")))
+    accepted = bool(waiting) and (yes or not as_json)
     if accepted:
-        _accept(project, waiting)
+        channel = confirm(f"Mark {names_of(waiting)} as reviewed?", _ABOUT, yes=yes)
+        accepted = channel is not None
+        _accept(project, waiting, channel)
     if as_json:
         shown = [{**sheet.as_dict(), "accepted": accepted and sheet in waiting} for sheet in sheets]
         print_json({"tools": shown})
@@ -67,30 +73,33 @@ def command(
     return exit_code
 
 
-def _accept(project: Project, sheets: Sequence[ReviewSheet]) -> None:
+def _accept(project: Project, sheets: Sequence[ReviewSheet], channel: Channel | None) -> None:
+    """Record these reviews, which a person has accepted in this way; None: did not accept."""
     from toolcrib.state import user_name
 
-    for sheet in sheets:
-        project.review(sheet.tool, user_name(), sheet.digest)
+    for sheet in sheets if channel is not None else ():
+        project.review(sheet.tool, user_name(), sheet.digest, channel=channel or "")
         print_note(f"reviewed: {sheet.tool.name}")
 
 
 def ask_for_reviews(project: Project, names: Sequence[str]) -> None:
     """Ask at the terminal, once, for the reviews that the examples of these tools, or of all, wait for."""
-    if not at_terminal():
+    if given_token() is not None or not at_terminal():
         return
     sheets = [sheet for sheet in project.sheets()[0] if sheet.waits and sheet.tool.examples]
     sheets = [sheet for sheet in sheets if not names or sheet.tool.name in names]
     for sheet in sheets:
         print_note("\n".join(lines_of(sheet)))
-    if sheets and confirm(f"Mark {names_of(sheets)} as reviewed, and run the examples?"):
-        _accept(project, sheets)
+    if sheets:
+        question = f"Mark {names_of(sheets)} as reviewed, and run the examples?"
+        _accept(project, sheets, confirm(question, _ABOUT))
 
 
 def _watch(root: str | None, names: Sequence[str]) -> int:
     """Accept what the person saves while this runs. Tools that agents make meanwhile are left to a review."""
     from toolcrib.project import Project
 
+    require_person(_ABOUT)
     if not at_terminal():
         raise ApprovalRequired("there is no terminal to watch at", hint="Run the command at a terminal.")
     print_note("Changes that are saved now count as reviewed. Stop with Ctrl-C.")
@@ -103,7 +112,7 @@ def _watch(root: str | None, names: Sequence[str]) -> int:
                 for sheet in sheets:
                     if sheet.waits and sheet.creator is None:
                         print_note("\n".join(lines_of(sheet)))
-                        _accept(project, [sheet])
+                        _accept(project, [sheet], "terminal")
             asyncio.run(project.aclose())
     except KeyboardInterrupt:
         print_note("Changes need a review again.")

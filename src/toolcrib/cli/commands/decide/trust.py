@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.confirm import at_terminal, confirm
+from toolcrib.cli.caller import given_token
+from toolcrib.cli.confirm import Channel, at_terminal, confirm, require_person
 from toolcrib.cli.options import project_options, yes_option
 from toolcrib.cli.output import count, one_line, print_error, print_json, print_note, print_result
 from toolcrib.cli.sheets import lines_of
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from toolcrib.project.control.first_use import ReviewSheet
 
 __all__ = ["accepted_project", "command"]
+
+_ABOUT = "projects"
 
 
 @click.command("trust")
@@ -43,6 +46,7 @@ def command(root: str | None, as_json: bool, show: bool, yes: bool, revoke: bool
     if show + yes + revoke > 1:
         raise UsageError("give only one of --show, --yes and --revoke")
     if revoke:
+        require_person(_ABOUT, refuse=NotTrusted)
         _revoke(Trust(Vault(find(root).root)), as_json)
         return
     project = Project.inspect(root)
@@ -50,9 +54,10 @@ def command(root: str | None, as_json: bool, show: bool, yes: bool, revoke: bool
     if not as_json:
         state.print()
     if state.waits and not show and (yes or not as_json):
-        if not yes and not confirm(state.question, no_terminal=NotTrusted):
+        channel = confirm(state.question, _ABOUT, yes=yes, refuse=NotTrusted)
+        if channel is None:
             raise NotTrusted("nothing was accepted", hint="To read the manifests: toolcrib review --all")
-        state.accept()
+        state.accept(channel)
     if as_json:
         print_json(_document(_State.of(project)))
 
@@ -62,13 +67,14 @@ def accepted_project(root: str | None, *, ask: bool) -> Project:
     from toolcrib.project import Project
 
     project = Project.open(root)
-    if not ask or project.acceptance.given or not at_terminal():
+    if not ask or project.acceptance.given or given_token() is not None or not at_terminal():
         return project
     state = _State.of(Project.inspect(root))
     state.print()
-    if not confirm(state.question):
+    channel = confirm(state.question, _ABOUT, refuse=NotTrusted)
+    if channel is None:
         raise NotTrusted("the project was not accepted, so nothing was run")
-    state.accept()
+    state.accept(channel)
     return Project.open(root)
 
 
@@ -114,11 +120,11 @@ class _State:
     def question(self) -> str:
         return "Accept these changes?" if self.known else "Accept this project, as it is now?"
 
-    def accept(self) -> None:
+    def accept(self, channel: Channel) -> None:
         """Record the acceptance of everything that was shown."""
         from toolcrib.state import user_name
 
-        self.project.accept(user_name(), self.waiting if self.known else self.sheets)
+        self.project.accept(user_name(), self.waiting if self.known else self.sheets, channel=channel)
         print_note("Accepted. What changes later is asked for again.")
 
     def print(self) -> None:

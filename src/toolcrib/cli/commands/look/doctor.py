@@ -29,9 +29,11 @@ def command(as_json: bool) -> int:
     """
     from toolcrib import __version__
     from toolcrib.sandbox import level, probe
+    from toolcrib.state import load_user_settings
 
     mechanisms = probe()
     report = level()
+    open_to_all = load_user_settings().decide_without_terminal
     best = report["level"]
     document: dict[str, Any] = {
         "toolcrib": __version__,
@@ -39,6 +41,7 @@ def command(as_json: bool) -> int:
         "kernel": platform.release(),
         "level": best,
         "enforcement": dict(report),
+        "decide_without_terminal": open_to_all,
         "mechanisms": [
             {"name": m.name, "ok": m.ok, "required": m.required, "detail": m.detail, "cost": m.cost}
             for m in mechanisms
@@ -52,6 +55,8 @@ def command(as_json: bool) -> int:
 
 
 def _print(document: dict[str, Any]) -> None:
+    from toolcrib.state import user_settings_file
+
     print_result(
         f"toolcrib {document['toolcrib']}, Python {document['python']}, Linux {document['kernel']}\n"
     )
@@ -64,4 +69,9 @@ def _print(document: dict[str, Any]) -> None:
         for mechanism in document["mechanisms"]
     ]
     print_table(("MECHANISM", "", "DETAIL"), rows)
+    if document["decide_without_terminal"]:
+        print_result(
+            "\nWARNING: ANY PROGRAM THAT RUNS AS YOU CAN APPROVE CALLS, TRUST PROJECTS AND CREATE TOKENS:"
+            f"\ndecide_without_terminal is true in {user_settings_file()}. It is meant for CI images."
+        )
     print_result(f"\nlevel: {document['level']}. {_MEANING[document['level']]}")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.caller import caller_of
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_diagnostics, print_json, print_note, print_warnings, shown
 from toolcrib.cli.table import brief, print_listing
@@ -44,7 +45,7 @@ def command(
 
     project = Project.open(root)
     print_warnings(project)
-    tools = [tool for tool in project.tools() if not tags or set(tags) & set(tool.tags)]
+    tools = [tool for tool in project.tools(*caller_of(project)) if not tags or set(tags) & set(tool.tags)]
     _print_unseen_servers(project)
     if member is not None or team is not None:
         skills = _skills(team, member, project)

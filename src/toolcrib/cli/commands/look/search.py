@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from toolcrib.cli.caller import caller_of
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_note
 from toolcrib.cli.table import brief, print_listing
@@ -36,7 +37,10 @@ def command(
     from toolcrib.project import Project
 
     project = Project.open(root)
-    found = project.search(" ".join(query), tags=tags, kinds=kinds, limit=limit, page=page)
+    caller, identity = caller_of(project)
+    found = project.search(
+        " ".join(query), tags=tags, kinds=kinds, limit=limit, page=page, caller=caller, identity=identity
+    )
     print_listing(
         as_json,
         found,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.arguments import complete_tool, parse_target
+from toolcrib.cli.caller import caller_of
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_json, print_result, printable
 from toolcrib.errors import ToolNotFound
@@ -51,6 +52,9 @@ def command(tool: str, root: str | None, as_json: bool) -> None:
 
     project = Project.open(root)
     found = find_tool(project, tool)
+    caller, identity = caller_of(project)
+    if identity is not None and found not in project.tools(caller, identity):
+        raise ToolNotFound(f"there is no tool {tool!r} for this token")
     found = replace(found, permissions=project.permissions_of(found))
     if as_json:
         print_json(_document(found))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from toolcrib.cli.caller import caller_of
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_diagnostics, print_json, print_note, print_result, printable, shown
 from toolcrib.errors import InvalidError
@@ -34,15 +35,18 @@ def command(names: tuple[str, ...], root: str | None, as_json: bool, live: bool)
     from toolcrib.project.authoring.examples import try_examples
 
     project = accepted_project(root, ask=not as_json)
+    caller, identity = caller_of(project)
     if not project.acceptance.given:
-        raise project.acceptance.refusal(own=True)
+        raise project.acceptance.refusal(own=identity is None)
     if not as_json:
         ask_for_reviews(project, names)
 
     async def run_examples() -> tuple[list[Tried], list[Diagnostic]]:
         async with project:
             broken = [] if names else project.errors
-            return [one async for one in try_examples(project, names, live=live)], broken
+            return [
+                one async for one in try_examples(project, names, live=live, caller=caller, identity=identity)
+            ], broken
 
     found, broken = asyncio.run(run_examples())
     counts = {outcome: sum(one.outcome == outcome for one in found) for outcome in _LABELS}

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from toolcrib.cli.arguments import complete_tool, parse_arguments
+from toolcrib.cli.caller import caller_of, given_token
 from toolcrib.cli.commands.look.show import find_tool
-from toolcrib.cli.confirm import approver_of
+from toolcrib.cli.confirm import at_terminal, seek_approval
 from toolcrib.cli.options import approve_option, project_options, timeout_option
 from toolcrib.cli.output import (
     print_error,
@@ -79,6 +80,7 @@ def command(
         _show_log()
     if dry_run:
         project = Project.open(root)
+        call.caller, call.identity = caller_of(project)
         print_warnings(project)
         _print_plan(project, call, as_json=as_json)
         return 0
@@ -103,11 +105,11 @@ def _print(result: Result, call: Call, words: tuple[str, ...], *, verbose: bool)
     if result.status == "pending":
         details = result.details or {}
         print_note(f"The call waits for approval {details['approval']}: {details['reason']}")
-        print_note(
-            f"Approve it: toolcrib approvals approve {details['approval']}. Then make the same call again."
-        )
+        print_note(_how_to_approve(details["approval"]))
     elif result.error is not None:
         _add_hint(result.error, call, words)
+        if _is_person() and result.error.hint == _asked():
+            result.error.hint = _how_to_approve(result.error.details["approval"])
         if not verbose and not result.error.hint and "exception" in result.error.details:
             result.error.hint = "-v shows the tool's log and where it failed."
         print_error(result.error)
@@ -115,6 +117,23 @@ def _print(result: Result, call: Call, words: tuple[str, ...], *, verbose: bool)
         print_result(result.value, nl=not result.value.endswith("\n"))
     elif result.value is not None and result.value != "":
         print_json(result.value)
+
+
+def _how_to_approve(approval: str) -> str:
+    """Say what to do about a call that waits; how to approve it only to a person, not to a program."""
+    if not _is_person():
+        return _asked()
+    return f"Approve it: toolcrib approvals approve {approval}. Then make the same call again."
+
+
+def _asked() -> str:
+    from toolcrib.core.controls import HINT_ASKED
+
+    return HINT_ASKED
+
+
+def _is_person() -> bool:
+    return given_token() is None and at_terminal()
 
 
 def _print_plan(project: Project, call: Call, *, as_json: bool) -> None:
@@ -144,6 +163,7 @@ def _print_plan(project: Project, call: Call, *, as_json: bool) -> None:
 def result_of(project: Project, call: Call, *, approve: bool, ask: bool) -> Result:
     """Find the tool, ask for approval if it is needed, and make the call. Every refusal is recorded."""
     refusal: ToolcribError | None = None
+    call.caller, call.identity = caller_of(project)
     try:
         tool = find_tool(project, call.tool)
     except UsageError:
@@ -157,7 +177,7 @@ def result_of(project: Project, call: Call, *, approve: bool, ask: bool) -> Resu
         if call.wait == "raise":  # Otherwise somebody else decides.
             sheets = _waiting(project, tool)
             try:
-                call.approved_by = approver_of(project, call, approve=approve, ask=ask, sheets=sheets)
+                seek_approval(project, call, approve=approve, ask=ask, sheets=sheets)
             except ApprovalRequired as error:
                 refusal = error
     result = asyncio.run(_run(project, call))

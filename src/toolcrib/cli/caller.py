@@ -1,0 +1,69 @@
+"""The caller of a command: this machine's own user, or whoever the token in TOOLCRIB_TOKEN stands for."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from toolcrib.errors import InvalidToken
+
+if TYPE_CHECKING:
+    from toolcrib.project import Project
+    from toolcrib.spec import Caller, Scope
+    from toolcrib.state import Vault
+
+__all__ = ["admit", "caller_of", "given_token", "identity_of", "take_token"]
+
+_VARIABLE = "TOOLCRIB_TOKEN"
+_OPEN: dict[str, Scope] = {
+    "list": "read",
+    "run": "invoke",
+    "search": "read",
+    "serve": "read",
+    "show": "read",
+    "test": "invoke",
+}
+"""Scopes that commands need of a token; every other command of a project needs `admin`."""
+_token: str | None = None
+
+
+def take_token() -> None:
+    """Move the token out of the environment, where tools and their helpers could read it."""
+    global _token
+    _token = os.environ.pop(_VARIABLE, None)
+
+
+def given_token() -> str | None:
+    """Return the token of this command; None if this machine's own user runs it."""
+    return _token
+
+
+def identity_of(vault: Vault) -> Caller | None:
+    """Return the caller that the token stands for; None without one. `InvalidToken`."""
+    from toolcrib.guard import Tokens
+
+    return None if _token is None else replace(Tokens(vault).verify(_token), client="cli")
+
+
+def caller_of(project: Project) -> tuple[str, Caller | None]:
+    """Return `caller` and `identity` for all that this command does. `InvalidToken`."""
+    identity = identity_of(project.vault)
+    return "cli" if identity is None else f"token:{identity.name}", identity
+
+
+def admit(ctx: click.Context, _param: click.Parameter, root: str | None) -> str | None:
+    """Refuse a command that the token does not allow, before it begins. For the option `--root`."""
+    if _token is not None and not ctx.resilient_parsing:
+        from toolcrib.project import find
+        from toolcrib.state import Vault
+
+        name = ctx.command_path.partition(" ")[2]
+        scope, identity = _OPEN.get(name, "admin"), identity_of(Vault(find(root).root))
+        if identity is not None and not identity.may(scope):
+            raise InvalidToken(
+                f"the token {identity.name!r} does not allow `toolcrib {name}`", details={"scope": scope}
+            )
+    return root
