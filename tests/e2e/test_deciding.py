@@ -194,6 +194,7 @@ def test_a_token_sees_calls_and_is_recorded_as_itself(shop: Crib, agent: dict[st
     [
         ("approvals", "list"),
         ("audit", "tail"),
+        ("bundle", "list"),
         ("init",),
         ("lint",),
         ("lock", "--check"),

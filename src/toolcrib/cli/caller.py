@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from toolcrib.spec import Caller, Scope
     from toolcrib.state import Vault
 
-__all__ = ["admit", "caller_of", "given_token", "identity_of", "take_token"]
+__all__ = ["admit", "caller_of", "given_token", "identity_of", "require_open", "take_token"]
 
 _VARIABLE = "TOOLCRIB_TOKEN"
 _OPEN: dict[str, Scope] = {
@@ -27,6 +27,8 @@ _OPEN: dict[str, Scope] = {
     "test": "invoke",
 }
 """Scopes that commands need of a token; every other command of a project needs `admin`."""
+_WITHOUT_PROJECT = ("convert", "doctor", "schema")
+"""Commands that neither read nor change anything of a project or of its user."""
 _token: str | None = None
 
 
@@ -52,6 +54,19 @@ def caller_of(project: Project) -> tuple[str, Caller | None]:
     """Return `caller` and `identity` for all that this command does. `InvalidToken`."""
     identity = identity_of(project.vault)
     return "cli" if identity is None else f"token:{identity.name}", identity
+
+
+def require_open(name: str, command: click.Command) -> None:
+    """Refuse a command of this machine's own user to everybody with a token: `InvalidToken`."""
+    if _token is not None and name not in _WITHOUT_PROJECT and not _admits(command):
+        raise InvalidToken(f"`toolcrib {name}` is for this machine's own user, not for a token")
+
+
+def _admits(command: click.Command) -> bool:
+    """Return True if the command, or each one below it, checks the token by `admit`."""
+    if isinstance(command, click.Group):
+        return all(map(_admits, command.commands.values()))
+    return any(option.callback is admit for option in command.params)
 
 
 def admit(ctx: click.Context, _param: click.Parameter, root: str | None) -> str | None:

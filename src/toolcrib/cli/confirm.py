@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from toolcrib.project.control.first_use import ReviewSheet
     from toolcrib.spec import Call, Tool
 
-__all__ = ["Channel", "at_terminal", "confirm", "require_person", "seek_approval"]
+__all__ = ["Channel", "at_terminal", "confirm", "decide", "require_person", "seek_approval"]
 
 Channel = Literal["terminal", "flag"]
 """How a person decides on the command line: by an answer at the terminal, or by `--yes` or `--approve`."""
@@ -39,19 +39,24 @@ def require_person(about: str, *, refuse: type[ToolcribError] = ApprovalRequired
         )
 
 
-def confirm(
+def confirm(question: str, *, no_terminal: type[ToolcribError] = ApprovalRequired) -> bool:
+    """Ask a question that only `y` or `yes` answers with yes. Raises `no_terminal` if nobody can be asked."""
+    if not at_terminal():
+        raise no_terminal("there is no terminal to ask at, so nothing was changed", hint="Add --yes.")
+    return _ask(question)
+
+
+def decide(
     question: str, about: str, *, yes: bool = False, refuse: type[ToolcribError] = ApprovalRequired
 ) -> Channel | None:
-    """Ask a question that only `y` or `yes` answers with yes. Return how it was answered with yes, or None.
+    """Ask for a decision, which `yes` gives in advance. Return how the person agreed; None if they did not.
 
-    `yes` answers it before it is asked. Raises as `require_person` does, and `refuse` if nobody can be asked.
+    Raises as `require_person` does, and `refuse` if nobody can be asked.
     """
     require_person(about, refuse=refuse)
     if yes:
         return "flag"
-    if not at_terminal():
-        raise refuse("there is no terminal to ask at, so nothing was changed", hint="Add --yes.")
-    return "terminal" if _ask(question) else None
+    return "terminal" if confirm(question, no_terminal=refuse) else None
 
 
 def seek_approval(

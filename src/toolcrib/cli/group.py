@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from toolcrib import __version__
-from toolcrib.cli.caller import take_token
+from toolcrib.cli.caller import require_open, take_token
 from toolcrib.cli.examples import examples_of
 from toolcrib.cli.output import print_error, print_interrupted
 from toolcrib.errors import ToolcribError, UsageError
@@ -58,6 +58,7 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(f"toolcrib.cli.commands.{COMMANDS[cmd_name][0]}").command
+        require_open(cmd_name, command)
         _add_examples(command, f"toolcrib {cmd_name}")
         return command
 

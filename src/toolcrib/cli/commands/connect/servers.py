@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.confirm import confirm
+from toolcrib.cli.confirm import decide
 from toolcrib.cli.options import project_options, root_option, yes_option
 from toolcrib.cli.output import count, print_json, print_note, print_result, print_warnings, printable
 from toolcrib.cli.table import print_table
@@ -88,7 +88,7 @@ def review_command(name: str, root: str | None, as_json: bool, wait_s: float, ye
             print_note(f"Every tool of {name} has been reviewed.")
     channel = None
     if pending and (yes or not as_json):
-        channel = confirm("Run these tools without asking?", "servers", yes=yes)
+        channel = decide("Run these tools without asking?", "servers", yes=yes)
     if channel is not None:
         mounted.review()
         project.audit.record("MCP_SERVER_REVIEWED", name=name, channel=channel, tools=sorted(pending))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.arguments import parse_arguments
-from toolcrib.cli.confirm import Channel, confirm, require_person
+from toolcrib.cli.confirm import Channel, decide, require_person
 from toolcrib.cli.options import project_options, root_option, yes_option
 from toolcrib.cli.output import one_line, print_json, print_note, print_result
 from toolcrib.cli.table import print_listing
@@ -197,7 +197,7 @@ def _require_yes(sheet: ApprovalSheet, question: str, *, yes: bool) -> Channel:
         return "flag"
     for line in _lines(sheet):
         print_note(line)
-    channel = confirm(question, _ABOUT, yes=yes)
+    channel = decide(question, _ABOUT, yes=yes)
     if channel is None:
         raise ApprovalRequired("nothing was decided: the call still waits")
     return channel

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from toolcrib.cli.caller import given_token
-from toolcrib.cli.confirm import Channel, at_terminal, confirm, require_person
+from toolcrib.cli.confirm import Channel, at_terminal, decide, require_person
 from toolcrib.cli.options import project_options, yes_option
 from toolcrib.cli.output import print_error, print_json, print_note, print_result
 from toolcrib.cli.sheets import lines_of, names_of
@@ -60,7 +60,7 @@ def command(
     waiting = [sheet for sheet in sheets if sheet.standing.status != "reviewed"]
     accepted = bool(waiting) and (yes or not as_json)
     if accepted:
-        channel = confirm(f"Mark {names_of(waiting)} as reviewed?", _ABOUT, yes=yes)
+        channel = decide(f"Mark {names_of(waiting)} as reviewed?", _ABOUT, yes=yes)
         accepted = channel is not None
         _accept(project, waiting, channel)
     if as_json:
@@ -92,7 +92,7 @@ def ask_for_reviews(project: Project, names: Sequence[str]) -> None:
         print_note("\n".join(lines_of(sheet)))
     if sheets:
         question = f"Mark {names_of(sheets)} as reviewed, and run the examples?"
-        _accept(project, sheets, confirm(question, _ABOUT))
+        _accept(project, sheets, decide(question, _ABOUT))
 
 
 def _watch(root: str | None, names: Sequence[str]) -> int:

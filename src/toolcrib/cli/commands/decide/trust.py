@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.caller import given_token
-from toolcrib.cli.confirm import Channel, at_terminal, confirm, require_person
+from toolcrib.cli.confirm import Channel, at_terminal, decide, require_person
 from toolcrib.cli.options import project_options, yes_option
 from toolcrib.cli.output import count, one_line, print_error, print_json, print_note, print_result
 from toolcrib.cli.sheets import lines_of
@@ -54,7 +54,7 @@ def command(root: str | None, as_json: bool, show: bool, yes: bool, revoke: bool
     if not as_json:
         state.print()
     if state.waits and not show and (yes or not as_json):
-        channel = confirm(state.question, _ABOUT, yes=yes, refuse=NotTrusted)
+        channel = decide(state.question, _ABOUT, yes=yes, refuse=NotTrusted)
         if channel is None:
             raise NotTrusted("nothing was accepted", hint="To read the manifests: toolcrib review --all")
         state.accept(channel)
@@ -71,7 +71,7 @@ def accepted_project(root: str | None, *, ask: bool) -> Project:
         return project
     state = _State.of(Project.inspect(root))
     state.print()
-    channel = confirm(state.question, _ABOUT, refuse=NotTrusted)
+    channel = decide(state.question, _ABOUT, refuse=NotTrusted)
     if channel is None:
         raise NotTrusted("the project was not accepted, so nothing was run")
     state.accept(channel)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import click
 
-from toolcrib.cli.caller import given_token
 from toolcrib.cli.options import json_option
 from toolcrib.cli.output import print_json, print_note
-from toolcrib.errors import InvalidToken, StateUnavailable
+from toolcrib.errors import StateUnavailable
 
 
 @click.command("init")
@@ -25,8 +24,6 @@ def command(folder: str, with_examples: bool, as_json: bool) -> None:
     from toolcrib.project.authoring.starter import make, review, trust
     from toolcrib.state import Vault, user_name
 
-    if given_token() is not None:
-        raise InvalidToken("a token belongs to one project, and makes none")
     made = make(folder, examples=with_examples)
     try:
         trust(made, user_name())
