@@ -11,10 +11,13 @@ __all__ = ["LOGGERS", "MaskingFilter"]
 
 LOGGERS = (
     "toolcrib.calls",
+    "toolcrib.core",
     "toolcrib.egress.proxy.dialer",
     "toolcrib.egress.proxy.server",
     "toolcrib.project.catalog.reload",
+    "toolcrib.serve.http",
     "toolcrib.serve.mcp",
+    "toolcrib.serve.rest",
     "toolcrib.tools",
 )
 """The loggers that Toolcrib writes to."""
