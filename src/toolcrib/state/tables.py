@@ -100,8 +100,11 @@ CREATE INDEX grants_tool ON grants (tool, bundle, tool_digest)
     WHERE state = 'live' AND answer = 'approved';
 CREATE INDEX grants_state ON grants (state, id);
 """,
+    """
+ALTER TABLE grants ADD COLUMN mac TEXT NOT NULL DEFAULT '';
+""",
 )
-"""`grants.db` in the user's own folder for the project."""
+"""`grants.db` in the user's own folder for the project. Version 2 can bind a decision to a key."""
 
 VAULT_REVIEWS: tuple[str, ...] = (
     """

@@ -23,7 +23,7 @@ from toolcrib.guard import Approval, Approvals, Permit, Rates, RecordedCalls
 
 SPAWN = multiprocessing.get_context("spawn")
 WORKERS = 4
-ROUNDS = 200
+ROUNDS = 100
 CALL: dict[str, Any] = {"tool": "pay", "caller": "a", "tool_digest": "d", "arguments": b"{}"}
 
 
@@ -33,7 +33,7 @@ def together(target: Callable[..., None], address: Address, *more: Any) -> list[
     workers = [SPAWN.Process(target=target, args=(address, gate, queue, *more)) for _ in range(WORKERS)]
     for worker in workers:
         worker.start()
-    found = [queue.get(timeout=50) for _ in workers]
+    found = [queue.get(timeout=110) for _ in workers]
     for worker in workers:
         worker.join(10)
         assert worker.exitcode == 0

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.databases import Address
 from tests.guarded import START, Wall, approvals, ask, state, vault
 from toolcrib.errors import (
     ApprovalDenied,
@@ -35,8 +36,8 @@ def wall() -> Wall:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, wall: Wall) -> Approvals:
-    return approvals(tmp_path, clock=wall)
+def desk(address: Address, wall: Wall) -> Approvals:
+    return approvals(address, clock=wall)
 
 
 def waits(desk: Approvals, *args: Any, **more: Any) -> Approval:
@@ -368,9 +369,9 @@ def test_what_was_seen_to_be_over_stays_over_when_the_clock_is_set_back(desk: Ap
 # --- what a person was shown is what is decided
 
 
-def test_what_is_not_what_was_shown_is_not_decided(desk: Approvals, tmp_path: Path) -> None:
+def test_what_is_not_what_was_shown_is_not_decided(desk: Approvals, address: Address) -> None:
     asked = waits(desk, 1)
-    with state(tmp_path).write() as tx:
+    with state(address).write() as tx:
         tx.run("UPDATE approvals SET arguments = ?", b'{"n":1000000}')
     for decide in (desk.approve, desk.deny):
         with pytest.raises(ConflictError, match="differs from what was shown"):
@@ -381,36 +382,40 @@ def test_what_is_not_what_was_shown_is_not_decided(desk: Approvals, tmp_path: Pa
 @pytest.mark.parametrize(
     "column", ["tool_digest", "caller", "owner", "token", "tool", "session_id", "reason", "rule"]
 )
-def test_the_seal_covers_all_that_is_shown(desk: Approvals, tmp_path: Path, column: str) -> None:
+def test_the_seal_covers_all_that_is_shown(desk: Approvals, address: Address, column: str) -> None:
     asked = waits(desk, 1)
-    with state(tmp_path).write() as tx:
+    with state(address).write() as tx:
         tx.run(f"UPDATE approvals SET {column} = ?", "x")
     with pytest.raises(ConflictError):
         desk.approve(asked.id, "ada", seal=asked.seal)
 
 
 @pytest.mark.parametrize("status", ["approved", "used", "nonsense"])
-def test_a_yes_that_stands_in_the_project_alone_is_none(desk: Approvals, tmp_path: Path, status: str) -> None:
+def test_a_yes_that_stands_in_the_project_alone_is_none(
+    desk: Approvals, address: Address, status: str
+) -> None:
     asked = waits(desk, 1)
-    with state(tmp_path).write() as tx:
+    with state(address).write() as tx:
         tx.run("UPDATE approvals SET status = ?", status)
     assert desk.find(asked.id).status == "void"
     waits(desk, 1)
 
 
-def test_a_changed_row_changes_nothing_of_what_runs(desk: Approvals, tmp_path: Path) -> None:
+def test_a_changed_row_changes_nothing_of_what_runs(desk: Approvals, address: Address) -> None:
     asked = waits(desk, 1)
     desk.approve(asked.id, "ada")
-    with state(tmp_path).write() as tx:
+    with state(address).write() as tx:
         tx.run("UPDATE approvals SET arguments = ?, question = 'q'", b'{"n":1000000}')
     assert runs(desk, 1).arguments == b'{"n":1}'
     waits(desk, 1000000)
 
 
-def test_a_row_full_of_nonsense_hides_no_other(desk: Approvals, tmp_path: Path) -> None:
+def test_a_row_full_of_nonsense_hides_no_other(desk: Approvals, address: Address) -> None:
     spoilt, whole = waits(desk, 1), waits(desk, 2)
-    with state(tmp_path).write() as tx:
-        tx.run("UPDATE approvals SET arguments = ?, touches = ? WHERE id = ?", "\x00 no JSON", "{", spoilt.id)
+    with state(address).write() as tx:
+        tx.run(
+            "UPDATE approvals SET arguments = ?, touches = ? WHERE id = ?", b"\x00 no JSON", "{", spoilt.id
+        )
     found = {one.id: one.as_dict() for one in desk.list()}
     assert found.keys() == {spoilt.id, whole.id}
     assert found[spoilt.id]["arguments"] == "\x00 no JSON"
@@ -447,8 +452,8 @@ def test_a_project_without_its_database_still_knows_what_was_decided(tmp_path: P
 # --- bounds
 
 
-def test_one_caller_cannot_fill_the_house(tmp_path: Path) -> None:
-    desk = approvals(tmp_path, per_caller=3, in_all=5)
+def test_one_caller_cannot_fill_the_house(address: Address) -> None:
+    desk = approvals(address, per_caller=3, in_all=5)
     for number in range(3):
         waits(desk, number)
     with pytest.raises(RateLimited, match=r"3 calls of mcp:agent .* the most allowed"):
@@ -462,8 +467,8 @@ def test_one_caller_cannot_fill_the_house(tmp_path: Path) -> None:
     waits(desk, 6, caller="mcp:third")
 
 
-def test_what_waits_is_bounded_in_bytes(tmp_path: Path) -> None:
-    desk = approvals(tmp_path, bytes_in_all=4_000)
+def test_what_waits_is_bounded_in_bytes(address: Address) -> None:
+    desk = approvals(address, bytes_in_all=4_000)
     large = canonical({"text": "x" * 1_500})
     waits(desk, arguments=large)
     with pytest.raises(RateLimited):
@@ -483,7 +488,7 @@ def test_names_that_cannot_be_kept_are_refused(desk: Approvals, field: str, name
 def test_hostile_texts_are_kept_as_they_are_or_cut(desk: Approvals) -> None:
     text = "\x1b[2J\x00\n\u202e<script>\ud800" + "x" * 10_000
     found = waits(desk, reason=text, touches=(text,) * 1_000, arguments=canonical({"t": "\x1b]0;x\x07\x00"}))
-    assert found.reason.startswith("\x1b[2J\x00\n\u202e<script>\\ud800x")
+    assert found.reason.startswith("\x1b[2J\\0\n\u202e<script>\\ud800x")
     assert len(found.reason) < 4_100
     assert len(found.touches) == 200
     assert json.loads(found.arguments) == {"t": "\x1b]0;x\x07\x00"}
@@ -491,8 +496,8 @@ def test_hostile_texts_are_kept_as_they_are_or_cut(desk: Approvals) -> None:
     assert len(done.note) < 2_100
 
 
-def test_only_so_many_that_are_over_are_kept(tmp_path: Path) -> None:
-    desk = approvals(tmp_path, kept=5)
+def test_only_so_many_that_are_over_are_kept(address: Address) -> None:
+    desk = approvals(address, kept=5)
     for number in range(12):
         asked = waits(desk, number)
         desk.approve(asked.id, "ada")

@@ -46,7 +46,8 @@ class Approvals:
 
     `ttl_s` is how many seconds a call waits for a decision, and an approval given once for its call. At most
     `per_caller` and `in_all` calls wait at a time, with texts of `bytes_in_all` bytes, half of them for one
-    caller. The newest `kept` that are over are kept. Safe for threads and for other processes.
+    caller. The newest `kept` that are over are kept. With `key`, only decisions made with it count. Safe for
+    threads and for other processes.
     """
 
     def __init__(
@@ -60,9 +61,10 @@ class Approvals:
         in_all: int = 50_000,
         bytes_in_all: int = 268_435_456,
         kept: int = 10_000,
+        key: bytes | None = None,
     ) -> None:
         self._requests = Requests(state, per_caller=per_caller, in_all=in_all, bytes_in_all=bytes_in_all)
-        self._grants = Grants(grants)
+        self._grants = Grants(grants, key)
         self._clock = clock
         self._ttl_s = ttl_s
         self._kept = kept

@@ -3,12 +3,17 @@
 A grant is for one version of a tool (its digest), one caller, and a scope. One given once is used up by the
 first process that takes it, whatever others do at the same time. A grant that has ended never becomes valid
 again.
+
+Where the rows are on a server, whoever can write there could add some. So each carries a MAC by a key that is
+not there, and one without it, or that was altered, is void. A grant loses its MAC when it ends.
 """
 
 from __future__ import annotations
 
+import hmac
+import json
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, cast
 
 from toolcrib.errors import ConflictError
@@ -18,7 +23,7 @@ from toolcrib.state import Database
 __all__ = ["Grants"]
 
 _COLUMNS = [field.name for field in fields(Grant)]
-_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM grants"
+_SELECT = f"SELECT {', '.join(_COLUMNS)}, asker, mac FROM grants"
 _COVERING = (
     f"{_SELECT} WHERE state = 'live' AND arguments_digest = ? AND tool = ? AND bundle = ? AND asker = ?"
     " AND tool_digest = ? AND rule = ? AND scope IN ('once', 'arguments')"
@@ -28,15 +33,17 @@ _COVERING = (
 _CHANGED = "WHERE state = 'live' AND answer = 'approved' AND tool = ? AND bundle = ? AND tool_digest"
 _IS_CHANGED = f"SELECT 1 FROM grants {_CHANGED} < ? UNION ALL SELECT 1 FROM grants {_CHANGED} > ? LIMIT 1"
 """In two parts, because each uses the index, which `<>` and OR do not."""
-_END = "UPDATE grants SET state = ? WHERE id = ? AND state = 'live'"
+_END = "UPDATE grants SET state = ?, mac = '' WHERE id = ? AND state = 'live'"
+_EXPIRE = "UPDATE grants SET state = 'expired', mac = '' WHERE state = 'live' AND ends_at <= ?"
 _LIVE = f"{_SELECT} WHERE state = 'live' AND (ends_at IS NULL OR ends_at > ?) ORDER BY id DESC LIMIT ?"
 
 
 class Grants:
-    """The table `grants` of one user and project."""
+    """The table `grants` of one user and project. With `key`, only rows that it has signed count."""
 
-    def __init__(self, grants: Database) -> None:
+    def __init__(self, grants: Database, key: bytes | None = None) -> None:
         self._grants = grants
+        self._key = key
 
     def take(self, ask: Ask, now: float) -> Permit | None:
         """Return permission to run this call, if somebody has given it; a grant given once is used up.
@@ -50,7 +57,7 @@ class Grants:
             changed = tx.one(_IS_CHANGED, *version, *version)
         if changed is not None:
             self._void(version)
-        found = [_grant(row) for row in rows]
+        found = [grant for grant in map(self._read, rows) if grant.state == "live"]
         live = [grant for grant in found if grant.ends_at is None or now < grant.ends_at]
         if len(live) < len(found):
             self.expire(now)
@@ -66,21 +73,23 @@ class Grants:
 
     def _use(self, id: str, now: float) -> bool:
         """Use up a grant given once; False if another process was faster."""
-        use = "UPDATE grants SET state = 'used', used_at = ? WHERE id = ? AND state = 'live'"
-        with self._grants.write() as tx:
+        use = "UPDATE grants SET state = 'used', used_at = ?, mac = '' WHERE id = ? AND state = 'live'"
+        with self._grants.write(id) as tx:
+            tx.notify()
             return bool(tx.run(use, now, id))
 
     def _void(self, version: tuple[str, str, str]) -> None:
         """End what was allowed to other versions of a tool. What was denied to them is never asked again."""
         with self._grants.write() as tx:
             for sign in "<>":
-                tx.run(f"UPDATE grants SET state = 'void' {_CHANGED} {sign} ?", *version)
+                tx.run(f"UPDATE grants SET state = 'void', mac = '' {_CHANGED} {sign} ?", *version)
 
     def add(self, grant: Grant, asker: str) -> None:
         """Store a decision; `ConflictError` if there is one already."""
         row = {name: getattr(grant, name) for name in _COLUMNS}
         with self._grants.write(grant.id) as tx:
-            added = tx.insert("grants", {**row, "asker": asker})
+            tx.notify()
+            added = tx.insert("grants", {**row, "asker": asker, "mac": self._mac(grant, asker)})
         if not added:
             raise ConflictError(
                 f"approval {grant.id} was decided in the meantime", hint=f"toolcrib approvals show {grant.id}"
@@ -90,22 +99,24 @@ class Grants:
         """Return the decisions on at most 500 approvals by id; one without a decision is still open."""
         with self._grants.read() as tx:
             rows = tx.all(f"{_SELECT} WHERE id IN ({', '.join('?' * len(ids))})", *ids)
-        return {grant.id: grant for grant in map(_grant, rows)}
+        return {grant.id: grant for grant in map(self._read, rows)}
 
     def live(self, now: float, count: int) -> list[Grant]:
         """Return the decisions that are valid now, the newest first."""
         with self._grants.read() as tx:
-            return [_grant(row) for row in tx.all(_LIVE, now, count)]
+            rows = tx.all(_LIVE, now, count)
+        return [grant for grant in map(self._read, rows) if grant.state == "live"]
 
     def end(self, id: str, state: str) -> bool:
         """End a decision that is valid now; False if there is none."""
-        with self._grants.write() as tx:
+        with self._grants.write(id) as tx:
+            tx.notify()
             return bool(tx.run(_END, state, id))
 
     def expire(self, now: float) -> None:
         """End decisions whose time is over. They stay so, even if the clock is set back."""
         with self._grants.write() as tx:
-            tx.run("UPDATE grants SET state = 'expired' WHERE state = 'live' AND ends_at <= ?", now)
+            tx.run(_EXPIRE, now)
 
     def forget(self, keep: int) -> None:
         """Delete the oldest decisions that have ended, until `keep` are left."""
@@ -115,6 +126,24 @@ class Grants:
             if last is not None:
                 tx.run("DELETE FROM grants WHERE state <> 'live' AND id <= ?", last[0])
 
+    def _read(self, row: tuple[Any, ...]) -> Grant:
+        """Return a row's grant; void if it is valid by its state alone."""
+        *values, asker, mac = row
+        grant = Grant(*cast("Any", values))
+        if grant.state == "live" and not hmac.compare_digest(mac, self._mac(grant, asker)):
+            return replace(grant, state="void")
+        return grant
 
-def _grant(row: tuple[Any, ...]) -> Grant:
-    return Grant(*cast("Any", row))
+    def _mac(self, grant: Grant, asker: str) -> str:
+        if self._key is None:
+            return ""
+        values = [getattr(grant, name) for name in _COLUMNS if name != "state"]
+        text = json.dumps([*map(_signed, values), asker])
+        return hmac.new(self._key, text.encode(), "sha256").hexdigest()
+
+
+def _signed(value: Any) -> Any:
+    """Return a value as it is signed, the same before it is stored and after."""
+    if isinstance(value, bytes):
+        return value.hex()
+    return float(value) if isinstance(value, int) else value

@@ -89,7 +89,7 @@ class Ask:
             )
         names = (self.tool, self.bundle, self.caller, self.owner, self.rule)
         for name in (*names, self.session_id or "", self.token or "", self.call_id or ""):
-            if len(name) > _MAX_NAME or not _is_unicode(name):
+            if len(name) > _MAX_NAME or not _is_storable(name):
                 raise InvalidInput(
                     f"a name of {len(name):,} characters cannot be stored: {name[:40]!r}",
                     hint=f"Names of callers, sessions and rules have at most {_MAX_NAME} characters.",
@@ -225,9 +225,9 @@ def digest_of(data: bytes) -> str:
 
 
 def cut(text: str, length: int) -> str:
-    """Return a text that is shown, not compared, as valid Unicode of at most so many characters."""
+    """Return a text that is shown, not compared, as Unicode without NUL of at most so many characters."""
     short = text if len(text) <= length else f"{text[:length]}…"
-    return short.encode(errors="backslashreplace").decode()
+    return short.replace("\0", "\\0").encode(errors="backslashreplace").decode()
 
 
 def _joined(*parts: str | None) -> str:
@@ -235,13 +235,13 @@ def _joined(*parts: str | None) -> str:
     return json.dumps(parts)
 
 
-def _is_unicode(text: str) -> bool:
-    """Return False for a text with half of a surrogate pair, which no database takes."""
+def _is_storable(text: str) -> bool:
+    """Return False for a text with half of a surrogate pair or NUL, which not every database takes."""
     try:
         text.encode()
     except UnicodeEncodeError:
         return False
-    return True
+    return "\0" not in text
 
 
 def _json_form(record: Approval | Grant) -> dict[str, Any]:

@@ -144,6 +144,7 @@ class Requests:
         """Store new statuses of open rows; a final status stays as it is."""
         update = "UPDATE approvals SET status = ? WHERE id = ? AND status IN ('pending', 'approved')"
         with self._state.write() as tx:
+            tx.notify()
             for id, status in statuses:
                 tx.run(update, status, id)
 

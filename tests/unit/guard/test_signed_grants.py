@@ -1,0 +1,69 @@
+"""Decisions in a database that others can write: only those signed with the user's key count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.databases import Address
+from tests.guarded import approvals, ask, vault
+from toolcrib.guard import Approval, Approvals, Permit
+
+
+def waits(desk: Approvals, number: int) -> Approval:
+    found = desk.seek(ask(number))
+    assert isinstance(found, Approval), found
+    return found
+
+
+def runs(desk: Approvals, number: int) -> Permit:
+    found = desk.seek(ask(number))
+    assert isinstance(found, Permit), found
+    return found
+
+
+def test_a_decision_without_the_key_allows_nothing(address: Address) -> None:
+    keyed, other = (approvals(address, key=key) for key in (b"k" * 32, b"o" * 32))
+    asked = waits(keyed, 1)
+    other.approve(asked.id, "mallory", "arguments")
+    assert keyed.find(asked.id).status == "void"
+    assert keyed.grants() == []
+    again = waits(keyed, 1)
+    assert again.id != asked.id
+    keyed.approve(again.id, "ada")
+    assert runs(keyed, 1).approver == "ada"
+    waits(keyed, 1)
+
+
+@pytest.mark.parametrize(
+    ("column", "new"),
+    [("tool_digest", "e" * 64), ("scope", "rule"), ("ends_at", 4e9), ("asker", '["x"]'), ("edited", b"{}")],
+)
+def test_a_decision_that_was_altered_on_the_server_allows_nothing(
+    column: str, new: Any, address: Address
+) -> None:
+    desk = approvals(address, key=b"k" * 32)
+    asked = waits(desk, 1)
+    desk.approve(asked.id, "ada", "arguments", until=3_000_000_000)
+    assert desk.find(asked.id).status == "approved"
+    with vault(address).write() as tx:
+        tx.run(f"UPDATE grants SET {column} = ?", new)
+    assert desk.find(asked.id).status == "void"
+    waits(desk, 1)
+
+
+def test_a_decision_that_was_used_cannot_be_made_valid_again(address: Address) -> None:
+    desk = approvals(address, key=b"k" * 32)
+    desk.approve(waits(desk, 1).id, "ada")
+    runs(desk, 1)
+    with vault(address).write() as tx:
+        tx.run("UPDATE grants SET state = 'live', used_at = NULL")
+    waits(desk, 1)
+
+
+def test_what_is_signed_is_the_same_after_it_was_stored(address: Address) -> None:
+    desk = approvals(address, key=b"k" * 32)
+    asked = waits(desk, 1)
+    desk.approve(asked.id, "ada ✓", arguments=b'{"n":2}', note="\x00 fine", until=3_000_000_000)
+    assert runs(desk, 1).arguments == b'{"n":2}'
