@@ -74,6 +74,7 @@ __all__ = [
     "HostNotAllowed",
     "HttpFailed",
     "IdempotencyConflict",
+    "InvalidArchive",
     "InvalidError",
     "InvalidId",
     "InvalidInput",
@@ -289,6 +290,12 @@ class UnsupportedMediaType(InvalidError):
 
     code = "unsupported_media_type"
     status = 415
+
+
+class InvalidArchive(InvalidError):
+    """The archive is not a bundle as `toolcrib bundle export` writes it; nothing of it was imported."""
+
+    code = "invalid_archive"
 
 
 class DeniedError(ToolcribError):

@@ -256,6 +256,91 @@ def test_a_manifest_with_an_error_is_refused_at_its_line(shelf: Shelf) -> None:
     assert "'read_notes'" in message
 
 
+def test_a_bundle_goes_to_another_store_and_back(shelf: Shelf) -> None:
+    bundle = shelf.ok("bundle", "create", "weather")["id"]
+    shelf.put("weather")
+    assert shelf.ok("bundle", "export", "weather") == {
+        "bundle": bundle,
+        "files": ["weather.zip"],
+        "losses": [],
+    }
+    shelf.refused(7, "conflict", "bundle", "export", "weather")  # the file is there
+    first = (shelf.folder / "weather.zip").read_bytes()
+    dry = shelf.ok("bundle", "import", "weather.zip", "--dry-run", "--data", "other")
+    assert (dry["dryRun"], dry["changes"], dry["tools"][0]["action"]) == (True, True, "add")
+    assert shelf.ok("bundle", "list", "--data", "other")["bundles"] == []
+    made = shelf.ok("bundle", "import", "-", "--data", "other", stdin=first)
+    assert (made["bundleId"], made["isEnabled"], made["refused"]) == (bundle, False, None)
+    assert shelf.ok("bundle", "show", "weather", "--data", "other")["isEnabled"] is False
+    again = run(["bundle", "export", "weather", "-", "--data", "other"], shelf.folder, ENVIRONMENT)
+    assert again.stdout == first
+    assert "is here as it is" in shelf("bundle", "import", "weather.zip", "--data", "other").err
+    shelf.ok("bundle", "import", "weather.zip", "--data", "third", "--enable")
+    assert shelf.ok("bundle", "show", "weather", "--data", "third")["isEnabled"] is True
+
+
+def test_conflicts_of_an_import_are_a_table_and_a_choice(shelf: Shelf) -> None:
+    shelf.ok("bundle", "create", "weather")
+    shelf.put("weather")
+    shelf.ok("bundle", "export", "weather")
+    shelf.ok("tool", "delete", "forecast", "--yes")
+    shelf.put("weather", description="Another")
+    shown = shelf("bundle", "import", "weather.zip", "--dry-run")
+    assert [line.split() for line in shown.out.splitlines()] == [
+        ["TOOL", "HERE", "REFUSE", "SKIP", "REPLACE", "NEW-ID"],
+        ["(bundle", "weather)", "same", "keep", "keep", "keep", "add"],
+        ["forecast@v1", "differs", "conflict", "keep", "replace", "add"],
+    ]
+    assert "refused: different here: forecast@v1" in shown.err
+    assert "--dry-run" in shelf.refused(7, "conflict", "bundle", "import", "weather.zip")
+    made = shelf("bundle", "import", "weather.zip", "--on-conflict", "new-id")
+    assert "imported weather" in made.err
+    assert "toolcrib bundle enable " in made.err
+    shelf.ok("bundle", "import", "weather.zip", "--on-conflict", "skip")
+    first = shelf.ok("bundle", "list")["bundles"][1]["id"]
+    assert shelf.ok("tool", "get", f"{first}/forecast")["description"] == "Another"
+    shelf.ok("bundle", "import", "weather.zip", "--on-conflict", "replace")
+    replaced = shelf.ok("tool", "get", f"{first}/forecast")
+    assert (replaced["description"], replaced["isEnabled"]) == ("", False)
+
+
+def test_what_cannot_be_imported_or_exported(shelf: Shelf) -> None:
+    shelf.ok("bundle", "create", "weather")
+    shelf.put("weather", impl={"urlTemplate": "https://example.com", "headers": {"Cookie": "id=1"}})
+    assert "${NAME}" in shelf.refused(5, "denied", "bundle", "export", "weather")
+    assert not (shelf.folder / "weather.zip").exists()
+    (shelf.folder / "no.zip").write_bytes(b"PK no")
+    shelf.refused(4, "invalid_archive", "bundle", "import", "no.zip")
+    shelf.refused(3, "not_found", "bundle", "import", "missing.zip")
+    shelf.refused(2, "usage", "bundle", "import", "no.zip", "--into", "weather")
+    shelf.refused(2, "usage", "bundle", "export", "weather", "x.zip", "--native", "tools")
+    (shelf.folder / "empty").mkdir()
+    shelf.refused(3, "not_found", "bundle", "import", "empty")
+
+
+def test_folders_of_manifests_become_bundles_and_back(shelf: Shelf) -> None:
+    notes = shelf.folder / "my_tools/read_notes"
+    notes.mkdir(parents=True)
+    (notes / "tool.yml").write_text(MANIFEST)
+    (notes / "README.md").write_text("about it")
+    dry = shelf.ok("bundle", "import", "my_tools", "--dry-run")
+    assert (dry["slug"], dry["losses"][0]["was"]) == ("my-tools", "README.md")
+    done = shelf("bundle", "import", "my_tools", "--enable")
+    assert "README.md" in done.err
+    assert "imported my-tools" in done.err
+    exported = shelf.ok("bundle", "export", "my-tools", "--native", "out")
+    assert (exported["files"], exported["losses"]) == (["out/read_notes/tool.yml"], [])
+    assert (shelf.folder / "out/read_notes/tool.yml").read_text() == MANIFEST
+    shelf.ok("bundle", "create", "other")
+    shelf.put("other", tags=["sky"])
+    made = shelf.ok("bundle", "import", "my_tools", "--into", "other")
+    assert [one["slug"] for one in shelf.ok("bundle", "show", "other")["tools"]] == ["read-notes", "forecast"]
+    assert made["isEnabled"] is True
+    assert shelf.ok("tool", "get", "other/read-notes")["isEnabled"] is False
+    lost = shelf("bundle", "export", "other", "--native", "more").err
+    assert "read-notes: $.isEnabled: false is lost" in lost
+
+
 def test_the_store_is_where_data_says(shelf: Shelf) -> None:
     elsewhere = shelf.folder / "elsewhere"
     made = shelf.ok("bundle", "create", "a", "--data", str(elsewhere))

@@ -7,6 +7,7 @@ from toolcrib.bundles.forms import (
     read_record,
     record_text,
     require_one_name,
+    slug_of,
 )
 from toolcrib.bundles.records import BundleBody, BundleRecord, ToolBody, ToolRecord
 from toolcrib.bundles.store import BuiltIn, Store
@@ -24,4 +25,5 @@ __all__ = [
     "read_record",
     "record_text",
     "require_one_name",
+    "slug_of",
 ]

@@ -17,9 +17,11 @@ from toolcrib.errors import StateUnavailable
 __all__ = [
     "StoreLock",
     "create_file",
+    "encoded",
     "make_folder",
     "remove_file",
     "replace_file",
+    "sync_folder",
     "unavailable",
     "write_derived",
 ]
@@ -78,7 +80,7 @@ def make_folder(path: Path) -> None:
             make_folder(path.parent)
         with suppress(FileExistsError):
             path.mkdir(mode=0o700)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise unavailable(path, error) from None
 
@@ -97,7 +99,7 @@ def create_file(path: Path, value: Any) -> bool:
             return False
         finally:
             new.unlink(missing_ok=True)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise unavailable(path, error) from None
     return True
@@ -112,7 +114,7 @@ def replace_file(path: Path, value: Any) -> None:
         except OSError:
             new.unlink(missing_ok=True)
             raise
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise unavailable(path, error) from None
 
@@ -121,15 +123,20 @@ def remove_file(path: Path) -> None:
     """Remove a file for good."""
     try:
         path.unlink()
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise unavailable(path, error) from None
+
+
+def encoded(value: Any) -> bytes:
+    """Return a value as the text of a JSON file."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
 def _write_beside(path: Path, value: Any) -> Path:
     """Write a synced temporary file in the same folder. Its name starts with a dot, so no reader takes it."""
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    text = msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+    text = encoded(value)
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -142,7 +149,7 @@ def _write_beside(path: Path, value: Any) -> Path:
     return new
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make names in a folder last through a crash (fsync(2) on the folder)."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

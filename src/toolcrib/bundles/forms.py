@@ -80,6 +80,19 @@ def read_record(
     return manifest._replace(body=msgspec.structs.replace(manifest.body, is_enabled=body.is_enabled))
 
 
+def own_record(data: bytes) -> PutTool:
+    """Read a record as another program wrote it: without ids, times and unknown fields.
+
+    Raises as `read_record`.
+    """
+    from toolcrib.schema import decode_object
+
+    value = decode_object(data)
+    known = {field.encode_name for field in msgspec.structs.fields(ToolBody)}
+    body = _body({key: part for key, part in value.items() if key in known})
+    return PutTool(*_pair(value.get("slug"), value.get("version")), body)
+
+
 def _pair(slug: Any, version: Any) -> tuple[str, str]:
     for name, text in (("slug", slug), ("version", version)):
         if text is None:
@@ -138,11 +151,11 @@ def slug_of(name: str) -> str:
     return "".join(char if kind[0] == "L" or kind == "Nd" else "-" for char, kind in categories).strip("-")
 
 
-def require_one_name(slug: str, body: ToolBody, others: Iterable[ToolRecord]) -> None:
-    """Raise ConflictError if a tool of the same slug has another name in its manifest."""
+def require_one_name(slug: str, body: ToolBody | ToolRecord, others: Iterable[ToolBody | ToolRecord]) -> None:
+    """Raise ConflictError if one of the other tools with this slug has another name in its manifest."""
     name = _name(slug, body)
     for other in others:
-        if other.slug == slug and (taken := _name(slug, other)) != name:
+        if (taken := _name(slug, other)) != name:
             raise ConflictError(
                 f"{name!r} and {taken!r} would both have the slug {slug!r} in this bundle",
                 hint="Give one of them another name.",

@@ -34,6 +34,7 @@ from toolcrib.bundles.records import (
     decode,
     file_of,
 )
+from toolcrib.bundles.staging import put_in_place, remove_left, staged
 from toolcrib.errors import (
     BuiltInReadOnly,
     BundleDeleting,
@@ -83,6 +84,11 @@ class Store:
         self.journal = Journal(data, self._lock)
         self._built_in = {one.bundle.id: one for one in built_in}
         self._clock = clock
+
+    def now(self) -> tuple[float, str]:
+        """Return the time in seconds since the epoch, and as records have it."""
+        seconds = self._clock()
+        return seconds, _moment(seconds)
 
     # -- bundles -----------------------------------------------------------------------------------
 
@@ -159,6 +165,36 @@ class Store:
         self._remove_due()
         return bundle
 
+    def snapshot(self, id: str) -> tuple[BundleRecord, list[ToolRecord]]:  # noqa: A002
+        """Return a bundle and its tools as they are at one moment.
+
+        Raises as `bundle`, and StateUnavailable if a file is damaged: the lists of tools leave it out.
+        """
+        with self._lock.alone():
+            bundle = self.bundle(id)
+            if bundle.is_built_in:
+                return bundle, self.tools(id)
+            found = (_read(path, ToolRecord) for path in self._tool_files(id))
+            return bundle, [tool for tool in found if tool is not None]
+
+    def put_together(
+        self, bundle: BundleRecord, tools: Iterable[ToolRecord], unchanged: Callable[[], bool]
+    ) -> bool:
+        """Put a bundle and several of its tools in one step, in place of those that it has of the same pairs.
+
+        `unchanged` is asked while nobody else can write: if it returns False, nothing is put, and this
+        returns False. Raises StateUnavailable. A crash leaves all of it or nothing.
+        """
+        files = {f"tools/{file_of(tool.slug, tool.version)}": tool for tool in tools}
+        with staged(self._folder, self._lock, {"bundle.json": bundle, **files}) as new, self._lock.alone():
+            if not unchanged():
+                return False
+            for name in files:
+                self.journal.add(bundle.id, name.removeprefix("tools/"))
+            self.journal.add(bundle.id)
+            put_in_place(new, self._folder / bundle.id)
+        return True
+
     def damaged(self) -> list[StateUnavailable]:
         """Return an error for each file that is not a record. Lists leave such files out."""
         found = []
@@ -176,10 +212,12 @@ class Store:
 
         Temporary files of killed processes go too.
         """
-        if left := list(self._folder.glob("*/**/.*")):
+        if left := list(self._folder.glob("**/.*")):
             with self._lock.alone():  # A living process has finished with its file by now.
+                remove_left(self._folder)
                 for path in left:
-                    path.unlink(missing_ok=True)
+                    if not path.is_dir():
+                        path.unlink(missing_ok=True)
         return self._remove_due()
 
     def _remove_due(self) -> list[str]:
@@ -303,7 +341,7 @@ class Store:
     # -- within ------------------------------------------------------------------------------------
 
     def _now(self) -> str:
-        return _moment(self._clock())
+        return self.now()[1]
 
     def _stored_bundle(self, id: str) -> BundleRecord | None:  # noqa: A002
         return _read(self._folder / id / "bundle.json", BundleRecord)

@@ -40,6 +40,10 @@ toolcrib bundle delete weather
 toolcrib bundle delete 018faf50
 toolcrib connect claude-code
 toolcrib connect cursor --write
+toolcrib bundle export weather
+toolcrib bundle export weather --native tools
+toolcrib bundle import weather.zip --dry-run
+toolcrib bundle import weather.zip --on-conflict replace --enable
 toolcrib convert tool.yml --to vega
 toolcrib convert tools.yaml --to native --output .toolcrib/tools
 toolcrib doctor

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.commands.bundles.chosen import bundle_argument, find_bundle, open_store, store_options
-from toolcrib.cli.output import count, one_line, print_json, print_note, print_result
+from toolcrib.cli.commands.bundles.transfer import export_command, import_command
+from toolcrib.cli.output import one_line, print_json, print_note, print_result
 from toolcrib.cli.table import brief, print_listing
 from toolcrib.errors import ConflictError, NotFoundError, UsageError
 
@@ -172,14 +173,15 @@ def delete_command(bundle: str, data: str | None, as_json: bool) -> None:
     store = open_store(data)
     found = find_bundle(store, bundle)
     store.delete_bundle(found.id)
-    gone = store.reap()
     if as_json:
-        print_json({"deleted": found.id, "removed": gone})
+        print_json({"deleted": found.id})
         return
     print_note(f"{found.slug} is deleted. For 48 hours this restores it:")
     print_note(f"  toolcrib bundle create {found.slug} --id {found.id} --replace")
-    if gone:
-        print_note(f"{count(len(gone), 'bundle')} deleted earlier is removed for good.")
+
+
+command.add_command(export_command)
+command.add_command(import_command)
 
 
 def document_of(record: Any) -> Any:

@@ -67,7 +67,8 @@ def put_command(
         made = read_manifest(raw, file, slug=slug, version=version)
     else:
         made = read_record(raw, found.id, slug=slug, version=version)
-    require_one_name(made.slug, made.body, store.tools(found.id))
+    same = [one for one in store.tools(found.id) if one.slug == made.slug]
+    require_one_name(made.slug, made.body, same)
     tool = store.put_tool(found.id, *made)
     if as_json:
         print_json(_document(tool))

@@ -1,0 +1,40 @@
+"""Bundles as ZIP files and as folders of manifests: export, import, and the plan of an import."""
+
+from toolcrib.bundles.archive.contents import ArchivedBundle, ArchivedTool, Contents, contents_of
+from toolcrib.bundles.archive.credentials import require_no_secrets
+from toolcrib.bundles.archive.folder import NativeFolder, ToolLoss, read_folder, to_native
+from toolcrib.bundles.archive.plan import (
+    ON_CONFLICT,
+    ImportPlan,
+    OnConflict,
+    PlannedTool,
+    apply,
+    apply_import,
+    plan,
+    plan_import,
+)
+from toolcrib.bundles.archive.zip_file import MAX_ARCHIVE, export_bundle, read_zip, write_zip
+
+__all__ = [
+    "MAX_ARCHIVE",
+    "ON_CONFLICT",
+    "ArchivedBundle",
+    "ArchivedTool",
+    "Contents",
+    "ImportPlan",
+    "NativeFolder",
+    "OnConflict",
+    "PlannedTool",
+    "ToolLoss",
+    "apply",
+    "apply_import",
+    "contents_of",
+    "export_bundle",
+    "plan",
+    "plan_import",
+    "read_folder",
+    "read_zip",
+    "require_no_secrets",
+    "to_native",
+    "write_zip",
+]

@@ -1,0 +1,94 @@
+"""The part of a bundle that travels: no ids of tools, and neither the switch nor the times of the bundle.
+
+The age of a bundle decides which one of two goes by a slug here, so an archive cannot name it. The times of
+tools stay: they decide only which version of a tool is the newest.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from toolcrib.bundles.records import (
+    SCHEMA_VERSION,
+    ToolBody,
+    ToolRecord,
+    check_id,
+    check_slug,
+    check_tool_body,
+    check_version,
+    file_of,
+)
+from toolcrib.bundles.store import Store
+from toolcrib.errors import InvalidError
+
+__all__ = ["ArchivedBundle", "ArchivedTool", "Contents", "check_record", "contents_of"]
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
+
+
+class ArchivedBundle(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A bundle in an archive."""
+
+    id: str
+    slug: str
+    display_name: str = ""
+    description: str = ""
+    schema_version: str = SCHEMA_VERSION
+
+
+class ArchivedTool(ToolBody, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """One version of a tool in an archive."""
+
+    slug: str
+    version: str
+    created_at: str
+    """UTC, RFC 3339 with milliseconds."""
+    modified_at: str
+    schema_version: str = SCHEMA_VERSION
+
+    @property
+    def file(self) -> str:
+        """The name of its file."""
+        return file_of(self.slug, self.version)
+
+
+class Contents(Struct, frozen=True):
+    """A bundle with its tools, to be written to an archive or read from one."""
+
+    bundle: ArchivedBundle
+    tools: tuple[ArchivedTool, ...]
+    """Sorted by the names of their files."""
+
+
+def contents_of(store: Store, bundle_id: str) -> Contents:
+    """Return a bundle with all its tools. Raises as `Store.snapshot`."""
+    bundle, tools = store.snapshot(bundle_id)
+    return Contents(
+        ArchivedBundle(
+            id=bundle.id,
+            slug=bundle.slug,
+            display_name=bundle.display_name,
+            description=bundle.description,
+        ),
+        tuple(sorted(map(_archived, tools), key=lambda tool: tool.file)),
+    )
+
+
+def _archived(tool: ToolRecord) -> ArchivedTool:
+    own = {name: getattr(tool, name) for name in ArchivedTool.__struct_fields__}
+    return ArchivedTool(**own)
+
+
+def check_record(record: ArchivedBundle | ArchivedTool) -> None:
+    """Raise InvalidError for values that the types allow and the rules of the store do not."""
+    check_slug(record.slug)
+    if isinstance(record, ArchivedBundle):
+        check_id(record.id)
+        return
+    check_version(record.version)
+    check_tool_body(record)
+    for moment in (record.created_at, record.modified_at):
+        if not _TIME.fullmatch(moment):
+            raise InvalidError(f"{moment!r} is not a time in UTC with milliseconds")

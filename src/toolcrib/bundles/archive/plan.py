@@ -1,0 +1,264 @@
+"""The import of a bundle: what would change, and the change in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal, get_args
+
+import msgspec
+from msgspec import Struct
+
+from toolcrib.bundles.archive.contents import ArchivedTool, Contents
+from toolcrib.bundles.archive.zip_file import read_zip
+from toolcrib.bundles.forms import require_one_name
+from toolcrib.bundles.records import BundleRecord, ToolBody, ToolRecord
+from toolcrib.bundles.store import Store
+from toolcrib.errors import (
+    BuiltInReadOnly,
+    BundleDisabled,
+    ConflictError,
+    NotFoundError,
+    StateUnavailable,
+    ToolcribError,
+)
+from toolcrib.spec.identifier import new_id
+
+__all__ = [
+    "ON_CONFLICT",
+    "ImportPlan",
+    "OnConflict",
+    "PlannedTool",
+    "apply",
+    "apply_import",
+    "plan",
+    "plan_import",
+]
+
+OnConflict = Literal["refuse", "skip", "replace", "new-id"]
+ON_CONFLICT: tuple[OnConflict, ...] = get_args(OnConflict)
+"""What to do about a bundle or tool that is here and differs. `new-id`: import all as a new bundle."""
+State = Literal["new", "same", "differs"]
+Action = Literal["add", "keep", "replace", "conflict"]
+_ACTIONS: dict[State, dict[OnConflict, Action]] = {
+    "new": dict.fromkeys(ON_CONFLICT, "add"),
+    "same": {"refuse": "keep", "skip": "keep", "replace": "keep", "new-id": "add"},
+    "differs": {"refuse": "conflict", "skip": "keep", "replace": "replace", "new-id": "add"},
+}
+_TRIES = 10
+_MOST_NAMED = 5
+
+
+class PlannedTool(Struct, frozen=True, rename="camel"):
+    """One version of a tool, and what an import does about it."""
+
+    slug: str
+    version: str
+    state: State
+    """Beside the tool of the same pair that is here."""
+    action: Action
+    actions: dict[OnConflict, Action]
+    """The same for every choice."""
+
+
+class ImportPlan(Struct, frozen=True, rename="camel"):
+    """Everything that an import does, or would do."""
+
+    source_id: str
+    """The id in the archive."""
+    bundle_id: str
+    """The bundle that gets the tools; with `new-id` a new one."""
+    slug: str
+    on_conflict: OnConflict
+    state: State
+    """Of the bundle's own texts."""
+    action: Action
+    actions: dict[OnConflict, Action]
+    is_enabled: bool
+    """The bundle, after the import."""
+    tools: tuple[PlannedTool, ...]
+    changes: bool
+    """False if the store stays as it is."""
+    refused: dict[str, Any] | None
+    """The error with which the import ends; None if it can be done."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        document: dict[str, Any] = msgspec.to_builtins(self)
+        return document
+
+
+def plan(
+    store: Store,
+    contents: Contents,
+    on_conflict: OnConflict = "refuse",
+    *,
+    enable: bool = False,
+    fresh: str | None = None,
+) -> ImportPlan:
+    """Return what an import would do. `fresh` is the id of a new bundle, if one is made."""
+    source = contents.bundle
+    here, there = _here(store, source.id)
+    state: State = "new"
+    if here is not None and here.soft_deleted_at is None:
+        texts = [(one.slug, one.display_name, one.description) for one in (here, source)]
+        state = "same" if texts[0] == texts[1] else "differs"
+    into = None if state == "new" or on_conflict == "new-id" else here
+    pairs = {(one.slug, one.version): one for one in there}
+    states = [_state(tool, pairs.get((tool.slug, tool.version))) for tool in contents.tools]
+    tools = tuple(
+        PlannedTool(tool.slug, tool.version, now, _ACTIONS[now][on_conflict], _ACTIONS[now])
+        for tool, now in zip(contents.tools, states, strict=True)
+    )
+    is_enabled = enable or (into is not None and into.is_enabled)
+    actions = {_ACTIONS[now][on_conflict] for now in (state, *states)}
+    made = ImportPlan(
+        source_id=source.id,
+        bundle_id=(fresh or new_id()) if on_conflict == "new-id" else source.id,
+        slug=source.slug,
+        on_conflict=on_conflict,
+        state=state,
+        action=_ACTIONS[state][on_conflict],
+        actions=_ACTIONS[state],
+        is_enabled=is_enabled,
+        tools=tools,
+        changes=bool(actions & {"add", "replace"}) or (into is not None and is_enabled != into.is_enabled),
+        refused=None,
+    )
+    try:
+        _check(made, into)
+        _check_names(contents.tools, there if into is not None else [])
+    except ToolcribError as error:
+        return msgspec.structs.replace(made, refused=error.as_dict())
+    return made
+
+
+def _here(store: Store, bundle_id: str) -> tuple[BundleRecord | None, list[ToolRecord]]:
+    """Return the bundle of this id and its tools; a deleted one too, which has none."""
+    try:
+        return store.bundle(bundle_id), store.tools(bundle_id)
+    except NotFoundError:
+        return next((one for one in store.bundles() if one.id == bundle_id), None), []
+
+
+_COMPARED = [name for name in ToolBody.__struct_fields__ if name != "is_enabled"]
+"""The switch of a tool is a choice of its store."""
+
+
+def _state(tool: ArchivedTool, here: ToolRecord | None) -> State:
+    if here is None:
+        return "new"
+    return "same" if all(getattr(here, name) == getattr(tool, name) for name in _COMPARED) else "differs"
+
+
+def _check(made: ImportPlan, here: BundleRecord | None) -> None:
+    """Raise the error of an import; `here` is the bundle that is here and gets the tools, if any."""
+    if here is not None and here.is_built_in:
+        raise BuiltInReadOnly(
+            f"the bundle {here.slug} is built in", hint="To import it as a new bundle: --on-conflict new-id"
+        )
+    rows = [f"{one.slug}@{one.version}" for one in made.tools if one.action == "conflict"]
+    if made.action == "conflict":
+        rows.insert(0, f"the texts of the bundle {made.slug}")
+    if rows:
+        raise ConflictError(
+            f"different here: {', '.join(rows[:_MOST_NAMED])}"
+            + (f" and {len(rows) - _MOST_NAMED} more" if rows[_MOST_NAMED:] else ""),
+            hint="Choose --on-conflict skip, replace or new-id; --dry-run shows what each does.",
+        )
+    if here is not None and not made.is_enabled and made.changes:
+        raise BundleDisabled(
+            f"the bundle {here.slug} is here and disabled, so its tools cannot be changed",
+            hint="Enable it first, add --enable, or import as a new bundle: --on-conflict new-id",
+        )
+
+
+def _check_names(tools: Sequence[ArchivedTool], here: Sequence[ToolRecord]) -> None:
+    """Raise ConflictError if two names in manifests have one slug."""
+    by_slug: dict[str, list[ArchivedTool | ToolRecord]] = {}
+    every: list[ArchivedTool | ToolRecord] = [*tools, *here]
+    for one in every:
+        by_slug.setdefault(one.slug, []).append(one)
+    for slug, (first, *others) in by_slug.items():
+        require_one_name(slug, first, others)
+
+
+def apply(
+    store: Store, contents: Contents, on_conflict: OnConflict = "refuse", *, enable: bool = False
+) -> ImportPlan:
+    """Import a bundle, all of it or nothing, and return what was done.
+
+    A new bundle lands disabled, and so does each tool that gets into a bundle that is here, unless `enable`
+    is True. Raises the error of the plan's `refused`, with the plan in its details, and StateUnavailable.
+    """
+    planned = partial(plan, store, contents, on_conflict, enable=enable, fresh=new_id())
+    for _ in range(_TRIES):
+        made = planned()
+        if made.refused is not None:
+            raise ToolcribError.from_dict({**made.refused, "details": {"plan": made.as_dict()}})
+        if not made.changes:
+            return made
+        bundle, tools = _records(store, contents, made, enable=enable)
+        if store.put_together(bundle, tools, partial(_is_still, made, planned)):
+            return made
+    raise StateUnavailable(
+        f"the bundle {contents.bundle.slug} kept changing during the import", hint="Import it again."
+    )
+
+
+def _is_still(made: ImportPlan, planned: Callable[[], ImportPlan]) -> bool:
+    return made == planned()
+
+
+def _records(
+    store: Store, contents: Contents, made: ImportPlan, *, enable: bool
+) -> tuple[BundleRecord, list[ToolRecord]]:
+    """Return the records that the import writes."""
+    seconds, now = store.now()
+    before = _here(store, made.bundle_id)[0]
+    source = contents.bundle
+    if before is not None and made.action == "keep":
+        bundle = msgspec.structs.replace(before, is_enabled=made.is_enabled)
+    else:
+        bundle = BundleRecord(
+            id=made.bundle_id,
+            slug=source.slug,
+            display_name=source.display_name,
+            description=source.description,
+            is_enabled=made.is_enabled,
+            created_at=now if before is None else before.created_at,
+            modified_at=now,
+        )
+    keep_switch = enable or before is None or before.soft_deleted_at is not None
+    tools = []
+    for tool, row in zip(contents.tools, made.tools, strict=True):
+        if row.action in ("add", "replace"):
+            values = {name: getattr(tool, name) for name in ToolBody.__struct_fields__}
+            values["is_enabled"] = tool.is_enabled and keep_switch
+            created = min(tool.created_at, now)
+            tools.append(
+                ToolRecord(
+                    id=new_id(seconds),
+                    bundle_id=made.bundle_id,
+                    slug=tool.slug,
+                    version=tool.version,
+                    created_at=created,
+                    modified_at=min(max(tool.modified_at, created), now),
+                    **values,
+                )
+            )
+    return bundle, tools
+
+
+def plan_import(
+    store: Store, data: bytes, on_conflict: OnConflict = "refuse", *, enable: bool = False
+) -> ImportPlan:
+    """Return what an import of this ZIP file would do. Raises InvalidArchive."""
+    return plan(store, read_zip(data), on_conflict, enable=enable)
+
+
+def apply_import(
+    store: Store, data: bytes, on_conflict: OnConflict = "refuse", *, enable: bool = False
+) -> ImportPlan:
+    """Import a ZIP file, all of it or nothing, and return what was done. Raises as `read_zip` and `apply`."""
+    return apply(store, read_zip(data), on_conflict, enable=enable)
