@@ -27,6 +27,8 @@ from toolcrib.manifest import DIALECTS, Dialect, Kind, tool_schema
 from toolcrib.manifest.dialects import mcp_servers
 from toolcrib.manifest.dialects.fields import Fields
 from toolcrib.project import Config
+from toolcrib.serve.http import Route, errors_of
+from toolcrib.serve.rest import ROUTES, openapi
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "toolcrib"
@@ -272,6 +274,89 @@ def record_table(record: type) -> Iterator[str]:
         yield f"| `{ast.unparse(field.target)}` | {default} | {meaning} |"
 
 
+def rest_table() -> Iterator[str]:
+    """Yield a row for each route of the REST API."""
+    yield "| route | scope | |"
+    yield "|---|---|---|"
+    for route in ROUTES:
+        name = f"{route.method} {route.path}"
+        anchor = re.sub(r"[^a-z0-9_ -]", "", name.lower()).replace(" ", "-")
+        summary = first_sentence(route.handler.__doc__)
+        yield f"| [`{name}`](#{anchor}) | {f'`{route.scope}`' if route.scope else 'none'} | {summary} |"
+
+
+def rest_reference() -> Iterator[str]:
+    """Yield each route with its query, body, answers and errors, and each record of them."""
+    document = openapi()
+    for route in ROUTES:
+        operation = document["paths"][route.path][route.method.lower()]
+        yield f"### {route.method} {route.path}\n"
+        yield inspect.cleandoc(route.handler.__doc__ or "")
+        yield ""
+        yield from rest_query(operation)
+        yield from rest_content(route, operation)
+        codes = ", ".join(f"{kind.status} `{kind.code}`" for kind in errors_of(route))
+        yield f"Errors: {codes}.\n"
+    yield "## Records\n"
+    for name, schema in sorted(document["components"]["schemas"].items()):
+        yield f"### {name}\n"
+        yield f"{schema['description']}\n"
+        yield "| field | type | |"
+        yield "|---|---|---|"
+        required = schema.get("required", ())
+        for field, rule in schema["properties"].items():
+            needed = "required. " if field in required else ""
+            yield f"| `{field}` | {rest_type(rule)} | {needed}{rule.get('description', '')} |"
+        yield ""
+
+
+def rest_query(operation: dict[str, Any]) -> Iterator[str]:
+    """Yield the table of the parameters of an operation, but for those of its path."""
+    found = [one for one in operation["parameters"] if one["in"] != "path"]
+    if found:
+        yield "| parameter | in | type | default | |"
+        yield "|---|---|---|---|---|"
+    for one in found:
+        rule = one["schema"]
+        default = (
+            "required"
+            if one["required"]
+            else f"`{json.dumps(rule['default'])}`"
+            if rule.get("default")
+            else ""
+        )
+        cells = (f"`{one['name']}`", one["in"], rest_type(rule), default, rule.get("description", ""))
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+def rest_content(route: Route, operation: dict[str, Any]) -> Iterator[str]:
+    """Yield the body and the answers of a route in words."""
+    for kind, content in operation.get("requestBody", {}).get("content", {}).items():
+        rule = content["schema"]
+        text = rule["description"] if kind in route.raw else f"{rest_type(rule)}."
+        yield f"Body, `{kind}`: {text}\n"
+    for status, answer in operation["responses"].items():
+        if int(status) < 400:
+            types = [rest_type(one["schema"]) if "schema" in one else f"`{kind}`"
+                     for kind, one in answer.get("content", {}).items()]  # fmt: skip
+            yield f"Answer {status}: {types[0] if types else 'no body'}.\n"
+
+
+def rest_type(rule: dict[str, Any]) -> str:
+    """Return the type of a JSON value in words, with links to records."""
+    if "$ref" in rule:
+        name = rule["$ref"].rsplit("/", 1)[-1]
+        return f"[{name}](#{name.lower()})"
+    if "enum" in rule:
+        return ", ".join(f"`{value}`" for value in rule["enum"])
+    if "anyOf" in rule:
+        return " or ".join(rest_type(one) for one in rule["anyOf"])
+    if rule.get("type") == "array":
+        return f"list of {rest_type(rule.get('items', {}))}"
+    return str(rule.get("type", "any value")).replace("object", "JSON object")
+
+
 NATIVE: dict[str, tuple[str, ...]] = {
     "identity": ("name", "description", "kind", "version", "tags", "annotations", "extensions"),
     "data": ("inputs", "outputs"),
@@ -296,6 +381,8 @@ PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "kind": partial(record_table, Kind),
     "dialect": partial(record_table, Dialect),
     "settings": settings_table,
+    "rest_routes": rest_table,
+    "rest": rest_reference,
     **{f"native_{name}": partial(native_fields, *roots) for name, roots in NATIVE.items()},
     **{f"fields_{name}": partial(dialect_fields, fields) for name, fields in FORMATS.items()},
 }

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.crib import accept
 from toolcrib.guard import Tokens
 from toolcrib.state import Vault
 
@@ -51,7 +52,7 @@ class HttpServerProcess:
     """With the scope admin, and an owner who is not this user."""
     root: Path
     data: Path
-    """The folder of the bundles."""
+    """The user's data folder."""
 
     @property
     def port(self) -> int:
@@ -85,7 +86,7 @@ class HttpServerProcess:
             connection.close()
 
     def create_token(self, name: str, *scopes: str, **options: Any) -> str:
-        tokens = Tokens(Vault(self.root))
+        tokens = Tokens(Vault(self.root, self.data))
         try:
             return tokens.create(name, scopes, owner="olga", **options)
         finally:
@@ -99,8 +100,9 @@ def http_server(
     env: Mapping[str, str] | None = None,
     program: Sequence[str] = ("-m", "toolcrib"),
 ) -> Iterator[HttpServerProcess]:
-    """Serve a project from here to the end of the block, with its bundles in `<root>-data`."""
+    """Serve a project from here to the end of the block, with `<root>-data` as the user's data folder."""
     data = root.with_name(f"{root.name}-data")
+    accept(root, data)
     words = ["serve", "--http", "--port", "0", "--root", str(root), "--data", str(data), *options]
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(

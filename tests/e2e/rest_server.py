@@ -70,13 +70,13 @@ def reach() -> None:
 
 
 async def main(root: str, data: str) -> int:
-    async with Project.open(root) as project:
+    async with Project.open(root, data=Path(data)) as project:
         for function in (add, count_up, hold, fail, discard, reach):
             project.toolset.register(function)
         project.toolset.register("dotted.name", add, isolation="async")
         await serve_http(
             project,
-            HttpSettings(port=0, data=Path(data)),
+            HttpSettings(port=0),
             lambda address, link: print(f"{address}\n{link}", flush=True),
         )
     return 0

@@ -118,7 +118,7 @@ def test_a_token_has_its_scopes_until_it_is_revoked(server: HttpServerProcess) -
     }
     refused = server.send("POST", "/login", token=token)
     assert (refused.status, refused.code) == (403, "denied")
-    tokens = Tokens(Vault(server.root))
+    tokens = Tokens(Vault(server.root, server.data))
     tokens.revoke("reader")
     tokens.close()
     assert server.send("GET", "/session", token=token).status == 401

@@ -399,8 +399,9 @@ async def awaiting(session: aiohttp.ClientSession) -> dict[str, Any]:
 async def decide(crib: Crib, decision: str, approval: str) -> None:
     """What a person does, in another process than the server's."""
     code = (
-        "import sys; from toolcrib import Project;"
-        "p = Project.open(sys.argv[1]); getattr(p.approval_service, sys.argv[2])(sys.argv[3], 'ann')"
+        "import sys; from pathlib import Path; from toolcrib import Project;"
+        "p = Project.open(sys.argv[1], data=Path(sys.argv[1] + '-data'));"
+        "getattr(p.approval_service, sys.argv[2])(sys.argv[3], 'ann')"
     )
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", code, str(crib.root), decision, approval

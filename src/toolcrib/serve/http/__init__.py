@@ -2,7 +2,18 @@
 
 from toolcrib.serve.http.app import create_app
 from toolcrib.serve.http.etags import check_preconditions
+from toolcrib.serve.http.openapi import describe, errors_of
 from toolcrib.serve.http.route import Answer, HttpRequest, Route
 from toolcrib.serve.http.server import HttpServer, open_socket
 
-__all__ = ["Answer", "HttpRequest", "HttpServer", "Route", "check_preconditions", "create_app", "open_socket"]
+__all__ = [
+    "Answer",
+    "HttpRequest",
+    "HttpServer",
+    "Route",
+    "check_preconditions",
+    "create_app",
+    "describe",
+    "errors_of",
+    "open_socket",
+]

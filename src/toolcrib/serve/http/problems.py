@@ -4,13 +4,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 from starlette.responses import Response
 
 from toolcrib.errors import InvalidToken, RateLimited, ToolcribError
 
-__all__ = ["problem"]
+__all__ = ["ErrorAnswer", "problem"]
+
+
+class ViolationAnswer(Struct, frozen=True):
+    """One place where a value is wrong."""
+
+    path: str
+    message: str
+
+
+class Problem(Struct, frozen=True):
+    """An error as every interface reports it."""
+
+    code: str
+    message: str
+    retryable: bool
+    hint: str | None
+    violations: list[ViolationAnswer]
+    details: dict[str, Any]
+
+
+class ErrorAnswer(Struct, frozen=True):
+    """The body of every error."""
+
+    error: Problem
 
 
 def problem(error: ToolcribError, headers: Mapping[str, str] | None = None) -> Response:

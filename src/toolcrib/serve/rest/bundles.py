@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from toolcrib.bundles import BundleBody, BundleRecord
 from toolcrib.bundles.records import SCHEMA_VERSION
@@ -20,8 +20,9 @@ from toolcrib.errors import (
     PreconditionFailed,
     UsageError,
 )
+from toolcrib.project.catalog.pages import page_token, read_page_token
 from toolcrib.serve.http import Answer, HttpRequest, Route, check_preconditions
-from toolcrib.serve.rest.pages import DEFAULT_PAGE, PageSize, page_token, read_page_token
+from toolcrib.serve.rest.pages import PageQuery, token_of
 from toolcrib.serve.rest.records import BundleId, BundlePut, Switch, refuse_ours
 from toolcrib.serve.rest.services import Services
 
@@ -31,15 +32,12 @@ _PATH = "/tools/bundles"
 _ONE = f"{_PATH}/{{bundleID}}"
 
 
-class BundlesQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BundlesQuery(PageQuery, kw_only=True):
     """The query of a list of bundles."""
 
-    bundleIDs: tuple[BundleId, ...] = ()  # noqa: N815 - the field's name
+    bundle_ids: tuple[BundleId, ...] = field(default=(), name="bundleIDs")
     """Only these."""
-    includeDisabled: bool = False  # noqa: N815
-    pageSize: PageSize = DEFAULT_PAGE  # noqa: N815
-    pageToken: str | None = None  # noqa: N815
-    """`nextPageToken` of the page before."""
+    include_disabled: bool = False
 
 
 class BundlePage(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -53,19 +51,20 @@ def list_bundles(request: HttpRequest) -> Answer:
     """List the bundles, the newest first. Deleted ones are left out."""
     services: Services = request.services
     query: BundlesQuery = request.query
-    question = ("bundles", sorted(query.bundleIDs), query.includeDisabled)
-    before = None
-    if query.pageToken is not None:
-        before = tuple(read_page_token(query.pageToken, question, str, str))
+    question, token = (
+        ("bundles", sorted(query.bundle_ids), query.include_disabled),
+        token_of(query.page_token),
+    )
+    before = None if token is None else tuple(read_page_token(token, question, str, str))
     found = [
         bundle
         for bundle in services.store.bundles()
         if bundle.soft_deleted_at is None
-        and (not query.bundleIDs or bundle.id in query.bundleIDs)
-        and (query.includeDisabled or bundle.is_enabled)
+        and (not query.bundle_ids or bundle.id in query.bundle_ids)
+        and (query.include_disabled or bundle.is_enabled)
         and (before is None or (bundle.created_at, bundle.id) < before)
     ]
-    page = found[: query.pageSize]
+    page = found[: query.page_size]
     more = len(found) > len(page)
     token = page_token(question, [page[-1].created_at, page[-1].id]) if more else None
     return Answer(BundlePage(bundles=page, next_page_token=token))
@@ -140,7 +139,7 @@ ROUTES = (
         path=_ONE,
         handler=get_bundle,
         scope="read",
-        answers={200: BundleRecord},
+        answers={200: BundleRecord, 304: None},
         errors=_NO_BUNDLE,
     ),
     Route(

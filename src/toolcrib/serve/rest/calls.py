@@ -25,10 +25,11 @@ from toolcrib.errors import (
     UnavailableError,
     UsageError,
 )
+from toolcrib.project.catalog.pages import page_token, read_page_token
 from toolcrib.serve.http import Answer, HttpRequest, Route
 from toolcrib.serve.http.route import Handled
 from toolcrib.serve.rest.event_stream import EVENT_STREAM, event_stream
-from toolcrib.serve.rest.pages import DEFAULT_PAGE, PageSize, page_token, read_page_token
+from toolcrib.serve.rest.pages import PageQuery
 from toolcrib.serve.rest.running import CallStatus, OpenCall
 from toolcrib.serve.rest.services import Services
 from toolcrib.spec.moment import written
@@ -97,12 +98,10 @@ class Calls(Struct, frozen=True, kw_only=True, rename="camel"):
     next_page_token: str | None = None
 
 
-class CallsQuery(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class CallsQuery(PageQuery, kw_only=True):
     """The query of a list of calls."""
 
-    status: CallStatus | None = None
-    page_size: PageSize = DEFAULT_PAGE
-    page_token: str | None = None
+    status: CallStatus | UnsetType = UNSET
 
 
 async def invoke_by_name(request: HttpRequest) -> Handled:
@@ -195,10 +194,10 @@ async def list_calls(request: HttpRequest) -> Answer:
     assert request.client is not None
     question = ("calls", query.status)
     found = services.calls.list(request.client)
-    if query.page_token is not None:
+    if query.page_token is not UNSET:
         (before,) = read_page_token(query.page_token, question, str)
         found = [call for call in found if call.id < before]
-    if query.status is not None:
+    if query.status is not UNSET:
         found = [call for call in found if call.status == query.status]
     page = found[: query.page_size]
     token = page_token(question, [page[-1].id]) if len(found) > len(page) else None

@@ -1,45 +1,24 @@
-"""Pages of lists: each begins behind the last entry of the one before, whatever has changed since."""
+"""The queries and pages of lists."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, Struct, UnsetType
 
-from toolcrib.errors import UsageError
-
-__all__ = ["DEFAULT_PAGE", "MOST", "PageSize", "page_token", "read_page_token"]
+__all__ = ["DEFAULT_PAGE", "MOST", "PageQuery", "PageToken", "token_of"]
 
 DEFAULT_PAGE, MOST = 25, 256
-PageSize = Annotated[int, Meta(ge=1, le=MOST)]
+PageToken = Annotated[str, Meta(description="`nextPageToken` of the page before.")]
 
 
-def page_token(question: object, place: list[Any]) -> str:
-    """Return the token of the page that begins behind a place. It is valid for this question only."""
-    return base64.urlsafe_b64encode(msgspec.json.encode([_digest(question), *place])).decode().rstrip("=")
+class PageQuery(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The part of a query that names a page."""
+
+    page_size: Annotated[int, Meta(ge=1, le=MOST)] = DEFAULT_PAGE
+    page_token: PageToken | UnsetType = UNSET
 
 
-def read_page_token(token: str, question: object, *types: type) -> list[Any]:
-    """Return the place in a token, values of these types. Raises UsageError if it is of another question."""
-    try:
-        padded = token + "=" * (-len(token) % 4)
-        place: list[Any]
-        digest, *place = msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True))
-        if [type(value) for value in place] != list(types):
-            raise TypeError
-    except (ValueError, TypeError):
-        raise UsageError(
-            "this is not a page token", hint="Send `nextPageToken` of the page before."
-        ) from None
-    if digest != _digest(question):
-        raise UsageError(
-            "this page token belongs to another list", hint="Send the filters of the first page too."
-        )
-    return place
-
-
-def _digest(question: object) -> str:
-    return hashlib.sha256(repr(question).encode()).hexdigest()[:16]
+def token_of(token: str | UnsetType) -> str | None:
+    """Return the `page_token` of a query, None for the first page."""
+    return None if token is UNSET else token

@@ -45,7 +45,15 @@ BundleId = Annotated[
         description="A UUID of version 7, in lower case.",
     ),
 ]
-PATH: dict[str, Any] = {"bundleID": BundleId, "toolSlug": Slug, "v": Version}
+ToolName = Annotated[str, Meta(description="The name of a tool, such as `name` or `bundle/slug@version`.")]
+CallId = Annotated[str, Meta(description="`callId` of a call.")]
+PATH: dict[str, Any] = {
+    "bundleID": BundleId,
+    "toolSlug": Slug,
+    "v": Version,
+    "name": ToolName,
+    "callID": CallId,
+}
 """The types of the parameters of paths, by name."""
 Tag = Annotated[str, Meta(pattern=r"^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$")]
 Ours = Annotated[Any, Meta(description="Set by the store.", extra_json_schema={"readOnly": True})]

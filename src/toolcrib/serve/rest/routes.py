@@ -2,9 +2,39 @@
 
 from __future__ import annotations
 
-from toolcrib.serve.http import Route
-from toolcrib.serve.rest import bundles, calls, session, tools
+from functools import cache
+from typing import Any
 
-__all__ = ["ROUTES"]
+from toolcrib import __version__
+from toolcrib.serve.http import Answer, HttpRequest, Route, describe
+from toolcrib.serve.rest import bundles, calls, catalog, session, tools
+from toolcrib.serve.rest.records import PATH
 
-ROUTES: tuple[Route, ...] = (*calls.ROUTES, *tools.ROUTES, *bundles.ROUTES, *session.ROUTES)
+__all__ = ["ROUTES", "openapi"]
+
+
+def get_openapi(request: HttpRequest) -> Answer:
+    """Return the description of every route as OpenAPI 3.1."""
+    return Answer(openapi(str(request.http.scope.get("root_path", ""))), etag=True)
+
+
+ROUTES: tuple[Route, ...] = (
+    *calls.ROUTES,
+    *tools.ROUTES,
+    *catalog.ROUTES,
+    *bundles.ROUTES,
+    *session.ROUTES,
+    Route(
+        method="GET",
+        path="/openapi.json",
+        handler=get_openapi,
+        scope=None,
+        answers={200: dict[str, Any], 304: None},
+    ),
+)
+
+
+@cache
+def openapi(prefix: str = "") -> dict[str, Any]:
+    """Return the OpenAPI description of all routes below a prefix."""
+    return describe(ROUTES, PATH, __version__, prefix)

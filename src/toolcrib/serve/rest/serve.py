@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-from toolcrib.bundles import Store
 from toolcrib.guard import Tokens
 from toolcrib.project import Project
 from toolcrib.serve.auth import Access, Sessions, TrustedHosts
@@ -21,7 +19,7 @@ __all__ = ["HttpSettings", "serve_http"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
-    """The address of a server, and its data."""
+    """The address of a server."""
 
     host: str = "127.0.0.1"
     """The address to listen on. Any but a loopback address lets other machines connect."""
@@ -29,8 +27,6 @@ class HttpSettings:
     """0 takes a free one."""
     allowed_hosts: tuple[str, ...] = ()
     """Further names by which clients may address the server."""
-    data: Path | None = None
-    """The folder of the bundles; None for the user's data folder."""
 
 
 async def serve_http(
@@ -48,7 +44,6 @@ async def serve_http(
     access = Access(Tokens(project.vault), Sessions(), hosts, f"toolcrib-{port}")
     services = Services(
         project=project,
-        store=Store(settings.data or project.vault.data),
         calls=CallTable(project.invoke),
         access=access,
         closing=asyncio.Event(),

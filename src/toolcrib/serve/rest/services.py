@@ -18,9 +18,12 @@ class Services:
     """The parts of one server."""
 
     project: Project
-    store: Store
-    """The bundles of this user."""
     calls: CallTable
     access: Access
     closing: asyncio.Event
     """Set when the server stops: requests that last long must end then."""
+
+    @property
+    def store(self) -> Store:
+        """The bundles of this user."""
+        return self.project.bundles.store

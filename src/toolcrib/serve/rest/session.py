@@ -8,6 +8,7 @@ from msgspec import Struct
 from starlette.responses import RedirectResponse, Response
 
 from toolcrib import __version__
+from toolcrib.errors import InvalidToken
 from toolcrib.serve.http import Answer, HttpRequest, Route
 from toolcrib.spec import SCOPES
 from toolcrib.state import user_name
@@ -106,6 +107,7 @@ ROUTES = (
         scope=None,
         query=LoginQuery,
         answers={303: None},
+        errors=(InvalidToken,),
     ),
     Route(
         method="POST",

@@ -111,7 +111,12 @@ def _named(request: HttpRequest) -> tuple[str, str, str]:
 _NO_TOOL = (InvalidId, NotFoundError, ToolNotFound, BundleDeleting)
 ROUTES = (
     Route(
-        method="GET", path=_ONE, handler=get_tool, scope="read", answers={200: ToolRecord}, errors=_NO_TOOL
+        method="GET",
+        path=_ONE,
+        handler=get_tool,
+        scope="read",
+        answers={200: ToolRecord, 304: None},
+        errors=_NO_TOOL,
     ),
     Route(
         method="PUT",

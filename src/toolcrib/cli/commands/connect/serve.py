@@ -33,7 +33,7 @@ _MOST_NAMES = 20
     "--port", type=click.IntRange(0, 65_535), default=8745, help="0 takes a free one [default: 8745]."
 )
 @click.option("--allow-host", "allowed", multiple=True, help="A further name of this server. Repeatable.")
-@click.option("--data", type=click.Path(path_type=Path), help="The folder of the bundles.")
+@click.option("--data", type=click.Path(path_type=Path), help="Your data folder (default: TOOLCRIB_DATA).")
 def command(
     root: str | None,
     stdio: bool,
@@ -56,7 +56,7 @@ def command(
     from toolcrib.serve.process import run_until_end
 
     if stdio:
-        run_until_end(_serve_stdio(root))
+        run_until_end(_serve_stdio(root, data))
     try:
         import uvloop
 
@@ -66,15 +66,15 @@ def command(
             f"serving over HTTP needs the package {missing.name}",
             hint="Install it: pip install 'toolcrib[http]'",
         ) from None
-    settings = HttpSettings(host=host, port=port, allowed_hosts=allowed, data=data)
-    run_until_end(_serve_http(root, settings), uvloop.new_event_loop())
+    settings = HttpSettings(host=host, port=port, allowed_hosts=allowed)
+    run_until_end(_serve_http(root, data, settings), uvloop.new_event_loop())
 
 
-async def _serve_http(root: str | None, settings: HttpSettings) -> int:
+async def _serve_http(root: str | None, data: Path | None, settings: HttpSettings) -> int:
     from toolcrib.project import Project
     from toolcrib.serve.rest import serve_http
 
-    async with Project.open(root) as project:
+    async with Project.open(root, data=data) as project:
         watching = _start(project)
         try:
             await serve_http(project, settings, _announce)
@@ -88,14 +88,14 @@ def _announce(address: str, link: str) -> None:
     print_result(f"Log in (once, within 15 minutes): {link}")
 
 
-async def _serve_stdio(root: str | None) -> int:
+async def _serve_stdio(root: str | None, data: Path | None) -> int:
     from toolcrib import __version__
     from toolcrib.guard import Tokens
     from toolcrib.project import McpCatalog, Project
     from toolcrib.serve import serve_stdio
 
     token = given_token()
-    async with Project.open(root) as project:
+    async with Project.open(root, data=data) as project:
         verify = None if token is None else partial(Tokens(project.vault).verify, token)
         identity = None if verify is None else verify()
         watching = _start(project)

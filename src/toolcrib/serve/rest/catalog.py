@@ -1,0 +1,176 @@
+"""The lists over all bundles: pages of tools, and search."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from toolcrib.bundles.listing import ListedTool
+from toolcrib.errors import UsageError
+from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.serve.rest.pages import DEFAULT_PAGE, MOST, PageQuery, PageToken, token_of
+from toolcrib.serve.rest.records import BundleId, Tag
+from toolcrib.serve.rest.services import Services
+
+__all__ = ["ROUTES"]
+
+
+class ToolsQuery(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The query of a list of tools."""
+
+    bundle_ids: tuple[BundleId, ...] = field(default=(), name="bundleIDs")
+    """Only tools of these bundles."""
+    tags: tuple[Tag, ...] = ()
+    """Only tools with any of these tags."""
+    include_disabled: bool = False
+    recommended_page_size: Annotated[int, Meta(ge=1)] = DEFAULT_PAGE
+    """A hint: a page has at most 256 tools."""
+    page_token: PageToken | UnsetType = UNSET
+
+
+class SearchQuery(PageQuery, kw_only=True):
+    """The query of a search."""
+
+    q: str
+    """The words to find: in names, tags, descriptions and names of arguments."""
+    bundle_ids: tuple[BundleId, ...] = field(default=(), name="bundleIDs")
+    """Only tools of these bundles."""
+    tags: tuple[Tag, ...] = ()
+    """Only tools with any of these tags."""
+    include_disabled: bool = False
+
+
+class ToolItem(Struct, kw_only=True, rename="camel"):
+    """One tool in a list. Its schemas and `impl` are in its record."""
+
+    name: str
+    """The name to call it by: `bundle/slug@version`."""
+    id: str
+    bundle_id: str = field(name="bundleID")
+    slug: str
+    version: str
+    display_name: str
+    description: str
+    type: str
+    tags: tuple[str, ...]
+    is_enabled: bool
+    """Of the tool itself. If its bundle is disabled, so is the tool."""
+    is_built_in: bool
+    created_at: str
+    modified_at: str
+
+
+class ToolList(Struct, kw_only=True, rename="camel"):
+    """A page of tools, the newest first."""
+
+    tools: list[ToolItem]
+    next_page_token: str | None
+
+
+class FoundTool(ToolItem, kw_only=True):
+    """One tool that a search found."""
+
+    match: str
+    """Why it is here: `prefix`, `word`, `fuzzy`, or `some` of the words."""
+    field: str
+    """Where: `name`, `tags`, `description`, `arguments` or `several`."""
+
+
+class FoundTools(Struct, kw_only=True, rename="camel"):
+    """A page of hits, the best first."""
+
+    tools: list[FoundTool]
+    next_page_token: str | None
+    total: int
+    """All hits, on every page."""
+    tag_counts: dict[str, int]
+    """Hits with each tag."""
+    type_counts: dict[str, int]
+    """Hits of each type."""
+
+
+def list_tools(request: HttpRequest) -> Answer:
+    """List the tools of all bundles, the newest first. Disabled ones are left out unless asked for."""
+    services: Services = request.services
+    query: ToolsQuery = request.query
+    page = services.project.bundles.tools(
+        bundles=query.bundle_ids,
+        tags=query.tags,
+        include_disabled=query.include_disabled,
+        limit=min(query.recommended_page_size, MOST),
+        page=token_of(query.page_token),
+    )
+    return Answer(
+        ToolList(tools=[ToolItem(**_facts(services, one)) for one in page.tools], next_page_token=page.next)
+    )
+
+
+def search_tools(request: HttpRequest) -> Answer:
+    """Find tools by their beginnings, by words, and with typing errors.
+
+    The best come first: beginnings of words, whole words, then words with typing errors; in each class the
+    names before tags, descriptions and names of arguments.
+    """
+    services: Services = request.services
+    query: SearchQuery = request.query
+    found = services.project.bundles.search(
+        query.q,
+        bundles=query.bundle_ids,
+        tags=query.tags,
+        include_disabled=query.include_disabled,
+        limit=query.page_size,
+        page=token_of(query.page_token),
+    )
+    hits = [FoundTool(**_facts(services, one.tool), match=one.match, field=one.field) for one in found.hits]
+    return Answer(
+        FoundTools(
+            tools=hits,
+            next_page_token=found.next,
+            total=found.total,
+            tag_counts=found.tags,
+            type_counts=found.types,
+        )
+    )
+
+
+def _facts(services: Services, tool: ListedTool) -> dict[str, Any]:
+    stored = services.project.bundles.stored
+    bundle = stored.listing.bundles.get(tool.bundle)
+    return {
+        "name": stored.full_name(tool),
+        "id": tool.id,
+        "bundle_id": tool.bundle,
+        "slug": tool.slug,
+        "version": tool.version,
+        "display_name": tool.name,
+        "description": tool.description,
+        "type": tool.type,
+        "tags": tool.tags,
+        "is_enabled": tool.enabled,
+        "is_built_in": bundle is not None and bundle.is_built_in,
+        "created_at": tool.created,
+        "modified_at": tool.modified,
+    }
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/tools",
+        handler=list_tools,
+        scope="read",
+        query=ToolsQuery,
+        answers={200: ToolList},
+        errors=(UsageError,),
+    ),
+    Route(
+        method="GET",
+        path="/tools/search",
+        handler=search_tools,
+        scope="read",
+        query=SearchQuery,
+        answers={200: FoundTools},
+        errors=(UsageError,),
+    ),
+)

@@ -1,0 +1,163 @@
+"""The lists over all bundles, over HTTP: pages, filters, search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.crib import Crib
+from tests.http_server import HttpServerProcess, http_server
+from toolcrib.bundles import BundleBody, Store, ToolBody
+from toolcrib.spec.identifier import new_id
+
+GO: dict[str, Any] = {"type": "go", "impl": {"goFunc": "f"}}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProcess]:
+    crib = Crib(tmp_path_factory.mktemp("lists") / "project")
+    with http_server(crib.root) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def store(server: HttpServerProcess) -> Store:
+    return Store(server.data)
+
+
+@pytest.fixture
+def bundle(store: Store) -> str:
+    found = new_id()
+    store.put_bundle(found, BundleBody(slug="shop"))
+    return found
+
+
+def put(store: Store, bundle: str, slug: str, **more: Any) -> None:
+    store.put_tool(bundle, slug, "1", ToolBody(**{"display_name": slug, **GO, **more}))
+
+
+def pages(server: HttpServerProcess, path: str, between: Any = lambda: None) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    token = ""
+    while True:
+        page = server.send("GET", f"{path}&pageToken={token}" if token else path).json
+        found += page["tools"]
+        token = page["nextPageToken"]
+        if token is None:
+            return found
+        between()
+
+
+def slugs(found: list[dict[str, Any]]) -> list[str]:
+    return [one["slug"] for one in found]
+
+
+def test_tools_come_newest_first_each_once_while_they_change(
+    server: HttpServerProcess, store: Store, bundle: str
+) -> None:
+    for number in range(7):
+        put(store, bundle, f"t{number}")
+    gone = iter(["t6", "t1"])  # one that was listed, and one that was not
+
+    def change() -> None:
+        if (slug := next(gone, None)) is not None:
+            store.delete_tool(bundle, slug, "1")
+        put(store, bundle, f"new-{new_id()}")
+
+    found = pages(server, f"/tools?bundleIDs={bundle}&recommendedPageSize=2", change)
+    assert slugs(found) == ["t6", "t5", "t4", "t3", "t2", "t0"]
+
+
+def test_an_item_names_the_tool_and_its_bundle(server: HttpServerProcess, store: Store, bundle: str) -> None:
+    put(store, bundle, "sum", display_name="Sum", description="Adds.", tags=("maths",))
+    (item,) = server.send("GET", f"/tools?bundleIDs={bundle}").json["tools"]
+    record = server.send("GET", f"/tools/bundles/{bundle}/tools/sum/version/1").json
+    own = {"name": item["name"]}
+    assert item == own | {key: record[key] for key in record if key in item}
+    assert item["name"].endswith("/sum@1")
+    assert set(record) - set(item) == {"argSchema", "outputSchema", "impl", "schemaVersion"}
+
+
+def test_the_size_of_a_page_is_a_hint(server: HttpServerProcess, store: Store, bundle: str) -> None:
+    for number in range(30):
+        put(store, bundle, f"t{number}")
+    path = f"/tools?bundleIDs={bundle}"
+    assert len(server.send("GET", path).json["tools"]) == 25
+    assert len(server.send("GET", f"{path}&recommendedPageSize=100000").json["tools"]) == 30
+    assert server.send("GET", f"{path}&recommendedPageSize=0").status == 400
+
+
+def test_filters_of_the_list(server: HttpServerProcess, store: Store, bundle: str) -> None:
+    other = new_id()
+    store.put_bundle(other, BundleBody(slug="off"))
+    put(store, bundle, "a", tags=("x",))
+    put(store, bundle, "b", tags=("y", "z"))
+    put(store, bundle, "c", is_enabled=False, tags=("x",))
+    put(store, other, "d", tags=("x",))
+    store.switch_bundle(other, enabled=False)
+    both = f"/tools?bundleIDs={bundle},{other}"
+    assert slugs(pages(server, both)) == ["b", "a"]
+    assert slugs(pages(server, f"{both}&includeDisabled=true")) == ["d", "c", "b", "a"]
+    assert slugs(pages(server, f"{both}&tags=x,y")) == ["b", "a"]
+    assert slugs(pages(server, f"{both}&tags=z")) == ["b"]
+    assert slugs(pages(server, f"/tools?bundleIDs={bundle}&bundleIDs={other}&tags=x")) == ["a"]
+    store.delete_tool(other, "d", "1")
+    store.switch_bundle(other, enabled=True)
+    store.delete_bundle(other)
+    assert slugs(pages(server, f"/tools?bundleIDs={other}&includeDisabled=true")) == []
+
+
+def test_a_search_finds_words_by_class_and_every_hit_by_paging(
+    server: HttpServerProcess, store: Store, bundle: str
+) -> None:
+    put(store, bundle, "fetch-weather")
+    put(store, bundle, "weatherReport")
+    put(store, bundle, "other", description="Reports the weather.")
+    put(store, bundle, "wether")
+    put(store, bundle, "off", display_name="weather", is_enabled=False)
+    path = f"/tools/search?q=weather&bundleIDs={bundle}"
+    found = pages(server, f"{path}&pageSize=1")
+    assert slugs(found)[-1] == "wether"
+    assert sorted(slugs(found)) == ["fetch-weather", "other", "weatherReport", "wether"]
+    page = server.send("GET", path).json
+    assert slugs(page["tools"]) == slugs(found)
+    assert (page["total"], page["typeCounts"]) == (4, {"go": 4})
+    assert slugs(pages(server, f"{path}&includeDisabled=true")).count("off") == 1
+    store.delete_tool(bundle, "other", "1")
+    assert "other" not in slugs(pages(server, path))
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("/tools/search", "missing_field"),
+        ("/tools/search?q=", "usage"),
+        ("/tools/search?q=%20-", "usage"),
+        ("/tools/search?q=a&pageSize=257", "invalid"),
+        ("/tools/search?q=a&recommendedPageSize=1", "invalid"),
+        ("/tools/search?q=a&pageToken=x", "usage"),
+        ("/tools?pageSize=1", "invalid"),
+        ("/tools?pageToken=x", "usage"),
+        ("/tools?tags=a b".replace(" ", "%20"), "invalid"),
+        ("/tools?bundleIDs=x", "invalid"),
+    ],
+)
+def test_wrong_queries(server: HttpServerProcess, path: str, code: str) -> None:
+    reply = server.send("GET", path)
+    assert (reply.status, reply.code) == (400, code)
+
+
+def test_a_token_is_bound_to_its_filters(server: HttpServerProcess, store: Store, bundle: str) -> None:
+    for number in range(3):
+        put(store, bundle, f"word-{number}")
+    for path, others in (
+        (f"/tools?bundleIDs={bundle}&recommendedPageSize=1", ("tags=x", "includeDisabled=true")),
+        (f"/tools/search?q=word&bundleIDs={bundle}&pageSize=1", ("tags=x", "includeDisabled=true")),
+    ):
+        token = server.send("GET", path).json["nextPageToken"]
+        assert server.send("GET", f"{path}&pageToken={token}").status == 200
+        for other in others:
+            reply = server.send("GET", f"{path}&pageToken={token}&{other}")
+            assert (reply.status, reply.code) == (400, "usage")

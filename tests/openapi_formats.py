@@ -1,0 +1,15 @@
+"""Values of the formats that the OpenAPI description names, for schemathesis."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import schemathesis
+from hypothesis import strategies as st
+
+_letters = st.characters(whitelist_categories=("Lu", "Ll", "Lo", "Nd"), whitelist_characters="-")
+_labels = st.text(_letters, min_size=1, max_size=64).filter(
+    lambda text: unicodedata.is_normalized("NFC", text)
+)
+for _name in ("slug", "version"):
+    schemathesis.openapi.format(_name, _labels)
