@@ -7,7 +7,7 @@ the functions beside it, which read the call that runs in this task or thread.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -21,7 +21,7 @@ from toolcrib.spec.identifier import new_id
 if TYPE_CHECKING:
     from toolcrib.core.bound import Bound
     from toolcrib.core.events import Chunks, EventBus
-    from toolcrib.guard import Decision, Permit, Redactor
+    from toolcrib.guard import Decision, Permit, Pinned, Redactor, ToolDigest
 
 __all__ = [
     "Context",
@@ -64,6 +64,11 @@ class Context(Call):
     """The decision of the policy, if it is the same for all arguments."""
     permit: Permit | None = field(default=None, init=False)
     """The approval that the call runs by."""
+    digest: ToolDigest | None = field(default=None, init=False)
+    """The digest of the tool that all decisions about the call are for; None if none of them needs it."""
+    code: Callable[[], Pinned] | None = field(default=None, init=False)
+    """Returns the code that was approved, to be mounted: called at the moment of execution. Raises
+    ConflictError if the tool is another one by then."""
     start_line: tuple[int, str] | None = field(default=None, init=False)
     """The number of the line in the audit log that the call has started, and what it says of the call."""
     bus: EventBus | None = field(default=None, init=False)

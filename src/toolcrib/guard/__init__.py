@@ -43,6 +43,7 @@ from toolcrib.guard.secrets.streaming import BytesMasker, StreamMasker
 from toolcrib.guard.trust.definitions import ReviewedDefinitions, differences
 from toolcrib.guard.trust.digest import Digests, ToolDigest, tool_digest
 from toolcrib.guard.trust.reviews import Reviews, ReviewStatus, reviewed_parts, shown
+from toolcrib.guard.trust.snapshots import Pinned, Snapshots
 from toolcrib.guard.trust.tokens import Token, Tokens
 from toolcrib.guard.trust.trust import Trust
 
@@ -76,6 +77,7 @@ __all__ = [
     "KeyringSecrets",
     "MaskingFilter",
     "Permit",
+    "Pinned",
     "Policy",
     "Problem",
     "RateLease",
@@ -89,6 +91,7 @@ __all__ = [
     "RuleCheck",
     "Rules",
     "SecretStatus",
+    "Snapshots",
     "StartHelper",
     "StreamMasker",
     "Token",

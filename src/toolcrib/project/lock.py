@@ -177,13 +177,14 @@ class Pins:
         self.remote: Callable[[], Mapping[str, Mapping[str, str]]] = dict
         """Returns by bundle the digest of each tool's definition from a remote server."""
 
-    def require(self, tool: Tool) -> None:
-        """Raise LockDrift if there is a lock and the tool differs from its pin.
+    def require(self, tool: Tool, digest: Callable[[], ToolDigest] | None = None) -> None:
+        """Raise LockDrift if there is a lock and the tool, with this digest or as it is now, differs from its
+        pin.
 
         Tools without a manifest, which a program has registered itself, are not pinned.
         """
         lock = self._lock()
-        if lock is not None and (changed := self._drift(tool, lock)):
+        if lock is not None and (changed := self._drift(tool, lock, digest)):
             raise LockDrift(
                 f"{tool.name} is not what {FILE} pins: {_listed(changed)}",
                 hint="A person has to look at the change (toolcrib lock --check) before the tool runs.",
@@ -195,7 +196,9 @@ class Pins:
         lock = self._lock()
         return lock is not None and not self._drift(tool, lock)
 
-    def _drift(self, tool: Tool, lock: Lock) -> tuple[str, ...]:
+    def _drift(
+        self, tool: Tool, lock: Lock, digest: Callable[[], ToolDigest] | None = None
+    ) -> tuple[str, ...]:
         """Return the parts of a tool that differ from its pin."""
         defined = self.remote().get(tool.bundle) if tool.source is None else None
         if defined is not None:
@@ -203,7 +206,10 @@ class Pins:
         if tool.source is None:
             return ()
         pinned = lock.tools.get(tool.name)
-        return ("not in the lock",) if pinned is None else _changed(pinned.parts, self.pin(tool).parts)
+        if pinned is None:
+            return ("not in the lock",)
+        found = self._digest_of(tool) if digest is None else digest()
+        return _changed(pinned.parts, pin_of(found, self._root).parts)
 
     def now(self, tools: Iterable[Tool]) -> Lock:
         """Return the lock of these tools as they are now, and of the code that the settings start.

@@ -88,7 +88,7 @@ class Project:
         """The reviews of tools, and which tools agents have made."""
         self.pins = Pins(place.root, self.fingerprint, config.started)
         """Compares tools with `toolcrib.lock`, if there is one."""
-        self._steps = ProjectSteps(config, self.audit, self.secrets, self._store, self.first_use, self.pins)
+        self._steps = ProjectSteps(setup, self._store, self.first_use, self.pins, self.fingerprint)
         self.redact = self._steps.secrets.mask
         """Masks every known secret in a JSON value."""
         self.toolset = Toolset(

@@ -276,9 +276,9 @@ class Servers:
         async def start() -> Any:
             from toolcrib.sandbox.stream import open_stream
 
-            self._starts.require(f"mcp_servers.{spec.name}", server_line(spec))
+            code = self._starts.code(f"mcp_servers.{spec.name}", server_line(spec))
             secrets = resolve(spec.permissions, self._secrets)
-            return await open_stream(job_of(spec, self._workspaces.workspace(), secrets))
+            return await open_stream(job_of(spec, self._workspaces.workspace(), secrets, code))
 
         return StdioLink(start, self._mask)
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from toolcrib.guard import ANCHOR, AuditLog, Trust
+from toolcrib.guard import ANCHOR, AuditLog, Snapshots, Trust
 from toolcrib.project.config.mcp import NamedServers
 from toolcrib.project.config.secrets import hidden_paths, open_sources
 from toolcrib.project.config.settings import Config
@@ -45,6 +45,8 @@ class Setup:
 
     starts: Starts
     """The rule about what the settings start."""
+    snapshots: Snapshots
+    """Copies of the code that was approved."""
 
     @classmethod
     def of(
@@ -75,7 +77,8 @@ class Setup:
             hosts, lowest = HostLimits(applied.allowed_hosts), LowestLevel(level.level, level.advice)
             return Workspace(str(place.root), str(place.home), closed, hosts, lowest)
 
-        starts = Starts(config, place, Trust(vault), workspace, whole=whole)
+        snapshots = Snapshots(lambda: vault.folder, place.root)
+        starts = Starts(config, place, Trust(vault), snapshots, workspace, whole=whole)
         return cls(
             place=place,
             config=applied,
@@ -88,6 +91,7 @@ class Setup:
             secrets=secrets or open_sources(applied.secret_sources, place.root, starts.helper),
             audit=AuditLog(place.audit, lambda: vault.folder / ANCHOR, max_bytes=applied.audit_max_bytes),
             starts=starts,
+            snapshots=snapshots,
         )
 
 

@@ -10,7 +10,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolcrib.errors import NotTrusted, ToolcribError
-from toolcrib.guard import StartHelper, ToolDigest, Trust, UnreadableError, start_unconfined
+from toolcrib.guard import (
+    Pinned,
+    Snapshots,
+    StartHelper,
+    ToolDigest,
+    Trust,
+    UnreadableError,
+    start_unconfined,
+)
 from toolcrib.project.config.secrets import SourceSetting
 from toolcrib.project.config.settings import Config
 from toolcrib.project.config.started import OUTSIDE, CommandLine, digest_of, parts_of
@@ -35,11 +43,19 @@ class Starts:
     """
 
     def __init__(
-        self, config: Config, place: Place, trust: Trust, workspace: Callable[[], Workspace], *, whole: bool
+        self,
+        config: Config,
+        place: Place,
+        trust: Trust,
+        snapshots: Snapshots,
+        workspace: Callable[[], Workspace],
+        *,
+        whole: bool,
     ) -> None:
         self._config = config
         self._root = place.root
         self._trust = trust
+        self._snapshots = snapshots
         self._workspace = workspace
         self._whole = whole or config.document is None
 
@@ -62,6 +78,11 @@ class Starts:
         require_started(self._root, setting, parts)
         return found
 
+    def code(self, setting: str, line: CommandLine) -> Pinned:
+        """Return the code that a command starts, to be mounted in its sandbox. Raises as `require` does, and
+        ConflictError if it changes meanwhile."""
+        return self._snapshots.of(self.require(setting, line))
+
     def _trusted_since(self) -> bool:
         """Return True if the user has trusted everything that is started as it is now."""
         now = parts_of(self._config.lines(), self._root)
@@ -74,7 +95,7 @@ class Starts:
             try:
                 code = self.require(setting, CommandLine(source.argv))
                 if source.confined:
-                    return self._confined(setting, source, argv, timeout)
+                    return self._confined(setting, source, argv, timeout, self._snapshots.of(code))
             except ToolcribError as error:
                 raise UnreadableError(error.message, error.hint or "See `toolcrib trust --show`.") from None
             inside = [part for part, value in code.parts.items() if value != OUTSIDE]
@@ -89,7 +110,7 @@ class Starts:
         return start
 
     def _confined(
-        self, setting: str, source: SourceSetting, argv: Sequence[str], timeout: float
+        self, setting: str, source: SourceSetting, argv: Sequence[str], timeout: float, pinned: Pinned
     ) -> tuple[int, bytes]:
         from toolcrib.executors.workspace.process import process_job
         from toolcrib.sandbox import run
@@ -111,6 +132,7 @@ class Starts:
             env,
             {},
             output_limit=_MAX_OUTPUT,
+            pinned=pinned,
         )
         job = replace(job, timeout_ms=max(1, int(timeout * 1000)))
         with ThreadPoolExecutor(1) as pool:  # an event loop may run in this thread already

@@ -78,6 +78,11 @@ class Confinement:
     links: tuple[tuple[str, str], ...] = ()
     """Symbolic links to show, each as (place, target), where no grant shows what is there: a granted path or
     an interpreter may be named by way of one. A link alone makes nothing readable."""
+    pinned: tuple[tuple[str, str], ...] = ()
+    """Files and folders to show as they were, read-only: each as (place, copy). Only where a grant shows the
+    place, and at level `full` only."""
+    stays: bool = False
+    """The command runs for long: files in other folders than its pinned ones are those of the moment."""
     stdin: bytes = b""
     timeout_ms: int = 300_000
     """Wall clock of the whole call in milliseconds, set-up included."""

@@ -58,8 +58,15 @@ def files_of(spec: ServerSpec, root: Path) -> list[str]:
     return list(found)
 
 
-def job_of(spec: ServerSpec, workspace: Workspace, secrets: Mapping[str, str]) -> Confinement:
-    """Return the confined process to start. `secrets` are those that it declares and that are set.
+def job_of(
+    spec: ServerSpec,
+    workspace: Workspace,
+    secrets: Mapping[str, str],
+    pinned: tuple[tuple[str, str], ...] = (),
+) -> Confinement:
+    """Return the confined process to start.
+
+    `secrets` are those that it declares and that are set, `pinned` the trusted code, as of `Confinement`.
 
     Raises ToolUnavailable for a variable without a value and for a missing program, and the errors of the
     sandbox and the workspace.
@@ -72,7 +79,8 @@ def job_of(spec: ServerSpec, workspace: Workspace, secrets: Mapping[str, str]) -
         env = {name: expand(text, values) for name, text in spec.env.items()}
     used = _used(spec)
     given = {name: value for name, value in secrets.items() if name not in used}
-    return process_job(workspace, tool, (command, *args), spec.cwd, {**plain, **env}, given)
+    line, env = (command, *args), {**plain, **env}
+    return process_job(workspace, tool, line, spec.cwd, env, given, pinned=pinned, stays=True)
 
 
 def _used(spec: ServerSpec) -> frozenset[str]:

@@ -97,6 +97,9 @@ class Workspace:
         self, job: Confinement, tool: Tool, env: dict[str, str], ctx: CallContext, **more: Any
     ) -> Confinement:
         """Return the job of one call. `job` is the tool's; `more` are further fields of `Confinement`."""
+        code = getattr(ctx, "code", None)
+        if code is not None:
+            more["pinned"] = code()
         env = {**BASE_ENVIRONMENT, **env, **ctx.secrets}
         job = replace(job, env=env, timeout_ms=max(1, int(ctx.remaining * 1000)), **more)
         return job if self.watch is None else self.watch.over(self, tool, job)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
 from toolcrib.core.context import Context
 from toolcrib.core.controls import HINT_ASKED, Proceed, needs_approval
 from toolcrib.errors import ApprovalRequired
 from toolcrib.guard import Approval, Ask, AuditLog, Permit, canonical
+from toolcrib.project.control.code import ApprovedCode
 from toolcrib.project.control.questions import ApprovalQuestions, Question
 from toolcrib.project.control.store import Store
-from toolcrib.spec import Result, Tool
+from toolcrib.spec import Result
 from toolcrib.spec.words import may_touch
 from toolcrib.state import user_name
 
@@ -24,12 +25,10 @@ _OF_THE_CALL = ("once", "arguments")
 class ApprovalStep:
     """Lets a call through once a person has answered every question about it."""
 
-    def __init__(
-        self, questions: ApprovalQuestions, store: Store, digest_of: Callable[[Tool], str], log: AuditLog
-    ) -> None:
+    def __init__(self, questions: ApprovalQuestions, store: Store, code: ApprovedCode, log: AuditLog) -> None:
         self._questions = questions
         self._store = store
-        self._digest_of = digest_of
+        self._code = code
         self._log = log
 
     def __call__(self, proceed: Proceed) -> Proceed:
@@ -83,6 +82,7 @@ class ApprovalStep:
             decided = await approvals.wait(answer.id)
             if decided.status in ("expired", "void"):
                 raise _refusal(ctx, decided)
+            self._code.require_same(ctx)
 
     def _asked(self, ctx: Context, question: Question) -> Ask:
         assert isinstance(ctx.arguments, Mapping)
@@ -90,7 +90,7 @@ class ApprovalStep:
         return Ask(
             tool=tool.name,
             bundle=tool.bundle,
-            tool_digest=self._digest_of(tool),
+            tool_digest=self._code.digest(ctx).digest,
             arguments=canonical(dict(ctx.arguments)),
             caller=ctx.caller,
             owner=user_name() if identity is None else identity.owner,

@@ -96,8 +96,10 @@ class FirstUse:
         """Return a tool's digest as it is now."""
         return self._fingerprint(tool).digest
 
-    def questions(self, tool: Tool, caller: str, identity: Caller | None) -> tuple[str | None, str | None]:
-        """Return why the tool runs only after a review, and why each call needs approval.
+    def questions(
+        self, tool: Tool, caller: str, identity: Caller | None, digest: Callable[[], ToolDigest]
+    ) -> tuple[str | None, str | None]:
+        """Return why the tool, with this digest, runs only after a review, and why each call needs approval.
 
         Each call of a tool that an agent made needs approval. Both reasons end with the first review of the
         tool as it is now.
@@ -105,7 +107,7 @@ class FirstUse:
         if tool.source is None:
             return None, None
         creator, reasons = self.creator(tool), self.reasons(tool) if self._asks_for(tool) else ()
-        if (creator is None and not reasons) or self.is_reviewed(tool):
+        if (creator is None and not reasons) or self._is_reviewed(tool, digest().digest):
             return None, None
         made = None if creator is None else f"the agent {creator} made this tool, and nobody has reviewed it"
         own = identity is None and caller in OWN_CALLERS
@@ -125,7 +127,9 @@ class FirstUse:
 
     def is_reviewed(self, tool: Tool) -> bool:
         """Return True if a person has reviewed or accepted the tool as it is now."""
-        digest = self.digest_of(tool)
+        return self._is_reviewed(tool, self.digest_of(tool))
+
+    def _is_reviewed(self, tool: Tool, digest: str) -> bool:
         return self.acceptance.versions.get(tool.name) == digest or self.reviews.is_reviewed(tool, digest)
 
     def accept(self, tool: Tool, digest: str, by: str) -> None:

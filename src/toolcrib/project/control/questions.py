@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from toolcrib.core.context import Context
 from toolcrib.project.control.access import AccessControl
+from toolcrib.project.control.code import ApprovedCode
 from toolcrib.project.control.first_use import FIRST_USE, FirstUse
 
 __all__ = ["ApprovalQuestions", "Question"]
@@ -26,8 +27,9 @@ class Question:
 class ApprovalQuestions:
     """Finds out what a person must be asked before a call."""
 
-    def __init__(self, access: AccessControl, first_use: FirstUse) -> None:
+    def __init__(self, access: AccessControl, first_use: FirstUse, code: ApprovedCode) -> None:
         self._access = access
+        self._code = code
         self._first_use = first_use
 
     def of(self, ctx: Context) -> list[Question]:
@@ -36,7 +38,9 @@ class ApprovalQuestions:
         The first use of a tool comes before the call itself. Raises `PolicyDenied`.
         """
         decision, own = self._access.judge(ctx), ctx.bound.approval_reason
-        review, made = self._first_use.questions(ctx.bound.tool, ctx.caller, ctx.identity)
+        review, made = self._first_use.questions(
+            ctx.bound.tool, ctx.caller, ctx.identity, lambda: self._code.digest(ctx)
+        )
         questions = [] if review is None else [Question(FIRST_USE, review)]
         if decision is not None and decision.effect == "ask" and decision.rule is not None:
             questions.append(Question(decision.rule.name, decision.why))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from toolcrib.core.context import Context
 from toolcrib.core.controls import Controls
-from toolcrib.guard import AuditLog
-from toolcrib.project.config.settings import Config
+from toolcrib.guard import ToolDigest
 from toolcrib.project.control.access import AccessControl
 from toolcrib.project.control.approval import ApprovalStep
 from toolcrib.project.control.audit import CallAudit
+from toolcrib.project.control.code import ApprovedCode
 from toolcrib.project.control.first_use import FirstUse
 from toolcrib.project.control.idempotency import IdempotencyStep
 from toolcrib.project.control.questions import ApprovalQuestions
@@ -16,7 +18,8 @@ from toolcrib.project.control.rates import RateStep
 from toolcrib.project.control.secrets import SecretsStep
 from toolcrib.project.control.store import Store
 from toolcrib.project.lock import Pins
-from toolcrib.spec import Limits, SecretSource
+from toolcrib.project.setup import Setup
+from toolcrib.spec import Limits, Tool
 
 __all__ = ["ProjectSteps"]
 
@@ -26,24 +29,25 @@ class ProjectSteps:
 
     def __init__(
         self,
-        config: Config,
-        log: AuditLog,
-        source: SecretSource,
+        setup: Setup,
         store: Store,
         first_use: FirstUse,
         pins: Pins,
+        fingerprint: Callable[[Tool], ToolDigest],
     ) -> None:
+        config, log = setup.config, setup.audit
+        code = ApprovedCode(fingerprint, setup.snapshots)
         limits = Limits(calls_per_minute=config.calls_per_minute, concurrent_calls=config.concurrency)
         self.access = AccessControl(config.policy, store.tokens)
-        self.questions = ApprovalQuestions(self.access, first_use)
-        self.secrets = SecretsStep(source)
+        self.questions = ApprovalQuestions(self.access, first_use, code)
+        self.secrets = SecretsStep(setup.secrets)
         audit = CallAudit(log, self.secrets)
 
         def pinned(ctx: Context) -> None:
             tool = ctx.bound.tool
             # The program registers all other tools itself, or its user keeps them in bundles.
             if (tool.source is not None and not tool.is_stored) or tool.kind == "mcp":
-                pins.require(tool)
+                pins.require(tool, lambda: code.digest(ctx))
 
         self.controls = Controls(
             visible=self.access.visible,
@@ -51,9 +55,10 @@ class ProjectSteps:
             require=(audit.ensure, pinned),
             approve=(
                 IdempotencyStep(store, self.access, self.secrets.mask),
-                ApprovalStep(self.questions, store, first_use.digest_of, log),
+                ApprovalStep(self.questions, store, code, log),
                 self.secrets,
                 RateStep(store, limits),
+                code,
             ),
             start=audit.start,
             mask=self.secrets.mask,

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
 
 from toolcrib.errors import PermissionDenied, UsageError
 from toolcrib.sandbox.files.paths import Paths
+from toolcrib.sandbox.files.pinned import put_in_place
+from toolcrib.sandbox.files.rules import AccessRules, Mount, pin
 from toolcrib.sandbox.files.synthetic import synthetic_files
 from toolcrib.sandbox.job import Confinement
 
@@ -49,18 +49,6 @@ BASE_ETC = (
 RESERVED = ("/proc", "/sys", "/dev")
 PRIVATE = ("/tmp", "/dev/shm")  # noqa: S108 - names of what is private in the sandbox
 
-State = Literal["none", "ro", "rw"]
-
-
-class Mount(NamedTuple):
-    """One step for the launcher: `mode` is ro, rw, link, hide or empty, with `?` when it may be missing."""
-
-    source: str
-    target: str
-    mode: str
-    make: bool
-    """Its place must be made, because nothing mounted before contains it."""
-
 
 @dataclass(frozen=True, slots=True)
 class MountPlan:
@@ -70,42 +58,10 @@ class MountPlan:
     links: tuple[tuple[str, str], ...]
     files: tuple[tuple[str, str], ...]
     """Synthetic files: each path with its text."""
+    own: tuple[str, ...]
+    """The targets of mode `own`."""
     unprotected: tuple[str, ...]
     """Protected paths that do not exist inside something writable: the command can make them."""
-
-
-@dataclass(slots=True)
-class AccessRules:
-    """The kinds of rule that name each path; the access to any path follows from those above it."""
-
-    at: dict[str, set[str]] = field(default_factory=dict)
-
-    def add(self, kind: str, paths: Iterable[str]) -> None:
-        """Add a rule of this kind for each path."""
-        for path in paths:
-            self.at.setdefault(path, set()).add(kind)
-
-    def state(self, path: str) -> State:
-        """Return the access of the command to `path` itself, hiding aside."""
-        state: State = "none"
-        protected = False
-        for place in (*ancestors(path), path):
-            kinds = self.at.get(place, ())
-            if "base" in kinds or "read" in kinds:
-                state = "ro"
-            if "write" in kinds:
-                state = "rw"
-            if "protect" in kinds:
-                protected = True
-            if "scratch" in kinds:
-                state, protected = "rw", False
-            if protected and state == "rw":
-                state = "ro"
-        return state
-
-    def hidden_by(self, path: str) -> str | None:
-        """Return the hidden path that is, or contains, `path`."""
-        return next((p for p in (*ancestors(path), path) if "hide" in self.at.get(p, ())), None)
 
 
 def plan(job: Confinement, paths: Paths | None = None) -> MountPlan:
@@ -128,22 +84,16 @@ def plan(job: Confinement, paths: Paths | None = None) -> MountPlan:
     rules.add("hide", (paths.real(path) for path in job.hide))
     rules.add("protect", (paths.real(path) for path in job.protect))
     rules.add("protect", (link for path in (*job.protect, *job.hide) for link in paths.links(path)))
-    mounts, unprotected = overlay(rules, paths)
+    found, unprotected = overlay(rules, paths)
+    own = put_in_place(job, found, rules, paths) if job.pinned else []
+    mounts = [found[path] for path in sorted(found, key=lambda path: path.split("/"))]
     empty = [Mount("", path, "empty", True) for path in job.empty if rules.state(path) == "none"]
     check_cwd(job, rules, [link for link, _ in links])
     taken = [mount.target for mount in (*base, *mounts, *empty)]
     links += [link for link in job.links if rules.state(link[0]) == "none" and not holds(link[0], taken)]
     needed = tuple((path, text) for path, text in files.items() if rules.state(path) == "none")
-    return MountPlan((*base, *mounts, *empty), tuple(dict.fromkeys(links)), needed, unprotected)
-
-
-@lru_cache(maxsize=4_096)
-def ancestors(path: str) -> tuple[str, ...]:
-    """Return the folders above an absolute path, from `/` down."""
-    parts = path.split("/")[1:]
-    if path == "/":
-        return ()
-    return ("/", *("/" + "/".join(parts[:n]) for n in range(1, len(parts))))
+    every = (*base, *mounts, *empty)
+    return MountPlan(every, tuple(dict.fromkeys(links)), needed, tuple(own), unprotected)
 
 
 def inside(path: str, folders: Iterable[str]) -> bool:
@@ -168,7 +118,8 @@ def check_paths(job: Confinement) -> None:
     """Refuse paths that are not absolute and normal, and places that cannot be granted."""
     grants = (*job.read, *job.write, *job.scratch)
     links = [place for place, _ in job.links]
-    for path in (*grants, *job.protect, *job.hide, *job.empty, *links, job.cwd):
+    copies = [path for pair in job.pinned for path in pair]
+    for path in (*grants, *copies, *job.protect, *job.hide, *job.empty, *links, job.cwd):
         # normpath leaves two leading slashes, which POSIX lets a system read in its own way.
         if not nameable(path) or path[:1] != "/" or path[:2] == "//" or os.path.normpath(path) != path:
             raise UsageError(
@@ -197,9 +148,8 @@ def check_cwd(job: Confinement, rules: AccessRules, links: list[str]) -> None:
     )
 
 
-def overlay(rules: AccessRules, paths: Paths) -> tuple[list[Mount], tuple[str, ...]]:
-    """Return the mounts over the base system, each after those that contain it, and what cannot be
-    protected."""
+def overlay(rules: AccessRules, paths: Paths) -> tuple[dict[str, Mount], tuple[str, ...]]:
+    """Return the mounts over the base system by their target, and what cannot be protected."""
     found: dict[str, Mount] = {}
     unprotected = []
     for path, kinds in rules.at.items():
@@ -227,16 +177,7 @@ def overlay(rules: AccessRules, paths: Paths) -> tuple[list[Mount], tuple[str, .
             continue
         if outer == "rw" and found[path].mode != "rw":
             pin(path, rules, found)
-    order = sorted(found, key=lambda path: path.split("/"))
-    return [found[path] for path in order], tuple(sorted(unprotected))
-
-
-def pin(path: str, rules: AccessRules, found: dict[str, Mount]) -> None:
-    """Mount the writable folders above `path` on themselves, up to the grant they come from."""
-    for folder in reversed(ancestors(path)):
-        if rules.state(folder) != "rw":
-            return
-        found.setdefault(folder, Mount(folder, folder, "rw?", False))
+    return found, tuple(sorted(unprotected))
 
 
 def base_system(paths: Paths, synthetic: Container[str]) -> tuple[list[Mount], list[tuple[str, str]]]:

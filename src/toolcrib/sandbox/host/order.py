@@ -33,7 +33,7 @@ EVERY_COMMAND = (
 )
 """Limits that no job changes."""
 MADE_FROM = attrgetter(
-    "cwd", "read", "write", "protect", "scratch", "hide", "empty", "links", "tmp_size",
+    "cwd", "read", "write", "protect", "scratch", "hide", "empty", "links", "pinned", "stays", "tmp_size",
     *LIMITS, "memory_bytes", "processes", "network", "script",
 )  # fmt: skip
 """The fields of a job that its sandbox depends on."""
@@ -62,7 +62,9 @@ class CommandOrder:
     def stamps(self) -> Stamps:
         """Return device and inode of the source of each mount, as last looked at."""
         return [
-            None if mount.mode == "empty" else self.paths.look(mount.source or mount.target).identity
+            None
+            if mount.mode in ("empty", "symlink")
+            else self.paths.look(mount.source or mount.target).identity
             for mount in self.plan.mounts
         ]
 
@@ -102,6 +104,7 @@ def sandbox_order(job: Confinement, mounts: MountPlan, level: Level) -> SandboxO
         ),
         "links": mounts.links,
         "files": mounts.files,
+        "own": mounts.own,
         "mounts": tuple(tuple(mount) for mount in mounts.mounts),
         "tmp_size": job.tmp_size,
         "memory_bytes": job.memory_bytes,

@@ -378,6 +378,8 @@ class CommandRun(SandboxRun):
     def __init__(self, job: Confinement, level: Level) -> None:
         if job.script is not None and (job.watch is not None or shared().is_unfit(job.script.interpreter)):
             job = replace(job, script=None)
+        self.is_pinned = level == "full" or not job.pinned
+        job = job if self.is_pinned else replace(job, pinned=())
         self.job = job
         self.level = level
         self.order = order(job, level)
@@ -479,6 +481,8 @@ class CommandRun(SandboxRun):
         unprotected, exceeded = self.order.plan.unprotected, self.exceeded(status)
         missing = () if self.sandbox is None else self.sandbox.missing
         found = report(unprotected, exceeded, self.job.network, self.level, missing)
+        if not self.is_pinned:
+            found["code"] = "not pinned during the run"
         if self.order.guards and self.level == "full" and (replaced := self.order.replaced(self.now)):
             found["replaced"] = list(replaced)
         return found

@@ -44,6 +44,7 @@ HOW_LINK = (ctypes.c_uint64 * 3)(HOW[0] | os.O_NOFOLLOW, *HOW[1:])
 """The same; if the path is a symbolic link, open the link itself."""
 
 OLD = "/.toolcrib-old"
+OWN = "/.toolcrib-own"
 MASKS = "/.toolcrib-masks"
 MASK_FILE, MASK_FOLDER = f"{MASKS}/file", f"{MASKS}/folder"
 STAGE = "/proc"
@@ -91,7 +92,7 @@ def build_root(job: dict[str, Any]) -> list[tuple[int, int] | None]:
         os.symlink(text, target)
     for target, text in job["files"]:
         write_new(target, text)
-    found = [bind(old, new, source, target, mode, make) for source, target, mode, make in job["mounts"]]
+    found = bind_all(old, new, job)
     check("umount", libc.umount2(OLD.encode(), MNT_DETACH))
     refuse_kernel_mounts()
     os.rmdir(MASK_FOLDER)
@@ -146,29 +147,85 @@ def build_dev(old: int, new: int) -> None:
         os.symlink(f"/proc/self/fd{target}", f"/dev/{name}")
 
 
-def bind(old: int, new: int, source: str, target: str, mode: str, make: bool) -> tuple[int, int] | None:
+def bind_all(old: int, new: int, job: dict[str, Any]) -> list[tuple[int, int] | None]:
+    """Do the job's mounts. A folder of the sandbox's own is filled at a place of ours, and attached last."""
+    own = job["own"]
+    if own:
+        os.mkdir(OWN)
+        mount("tmpfs", OWN, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=4m,nr_inodes=65536")
+    found: list[tuple[int, int] | None] = []
+    attach: dict[int, str] = {}
+    for number, (source, target, mode, make) in enumerate(job["mounts"]):
+        place = staged(target, own)
+        seen = None
+        if mode == "own":
+            make_folder(place)
+            attach[number] = place
+        elif mode == "symlink":
+            make_folder(place.rpartition("/")[0])
+            os.symlink(source, place)
+        else:
+            seen = bind(old, new, source, target, mode, make, place)
+        found.append(seen)
+    for number, place in attach.items():
+        target = job["mounts"][number][1]
+        try:
+            origin, to = resolve(new, place), resolve(new, target)
+        except OSError as error:
+            raise SetupFailure("grant", error.errno or 0, target) from None
+        covered = os.fstat(to)
+        found[number] = (covered.st_dev, covered.st_ino)
+        put(origin, to, ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV, 0, target)
+    if own:
+        check("umount", libc.umount2(OWN.encode(), MNT_DETACH))
+        os.rmdir(OWN)
+    return found
+
+
+def staged(target: str, own: tuple[str, ...]) -> str:
+    """Return the place at which a target inside a folder of the sandbox's own is made."""
+    for number, top in enumerate(own):
+        if target == top or target.startswith(f"{top}/"):
+            return f"{OWN}/{number}{target[len(top) :]}"
+    return target
+
+
+def bind(
+    old: int, new: int, source: str, target: str, mode: str, make: bool, place: str = ""
+) -> tuple[int, int] | None:
     """Attach one file or folder of the old root to the new one; return device and inode of what was bound or
     hidden.
 
     `mode` is ro, rw, link, hide, empty or device; with a question mark: only if it exists. Symbolic links are
-    not followed on either side. A link is bound as a link, and leads where it did.
+    not followed on either side. A link is bound as a link, and leads where it did. `place` is where the
+    target is made, if not there.
     """
     try:
-        origin, to = open_ends(old, new, source, target, mode.rstrip("?"), make)
+        hidden = resolve(old, target) if make and mode == "hide" else -1
+        if hidden >= 0:
+            make_target(place or target, stat.S_ISDIR(os.fstat(hidden).st_mode))
+        origin, to = open_ends(old, new, source, place or target, mode.rstrip("?"), make)
     except OSError as error:
         if mode.endswith(("?", "hide")) and error.errno in (errno.ENOENT, errno.ENOTDIR):
             return None
         raise SetupFailure("grant", error.errno or 0, target) from None
     mode = mode.rstrip("?")
-    seen = os.fstat(to if mode == "hide" else origin)
+    seen = os.fstat(hidden if hidden >= 0 else to if mode == "hide" else origin)
+    if hidden >= 0:
+        os.close(hidden)
     attributes = ATTR_NOSUID | (0 if mode == "rw" else ATTR_RDONLY) | (0 if mode == "device" else ATTR_NODEV)
     # An empty folder may contain grants that were mounted before; those keep their attributes.
-    tree = copy(origin, attributes, 0 if mode == "empty" else AT_RECURSIVE, target)
+    put(origin, to, attributes, 0 if mode == "empty" else AT_RECURSIVE, target, mode)
+    return None if mode == "empty" else (seen.st_dev, seen.st_ino)
+
+
+def put(origin: int, to: int, attributes: int, depth: int, target: str, mode: str = "") -> None:
+    """Attach a copy of a mounted tree; `depth` says how far the attributes apply."""
+    tree = copy(origin, attributes, depth, target)
     done = move_mount(SYS_MOVE_MOUNT, tree, b"", to, b"", MOVE_MOUNT_FROM_FD | MOVE_MOUNT_TO_FD)
     check("link" if mode == "link" else "move_mount", done, target)
     for fd in (tree, origin, to):
         os.close(fd)
-    return None if mode == "empty" else (seen.st_dev, seen.st_ino)
 
 
 def copy(origin: int, attributes: int, depth: int, target: str) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import replace
 
 from toolcrib.errors import SandboxUnavailable
 from toolcrib.sandbox.files.grants import MountPlan, inside, plan
@@ -34,6 +35,7 @@ async def chosen(job: Confinement) -> Level:
         return "full"
     refusal = None
     if available == "landlock":
+        job = replace(job, pinned=())  # There are no mounts at this level.
         refusal = refused_at_landlock(job, plan(job))
         if refusal is None:
             return "landlock"

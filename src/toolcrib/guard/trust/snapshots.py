@@ -1,0 +1,179 @@
+"""Copies of the code that a digest covers, so that what was hashed is what runs, whatever is on disk by then.
+
+They lie in the user's own folder, outside of every grant, by their content. The sandbox mounts them read-only
+in place of the originals. A copy is hashed while it is made, and refused if it is not what the digest says.
+What has not changed is never copied again. A virtual environment is not copied: it counts by its lock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import stat
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+
+from toolcrib.errors import ConflictError, StateUnavailable
+from toolcrib.guard.trust.digest import ToolDigest
+
+__all__ = ["Pinned", "Snapshots"]
+
+Pinned = tuple[tuple[str, str], ...]
+"""Files and folders to mount: the path of each, as a real path, and of the copy that stands for it."""
+_PARTS = ("entrypoint", "script", "module")
+_CHUNK = 1024 * 1024
+_KEPT = 1_024
+_KEPT_S = 30 * 86_400
+"""Seconds after which a copy is removed, when another one is made."""
+
+
+class Snapshots:
+    """The copies of one project's code. `folder` returns the user's folder of the project, made if needed."""
+
+    def __init__(self, folder: Callable[[], Path], root: Path) -> None:
+        self._folder = folder
+        self._root = f"{root}/"
+        self._known: OrderedDict[tuple[str, str | None], Pinned] = OrderedDict()
+        self._lock = Lock()
+        self._swept = False
+
+    def of(self, digest: ToolDigest, own: str | None = None) -> Pinned:
+        """Return the copies of what a digest covers: the files in the project, and all of the folder `own`.
+
+        Raises ConflictError if a file is not what the digest says any more, StateUnavailable if it cannot be
+        copied.
+        """
+        key = digest.digest, own
+        with self._lock:
+            known = self._known.get(key)
+        if known is not None and all(os.path.lexists(copy) for _, copy in known):
+            return known
+        try:
+            made = tuple(self._make(digest, own))
+        except OSError as error:
+            raise StateUnavailable(
+                f"the code cannot be copied to where it runs from: {error.strerror}",
+                hint="Make room there, or set TOOLCRIB_DATA to another folder for the user's data.",
+                details={"path": str(error.filename)},
+            ) from None
+        with self._lock:
+            self._known[key] = made
+            if len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+        return made
+
+    def _make(self, digest: ToolDigest, own: str | None) -> Iterator[tuple[str, str]]:
+        store = self._folder() / "code"
+        store.mkdir(mode=0o700, exist_ok=True)
+        if own is not None:
+            below = f"{own}/"
+            files = {
+                path[len(below) :]: said for path, said in digest.files.items() if path.startswith(below)
+            }
+            if files:
+                yield own, self._tree(store, own, files)
+        for path, said in self._code(digest):
+            if own is None or not path.startswith(f"{own}/"):
+                yield path, str(self._file(store, path, said))
+
+    def _code(self, digest: ToolDigest) -> Iterator[tuple[str, str]]:
+        """Yield the files of the project that are code, with what the digest says of them."""
+        parts = {part.partition("/")[2] for part in digest.parts if part.startswith(_PARTS)}
+        for path, said in digest.files.items():
+            named = path in parts or path.removeprefix(self._root) in parts
+            if named and path.startswith(self._root) and said.startswith(("file ", "executable ")):
+                yield path, said
+
+    def _tree(self, store: Path, folder: str, files: Mapping[str, str]) -> str:
+        """Return a copy of a folder with these files and no others."""
+        states = {name: os.lstat(f"{folder}/{name}") for name in files}
+        whole = sorted((name, said, _form(states[name])) for name, said in files.items())
+        tree = (
+            store / f"tree-{hashlib.sha256(json.dumps(whole).encode(errors='surrogateescape')).hexdigest()}"
+        )
+        if tree.exists():
+            return str(tree)
+        new = store / f"new-{secrets.token_hex(8)}"
+        try:
+            for name, said in files.items():
+                place = new / name
+                place.parent.mkdir(parents=True, exist_ok=True)
+                path = f"{folder}/{name}"
+                if said.startswith("link "):
+                    text = os.readlink(path)  # noqa: PTH115 - the text as it stands
+                    _require_same(f"link {hashlib.sha256(os.fsencode(text)).hexdigest()}", said, path)
+                    place.symlink_to(text)
+                elif not said.startswith("special "):
+                    os.link(self._file(store, path, said), place)
+            with suppress(FileExistsError):
+                new.rename(tree)
+        except FileExistsError:
+            pass
+        except OSError:
+            if not tree.exists():  # Another process may have made it meanwhile: the target is not empty.
+                raise
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+        return str(tree)
+
+    def _file(self, store: Path, path: str, said: str) -> Path:
+        """Return a copy of a file, made if there is none with this content, mode and time."""
+        self._sweep(store)
+        source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(source, "rb", buffering=0) as file:
+            state = os.fstat(source)
+            copy = store / f"{said.partition(' ')[2]}-{_form(state)}"
+            if copy.exists():
+                return copy
+            new = store / f"new-{secrets.token_hex(8)}"
+            try:
+                content = hashlib.sha256()
+                with new.open("xb", buffering=0) as target:
+                    while data := file.read(_CHUNK):
+                        content.update(data)
+                        target.write(data)
+                kind = "executable" if state.st_mode & 0o111 else "file"
+                _require_same(f"{kind} {content.hexdigest()}", said, path)
+                new.chmod(stat.S_IMODE(state.st_mode) & 0o555 | 0o400)
+                os.utime(
+                    new, ns=(state.st_atime_ns, state.st_mtime_ns)
+                )  # Python compares it with `.pyc` files.
+                new.rename(copy)
+            finally:
+                new.unlink(missing_ok=True)
+        return copy
+
+    def _sweep(self, store: Path) -> None:
+        """Remove copies that were made long ago, once in this process."""
+        if self._swept:
+            return
+        self._swept = True
+        before = time.time() - _KEPT_S
+        for entry in os.scandir(store):
+            with suppress(OSError):
+                if entry.stat(follow_symlinks=False).st_ctime >= before:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry)
+                else:
+                    Path(entry).unlink()
+
+
+def _form(state: os.stat_result) -> str:
+    return f"{stat.S_IMODE(state.st_mode):o}-{state.st_mtime_ns}"
+
+
+def _require_same(found: str, said: str, path: str) -> None:
+    if found != said:
+        raise ConflictError(
+            f"{path} has changed since it was checked, so nothing was run",
+            hint="Make the call again: it then counts as it is.",
+            details={"path": path},
+        )

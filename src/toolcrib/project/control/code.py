@@ -1,0 +1,67 @@
+"""The code of a call: what was approved is what runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+
+from toolcrib.core.context import Context
+from toolcrib.core.controls import Proceed
+from toolcrib.errors import ApprovalRequired, ConflictError
+from toolcrib.guard import Pinned, Snapshots, ToolDigest
+from toolcrib.manifest import kind_of
+from toolcrib.spec import Result, Tool
+
+__all__ = ["ApprovedCode"]
+
+
+class ApprovedCode:
+    """Takes the digest of a tool for the decisions about a call, and has exactly that version run.
+
+    `fingerprint` returns a tool's digest as it is now.
+    """
+
+    def __init__(self, fingerprint: Callable[[Tool], ToolDigest], snapshots: Snapshots) -> None:
+        self._fingerprint = fingerprint
+        self._snapshots = snapshots
+
+    def digest(self, ctx: Context) -> ToolDigest:
+        """Return the digest that every decision about this call is for, taken when first needed."""
+        if ctx.digest is None:
+            ctx.digest = self._fingerprint(ctx.bound.tool)
+        return ctx.digest
+
+    def require_same(self, ctx: Context) -> ToolDigest:
+        """Return the digest of the tool as it is now; ApprovalRequired if the decisions were for another."""
+        now = self._fingerprint(ctx.bound.tool)
+        then = ctx.digest
+        if then is not None and now.digest != then.digest:
+            changed = now.changed_since(then.parts)
+            raise ApprovalRequired(
+                f"{ctx.tool} has changed since it was checked, so nothing was run: {', '.join(changed)}",
+                hint="Make the call again: it is then checked as it is now.",
+                details={"changed": changed},
+            )
+        return now
+
+    def __call__(self, proceed: Proceed) -> Proceed:
+        """Put this step before the rest of the path, after everything that waits."""
+
+        def step(ctx: Context) -> Awaitable[Result]:
+            if ctx.digest is not None:
+                if kind_of(ctx.bound.tool).confined:
+                    ctx.code = lambda: self._code(ctx)
+                else:
+                    self.require_same(ctx)
+            return proceed(ctx)
+
+        return step
+
+    def _code(self, ctx: Context) -> Pinned:
+        source = ctx.bound.tool.source
+        digest = self.require_same(ctx)
+        own = None if source is None or source.shared else os.path.realpath(os.path.dirname(source.path))  # noqa: PTH120
+        try:
+            return self._snapshots.of(digest, own)
+        except ConflictError as error:
+            raise ApprovalRequired(error.message, hint=error.hint, details=error.details) from None
