@@ -77,7 +77,8 @@ class Project:
         self.sandbox_level, self.waiting = setup.sandbox_level, setup.waiting
         self.config = config = setup.config
         self.vault, self.audit, self.secrets = setup.vault, setup.audit, setup.secrets
-        self._store = Store(place, self.vault, ttl_s=config.approval_ttl_hours * 3600)
+        ttl_s = config.approval_ttl_hours * 3600
+        self._store = Store(place, self.vault, ttl_s=ttl_s, database=config.database)
         fingerprints = Fingerprints(place.root, lambda tool: self._composites.tools_of(tool))  # noqa: PLW0108 - made below
         self.fingerprint = fingerprints.of
         versions = accept.tools if isinstance(accept, ProjectDigest) else {}

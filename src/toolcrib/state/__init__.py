@@ -1,6 +1,7 @@
 """Data that outlives a process: a project's database, and the user's own folder outside every project."""
 
 from toolcrib.state.cache import cache_folder, cache_home
+from toolcrib.state.choice import IN_FILE, is_database, name_database, named_database
 from toolcrib.state.clock import ForwardClock
 from toolcrib.state.database import Database, Transaction
 from toolcrib.state.postgres import PostgresDatabase, PostgresServer
@@ -19,6 +20,7 @@ from toolcrib.state.vault import Vault, data_home
 from toolcrib.state.watch import DatabaseWatch
 
 __all__ = [
+    "IN_FILE",
     "PROJECT",
     "VAULT_GRANTS",
     "VAULT_REVIEWS",
@@ -36,7 +38,10 @@ __all__ = [
     "cache_home",
     "data_home",
     "is_alive",
+    "is_database",
     "load_user_settings",
+    "name_database",
+    "named_database",
     "read_private",
     "this_process",
     "uptime",

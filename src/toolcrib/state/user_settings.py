@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import ConfigError, ManifestError
+from toolcrib.state.choice import is_database
 
 if TYPE_CHECKING:
     from toolcrib.manifest import Document
@@ -34,6 +35,8 @@ class UserSettings:
     """True: commands that need a person's decision also run without a terminal, as in a CI image."""
     accepted_projects: tuple[str, ...] = ()
     """Digests of projects that are accepted as they are, SHA-256 in hex."""
+    database: str | None = None
+    """The database of all projects: `sqlite`, or the address of a Postgres server."""
 
 
 def user_settings_place() -> Path | None:
@@ -100,7 +103,7 @@ def _settings(document: Document) -> UserSettings:
     data: Any = {} if document.data is None else document.data
     if not isinstance(data, dict):
         raise _wrong(document, (), "the file must be a mapping of settings")
-    known = ("accepted_projects", "decide_without_terminal")
+    known = ("accepted_projects", "database", "decide_without_terminal")
     for key in data:
         if key not in known:
             raise _wrong(document, (key,), f"`{key}` is not a setting; known here: {', '.join(known)}")
@@ -113,7 +116,10 @@ def _settings(document: Document) -> UserSettings:
     for n, digest in enumerate(projects):
         if not isinstance(digest, str) or not _digest(digest):
             raise _wrong(document, ("accepted_projects", n), "must be a digest, 64 characters of 0-9a-f")
-    return UserSettings(without, tuple(projects))
+    database = data.get("database")
+    if database is not None and not is_database(database):
+        raise _wrong(document, ("database",), "must be `sqlite` or postgresql://USER@HOST:PORT/DATABASE")
+    return UserSettings(without, tuple(projects), database)
 
 
 def _wrong(document: Document, at: tuple[str | int, ...], problem: str) -> ConfigError:

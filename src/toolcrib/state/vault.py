@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pwd
+import re
 import stat
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from toolcrib.state.private import put_private
 
 __all__ = ["Vault", "data_home"]
 
+_is_key = re.compile(r"[0-9a-f]{64}\Z").match
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -50,6 +52,23 @@ class Vault:
                 details={"path": str(self.path)},
             ) from None
         return self.path
+
+    def key(self) -> bytes:
+        """Return the key that signs this user's decisions in a database on a server; 32 bytes, made once.
+
+        It is the file `grants-key` in the data folder. A user of several machines copies it to each of them.
+        """
+        path = self.folder.parent.parent / "grants-key"
+        if not path.exists():
+            put_private(path, os.urandom(32).hex().encode(), first=True)
+        text = path.read_text().strip()
+        if not _is_key(text):
+            raise StateUnavailable(
+                f"{path} is damaged, so decisions in the database cannot be recognised",
+                hint="Copy it from another machine, or remove it: then everything is asked again.",
+                details={"path": str(path)},
+            )
+        return bytes.fromhex(text)
 
     def origin(self) -> str:
         """Return a random name that the project's database contains too, if it was created here."""

@@ -187,6 +187,8 @@ def test_there_are_not_endlessly_many_rules(tmp_path: Path) -> None:
         ),
         ({"approvals": {"ttl_hours": 1}}, [], ...),
         ({"approvals": {"ttl_hours": 8000}}, ["approvals.ttl_hours"], {"approvals": {"ttl_hours": 168}}),
+        ({"database": "sqlite"}, [], ...),
+        ({"database": "postgresql://u@db.example.com/x"}, ["database"], {}),
         ({"review": "off"}, ["review"], {}),
         ({"review": "ask"}, [], ...),
         ({"security": {"max_permissions": None}}, [], ...),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from toolcrib.manifest import Diagnostic, Document
 from toolcrib.spec import Network, Permissions, SecretSpec
@@ -16,6 +17,7 @@ __all__ = [
     "Reader",
     "SettingError",
     "choice",
+    "database",
     "items",
     "number",
     "permissions",
@@ -151,6 +153,21 @@ def hosts(reader: Reader, value: Any, at: KeyPath) -> tuple[str, ...]:
             hint = "write api.example.com, *.example.org or name:port; no https://, no path"
             raise reader.misfit((*at, n), "must be a host", hint) from None
     return found
+
+
+def database(reader: Reader, value: Any, at: KeyPath) -> str:
+    """Read `sqlite` or the address of a Postgres server. Its password is no matter of a project."""
+    from toolcrib.state import is_database
+
+    if not is_database(value):
+        raise reader.misfit(at, "must be `sqlite` or postgresql://USER@HOST:PORT/DATABASE")
+    try:
+        secret = urlsplit(value).password is not None or "password" in parse_qs(urlsplit(value).query)
+    except ValueError:
+        raise reader.misfit(at, "is a malformed address") from None
+    if secret:
+        raise reader.misfit(at, "contains a password", "put it into PGPASSWORD or ~/.pgpass")
+    return str(value)
 
 
 def permissions(known: tuple[str, ...], read_default: tuple[str, ...] = ()) -> Read:

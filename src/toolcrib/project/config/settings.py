@@ -35,11 +35,13 @@ from toolcrib.project.config.reader import (
     texts,
     truth,
 )
+from toolcrib.project.config.reader import database as read_database
 from toolcrib.project.config.secrets import ENVIRONMENT, SourceSetting, helper_lines, read_secret_sources
 from toolcrib.project.config.sources import ToolSource, read_source
 from toolcrib.project.config.started import CommandLine, parts_of
 from toolcrib.project.config.weakening import Weakening
 from toolcrib.spec import LEVELS, Level, Permissions, Retry
+from toolcrib.state import IN_FILE
 
 __all__ = ["KEYS", "Config", "load_config", "source_files"]
 
@@ -98,6 +100,9 @@ class Config:
     audit_max_bytes: int = _setting("audit.max_bytes", number(65_536, 2**40), MAX_BYTES, weakens=None)
     """The size in bytes at which a file of the audit log is closed and the next one begun
     ([rotation](audit.md#files)), from 65,536."""
+    database: str = _setting("database", read_database, IN_FILE, weakens=weak.database)
+    """The place of waiting calls, rates and results of calls with a key: `sqlite`, a file in the project, or
+    `postgresql://USER@HOST:PORT/DATABASE`, which waits for trust ([Databases](databases.md))."""
     lenient: bool = _setting("inputs.lenient", truth, False, weakens=None)
     """If `true`, arguments that do not fit are read again: `"12"` for 12, JSON text for an object, null for a
     missing value ([lists for providers](providers.md))."""

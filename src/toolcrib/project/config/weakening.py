@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.project.config.policy import DEFAULT_TTL_HOURS
+from toolcrib.state import IN_FILE
 
 __all__ = [
     "DEFAULT_ATTEMPTS",
@@ -21,6 +22,7 @@ __all__ = [
     "Weakening",
     "attempts",
     "channels",
+    "database",
     "leads_out",
     "max_permissions",
     "mcp_servers",
@@ -58,6 +60,12 @@ def channels(value: Sequence[str]) -> str | None:
     if set(value).issubset(OWN_CHANNELS):
         return None
     return "a person is asked through the calling client, which could answer by itself"
+
+
+def database(value: str) -> str | None:
+    if value == IN_FILE:
+        return None
+    return f"waiting calls with their arguments, rates and recorded results are kept on {value}"
 
 
 def ttl_hours(value: float) -> str | None:

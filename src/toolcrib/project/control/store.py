@@ -1,4 +1,8 @@
-"""The databases of a project: approvals, rates, recorded calls. Each is opened when first needed."""
+"""The databases of a project: approvals, rates, recorded calls. Each is opened when first needed.
+
+The user may name a server for all of them; decisions in it are signed with a key in the user's own folder. A
+trusted project may name one too, but never for decisions: those stay in the user's own folder.
+"""
 
 from __future__ import annotations
 
@@ -6,39 +10,67 @@ from functools import cached_property
 
 from toolcrib.guard import Approvals, Rates, RecordedCalls, Tokens
 from toolcrib.project.root import Place
-from toolcrib.state import PROJECT, VAULT_GRANTS, Database, ForwardClock, SqliteDatabase, Vault
+from toolcrib.state import (
+    IN_FILE,
+    PROJECT,
+    VAULT_GRANTS,
+    Database,
+    ForwardClock,
+    PostgresServer,
+    SqliteDatabase,
+    Vault,
+    load_user_settings,
+    named_database,
+)
 
 __all__ = ["Store"]
 
 
 class Store:
-    """The project's database, and the grants in the user's own folder. Both are created on first use."""
+    """The project's database and the decisions of people. Both are created on first use.
 
-    def __init__(self, place: Place, vault: Vault, *, ttl_s: float) -> None:
+    `database` is the one that the project names, if it is trusted.
+    """
+
+    def __init__(self, place: Place, vault: Vault, *, ttl_s: float, database: str = IN_FILE) -> None:
         self._place = place
         self._vault = vault
         self._ttl_s = ttl_s
+        self._database = database
         self._clock = ForwardClock(vault.data)
         self._open: list[Database] = []
         self.tokens = Tokens(vault)
         """The tokens of callers."""
 
     @cached_property
+    def _users_own(self) -> str | None:
+        return named_database() or load_user_settings().database
+
+    @cached_property
+    def _server(self) -> PostgresServer | None:
+        """The server that is used, if any."""
+        database = self._users_own or self._database
+        return None if database == IN_FILE else PostgresServer(database)
+
+    @cached_property
     def state(self) -> Database:
-        """The project's database; one that came with a cloned project is refused."""
-        return self._opened(SqliteDatabase(self._place.state, PROJECT, origin=self._vault.origin()))
+        """The project's database; a file that came with a cloned project is refused."""
+        return self._project_database(durable=True)
 
     @cached_property
     def approvals(self) -> Approvals:
         """Calls that wait for a person, and the decisions of people."""
-        grants = self._opened(SqliteDatabase(self._vault.folder / "grants.db", VAULT_GRANTS))
-        return Approvals(self.state, grants, clock=self._clock, ttl_s=self._ttl_s)
+        if self._server is not None and self._users_own is not None:
+            grants: Database = self._opened(self._server.database("grants", VAULT_GRANTS))
+            key = self._vault.key()
+        else:
+            grants, key = self._opened(SqliteDatabase(self._vault.folder / "grants.db", VAULT_GRANTS)), None
+        return Approvals(self.state, grants, clock=self._clock, ttl_s=self._ttl_s, key=key)
 
     @cached_property
     def rates(self) -> Rates:
         """The starts of rate-limited calls. Not durable: after a power cut they no longer count."""
-        path, origin = self._place.state, self._vault.origin()
-        return Rates(self._opened(SqliteDatabase(path, PROJECT, origin=origin, durable=False)))
+        return Rates(self._project_database(durable=False))
 
     @cached_property
     def recorded(self) -> RecordedCalls:
@@ -46,10 +78,16 @@ class Store:
         return RecordedCalls(self.state, self._clock)
 
     def close(self) -> None:
-        """Close the files; the next use opens them again."""
+        """Close the files and connections; the next use opens them again."""
         for database in self._open:
             database.close()
         self.tokens.close()
+
+    def _project_database(self, *, durable: bool) -> Database:
+        if self._server is not None:
+            return self._opened(self._server.database("state", PROJECT, durable=durable))
+        origin = self._vault.origin()
+        return self._opened(SqliteDatabase(self._place.state, PROJECT, origin=origin, durable=durable))
 
     def _opened(self, database: Database) -> Database:
         self._open.append(database)
