@@ -215,6 +215,7 @@ def test_get_prints_what_put_takes(shelf: Shelf) -> None:
         ({"slug": "a_b"}, "invalid_slug", "a_b"),
         ({"version": 1}, "invalid", "$.version"),
         ({"impl": None}, "invalid", "$.impl"),
+        ({"impl": {"urlTemplate": "ftp://example.com"}}, "invalid_manifest", "ftp"),
         ({"tags": ["1"]}, "invalid", "'1'"),
     ],
 )
@@ -251,6 +252,8 @@ def test_a_manifest_with_an_error_is_refused_at_its_line(shelf: Shelf) -> None:
     (shelf.folder / "x.yml").write_text(MANIFEST)
     shelf.ok("tool", "put", "a", "x.yml")
     (shelf.folder / "x.yml").write_text(MANIFEST.replace("read_notes", "read-notes").replace("3", "4"))
+    (shelf.folder / "y.yml").write_text(MANIFEST.replace("read_notes", "other"))
+    shelf.ok("tool", "put", "a", "y.yml")  # other slugs are not concerned
     message = shelf.refused(7, "conflict", "tool", "put", "a", "x.yml")
     assert "'read-notes'" in message
     assert "'read_notes'" in message

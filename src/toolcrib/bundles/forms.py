@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from toolcrib.bundles.records import SCHEMA_VERSION, ToolBody, ToolRecord, check_slug, check_version
+from toolcrib.bundles.records import (
+    SCHEMA_VERSION,
+    ToolBody,
+    ToolRecord,
+    check_slug,
+    check_tool_body,
+    check_version,
+)
 from toolcrib.errors import ConflictError, InvalidError, InvalidInput, ManifestError, MissingField, Violation
 
 if TYPE_CHECKING:
@@ -28,6 +35,17 @@ _OWN = ("id", "toolID", "createdAt", "modifiedAt")
 """Set by the store, and different for each tool."""
 
 
+class NamedTool(Protocol):
+    """A tool with its slug, stored or on its way."""
+
+    @property
+    def slug(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def impl(self) -> dict[str, Any]: ...
+
+
 class PutTool(NamedTuple):
     """A tool that is to be put into a bundle."""
 
@@ -42,7 +60,8 @@ def read_record(
     """Read FlexiGPT's record of a tool. `slug` and `version` are those that the caller names, if any.
 
     A field that the store sets is refused if the record says something else than the store will. Raises
-    InvalidError with all violations of that kind, InvalidSlug, MissingField.
+    InvalidError with all violations of that kind, InvalidSlug, MissingField, ManifestError if lint finds an
+    error.
     """
     from toolcrib.schema import decode_object
 
@@ -73,11 +92,24 @@ def read_record(
     pair = _pair(found_slug, found_version)
     body = _body({key: part for key, part in value.items() if key not in fixed | named})
     if body.type != "native":
-        return PutTool(*pair, body)
+        check_tool_body(body)
+        made = PutTool(*pair, body)
+        _require_usable(made)
+        return made
     manifest = read_manifest(
         str(body.impl.get("manifest", "")).encode(), f"{pair[0]}.yml", slug=pair[0], version=pair[1]
     )
     return manifest._replace(body=msgspec.structs.replace(manifest.body, is_enabled=body.is_enabled))
+
+
+def _require_usable(made: PutTool) -> None:
+    """Raise ManifestError if lint finds an error in a record."""
+    from toolcrib.manifest import check_tool, entries, failure
+
+    entry = entries(f"{made.slug}.json", _text(*made), "flexigpt")[0]
+    found = [*entry.found, *(() if entry.tool is None else check_tool(entry.tool, entry.document))]
+    if wrong := [finding for finding in found if finding.is_error]:
+        raise failure(wrong)
 
 
 def own_record(data: bytes) -> PutTool:
@@ -151,25 +183,25 @@ def slug_of(name: str) -> str:
     return "".join(char if kind[0] == "L" or kind == "Nd" else "-" for char, kind in categories).strip("-")
 
 
-def require_one_name(slug: str, body: ToolBody | ToolRecord, others: Iterable[ToolBody | ToolRecord]) -> None:
-    """Raise ConflictError if one of the other tools with this slug has another name in its manifest."""
-    name = _name(slug, body)
+def require_one_name(slug: str, body: ToolBody | NamedTool, others: Iterable[NamedTool]) -> None:
+    """Raise ConflictError if one of the other tools has the same slug, and another name in its manifest."""
+    name = _name(slug, body.type, body.impl)
     for other in others:
-        if (taken := _name(slug, other)) != name:
+        if other.slug == slug and (taken := _name(slug, other.type, other.impl)) != name:
             raise ConflictError(
                 f"{name!r} and {taken!r} would both have the slug {slug!r} in this bundle",
                 hint="Give one of them another name.",
             )
 
 
-def _name(slug: str, tool: ToolBody | ToolRecord) -> str:
+def _name(slug: str, kind: str, impl: dict[str, Any]) -> str:
     """Return the name in a tool's manifest; for a record it is the slug."""
-    if tool.type != "native":
+    if kind != "native":
         return slug
     from toolcrib.manifest import load
 
     try:
-        name = load(str(tool.impl.get("manifest", "")).encode(), f"{slug}.yml").data["name"]
+        name = load(str(impl.get("manifest", "")).encode(), f"{slug}.yml").data["name"]
     except (ManifestError, KeyError, TypeError):
         return slug
     return str(name)
@@ -180,10 +212,14 @@ def record_text(tool: ToolRecord) -> bytes:
     if tool.type == "native":
         return str(tool.impl.get("manifest", "")).encode()
     body = ToolBody(**{name: getattr(tool, name) for name in ToolBody.__struct_fields__})
-    record = {"slug": tool.slug, "version": tool.version, **msgspec.to_builtins(body)}
+    return msgspec.json.format(_text(tool.slug, tool.version, body), indent=2) + b"\n"
+
+
+def _text(slug: str, version: str, body: ToolBody) -> bytes:
+    record = {"slug": slug, "version": version, **msgspec.to_builtins(body)}
     if body.output_schema is None:
         del record["outputSchema"]
-    return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
+    return msgspec.json.encode(record)
 
 
 def entry_of(tool: ToolRecord) -> Entry:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -173,14 +173,15 @@ def _check(made: ImportPlan, here: BundleRecord | None) -> None:
         )
 
 
-def _check_names(tools: Sequence[ArchivedTool], here: Sequence[ToolRecord]) -> None:
+def _check_names(tools: Iterable[ArchivedTool], here: Iterable[ToolRecord]) -> None:
     """Raise ConflictError if two names in manifests have one slug."""
     by_slug: dict[str, list[ArchivedTool | ToolRecord]] = {}
     every: list[ArchivedTool | ToolRecord] = [*tools, *here]
     for one in every:
         by_slug.setdefault(one.slug, []).append(one)
     for slug, (first, *others) in by_slug.items():
-        require_one_name(slug, first, others)
+        if others:
+            require_one_name(slug, first, others)
 
 
 def apply(

@@ -67,8 +67,7 @@ def put_command(
         made = read_manifest(raw, file, slug=slug, version=version)
     else:
         made = read_record(raw, found.id, slug=slug, version=version)
-    same = [one for one in store.tools(found.id) if one.slug == made.slug]
-    require_one_name(made.slug, made.body, same)
+    require_one_name(made.slug, made.body, store.tools(found.id))
     tool = store.put_tool(found.id, *made)
     if as_json:
         print_json(_document(tool))
