@@ -9,16 +9,17 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import select
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
-from threading import Lock
+from tempfile import TemporaryFile
 
 from tests.crib import accept
 from toolcrib.errors import ToolcribError
@@ -36,12 +37,11 @@ class CommandServer:
     def __init__(self, folder: Path, *modules: str) -> None:
         self.folder = folder
         folder.mkdir()
-        self._lock = Lock()
+        self._socket = folder / "socket"
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.command_server", *modules],
+            [sys.executable, "-m", "tests.command_server", str(self._socket), *modules],
             cwd=Path(__file__).parents[1],
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
         )
 
     def run(
@@ -56,26 +56,59 @@ class CommandServer:
         """Run one command to its end, in a project that its user has accepted as it is."""
         if accepted:
             accept_before(words, cwd, env)
-        with self._lock:
-            (self.folder / "stdin").write_bytes(stdin)
-            files = {name: self.folder / name for name in ("stdin", "stdout", "stderr")}
-            texts = [os.fsdecode(word) for word in words]
-            request = {"words": texts, "cwd": str(cwd), "env": dict(env)}
-            request |= {name: str(file) for name, file in files.items()}
-            assert self.process.stdin is not None
-            assert self.process.stdout is not None
-            self.process.stdin.write(json.dumps(request).encode() + b"\n")
-            self.process.stdin.flush()
-            ready, _, _ = select.select([self.process.stdout], [], [], LIMIT_S)
-            assert ready, f"{words} is still running after {LIMIT_S} s"
-            answer = self.process.stdout.readline()
+        texts = [os.fsdecode(word) for word in words]
+        request = {"words": texts, "cwd": str(cwd), "env": dict(env)}
+        with ExitStack() as stack:
+            streams = [stack.enter_context(TemporaryFile()) for _ in range(3)]
+            streams[0].write(stdin)
+            streams[0].seek(0)
+            client = stack.enter_context(self._connected())
+            descriptors = [stream.fileno() for stream in streams]
+            socket.send_fds(client, [json.dumps(request).encode() + b"\n"], descriptors)
+            answer = client.recv(100)
             assert answer, "the server of commands has gone"
-            out, err = files["stdout"].read_bytes(), files["stderr"].read_bytes()
+            out, err = (os.pread(stream, os.fstat(stream).st_size, 0) for stream in descriptors[1:])
             return subprocess.CompletedProcess(["toolcrib", *texts], int(answer), out, err)
+
+    def _connected(self) -> socket.socket:
+        client = socket.socket(socket.AF_UNIX)
+        client.settimeout(LIMIT_S)
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            try:
+                client.connect(str(self._socket))
+                return client
+            except (FileNotFoundError, ConnectionRefusedError):
+                assert time.monotonic() < deadline, "the server of commands has not started"
+                time.sleep(0.01)
+
+    def program(self) -> Path:
+        """Return a folder with a program `toolcrib` for shells, which has the server run its command."""
+        folder = self.folder / "bin"
+        if not folder.exists():
+            folder.mkdir()
+            self._connected().close()
+            script = folder / "toolcrib"
+            script.write_text(f"#!{sys.executable} -IS\n" + CLIENT.replace("SOCKET", str(self._socket)))
+            script.chmod(0o755)
+        return folder
 
     def close(self) -> None:
         """End the server."""
         self.process.communicate(timeout=LIMIT_S)
+
+
+CLIENT = """\
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as client:
+    client.connect("SOCKET")
+    request = {"words": sys.argv[1:], "cwd": os.getcwd(), "env": dict(os.environ)}
+    socket.send_fds(client, [json.dumps(request).encode() + b"\\n"], [0, 1, 2])
+    status = int(client.recv(100))
+if status < 0:
+    os.kill(os.getpid(), -status)
+sys.exit(status)
+"""
 
 
 @cache

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.commands import shared_server
 from tests.conftest import need
 from tests.crib import accept
 from toolcrib.errors import ToolcribError
@@ -153,7 +154,8 @@ def run(script: str, folder: Path, where: str) -> str:
     gone = ("TOOLCRIB_ROOT", "COLUMNS", "FORCE_COLOR", "BRAVE_API_KEY")
     environment = {name: value for name, value in os.environ.items() if name not in gone}
     environment["TOOLCRIB_DATA"] = f"{folder}-data"
-    environment["PATH"] = f"{Path(sys.executable).parent}:{environment.get('PATH', os.defpath)}"
+    programs = (shared_server().program(), Path(sys.executable).parent)
+    environment["PATH"] = ":".join((*map(str, programs), environment.get("PATH", os.defpath)))
     if not where.startswith("security"):  # That page shows the questions; elsewhere the reader has answered.
         with suppress(ToolcribError):
             accept(find(folder).root, Path(f"{folder}-data"))
