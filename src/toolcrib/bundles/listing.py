@@ -5,6 +5,7 @@ A snapshot on disk saves reading every record at the start. It is derived: witho
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -17,12 +18,14 @@ from toolcrib.bundles.journal import Change, Position
 from toolcrib.bundles.records import BundleRecord, ToolRecord, file_of
 from toolcrib.bundles.store import Store
 
-__all__ = ["ListedTool", "Listing"]
+__all__ = ["ListedTool", "Listing", "Mark", "Put"]
 
 _Order = tuple[str, str]
 """`createdAt` and id: what was made last comes last."""
 _Key = tuple[str, str]
 """Bundle, and name of the file."""
+_KINDS = {"http": "http", "go": "function"}
+_MOST_LOGGED = 10_000
 
 
 class ListedTool(Struct, frozen=True, gc=False):
@@ -36,6 +39,8 @@ class ListedTool(Struct, frozen=True, gc=False):
     name: str
     description: str
     type: str
+    kind: str
+    """Of the tool: `http`, `function`, or what the manifest says."""
     enabled: bool
     created: str
     modified: str
@@ -46,6 +51,17 @@ class ListedTool(Struct, frozen=True, gc=False):
     def order(self) -> _Order:
         """Its place in lists."""
         return self.created, self.id
+
+    @property
+    def key(self) -> str:
+        """Its bundle and file as one text."""
+        return f"{self.bundle}/{self.file}"
+
+
+Put = tuple[ListedTool | None, ListedTool | None]
+"""A tool before and after a change; None where it was not there."""
+Mark = tuple[int, int]
+"""A time in the life of a listing."""
 
 
 class _Snapshot(Struct):
@@ -67,6 +83,21 @@ class Listing:
         self.bundles: Mapping[str, BundleRecord] = {}
         """Every bundle at the last refresh, deleted ones too, by id."""
         self._loaded = False
+        self._log: list[Put] = []
+        self._logs = 0
+
+    @property
+    def position(self) -> Position | None:
+        """The place in the journal that it is at."""
+        return self._position
+
+    def since(self, mark: Mark | None) -> tuple[list[Put] | None, Mark]:
+        """Return each tool that was changed since a mark, before and after, and the new mark.
+
+        None in place of changes to look at all.
+        """
+        now = (self._logs, len(self._log))
+        return (self._log[mark[1] :] if mark is not None and mark[0] == now[0] else None), now
 
     @property
     def is_behind(self) -> bool:
@@ -106,6 +137,11 @@ class Listing:
     def find(self, bundle: str, slug: str, version: str) -> ListedTool | None:
         """Return one tool; None if there is none."""
         return self._tools.get((bundle, file_of(slug, version)))
+
+    def with_key(self, key: str) -> ListedTool | None:
+        """Return the tool with this `key`; None if there is none."""
+        bundle, _, file = key.partition("/")
+        return self._tools.get((bundle, file))
 
     def is_on(self, tool: ListedTool) -> bool:
         """Return True if neither the tool nor its bundle is disabled or deleted."""
@@ -149,6 +185,11 @@ class Listing:
         self._tools = {(tool.bundle, tool.file): tool for tool in tools}
         self._by_order = {tool.order: tool for tool in self._tools.values()}
         self._ordered = sorted(self._by_order)
+        self._begin_log()
+
+    def _begin_log(self) -> None:
+        self._log = []
+        self._logs += 1
 
     def _read_bundles(self) -> None:
         """Read every bundle, and what is built in with its switches."""
@@ -171,6 +212,10 @@ class Listing:
         if after is not None:
             self._tools[key] = self._by_order[after.order] = after
             insort(self._ordered, after.order)
+        if before != after:
+            self._log.append((before, after))
+            if len(self._log) > _MOST_LOGGED:
+                self._begin_log()
 
 
 def _listed(tool: ToolRecord, file: str) -> ListedTool:
@@ -184,9 +229,16 @@ def _listed(tool: ToolRecord, file: str) -> ListedTool:
         name=tool.display_name,
         description=tool.description,
         type=tool.type,
+        kind=_KINDS.get(tool.type) or _kind_of(str(tool.impl.get("manifest", ""))),
         enabled=tool.is_enabled,
         created=tool.created_at,
         modified=tool.modified_at,
         tags=tool.tags,
         arguments=tuple(properties) if isinstance(properties, dict) else (),
     )
+
+
+def _kind_of(manifest: str) -> str:
+    """Return the kind that a manifest names at the beginning of a line; `native` if it does not."""
+    found = re.search(r"^kind:\s*([a-z]+)\s*$", manifest, re.MULTILINE)
+    return "native" if found is None else found[1]

@@ -112,7 +112,8 @@ class Bundles:
         return ToolPage(found[:limit], page_token(question, [*found[limit - 1].order]) if more else None)
 
     @cached_property
-    def _search(self) -> StoredSearch:
+    def index(self) -> StoredSearch:
+        """Finds tools."""
         from toolcrib.project.catalog.stored_search import StoredSearch
 
         return StoredSearch(self.stored)
@@ -132,11 +133,13 @@ class Bundles:
         Raises UsageError for a query without a word too.
         """
         _check_limit(limit)
-        return self._search.find(query, bundles, tags, include_disabled, limit, page)
+        return self.index.find(query, bundles, tags, include_disabled, limit, page)
 
     def start(self) -> None:
-        """Look after the bundles until `stop`: take up changes of other processes, remove deleted bundles."""
+        """Look after the bundles until `stop`: take up changes of other processes, also for searches, and
+        remove deleted bundles."""
         if self._keeper is None:
+            self.index.is_kept = True
             self._keeper = asyncio.create_task(self._keep(), name="toolcrib: bundles")
 
     async def stop(self) -> None:
@@ -144,14 +147,15 @@ class Bundles:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait([self._keeper])
-            self._keeper = None
+            self._keeper, self.index.is_kept = None, False
 
     async def _keep(self) -> None:
         while True:
             try:
                 if self.stored.is_behind:
                     await run_in_thread(self.stored.catch_up)
-                    self.stored.settle()
+                self.stored.settle()
+                await run_in_thread(self.index.sync)
                 if self.stored.is_reaping_due:
                     await run_in_thread(self.stored.reap)
             except StateUnavailable as error:
@@ -182,8 +186,8 @@ class Bundles:
 
     def close(self) -> None:
         """Write what is counted, and close the index."""
-        if "_search" in self.__dict__:
-            self._search.close()
+        if "index" in self.__dict__:
+            self.index.close()
         if "usage" in self.__dict__:
             with suppress(StateUnavailable):
                 self.usage.close()

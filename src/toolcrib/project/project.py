@@ -239,7 +239,7 @@ class Project:
     def _search(self) -> Search:
         from toolcrib.project.catalog.search import Search
 
-        return Search(self._registry, self.toolset, cache_folder(self.place.root))
+        return Search(self._registry, self.toolset, cache_folder(self.place.root), self.bundles.index)
 
     def search(
         self,
@@ -258,7 +258,8 @@ class Project:
         Raises UsageError for a query without a word, and for a page of another search.
         """
         self._steps.access.require_valid(identity)
-        visible = self._visible_to(caller, identity) if self._steps.access.hides(identity) else None
+        access = self._steps.access
+        visible = (lambda tool: access.visible(tool, caller, identity)) if access.hides(identity) else None
         return self._search.find(query, tags, kinds, limit, page, visible)
 
     def _visible_to(self, caller: str, identity: Caller | None) -> Callable[[str], bool]:

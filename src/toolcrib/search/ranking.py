@@ -107,6 +107,10 @@ class Queries:
         """Return a query for documents with one of these words in a field."""
         return self._query.term_set_query(self._schema, field, values)
 
+    def numbers(self, field: str, values: Sequence[int]) -> Query:
+        """Return a query for documents with one of these numbers in a field."""
+        return self._query.term_set_query(self._schema, field, values)
+
     def all(self, queries: Sequence[Query]) -> Query:
         """Return a query for documents that match all of these."""
         if len(queries) == 1:

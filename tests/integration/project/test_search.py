@@ -280,15 +280,15 @@ def half(folder: Path) -> None:
 
 
 def unfinished(folder: Path) -> None:
-    (folder / "marks.json").write_text('{"form": 1, "marks": null}')
+    (folder / "state.json").write_text('{"form": 2, "state": null}')
 
 
 def another(folder: Path) -> None:
-    (folder / "marks.json").write_text('{"form": 0, "marks": {}}')
+    (folder / "state.json").write_text('{"form": 0, "state": {}}')
 
 
 def nonsense(folder: Path) -> None:
-    (folder / "marks.json").write_text('{"form": 1, "marks": {"x": 7}}')
+    (folder / "state.json").write_text('{"form": 2, "state": {"x": 7}}')
 
 
 def link(folder: Path) -> None:
@@ -318,7 +318,7 @@ def test_an_index_that_another_process_writes_is_left_alone(crib: Crib, tmp_path
     with (index / "lock").open() as lock:
         flock(lock, LOCK_EX)
         assert names(crib, "weather") == ["weather_then", *before]
-        assert (index / "marks.json").exists()
+        assert (index / "state.json").exists()
     assert names(crib, "weather") == ["weather_then", *before]
 
 

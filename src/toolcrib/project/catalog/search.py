@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,13 +10,14 @@ from typing import Any
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolcribError, UsageError
 from toolcrib.manifest import uncollected
+from toolcrib.project.catalog.pages import page_token, read_page_token
 from toolcrib.project.catalog.registry import ToolRegistry
-from toolcrib.search import Entry, Found, Hit, IndexUnavailable, Place, SearchIndex, Wanted, words_of
+from toolcrib.project.catalog.stored_search import StoredSearch, asked
+from toolcrib.search import Card, Entry, Found, Hit, IndexUnavailable, MarkedIndex, Part, Place, Wanted, find
 from toolcrib.spec import Tool
 
 __all__ = ["Search"]
 
-_MOST_WORDS = 32
 _MOST_HITS = 256
 _HERE = secrets.randbits(62)
 """Marks tools that are not from manifests: they live as long as this process."""
@@ -26,12 +25,18 @@ _MOST_TAGS = 50
 
 
 class Search:
-    """Finds tools of one project. The index is kept in `folder`, or in memory without one."""
+    """Finds tools of one project and of its user's bundles, as if they were one list.
 
-    def __init__(self, registry: ToolRegistry, toolset: Toolset, folder: Path | None) -> None:
+    The index of the project is kept in `folder`, or in memory without one; that of the bundles is `stored`.
+    """
+
+    def __init__(
+        self, registry: ToolRegistry, toolset: Toolset, folder: Path | None, stored: StoredSearch
+    ) -> None:
         self._registry = registry
         self._toolset = toolset
-        self._index = SearchIndex(None if folder is None else folder / "search")
+        self._stored = stored
+        self._index = MarkedIndex(None if folder is None else folder / "search")
         self._revision = -1
 
     def find(
@@ -41,25 +46,25 @@ class Search:
         kinds: Sequence[str],
         limit: int,
         page: str | None,
-        sees: Callable[[str], bool] | None,
+        sees: Callable[[Tool], bool] | None,
     ) -> dict[str, Any]:
         """Search as `Project.search`; `sees` returns True for a tool that the caller may see."""
-        words = tuple(words_of(query)[:_MOST_WORDS])
-        if not words:
-            raise UsageError("a search needs at least one word", hint="`toolcrib list` shows every tool.")
-        wanted = Wanted(words, tuple(tags), tuple(kinds))
+        wanted = asked(query, tags, kinds)
         if not 1 <= limit <= _MOST_HITS:
             raise UsageError(f"a page of {limit} hits", hint=f"Ask for 1 to {_MOST_HITS}.")
-        after = None if page is None else _read_page(page, wanted)
+        question = (wanted.words, sorted(tags), sorted(kinds))
+        after = None if page is None else Place(*read_page_token(page, question, int, int))
         unusable: set[str] = set()
 
-        def finds(name: str) -> bool:
-            return name not in unusable and name in self._toolset and (sees is None or sees(name))
+        def hides(card: Card) -> bool:
+            if card.key in unusable or card.key not in self._toolset:
+                return True
+            return sees is not None and not sees(self._toolset.get(card.key))
 
         while True:
-            found = self._found(wanted, limit, after, finds if sees is not None or unusable else None)
+            found = self._found(wanted, limit, after, hides if sees or unusable else None, sees)
             shown = [self._as_json(hit) for hit in found.hits]
-            bad = {hit.key for hit, one in zip(found.hits, shown, strict=True) if one is None}
+            bad = {hit.card.key for hit, one in zip(found.hits, shown, strict=True) if one is None}
             if not bad:
                 break
             unusable |= bad
@@ -70,7 +75,7 @@ class Search:
                 "tags": dict(found.tags.most_common(_MOST_TAGS)),
                 "kinds": dict(found.kinds.most_common()),
             },
-            "next": _page(found.hits[-1].place, wanted) if found.more else None,
+            "next": page_token(question, [*found.hits[-1].place]) if found.more else None,
         }
 
     def close(self) -> None:
@@ -78,22 +83,34 @@ class Search:
         self._index.close()
 
     def _found(
-        self, wanted: Wanted, limit: int, after: Place | None, finds: Callable[[str], bool] | None
+        self,
+        wanted: Wanted,
+        limit: int,
+        after: Place | None,
+        hides: Callable[[Card], bool] | None,
+        sees: Callable[[Tool], bool] | None,
     ) -> Found:
-        try:
-            self._sync()
-            return self._index.find(wanted, limit, after, finds)
-        except IndexUnavailable as error:
-            self._index.forget(error)
-            self._sync()
-            return self._index.find(wanted, limit, after, finds)
+        for again in (True, True, False):
+            try:
+                with self._stored.part(sees) as stored:
+                    self._sync()
+                    parts = [Part(self._index, self._index.cards.get, hides), *([stored] if stored else ())]
+                    return find(parts, wanted, limit, after)
+            except IndexUnavailable as error:
+                if not again:
+                    raise
+                self._index.forget(error)
+                if not error.busy:
+                    self._stored.mend(error)
+        raise AssertionError
 
     def _sync(self) -> None:
         revision = self._toolset.revision
         if revision != self._revision or not self._index.is_current:
             marks, bound = self._registry.marks, self._toolset.bound
             with uncollected():
-                known = {name: marks.get(name) or [0, _HERE, id(bound(name))] for name in self._toolset.names}
+                names = [name for name in self._toolset.names if "/" not in name]
+                known = {name: marks.get(name) or [0, _HERE, id(bound(name))] for name in names}
                 self._index.sync(known, self._entry)
             self._revision = revision
 
@@ -103,7 +120,7 @@ class Search:
             return None
         properties = tool.input_schema.get("properties")
         arguments = properties if isinstance(properties, dict) else ()
-        return Entry(tool.name, tool.kind, tool.tags, tool.description, arguments)
+        return Entry((tool.name,), tool.kind, tool.tags, tool.description, arguments)
 
     def _tool(self, name: str) -> Tool | None:
         try:
@@ -113,44 +130,20 @@ class Search:
 
     def _as_json(self, hit: Hit) -> dict[str, Any] | None:
         """Return a hit as JSON; None for a tool that proves unusable."""
-        self._registry.check(hit.key)
-        tool = self._tool(hit.key)
-        if tool is None:
-            return None
+        name, kind, tags, description = hit.card.key, hit.card.kind, hit.card.tags, ""
+        if isinstance(hit.card, Card):
+            self._registry.check(name)
+            tool = self._tool(name)
+            if tool is None:
+                return None
+            description = tool.description
+        else:
+            name, description = self._stored.described(hit.card)
         return {
-            "name": hit.key,
-            "kind": hit.kind,
-            "tags": list(hit.tags),
+            "name": name,
+            "kind": kind,
+            "tags": list(tags),
             "match": hit.match,
             "field": hit.field,
-            "description": tool.description,
+            "description": description,
         }
-
-
-def _page(place: Place, wanted: Wanted) -> str:
-    """Return the token of the next page, valid for this question only."""
-    import orjson
-
-    return base64.urlsafe_b64encode(orjson.dumps([_digest(wanted), *place])).decode().rstrip("=")
-
-
-def _read_page(token: str, wanted: Wanted) -> Place:
-    import orjson
-
-    try:
-        digest, number, rank = orjson.loads(
-            base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
-        )
-        place = Place(int(number), int(rank))
-    except (ValueError, TypeError):
-        raise UsageError("this is not a token of a page", hint="Use `next` of the page before.") from None
-    if digest != _digest(wanted):
-        raise UsageError(
-            "this page belongs to another search", hint="Repeat the words, tags and kinds that it came from."
-        )
-    return place
-
-
-def _digest(wanted: Wanted) -> str:
-    question = repr((wanted.words, sorted(wanted.tags), sorted(wanted.kinds)))
-    return hashlib.sha256(question.encode()).hexdigest()[:16]

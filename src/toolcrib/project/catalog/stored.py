@@ -225,6 +225,13 @@ class StoredTools:
             self._bind(tool)
             return self.full_name(tool)
 
+    def tool(self, name: str) -> Tool | None:
+        """Return the tool of a full name; None if it cannot be used."""
+        try:
+            return None if self.ready(name) is None else self._registry.bound(name).tool
+        except ToolcribError:
+            return None
+
     def ready_all(self) -> None:
         """Put in every tool that is not disabled, by bundle and age."""
         if self.exists:

@@ -1,34 +1,76 @@
-"""Search over the tools of the user's store."""
+"""Search over the tools of the user's bundles.
+
+The records are the truth, and putting one never waits for the index. Whoever has the lock of the index takes
+up the journal of the store in batches; the others read what it wrote. The tools themselves come from the
+list in memory, so what is gone or disabled is never shown, even if the index is behind.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import shutil
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
+from toolcrib.bundles.journal import Position
 from toolcrib.errors import UsageError
 from toolcrib.project.catalog.pages import ToolHit, ToolHits, page_token, read_page_token
-from toolcrib.search import Entry, Found, IndexUnavailable, Place, SearchIndex, Wanted, words_of
+from toolcrib.search import (
+    Entry,
+    Found,
+    IndexUnavailable,
+    Part,
+    Place,
+    SearchIndex,
+    Update,
+    Wanted,
+    find,
+    words_of,
+)
+from toolcrib.spec import HttpExec, Tool
 from toolcrib.state import cache_folder
 
 if TYPE_CHECKING:
-    from toolcrib.bundles.listing import ListedTool
+    from toolcrib.bundles.listing import ListedTool, Listing, Mark
     from toolcrib.project.catalog.stored import StoredTools
 
-__all__ = ["StoredSearch"]
+__all__ = ["StoredSearch", "asked"]
 
 _MOST_WORDS = 32
+_OFF = "off"
+"""The label of tools that are disabled themselves."""
+_PAUSE_S = 0.2
+"""Without anybody who keeps the index, a search brings it up to date, but not more often than this."""
+_BUILD_S = 60.0
+"""A search waits so long for another process that makes the index for the first time."""
+
+
+def asked(query: str, tags: Collection[str] = (), kinds: Collection[str] = ()) -> Wanted:
+    """Return the question that a text asks. Raises UsageError if there is no word in it."""
+    words = tuple(words_of(query)[:_MOST_WORDS])
+    if not words:
+        raise UsageError("a search needs at least one word", hint="`toolcrib list` shows every tool.")
+    return Wanted(words, tuple(tags), tuple(kinds))
 
 
 class StoredSearch:
-    """Finds tools of the store. The index is in the user's cache folder."""
+    """Finds tools of bundles. The index is in the user's cache folder. Safe for threads."""
 
     def __init__(self, stored: StoredTools) -> None:
-        self._stored = stored
         cache = cache_folder(stored.data)
-        self._index = SearchIndex(None if cache is None else Path(cache) / "search")
-        self._tools: dict[str, ListedTool] = {}
+        self._stored = stored
+        self._reader = SearchIndex(None if cache is None else cache / "search")
+        self._writer = SearchIndex(self._reader.folder)
+        self._writing = Lock()
+        self._by_rank: dict[int, ListedTool] = {}
+        self._mark: Mark | None = None
+        self._moved: dict[str, int] = {}
+        self._synced_at = float("-inf")
+        self.is_kept = False
+        """True while somebody calls `sync` again and again."""
 
     def find(
         self,
@@ -40,50 +82,200 @@ class StoredSearch:
         page: str | None,
     ) -> ToolHits:
         """Search as `Bundles.search`."""
-        words = tuple(words_of(query)[:_MOST_WORDS])
-        if not words:
-            raise UsageError("a search needs at least one word", hint="A list shows every tool.")
-        wanted = Wanted(words, tuple(tags))
-        question = ("search", words, sorted(bundles), sorted(tags), include_disabled)
+        wanted = asked(query, tags)
+        question = ("search", wanted.words, sorted(bundles), sorted(tags), include_disabled)
         after = None if page is None else Place(*read_page_token(page, question, int, int))
-        with self._stored.lock:
-            listing = self._stored.listing
-
-            def sees(key: str) -> bool:
-                tool = self._tools.get(key)
-                return (
-                    tool is not None
-                    and (not bundles or tool.bundle in bundles)
-                    and (include_disabled or listing.is_on(tool))
-                )
-
-            found = self._found(wanted, limit, after, sees)
-            hits = [ToolHit(self._tools[hit.key], hit.match, hit.field) for hit in found.hits]
+        try:
+            found = self._found(wanted, after, limit, bundles, include_disabled)
+        except IndexUnavailable as error:
+            self.mend(error)
+            found = self._found(wanted, after, limit, bundles, include_disabled)
+        if found is None:
+            return ToolHits([], None, 0, {}, {})
+        hits = [ToolHit(hit.card, hit.match, hit.field) for hit in found.hits]
         following = page_token(question, [*found.hits[-1].place]) if found.more else None
         return ToolHits(hits, following, found.total, dict(found.tags), dict(found.kinds))
 
+    def _found(
+        self,
+        wanted: Wanted,
+        after: Place | None,
+        limit: int,
+        bundles: Collection[str],
+        include_disabled: bool,
+    ) -> Found | None:
+        with self.part(None, bundles, include_disabled) as part:
+            return None if part is None else find([part], wanted, limit, after)
+
+    @contextmanager
+    def part(
+        self,
+        sees: Callable[[Tool], bool] | None,
+        bundles: Collection[str] = (),
+        include_disabled: bool = False,
+    ) -> Iterator[Part | None]:
+        """Lend the index, brought up to date, to a search of these bundles; None if there are no bundles.
+
+        `sees` returns True for a tool that the caller may see.
+        """
+        if not self._stored.exists:
+            yield None
+            return
+        with self._stored.lock:
+            listing = self._stored.listing
+            self._refresh(listing)
+            off = [f"in:{one.id}" for one in listing.bundles.values() if not one.is_enabled]
+
+            def card(rank: int) -> ListedTool | None:
+                tool = self._by_rank.get(rank)
+                return tool if tool is not None and (include_disabled or listing.is_on(tool)) else None
+
+            yield Part(
+                self._reader,
+                card,
+                None if sees is None else lambda tool: not sees(self._seen(tool)),
+                any_of=tuple(f"in:{id}" for id in bundles),  # noqa: A001 - the field's name
+                none_of=() if include_disabled else (_OFF, *off),
+            )
+
+    def described(self, tool: ListedTool) -> tuple[str, str]:
+        """Return the full name and the description of a tool."""
+        return self._stored.full_name(tool), tool.description or tool.name
+
+    def _seen(self, tool: ListedTool) -> Tool:
+        """Return the part of a tool that rules look at; all of one that has a manifest."""
+        name = self._stored.full_name(tool)
+        if tool.type == "native" and (found := self._stored.tool(name)) is not None:
+            return found
+        return Tool(
+            name, tool.description, tool.kind, {}, HttpExec("GET", ""), tags=tool.tags,
+            version=tool.version, bundle=name.partition("/")[0],
+        )  # fmt: skip
+
     def close(self) -> None:
         """Close the index."""
-        self._index.close()
+        self._reader.close()
+        self._writer.close()
 
-    def _found(self, wanted: Wanted, limit: int, after: Place | None, sees: object) -> Found:
+    # -- in step -----------------------------------------------------------------------------------
+
+    def _refresh(self, listing: Listing) -> None:
+        """Bring index and ranks up to date. The lock of the list is held."""
         try:
-            self._sync()
-            return self._index.find(wanted, limit, after, sees)  # type: ignore[arg-type]
+            there = self._reader.read()
         except IndexUnavailable as error:
-            self._index.forget(error)
-            self._sync()
-            return self._index.find(wanted, limit, after, sees)  # type: ignore[arg-type]
+            self.mend(error)
+            there = False
+        position = list(listing.position or ())
+        behind = not there or list(_read(self._reader.state)[0] or ()) != position
+        waits = there and (self.is_kept or time.monotonic() - self._synced_at < _PAUSE_S)
+        if behind and not waits:
+            self.sync(_PAUSE_S if there else _BUILD_S)
+            self._reader.read()
+        self._follow(listing)
 
-    def _sync(self) -> None:
-        self._tools = {f"{tool.bundle}/{tool.file}": tool for tool in self._stored.listing.tools()}
-        marks = {key: [_moment(tool.modified), tool.id] for key, tool in self._tools.items()}
-        self._index.sync(marks, self._entry)
+    def _follow(self, listing: Listing) -> None:
+        moved = _read(self._reader.state)[1]
+        if moved != self._moved:
+            self._mark, self._moved = None, moved
+        changes, self._mark = listing.since(self._mark)
+        if changes is None:
+            self._by_rank = {}
+            changes = [(None, tool) for tool in listing.tools()]
+        for before, after in changes:
+            if before is not None:
+                rank = self._rank(before)
+                if (known := self._by_rank.get(rank)) is not None and known.id == before.id:
+                    del self._by_rank[rank]
+            if after is not None:
+                self._by_rank.setdefault(self._rank(after), after)
 
-    def _entry(self, key: str) -> Entry:
-        tool = self._tools[key]
-        return Entry(f"{tool.slug} {tool.name}", tool.type, tool.tags, tool.description, tool.arguments)
+    def _rank(self, tool: ListedTool) -> int:
+        return self._moved.get(tool.id) or _rank(tool)
+
+    def sync(self, wait_s: float = _PAUSE_S) -> None:
+        """Take up the changes since the index was written. Another process that does so is left to it."""
+        if not self._stored.exists:
+            return
+        with self._writing:
+            self._synced_at = time.monotonic()
+            for _ in range(2):
+                try:
+                    if self._writer.read() and self._is_level():
+                        return
+                    self._writer.write(self._change, wait_s=wait_s, safe=True)
+                    if self._writer.folder is None:
+                        self._reader = self._writer
+                    return
+                except IndexUnavailable as error:
+                    if error.busy and self._reader.index is not None:
+                        return
+                    self.mend(error)
+
+    def _is_level(self) -> bool:
+        """Return True if nothing was put since the index was written."""
+        position, _ = _read(self._writer.state)
+        return position is not None and not self._stored.store.journal.has_grown(position)
+
+    def mend(self, error: IndexUnavailable) -> None:
+        """Have the index made again: a damaged one in its place, one that cannot be written in memory."""
+        folder = self._writer.folder
+        if folder is not None and not error.busy and (folder / "state.json").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            self._writer.folder = None
+        self._reader.close()
+        self._writer.close()
+
+    def _change(self, state: Any) -> Update | None:
+        position, moved = _read(state)
+        with self._stored.lock:
+            changes, now = self._stored.store.journal.read(position)
+            if changes == [] and now == position:
+                return None
+            listing = self._stored.listing
+            if changes is None:
+                tools, gone, taken, moved = list(listing.tools()), [], {}, {}
+            else:
+                keys = {f"{one.bundle}/{one.file}" for one in changes if one.file is not None}
+                tools = [tool for key in keys if (tool := listing.with_key(key)) is not None]
+                if any(one.file is None for one in changes):
+                    tools += [tool for tool in listing.tools() if listing.bundles[tool.bundle].is_built_in]
+                gone = [*keys, *(tool.key for tool in tools)]
+                self._follow(listing)
+                taken = {rank: tool.id for rank, tool in self._by_rank.items()}
+        new = [(tool.key, _free(tool, taken, moved), _entry(tool)) for tool in tools]
+        state = {"position": list(now), "moved": moved}
+        return Update(dict.fromkeys(gone), new, state, whole=changes is None)
 
 
-def _moment(text: str) -> int:
-    return int(datetime.fromisoformat(text).timestamp() * 1_000) * 1_000_000
+def _read(state: Any) -> tuple[Position | None, dict[str, int]]:
+    """Return the place in the journal that an index is at, and the ranks that are not by time."""
+    try:
+        journal, offset = state["position"]
+        moved = {str(tool): int(rank) for tool, rank in state["moved"].items()}
+        return Position(str(journal), int(offset)), moved
+    except (TypeError, KeyError, ValueError, AttributeError):
+        return None, {}
+
+
+def _free(tool: ListedTool, taken: dict[int, str], moved: dict[str, int]) -> int:
+    """Return the rank of a tool: another one than by its time if a second tool has that already."""
+    rank = usual = moved.get(tool.id) or _rank(tool)
+    while taken.setdefault(rank, tool.id) != tool.id:
+        rank += 2
+    if rank != usual:
+        moved[tool.id] = rank
+    return rank
+
+
+def _rank(tool: ListedTool) -> int:
+    """Return the rank by the time of the last change: an odd number, in ns, with a part of the id."""
+    milliseconds = round(datetime.fromisoformat(tool.modified).timestamp() * 1000)
+    return (milliseconds * 500_000 + int(tool.id[-5:], 16) % 500_000) * 2 + 1
+
+
+def _entry(tool: ListedTool) -> Entry:
+    names: Sequence[str] = dict.fromkeys((tool.slug, tool.name)) if tool.name else (tool.slug,)  # type: ignore[assignment]
+    labels = (f"in:{tool.bundle}", *(() if tool.enabled else (_OFF,)))
+    return Entry(tuple(names), tool.kind, tool.tags, tool.description, tool.arguments, labels)

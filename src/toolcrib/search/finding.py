@@ -1,0 +1,187 @@
+"""Find tools in one index, or in several as if they were one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolcrib.search.index import SearchIndex, explained
+from toolcrib.search.ranking import HitClass, Queries
+
+if TYPE_CHECKING:
+    from tantivy import Query, Searcher
+
+__all__ = ["Found", "Hit", "Part", "Place", "Wanted", "find"]
+
+_ENOUGH = 5
+"""With so many hits nobody looks further for typing errors."""
+_FACETS = {
+    "kinds": {"terms": {"field": "kind", "size": 1000}},
+    "tags": {"terms": {"field": "tag", "size": 1000}},
+}
+
+
+class Wanted(NamedTuple):
+    """A question: words, and other conditions for the tools."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...] = ()
+    """Any of these."""
+    kinds: tuple[str, ...] = ()
+
+
+class Place(NamedTuple):
+    """The place of a hit in the order; the next hit has a higher class, or the same and a lower rank."""
+
+    number: int
+    """Of its class."""
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of the indexes of a search."""
+
+    index: SearchIndex
+    card: Callable[[int], Any]
+    """Returns the tool of a rank, as the caller knows it; None for one that must not be found."""
+    hidden: Callable[[Any], bool] | None = None
+    """Returns True for a tool that must not be counted either. It is asked about each hit."""
+    any_of: tuple[str, ...] = ()
+    """Labels of which a tool has one."""
+    none_of: tuple[str, ...] = ()
+    """Labels of which a tool has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One tool that was found."""
+
+    card: Any
+    """The tool, as the caller knows it."""
+    match: str
+    field: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One page of hits, and how many there are in all: of each tag and of each kind too."""
+
+    hits: list[Hit]
+    more: bool
+    total: int
+    tags: Counter[str]
+    kinds: Counter[str]
+
+
+def find(parts: Sequence[Part], wanted: Wanted, count: int, after: Place | None = None) -> Found:
+    """Return the best `count` hits behind `after`. Raises IndexUnavailable."""
+    with explained():
+        return _Search(parts, wanted).page(count, after)
+
+
+class _Search:
+    """One search over indexes as they are now."""
+
+    def __init__(self, parts: Sequence[Part], wanted: Wanted) -> None:
+        indexes = [part.index.index for part in parts]
+        assert None not in indexes
+        self._parts = parts
+        self._searchers: list[Searcher] = [index.searcher() for index in indexes if index is not None]
+        self._queries = queries = Queries(indexes[0].schema if indexes[0] is not None else None)
+        filters = [
+            queries.one_of(field, values)
+            for field, values in (("tag", wanted.tags), ("kind", wanted.kinds))
+            if values
+        ]
+        self._filters = [
+            filters + ([queries.one_of("label", part.any_of)] if part.any_of else []) for part in parts
+        ]
+        self._never = [[queries.one_of("label", part.none_of)] if part.none_of else [] for part in parts]
+        words = wanted.words
+        self._classes: Iterable[HitClass] = queries.exact(words)
+        self._all = queries.exact_hits(words)
+        if self._count(self._all) < _ENOUGH:
+            self._classes = chain(self._classes, queries.fuzzy(words))
+            self._all = queries.any([self._all, queries.fuzzy_hits(words)])
+            if len(words) > 1 and not self._count(self._all):
+                size = sum(searcher.num_docs for searcher in self._searchers)
+                rare = queries.rare(words, self._count, size)
+                self._classes, self._all = queries.some(rare), queries.any(rare)
+        for number, part in enumerate(parts):
+            if part.hidden is not None:
+                self._hide(number, part.card, part.hidden)
+
+    def _hide(self, number: int, card: Callable[[int], Any], hidden: Callable[[Any], bool]) -> None:
+        searcher = self._searchers[number]
+        query = self._narrowed(number, self._all)
+        found = searcher.search(query, max(searcher.num_docs, 1), False, "rank")
+        ranks = [rank for rank, _ in found.hits if (one := card(rank)) is None or hidden(one)]
+        if ranks:
+            self._never[number].append(self._queries.numbers("rank", ranks))
+
+    def page(self, count: int, after: Place | None) -> Found:
+        """Return one page."""
+        hits: dict[int, Hit] = {}
+        # The pages before this one showed the classes before, and this class down to the rank.
+        shown: list[Query] = []
+        for number, one in enumerate(self._classes):
+            if after is not None and number < after.number:
+                shown.append(one.query)
+                continue
+            query = self._queries.without(one.query, shown)
+            if after is not None and number == after.number:
+                query = self._queries.all([query, self._queries.up_to("rank", after.rank - 1)])
+                shown.append(one.query)
+            for rank, card in self._best(query, hits, count + 1):
+                hits[rank] = Hit(card, one.match, one.field, Place(number, rank))
+            if len(hits) > count:
+                break
+        of_kinds, of_tags = self._facets()
+        page = list(hits.values())
+        return Found(page[:count], len(page) > count, of_kinds.total(), of_tags, of_kinds)
+
+    def _best(self, query: Query, known: dict[int, Hit], most: int) -> list[tuple[int, Any]]:
+        """Return the last changed tools that are not known yet, up to `most` together with those."""
+        found: list[tuple[int, Any]] = []
+        for number, (searcher, part) in enumerate(zip(self._searchers, self._parts, strict=True)):
+            narrowed, ask = self._narrowed(number, query), most
+            while True:
+                ranks = [rank for rank, _ in searcher.search(narrowed, ask, False, "rank").hits]
+                usable = [
+                    (rank, card)
+                    for rank in ranks
+                    if rank not in known and (card := part.card(rank)) is not None
+                ]
+                if len(ranks) < ask or len(known) + len(usable) >= most:
+                    break
+                ask *= 4  # Some were known, or are gone and still in the index.
+            found += usable
+        if len(self._parts) > 1:
+            found.sort(key=lambda one: one[0], reverse=True)
+        return found[: most - len(known)]
+
+    def _facets(self) -> list[Counter[str]]:
+        """Return how many hits there are of each kind and of each tag."""
+        found: list[Counter[str]] = [Counter(), Counter()]
+        for number, searcher in enumerate(self._searchers):
+            counts = searcher.aggregate(self._narrowed(number, self._all), _FACETS)
+            for into, name in zip(found, ("kinds", "tags"), strict=True):
+                into.update({bucket["key"]: bucket["doc_count"] for bucket in counts[name]["buckets"]})
+        return found
+
+    def _narrowed(self, number: int, query: Query) -> Query:
+        if self._filters[number]:
+            query = self._queries.all([query, *self._filters[number]])
+        return self._queries.without(query, self._never[number])
+
+    def _count(self, query: Query) -> int:
+        total = 0
+        for number, searcher in enumerate(self._searchers):
+            found: Any = searcher.search(self._narrowed(number, query), 1, count=True)
+            total += int(found.count)
+        return total
