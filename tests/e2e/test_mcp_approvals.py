@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -112,6 +114,95 @@ async def test_no_client_is_asked_unless_a_trusted_project_says_so(
     async with Client(server(crib), mode=mode, elicitation_callback=user) as client:
         assert code(await client.call_tool("count", CALL)) == "approval_required"
     assert user.asked == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_call_that_waits_is_pending_with_its_id_and_nothing_tells_how_to_approve(
+    crib: Crib, mode: Mode
+) -> None:
+    async with Client(server(crib), mode=mode) as client:
+        for tool, arguments in (("count", CALL), ("tool_call", {"name": "count", "arguments": CALL})):
+            result = await client.call_tool(tool, arguments)
+            told = result.structured_content or {}
+            assert (told["status"], told["error"]["code"]) == ("pending", "approval_required")
+            assert told["approval"] == waiting(crib)
+            assert "A person has been asked" in str(result.content)
+            assert not re.search("toolcrib (approvals|run|review)|--approve|--yes", result.model_dump_json())
+    assert (crib.root / "count").read_text() == ""
+    assert crib.audit()[0].event == "TOOL_WAITS"
+
+
+def waiting(crib: Crib) -> str:
+    (one,) = crib.open().approval_service.list("pending")
+    return one.approval.id
+
+
+async def decided(crib: Crib, *words: str) -> None:
+    command = [sys.executable, "-m", "toolcrib", "approvals", *words, "--yes", "--root", str(crib.root)]
+    person = await asyncio.create_subprocess_exec(*command, stderr=subprocess.DEVNULL)
+    assert await person.wait() == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_call_that_says_so_waits_for_the_person(crib: Crib, mode: Mode) -> None:
+    async with Client(server(crib), mode=mode) as client:
+        assert code(await client.call_tool("count", CALL)) == "approval_required"
+        wait: Any = {"toolcrib/wait": "block"}
+        blocked = asyncio.create_task(client.call_tool("count", CALL, meta=wait))
+        await decided(crib, "approve", waiting(crib))
+        result = await blocked
+        assert (code(result), (crib.root / "count").read_text()) == (None, "x\n")
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_calls_with_one_key_run_once(crib: Crib, mode: Mode) -> None:
+    key: Any = {"toolcrib/idempotency_key": "order-1"}
+    async with Client(server(crib), mode=mode) as client:
+        assert code(await client.call_tool("count", CALL, meta=key)) == "approval_required"
+        await decided(crib, "approve", waiting(crib))
+        for _ in range(2):
+            result = await client.call_tool("count", CALL, meta=key)
+            assert (code(result), (crib.root / "count").read_text()) == (None, "x\n")
+    assert crib.last().event == "TOOL_REPLAYED"
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("meta", [{"toolcrib/wait": "forever"}, {"toolcrib/idempotency_key": 7}])
+async def test_what_meta_cannot_mean_is_an_error_of_the_request(crib: Crib, mode: Mode, meta: Any) -> None:
+    async with Client(server(crib), mode=mode) as client:
+        with pytest.raises(MCPError, match="toolcrib/"):
+            await client.call_tool("count", CALL, meta=meta)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_an_approval_for_a_session_ends_with_the_connection(crib: Crib, mode: Mode) -> None:
+    crib.review("count")
+    async with Client(server(crib), mode=mode) as client:
+        assert code(await client.call_tool("count", CALL)) == "approval_required"
+        await decided(crib, "approve", waiting(crib), "--scope", "session")
+        for script in ("true", "false || true"):
+            assert code(await client.call_tool("count", {"c": script})) is None
+    async with Client(server(crib), mode=mode) as client:
+        assert code(await client.call_tool("count", {"c": "true"})) == "approval_required"
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("again", [False, True], ids=["ten minutes", "do not ask again"])
+async def test_a_no_says_for_how_long_it_holds(crib: Crib, mode: Mode, again: bool) -> None:
+    crib.write(".toolcrib/config.yml", CHANNEL)
+    crib.trust()
+    user = User(action="accept", content={"approve": False, "dont_ask_again": again})
+    async with Client(server(crib), mode=mode, elicitation_callback=user) as client:
+        result = await client.call_tool("count", CALL)
+        told = (result.structured_content or {})["error"]
+        assert told["code"] == "approval_denied"
+        assert code(await client.call_tool("count", CALL)) == "approval_denied"
+    assert len(user.asked) == 1
+    assert "A no holds for 10 minutes" in user.asked[0]
+    assert told["details"]["until"] in told["hint"]
+    until, at = (datetime.fromisoformat(told["details"][name]) for name in ("until", "decided_at"))
+    assert (until - at > timedelta(days=6)) is again
+    assert (until - at == timedelta(minutes=10)) is not again
 
 
 async def test_a_person_at_a_terminal_decides_and_the_agent_calls_again(crib: Crib) -> None:

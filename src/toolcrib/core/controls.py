@@ -11,10 +11,8 @@ from toolcrib.core.results import Mask
 from toolcrib.errors import ApprovalRequired, UsageError
 from toolcrib.spec import Caller, Result, Tool
 
-__all__ = ["HINT_ASKED", "Check", "Controls", "Proceed", "Wrapper", "needs_approval", "plain_controls"]
+__all__ = ["Check", "Controls", "Proceed", "Wrapper", "needs_approval", "plain_controls"]
 
-HINT_ASKED = "A person has been asked. Once they have approved it, make the same call again."
-"""For callers that may be models: it never says how to approve."""
 
 Check = Callable[[Context], None]
 """Refuses a call by raising a ToolcribError."""

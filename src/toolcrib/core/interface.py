@@ -58,6 +58,7 @@ class Approvals(Protocol):
         id: str,  # noqa: A002 - the field's name
         by: str,
         note: str = "",
+        hold_s: float | None = None,
         *,
         seal: str | None = None,
         decider: Caller | None = None,

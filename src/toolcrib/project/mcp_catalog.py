@@ -182,7 +182,7 @@ class McpCatalog:
             session_id=ctx.session_id,
             on_event=ctx.relay,
             identity=ctx.identity,
-            wait=ctx.wait,
+            wait="raise" if ctx.wait == "pending" else ctx.wait,
         )
         result = await self._project.invoke(inner)
         return Outcome(result.unwrap(), result.warnings, result.details)

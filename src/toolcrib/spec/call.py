@@ -80,7 +80,7 @@ class Result:
         if self.error is not None:
             raise self.error
         if self.status == "pending":
-            raise ApprovalRequired(details={"call_id": self.call_id})
+            raise ApprovalRequired(details={**(self.details or {}), "call_id": self.call_id})
         return self.value
 
     @property

@@ -7,6 +7,7 @@ from typing import Any
 
 from toolcrib.errors import ApprovalRequired, ToolcribError
 from toolcrib.spec.call import Result
+from toolcrib.spec.words import HINT_ASKED
 
 __all__ = ["TEXT_LIMIT", "cut_text", "error_text", "pending_error", "text_view", "value_text"]
 
@@ -63,7 +64,12 @@ def pending_error(result: Result) -> ToolcribError:
     """Return the error that stands for a call that waits for a person."""
     if result.error is not None:
         return result.error
-    return ApprovalRequired(details={"call_id": result.call_id} if result.call_id else None)
+    details = dict(result.details or {})
+    if result.call_id:
+        details["call_id"] = result.call_id
+    why = f": {details['reason']}" if details.get("reason") else ""
+    message = f"the call waits for a person's approval{why}"
+    return ApprovalRequired(message, hint=HINT_ASKED, details=details)
 
 
 def cut_text(text: str, limit: int = TEXT_LIMIT) -> str:

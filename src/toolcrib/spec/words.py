@@ -5,7 +5,10 @@ from __future__ import annotations
 from toolcrib.spec.kinds import CommandExec, CompositeExec, HttpExec
 from toolcrib.spec.tool import Tool
 
-__all__ = ["may_touch"]
+__all__ = ["HINT_ASKED", "may_touch"]
+
+HINT_ASKED = "A person has been asked. Once they have approved it, make the same call again."
+"""For callers that may be models: it never says how to approve."""
 
 
 def may_touch(tool: Tool) -> list[str]:

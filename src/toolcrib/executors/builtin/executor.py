@@ -41,6 +41,7 @@ class BuiltinExecutor:
             identity=call.identity,
             timeout_ms=max(1, int(ctx.remaining * 1000)),
             on_event=ctx.relay,
+            approval_channel=call.approval_channel,
         )
         result = await self._catalog.invoke(inner)
         return Outcome(result.unwrap(), tuple(result.warnings))

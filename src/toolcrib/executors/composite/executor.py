@@ -245,6 +245,7 @@ class CompositeExecutor:
                 session_id=outer.session_id,
                 approved_by=outer.approved_by,
                 identity=outer.identity,
+                approval_channel=outer.approval_channel,
                 wait="block" if outer.wait == "block" else "raise",
             )
         )

@@ -57,7 +57,7 @@ class Approvals:
         *,
         clock: Callable[[], float] = time.time,
         ttl_s: float = _WEEK_S,
-        per_caller: int = 10_000,
+        per_caller: int = 100,
         in_all: int = 50_000,
         bytes_in_all: int = 268_435_456,
         kept: int = 10_000,
@@ -186,14 +186,18 @@ class Approvals:
             raise InvalidError("the approval would end before it begins", hint="Name a later time.")
         return self._decide(_grant(approval, "approved", scope, by, note, now, until, arguments), approval)
 
-    def deny(self, id: str, by: str, note: str = "", *, seal: str | None = None) -> Approval:
-        """Deny a call. The same call gets this answer for as long as the approval would have waited.
+    def deny(
+        self, id: str, by: str, note: str = "", hold_s: float | None = None, *, seal: str | None = None
+    ) -> Approval:
+        """Deny a call. The same call gets this answer for `hold_s` seconds; by default, and at most, for as
+        long as the approval would have waited.
 
         Raises as `approve` does.
         """
         approval = self._undecided(id, by, seal)
         now = self._clock()
-        return self._decide(_grant(approval, "denied", "once", by, note, now, approval.expires_at), approval)
+        end = approval.expires_at if hold_s is None else min(now + hold_s, approval.expires_at)
+        return self._decide(_grant(approval, "denied", "once", by, note, now, end), approval)
 
     def revoke(self, id: str) -> Grant:
         """Revoke a decision that is valid; the next call asks again. `NotFoundError`."""

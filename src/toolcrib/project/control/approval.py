@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
 from toolcrib.core.context import Context
-from toolcrib.core.controls import HINT_ASKED, Proceed, needs_approval
+from toolcrib.core.controls import Proceed, needs_approval
 from toolcrib.errors import ApprovalRequired
 from toolcrib.guard import Approval, Ask, AuditLog, Permit, canonical
 from toolcrib.project.control.code import ApprovedCode
 from toolcrib.project.control.questions import ApprovalQuestions, Question
 from toolcrib.project.control.store import Store
 from toolcrib.spec import Result
-from toolcrib.spec.words import may_touch
+from toolcrib.spec.words import HINT_ASKED, may_touch
 from toolcrib.state import user_name
 
 __all__ = ["ApprovalStep"]
@@ -115,4 +115,9 @@ def _refusal(ctx: Context, approval: Approval) -> ApprovalRequired:
 
 def _details(approval: Approval) -> dict[str, Any]:
     expires_at = approval.as_dict()["expires_at"]
-    return {"approval": approval.id, "reason": approval.reason, "expires_at": expires_at}
+    return {
+        "approval": approval.id,
+        "status": approval.status,
+        "reason": approval.reason,
+        "expires_at": expires_at,
+    }

@@ -129,6 +129,7 @@ class ApprovalService:
         id: str,  # noqa: A002 - the field's name
         by: str,
         note: str = "",
+        hold_s: float | None = None,
         *,
         seal: str | None = None,
         decider: Caller | None = None,
@@ -137,7 +138,7 @@ class ApprovalService:
         """Deny a call; its caller gets `note`. Raises as `Approvals.deny` does, and DeniedError."""
         approval = self.approvals.find(id)
         may_decide(approval, decider, person=by, self_approval=self._self_approval)
-        done = self.approvals.deny(id, by, note, seal=seal)
+        done = self.approvals.deny(id, by, note, hold_s, seal=seal)
         self._record("TOOL_DENIED", done, approver=by, channel=channel, note=note)
         return self._sheet(done, None)
 

@@ -10,6 +10,8 @@ from toolcrib.project.control.approval_service import ApprovalService
 
 __all__ = ["Elicitation"]
 
+_NO_S = 600.0
+"""Seconds that a no holds, unless the user chose not to be asked again."""
 _MAX_TEXT = 4_000
 """Characters of arguments that are shown in a question; a longer one is for the terminal."""
 
@@ -24,6 +26,10 @@ class ClientAnswer(Protocol):
     @property
     def reason(self) -> str:
         """A note for the caller."""
+
+    @property
+    def dont_ask_again(self) -> bool:
+        """True if a no holds as long as the call would have waited."""
 
 
 class Elicitation:
@@ -48,6 +54,7 @@ class Elicitation:
             return None
         lines = [f"{asked.tool} needs approval: {shown['reason']}", f"arguments: {arguments}"]
         lines += [f"may touch: {line}" for line in asked.touches]
+        lines.append(f'A no holds for 10 minutes, or with "Don\'t ask again" until {shown["expires_at"]}.')
         return "\n".join(_printable(line) for line in lines)
 
     def decide(self, approval: str, client: str, answer: ClientAnswer) -> None:
@@ -60,7 +67,8 @@ class Elicitation:
             if answer.approved:
                 self._service.approve(approval, who, note=answer.reason, channel="elicitation")
             else:
-                self._service.deny(approval, who, answer.reason, channel="elicitation")
+                hold_s = None if answer.dont_ask_again else _NO_S
+                self._service.deny(approval, who, answer.reason, hold_s, channel="elicitation")
         except ToolcribError:
             return
 

@@ -7,11 +7,11 @@ import logging
 import math
 import sys
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from toolcrib.errors import Cancelled, InvalidOutput, ToolcribError, ToolNotFound
-from toolcrib.serve.mcp.elicitation import OpenQuestions, question_about, take_answer
+from toolcrib.serve.mcp.elicitation import OpenQuestions, Question, question_about, take_answer, waiting_for
 from toolcrib.serve.mcp.listing import ListedTool
 from toolcrib.serve.mcp.request import McpRequest
 from toolcrib.serve.mcp.results import call_result
@@ -125,18 +125,23 @@ class ClientCalls:
 
     async def _invoke(self, one: ClientCall) -> Result:
         """Make the call. In a session, ask the client's user for approval and make it again."""
-        result = await self._catalog.invoke(one.call)
-        if not one.can_ask or one.request.modern:
+        call, approver = one.call, self._settings.approver
+        if not one.can_ask or approver is None or "inputResponses" in one.request.params:
+            return await self._catalog.invoke(call)
+        result = await self._catalog.invoke(replace(call, wait="pending"))
+        if waiting_for(result) is None or (one.request.modern and self._question(one, result) is not None):
             return result
-        approver = self._settings.approver
-        question = question_about(approver, result)
-        if approver is None or question is None:
+        question = self._question(one, result)
+        answered = None if question is None else await self._questions.ask(question)
+        if question is not None and answered is not None:
+            approver.decide(question.approval, call.caller, answered)
+        elif call.wait == "pending":
             return result
-        user_answer = await self._questions.ask(question)
-        if user_answer is None:
-            return result
-        approver.decide(question.approval, one.call.caller, user_answer)
-        return await self._catalog.invoke(one.call)
+        return await self._catalog.invoke(call)
+
+    def _question(self, one: ClientCall, result: Result) -> Question | None:
+        """Return the question to the client's user about a call that waits; None if there is none to ask."""
+        return question_about(self._settings.approver, result) if one.can_ask else None
 
     def _answer(self, one: ClientCall, result: Result) -> bytes:
         error = result.error
@@ -145,8 +150,8 @@ class ClientCalls:
             message = f"{error.message} {error.hint}" if error.hint else error.message
             refused = JsonRpcError(ErrorCode.INVALID_PARAMS, message, {"error": error.as_dict()})
             return error_answer(one.request.id, refused)
-        if one.can_ask and one.request.modern:
-            question = question_about(self._settings.approver, result)
+        if one.request.modern:
+            question = self._question(one, result)
             if question is not None:
                 meta = {SERVER_KEY: self._server_info}
                 return answer(one.request.id, {**question.input_required(), "_meta": meta})

@@ -14,7 +14,16 @@ from toolcrib.serve.mcp.calls import ClientCall, ClientCalls
 from toolcrib.serve.mcp.changes import ListChanges
 from toolcrib.serve.mcp.elicitation import supports_forms
 from toolcrib.serve.mcp.listing import Listing
-from toolcrib.serve.mcp.request import McpRequest, Reply, Sender, caller_name, check_envelope, meta_of
+from toolcrib.serve.mcp.request import (
+    McpRequest,
+    Reply,
+    Sender,
+    caller_name,
+    check_envelope,
+    key_of,
+    meta_of,
+    wait_of,
+)
 from toolcrib.serve.mcp.settings import ServerSettings
 from toolcrib.serve.mcp.wire import (
     CAPABILITIES_KEY,
@@ -33,6 +42,7 @@ from toolcrib.serve.mcp.wire import (
     read_message,
 )
 from toolcrib.spec import Call, Caller, Catalog
+from toolcrib.spec.identifier import new_id
 
 __all__ = ["Connection"]
 
@@ -70,6 +80,8 @@ class Connection:
         self._version: str | None = None
         """Protocol version of the session; None before `initialize`."""
         self._caller = "mcp"
+        self._session = new_id()
+        """An approval with scope `session` holds as long as this connection."""
         self._calls = ClientCalls(catalog, send, settings, congested)
         self._changes = ListChanges(catalog, send, congested, settings.server_info)
         self._server_meta = {SERVER_KEY: settings.server_info}
@@ -242,7 +254,15 @@ class Connection:
             listed = self._listing(caller, identity).get(name)
         except InvalidToken:
             listed = None  # The call itself is refused, and recorded.
-        call = Call(name if listed is None else listed.tool.name, arguments, caller, identity=identity)
+        call = Call(
+            name if listed is None else listed.tool.name,
+            arguments,
+            caller,
+            session_id=self._session,
+            identity=identity,
+            wait=wait_of(request.meta),
+            idempotency_key=key_of(request.meta),
+        )
         forms = supports_forms(request.meta.get(CAPABILITIES_KEY)) if request.modern else self._forms
         can_ask = forms and self._settings.approver is not None
         self._calls.start(ClientCall(request, call, listed, can_ask))

@@ -21,6 +21,7 @@ __all__ = [
     "question_about",
     "supports_forms",
     "take_answer",
+    "waiting_for",
 ]
 
 _KEY = "toolcrib/approval"
@@ -30,6 +31,11 @@ _FORM = {
     "properties": {
         "approve": {"type": "boolean", "title": "Run it once", "description": "Yes runs this call, once."},
         "reason": {"type": "string", "title": "Reason", "description": "What the caller is told."},
+        "dont_ask_again": {
+            "type": "boolean",
+            "title": "Don't ask again",
+            "description": "A no holds as long as the call would have waited, not 10 minutes.",
+        },
     },
     "required": ["approve"],
 }
@@ -41,6 +47,7 @@ class UserAnswer:
 
     approved: bool
     reason: str = ""
+    dont_ask_again: bool = False
 
 
 class Approver(Protocol):
@@ -74,13 +81,17 @@ class Question:
         }
 
 
+def waiting_for(result: Result) -> str | None:
+    """Return the id of the approval that a call waits for; None if it waits for none."""
+    details = (result.error.details if result.error is not None else result.details) or {}
+    approval = details.get("approval")
+    return approval if details.get("status") == "pending" and isinstance(approval, str) else None
+
+
 def question_about(approver: Approver | None, result: Result) -> Question | None:
-    """Return the question about the approval that a refused call needs; None if there is none to ask."""
-    error = result.error
-    if approver is None or error is None or error.code != "approval_required":
-        return None
-    approval = error.details.get("approval")
-    if not isinstance(approval, str):
+    """Return the question about the approval that a call waits for; None if there is none to ask."""
+    approval = waiting_for(result)
+    if approver is None or approval is None:
         return None
     text = approver.question(approval)
     return None if text is None else Question(approval, text)
@@ -114,7 +125,7 @@ def _read_answer(value: Any) -> UserAnswer | None:
     approved = content.get("approve")
     if value.get("action") != "accept" or not isinstance(approved, bool):
         return None
-    return UserAnswer(approved, reason)
+    return UserAnswer(approved, reason, content.get("dont_ask_again") is True)
 
 
 class OpenQuestions:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from toolcrib.serve.mcp.wire import (
     CAPABILITIES_KEY,
@@ -18,7 +18,9 @@ from toolcrib.serve.mcp.wire import (
 )
 from toolcrib.spec import Caller
 
-__all__ = ["McpRequest", "Reply", "Sender", "caller_name", "check_envelope", "meta_of"]
+__all__ = ["McpRequest", "Reply", "Sender", "caller_name", "check_envelope", "key_of", "meta_of", "wait_of"]
+
+_MAX_KEY = 200
 
 Reply = Callable[[bytes | None], None]
 """Takes the answer of one request, or None for a message that gets none."""
@@ -57,6 +59,23 @@ def meta_of(params: dict[str, Any]) -> dict[str, Any]:
     """Return `_meta` of the parameters of a request; empty if there is none."""
     meta = params.get("_meta")
     return meta if isinstance(meta, dict) else {}
+
+
+def wait_of(meta: dict[str, Any]) -> Literal["block", "pending"]:
+    """Return what a call does that a person must approve first. Raises JsonRpcError."""
+    wait = meta.get("toolcrib/wait", "pending")
+    if wait not in ("block", "pending"):
+        raise JsonRpcError(ErrorCode.INVALID_PARAMS, '_meta toolcrib/wait must be "pending" or "block"')
+    return "block" if wait == "block" else "pending"
+
+
+def key_of(meta: dict[str, Any]) -> str | None:
+    """Return the idempotency key of a call; None without one. Raises JsonRpcError."""
+    key = meta.get("toolcrib/idempotency_key")
+    if key is not None and not (isinstance(key, str) and 0 < len(key) <= _MAX_KEY):
+        text = f"_meta toolcrib/idempotency_key must be a string of at most {_MAX_KEY} characters"
+        raise JsonRpcError(ErrorCode.INVALID_PARAMS, text)
+    return key
 
 
 def check_envelope(meta: dict[str, Any]) -> None:

@@ -11,6 +11,9 @@ from toolcrib.spec.views import TEXT_LIMIT, cut_text, error_text, pending_error,
 
 __all__ = ["call_result"]
 
+_PENDING = ("status", "approval", "reason", "expires_at")
+"""What a client is told about a call that waits for a person."""
+
 
 def call_result(result: Result, listed: ListedTool | None = None, limit: int = TEXT_LIMIT) -> dict[str, Any]:
     """Return text content, structured content and `isError`; times and warnings in `_meta`.
@@ -47,8 +50,11 @@ def _error(result: Result, error: ToolcribError, output: str | None, limit: int)
     content = [{"type": "text", "text": cut_text(error_text(error), limit)}]
     if output is not None:
         content.append({"type": "text", "text": output})
-    out = {"content": content, "structuredContent": {"error": error.as_dict()}, "isError": True}
-    return _with_meta(out, result)
+    structured: dict[str, Any] = {"error": error.as_dict()}
+    if error.details.get("status") == "pending":
+        # Nothing ran, so there is no output for the schema: to MCP it is an error all the same.
+        structured = {name: error.details[name] for name in _PENDING if name in error.details} | structured
+    return _with_meta({"content": content, "structuredContent": structured, "isError": True}, result)
 
 
 def _with_meta(out: dict[str, Any], result: Result) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def _how_to_approve(approval: str) -> str:
 
 
 def _asked() -> str:
-    from toolcrib.core.controls import HINT_ASKED
+    from toolcrib.spec.words import HINT_ASKED
 
     return HINT_ASKED
 
