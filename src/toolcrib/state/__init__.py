@@ -4,6 +4,7 @@ from toolcrib.state.cache import cache_folder, cache_home
 from toolcrib.state.choice import IN_FILE, is_database, name_database, named_database
 from toolcrib.state.clock import ForwardClock
 from toolcrib.state.database import Database, Transaction
+from toolcrib.state.outbox import Message, Outbox
 from toolcrib.state.postgres import PostgresDatabase, PostgresServer
 from toolcrib.state.private import read_private, write_private
 from toolcrib.state.process import boot_id, is_alive, this_process, uptime
@@ -27,6 +28,8 @@ __all__ = [
     "Database",
     "DatabaseWatch",
     "ForwardClock",
+    "Message",
+    "Outbox",
     "PostgresDatabase",
     "PostgresServer",
     "SqliteDatabase",

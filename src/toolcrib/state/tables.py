@@ -6,6 +6,8 @@ decision, the results of calls with an idempotency key, and how often tools were
 
 from __future__ import annotations
 
+from toolcrib.state.outbox import OUTBOX
+
 __all__ = ["PROJECT", "VAULT_GRANTS", "VAULT_REVIEWS"]
 
 PROJECT: tuple[str, ...] = (
@@ -69,6 +71,7 @@ CREATE INDEX recorded_end ON recorded (ended_at);
     """
 DELETE FROM leases;
 """,
+    OUTBOX,
 )
 """`state.db` in the project's home folder. Version 2 names the holders of leases in another way."""
 

@@ -1,0 +1,158 @@
+"""Messages that are stored with the change they tell of, and delivered afterwards: at least once, in order.
+
+A message has the number of its topic, which a transaction gets by locking the topic until it ends. So no
+message of a topic appears before an earlier one. One reader at a time delivers a topic; if it dies, or is
+silent for too long, another goes on after the last message known to be delivered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from toolcrib.state.database import Database, Transaction
+from toolcrib.state.watch import DatabaseWatch
+
+__all__ = ["OUTBOX", "Message", "Outbox"]
+
+OUTBOX = """
+CREATE TABLE topics (
+    topic TEXT PRIMARY KEY,
+    last INTEGER NOT NULL
+);
+CREATE TABLE outbox (
+    topic TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (topic, number)
+);
+CREATE TABLE readers (
+    topic TEXT PRIMARY KEY,
+    epoch INTEGER NOT NULL,
+    holder TEXT NOT NULL,
+    until REAL NOT NULL
+);
+"""
+_NUMBER = (
+    "INSERT INTO topics VALUES (?, 1) ON CONFLICT (topic) DO UPDATE SET last = topics.last + 1 RETURNING last"
+)
+_WAITING = (
+    "SELECT topics.topic, readers.holder, readers.until FROM topics"
+    " LEFT JOIN readers ON readers.topic = topics.topic"
+    " WHERE EXISTS (SELECT 1 FROM outbox WHERE outbox.topic = topics.topic) ORDER BY topics.topic"
+)
+_PAGE = "SELECT number, body FROM outbox WHERE topic = ? ORDER BY number LIMIT ?"
+_RENEW = "UPDATE readers SET until = ? WHERE topic = ? AND epoch = ?"
+_MESSAGES = 100
+"""Messages between two records of what was delivered; so many may be delivered again after a crash."""
+_SILENT_S = 60.0
+_RETRY_S = 1.0
+_log = logging.getLogger(__name__)
+
+
+class Message(NamedTuple):
+    """One message."""
+
+    topic: str
+    number: int
+    """1, 2, … in its topic, without gaps."""
+    body: bytes
+
+    @property
+    def id(self) -> str:
+        """The same at each delivery; a receiver drops what it has seen."""
+        return f"{self.topic}/{self.number}"
+
+
+class Outbox:
+    """The messages of one database, whose migrations include `OUTBOX`. Safe for threads and processes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._watch: DatabaseWatch[bool] = DatabaseWatch(self._look, database)
+
+    @staticmethod
+    def put(tx: Transaction, topic: str, body: bytes) -> Message:
+        """Add a message to a transaction of this database. It is delivered once that is committed."""
+        (number,) = tx.one(_NUMBER, topic) or (0,)
+        message = Message(topic, number, body)
+        tx.insert("outbox", message._asdict())
+        tx.notify()
+        return message
+
+    def wake(self) -> None:
+        """Look for messages at once, because this process has added one. Callable from any thread."""
+        self._watch.notify()
+
+    async def run(self, send: Callable[[Message], Awaitable[None]]) -> None:
+        """Deliver messages until cancelled. What could not be delivered is tried again."""
+        while True:
+            try:
+                await self._watch.wait("", None)
+                await self.deliver(send)
+            except Exception as error:  # The receiver's errors are unknown; nothing may end the delivery.
+                _log.warning("messages wait, because they cannot be delivered: %s", error)
+                await asyncio.sleep(_RETRY_S)
+
+    async def deliver(self, send: Callable[[Message], Awaitable[None]]) -> int:
+        """Deliver the messages that wait and that no other reader has; return their number.
+
+        If `send` raises, that message is the first one next time. Raises what `send` raises.
+        """
+        count = 0
+        holder = self._database.holder()
+        for topic in self._free_topics():
+            epoch = self._claim(topic, holder)
+            while epoch is not None:
+                page = self._page(topic)
+                sent = 0
+                try:
+                    for message in page:
+                        await send(message)
+                        sent = message.number
+                        count += 1
+                finally:
+                    keeps = self._delivered(topic, epoch, sent, ends=len(page) < _MESSAGES or sent == 0)
+                if not keeps or len(page) < _MESSAGES:
+                    break
+        return count
+
+    def _look(self, keys: Sequence[str]) -> Mapping[str, bool]:
+        return dict.fromkeys(keys, True) if self._free_topics() else {}
+
+    def _free_topics(self) -> list[str]:
+        """Return the topics with messages that no reader has."""
+        with self._database.read() as tx:
+            rows = tx.all(_WAITING)
+            return [topic for topic, holder, until in rows if holder is None or _is_free(tx, holder, until)]
+
+    def _claim(self, topic: str, holder: str) -> int | None:
+        """Become the reader of a topic and return the epoch; None if another is."""
+        with self._database.write(f"topic {topic}") as tx:
+            row = tx.one("SELECT epoch, holder, until FROM readers WHERE topic = ?", topic)
+            if row is not None and not _is_free(tx, *row[1:]):
+                return None
+            epoch = 1 if row is None else int(row[0]) + 1
+            tx.run("DELETE FROM readers WHERE topic = ?", topic)
+            until = tx.clock()[1] + _SILENT_S
+            tx.insert("readers", {"topic": topic, "epoch": epoch, "holder": holder, "until": until})
+        return epoch
+
+    def _page(self, topic: str) -> list[Message]:
+        with self._database.read() as tx:
+            return [Message(topic, number, body) for number, body in tx.all(_PAGE, topic, _MESSAGES)]
+
+    def _delivered(self, topic: str, epoch: int, number: int, *, ends: bool) -> bool:
+        """Forget the messages up to this one; False if this is no longer the reader."""
+        with self._database.write(f"topic {topic}") as tx:
+            until = 0.0 if ends else tx.clock()[1] + _SILENT_S
+            if not tx.run(_RENEW, until, topic, epoch):
+                return False
+            tx.run("DELETE FROM outbox WHERE topic = ? AND number <= ?", topic, number)
+        return True
+
+
+def _is_free(tx: Transaction, holder: str, until: float) -> bool:
+    return until <= tx.clock()[1] or not tx.is_held(holder)
