@@ -11,17 +11,29 @@ from typing import Any
 import pytest
 
 from tests.crib import Crib
-from tests.e2e.test_first_use import Person
-from tests.e2e.test_first_use import ann as ann_fixture
+from tests.e2e.test_first_use import Person, commit
 from tests.e2e.test_first_use import origin as origin_fixture
 from tests.mcp_servers import RAW
 from toolcrib import Project
 
 pytestmark = pytest.mark.usefixtures("kernel")
-ann, origin = ann_fixture, origin_fixture
+origin = origin_fixture
 
 HELPER = '#!/bin/sh\n[ "$1" = TOKEN ] && echo {value}; true\n'
 SERVER = RAW + "main()\n"
+
+
+@pytest.fixture
+def ann(origin: Crib, tmp_path: Path) -> Callable[..., Person]:
+    """Clone the project for a person whose own settings let commands decide without a terminal."""
+
+    def clone(name: str = "ann") -> Person:
+        commit(origin)
+        person = Person(tmp_path, origin, name)
+        person.settings("decide_without_terminal: true\n")
+        return person
+
+    return clone
 
 
 def helper(crib: Crib, **more: Any) -> None:

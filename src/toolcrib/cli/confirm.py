@@ -84,6 +84,8 @@ def seek_approval(
             hint="This project takes no approval at the command line;"
             f" its approvals.channels: {', '.join(channels) or 'none'}.",
         )
+    # Taken before anybody looks at it: the call is refused if it is another tool by then.
+    call.approved_digest = project.fingerprint(project.get(call.tool)).digest
     if approve:
         require_person("calls")
     else:

@@ -96,6 +96,7 @@ class Context(Call):
             call.wait,
             call.idempotency_key,
             call.approval_channel,
+            call.approved_digest,
         )
 
     def identify(self) -> str:

@@ -39,6 +39,8 @@ class Call:
     """Calls with the same key run once; later ones get the recorded result of the first."""
     approval_channel: str = "program"
     """How `approved_by` decided: `terminal`, `flag` (`--approve`) or `program`."""
+    approved_digest: str | None = None
+    """The digest of the tool that `approved_by` was shown; None: whatever it is when the call is made."""
 
 
 # Call, Outcome and Result are made once per call, so they are not frozen: a frozen dataclass sets each field

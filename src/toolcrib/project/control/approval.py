@@ -39,6 +39,7 @@ class ApprovalStep:
             if not questions:
                 return proceed(ctx)
             if ctx.approved_by is not None:
+                self._code.require_approved(ctx)
                 self._log.record(
                     "TOOL_APPROVED",
                     name=ctx.tool,

@@ -31,17 +31,17 @@ class ApprovedCode:
             ctx.digest = self._fingerprint(ctx.bound.tool)
         return ctx.digest
 
+    def require_approved(self, ctx: Context) -> None:
+        """Raise ApprovalRequired if whoever approved this very call was shown another version of the tool."""
+        if ctx.approved_digest is not None and self.digest(ctx).digest != ctx.approved_digest:
+            raise _changed(ctx.tool, [])
+
     def require_same(self, ctx: Context) -> ToolDigest:
         """Return the digest of the tool as it is now; ApprovalRequired if the decisions were for another."""
         now = self._fingerprint(ctx.bound.tool)
         then = ctx.digest
         if then is not None and now.digest != then.digest:
-            changed = now.changed_since(then.parts)
-            raise ApprovalRequired(
-                f"{ctx.tool} has changed since it was checked, so nothing was run: {', '.join(changed)}",
-                hint="Make the call again: it is then checked as it is now.",
-                details={"changed": changed},
-            )
+            raise _changed(ctx.tool, now.changed_since(then.parts))
         return now
 
     def __call__(self, proceed: Proceed) -> Proceed:
@@ -65,3 +65,12 @@ class ApprovedCode:
             return self._snapshots.of(digest, own)
         except ConflictError as error:
             raise ApprovalRequired(error.message, hint=error.hint, details=error.details) from None
+
+
+def _changed(tool: str, parts: list[str]) -> ApprovalRequired:
+    which = f": {', '.join(parts)}" if parts else ""
+    return ApprovalRequired(
+        f"{tool} has changed since it was checked, so nothing was run{which}",
+        hint="Make the call again: it is then checked as it is now.",
+        details={"changed": parts},
+    )
