@@ -123,13 +123,23 @@ class _Relay(_Mailbox):
         super().__init__(_MAX_EVENTS)
         self._listener = listener
 
+    def put(self, event: CallEvent) -> None:
+        """Call the listener, now or when the loop gets to it."""
+        if threading.get_ident() == self._thread and not self._events:
+            self._call(event)
+        else:
+            super().put(event)
+
     def _arrived(self) -> None:
         super()._arrived()
         while (event := self._take()) is not None:
-            try:
-                self._listener(event)
-            except Exception:
-                _log.exception("a listener of %s failed", event.tool)
+            self._call(event)
+
+    def _call(self, event: CallEvent) -> None:
+        try:
+            self._listener(event)
+        except Exception:
+            _log.exception("a listener of %s failed", event.tool)
 
 
 class Chunks:

@@ -74,6 +74,15 @@ class Access:
             raise DeniedError("a change by a session needs the header Origin, which browsers send")
         return Client("page")
 
+    def recall(self, authorization: str) -> Client | None:
+        """Return the client of a bearer token that was verified before; None for any other.
+
+        It may have been revoked since. For calls alone: their path verifies the token once more.
+        """
+        scheme, _, text = authorization.partition(" ")
+        caller = self._known.get(text) if scheme == "Bearer" else None
+        return None if caller is None else Client(f"token:{caller.name}", caller)
+
     def _verified(self, text: str) -> Caller:
         """Return the caller with this token. A known one costs no query, unless tokens have changed since."""
         caller = self._known.get(text)

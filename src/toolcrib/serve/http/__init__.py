@@ -1,12 +1,14 @@
 """The HTTP application: routes with their schemas, bodies, errors, ETags, and the server that runs it."""
 
-from toolcrib.serve.http.app import create_app
+from toolcrib.serve.http.app import SECURITY_HEADERS, create_app
 from toolcrib.serve.http.etags import check_preconditions
 from toolcrib.serve.http.openapi import describe, errors_of
+from toolcrib.serve.http.problems import problem
 from toolcrib.serve.http.route import Answer, HttpRequest, Route
 from toolcrib.serve.http.server import HttpServer, open_socket
 
 __all__ = [
+    "SECURITY_HEADERS",
     "Answer",
     "HttpRequest",
     "HttpServer",
@@ -16,4 +18,5 @@ __all__ = [
     "describe",
     "errors_of",
     "open_socket",
+    "problem",
 ]

@@ -28,11 +28,11 @@ from toolcrib.serve.http.reading import JSON, check_length, media_type_of, read_
 from toolcrib.serve.http.route import Answer, Handled, HttpRequest, Route
 from toolcrib.spec.identifier import new_id
 
-__all__ = ["create_app"]
+__all__ = ["SECURITY_HEADERS", "create_app"]
 
 _log = logging.getLogger("toolcrib.serve.http")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_HEADERS = {
+SECURITY_HEADERS = {
     "cache-control": "no-cache, private",
     "cross-origin-resource-policy": "same-origin",
     "referrer-policy": "no-referrer",
@@ -70,7 +70,7 @@ class _Frame:
             if message["type"] == "http.response.start":
                 begun = True
                 headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
+                for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
                 headers["x-request-id"] = request_id
             await send(message)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Any, cast
 
+import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
-from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.types import Scope
 
 from toolcrib.core.context import Context
 from toolcrib.errors import (
@@ -34,12 +34,9 @@ from toolcrib.serve.rest.running import CallStatus, OpenCall
 from toolcrib.serve.rest.services import Services
 from toolcrib.spec.moment import written
 
-__all__ = ["ROUTES"]
+__all__ = ["INVOKE", "ROUTES", "call_answer"]
 
-_WAIT_S = 60.0
-"""Seconds that a client waits for a result unless it says otherwise."""
 _MOST_WAIT_S = 3_600
-_SHORT_S = 0.05
 _WAIT = re.compile(r"wait\s*=\s*\"?(\d{1,9})\"?")
 
 
@@ -132,16 +129,22 @@ async def _invoke(request: HttpRequest, tool: str) -> Handled:
     wait_s = 0.0 if streams else _wait_s(headers.get("prefer", ""))
     call = services.calls.start(ctx, client)
     call.kept = wait_s is not None
-    await _settle(call, request, wait_s)
+    await services.calls.settle(call, request.http.receive, wait_s)
+    if streams and call.refusal is None:
+        return event_stream(call, 0, services.closing)
+    return call_answer(call, request.http.scope)
+
+
+def call_answer(call: OpenCall, scope: Scope) -> Response:
+    """Return the result of a call, or 202 if it has not ended. Raises the error of one that was refused."""
     if call.refusal is not None:
         raise call.refusal
-    if streams:
-        return event_stream(call, 0, services.closing)
     if call.result is not None:
         return Response(call.body, media_type="application/json")
     call.kept = True
-    location = f"{request.http.scope.get('root_path', '')}/tools/calls/{call.id}"
-    return Answer(Pending(call_id=call.id, status=call.status), 202, {"location": location})
+    location = f"{scope.get('root_path', '')}/tools/calls/{call.id}"
+    pending = msgspec.json.encode(Pending(call_id=call.id, status=call.status))
+    return Response(pending, 202, {"location": location}, "application/json")
 
 
 def _wait_s(prefer: str) -> float | None:
@@ -150,38 +153,6 @@ def _wait_s(prefer: str) -> float | None:
     if found is not None:
         return min(int(found[1]), _MOST_WAIT_S)
     return 0.0 if "respond-async" in prefer.lower() else None
-
-
-async def _settle(call: OpenCall, request: HttpRequest, wait_s: float | None) -> None:
-    """Wait until the call has ended or the client has waited long enough.
-
-    A client that did not say how long does not wait for a person. If it leaves, nobody can get the result, so
-    the call is cancelled; one with an idempotency key goes on.
-    """
-    loop = asyncio.get_running_loop()
-    end = loop.time() + (_WAIT_S if wait_s is None else wait_s)
-    await asyncio.sleep(0)  # The call begins: a refusal is known now, unless it takes a look at a file.
-    gone: asyncio.Future[Any] | None = None
-    try:
-        while call.result is None and not (wait_s is None and call.status == "awaiting_approval"):
-            left = end - loop.time()
-            if left <= 0:
-                return
-            change = call.change()
-            awaited = {change} if gone is None else {change, gone}
-            # Most calls end within a moment. Only then is it worth while to look after the client.
-            limit = min(left, _SHORT_S) if gone is None else left
-            await asyncio.wait(awaited, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-            call.forget(change)
-            if gone is None:
-                gone = asyncio.ensure_future(request.http.receive())
-            elif gone.done():
-                if not call.kept and call.ctx.idempotency_key is None:
-                    await request.services.calls.cancel(call)
-                raise ClientDisconnect
-    finally:
-        if gone is not None:
-            gone.cancel()
 
 
 async def list_calls(request: HttpRequest) -> Answer:
@@ -264,12 +235,13 @@ _REFUSALS = (
     RateLimited,
     UnavailableError,
 )
+INVOKE = "/tools/invoke/"
 _CALLS = "/tools/calls"
 _ONE = f"{_CALLS}/{{callID}}"
 ROUTES = (
     Route(
         method="POST",
-        path="/tools/invoke/{name}",
+        path=f"{INVOKE}{{name}}",
         handler=invoke_by_name,
         scope="invoke",
         body=Invocation,

@@ -9,6 +9,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Literal
 
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive
+
 from toolcrib.core.context import Context
 from toolcrib.errors import (
     Cancelled,
@@ -37,6 +40,9 @@ _KEPT_BYTES = 67_108_864
 _MOST_EVENTS = 1_000
 _MOST_TEXT = 262_144
 """Characters of chunks kept of one call."""
+_WAIT_S = 60.0
+"""Seconds that a client waits for a result unless it says otherwise."""
+_SHORT_S = 0.05
 _END_S = 2.0
 """Seconds that a cancelled call may take to end."""
 
@@ -196,6 +202,42 @@ class CallTable:
             del self._ended[id_]
             self._bytes -= one.size
 
+    async def settle(self, call: OpenCall, receive: Receive, wait_s: float | None = None) -> None:
+        """Wait until the call has ended, or for so many seconds.
+
+        A client that did not say how long (None) does not wait for a person. If it leaves, nobody can get the
+        result, so the call is cancelled; one with an idempotency key goes on. Raises ClientDisconnect.
+        """
+        await asyncio.sleep(0)  # Most calls end in their first step, and so do most refusals.
+        if call.result is None:
+            await self._wait(
+                call, receive, _WAIT_S if wait_s is None else wait_s, for_person=wait_s is not None
+            )
+
+    async def _wait(self, call: OpenCall, receive: Receive, seconds: float, *, for_person: bool) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        gone: asyncio.Future[Any] | None = None
+        try:
+            while call.result is None and (for_person or call.status != "awaiting_approval"):
+                left = end - loop.time()
+                if left <= 0:
+                    return
+                change: asyncio.Future[Any] = call.change()
+                # Most of the others end within a moment. After that, look after the client too.
+                awaited, limit = ({change}, min(left, _SHORT_S)) if gone is None else ({change, gone}, left)
+                await asyncio.wait(awaited, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+                call.forget(change)
+                if gone is None:
+                    gone = asyncio.ensure_future(_left(receive))
+                elif gone.done():
+                    if not call.kept and call.ctx.idempotency_key is None:
+                        await self.cancel(call)
+                    raise ClientDisconnect
+        finally:
+            if gone is not None:
+                gone.cancel()
+
     def find(self, id_: str, client: Client) -> OpenCall:
         """Return a call that this client may see: its own, or any for an administrator. NotFoundError."""
         call = self._running.get(id_) or self._ended.get(id_)
@@ -229,6 +271,12 @@ class CallTable:
             tasks.append(call.task)
         if tasks:
             await asyncio.wait(tasks, timeout=_END_S)
+
+
+async def _left(receive: Receive) -> None:
+    """Wait until the client is gone. Its request was read to the end."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def _may_see(client: Client, call: OpenCall) -> bool:

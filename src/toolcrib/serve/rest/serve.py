@@ -10,6 +10,7 @@ from toolcrib.guard import Tokens
 from toolcrib.project import Project
 from toolcrib.serve.auth import Access, Sessions, TrustedHosts
 from toolcrib.serve.http import HttpServer, create_app, open_socket
+from toolcrib.serve.rest.quick_invoke import QuickInvoke
 from toolcrib.serve.rest.routes import ROUTES
 from toolcrib.serve.rest.running import CallTable
 from toolcrib.serve.rest.services import Services
@@ -48,7 +49,9 @@ async def serve_http(
         access=access,
         closing=asyncio.Event(),
     )
-    server = HttpServer(create_app(ROUTES, services, access), listening, services.closing)
+    server = HttpServer(
+        QuickInvoke(create_app(ROUTES, services, access), services), listening, services.closing
+    )
     if announce is not None:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         address = f"http://{host}:{port}"
