@@ -74,6 +74,7 @@ async def main(root: str, data: str) -> int:
         for function in (add, count_up, hold, fail, discard, reach):
             project.toolset.register(function)
         project.toolset.register("dotted.name", add, isolation="async")
+        project.functions.register("Hold", hold)
         await serve_http(
             project,
             HttpSettings(port=0),

@@ -15,6 +15,8 @@ import pytest
 
 from tests.crib import Crib
 from tests.http_server import HttpServerProcess, http_server
+from toolcrib.guard import Tokens
+from toolcrib.state import Vault
 
 SERVER = ("-m", "tests.e2e.rest_server")
 Event = tuple[str, str, dict[str, Any]]
@@ -159,6 +161,50 @@ def test_a_token_calls_its_own_tools_alone(server: HttpServerProcess) -> None:
     refused = server.send("POST", "/tools/invoke/add", {"args": {"a": 1, "b": 2}}, token=narrow)
     assert (refused.status, refused.code) == (401, "invalid_token")
     assert server.send("POST", "/tools/invoke/count_up", {"args": {"to": 1}}, token=narrow).json["ok"]
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("add", b'{"args":{"a":1,"b":2}}'),
+        ("add", b' {\n"args" : {"a": 1, "b": 2} } \n'),
+        ("add", b'{"args":{"a":1,"a":1,"b":2}}'),
+        ("add", b'{"args":{"a":1,"b":99999999999999999999}}'),
+        ("add", b'{"args":{"a":"x"}}'),
+        ("add", b'{"args":[]}'),
+        ("add", b'{"args":{"a":1,"b":2},"args":{"a":1,"b":3}}'),
+        ("add", b'{"args":{"a":1,"b":2},"\\u0061rgs":{"a":1,"b":3}}'),
+        ("add", b'{"args":{"a":1,"b":2}} {}'),
+        ("add", b'{"args":{"a":1,"b":2}'),
+        ("add", b""),
+        ("fail", b'{"args":{}}'),
+        ("nothing", b'{"args":{}}'),
+        ("a%2Fb", b'{"args":{}}'),
+        ("", b'{"args":{}}'),
+    ],
+)
+def test_the_short_way_answers_as_the_long_one(server: HttpServerProcess, name: str, body: bytes) -> None:
+    """A header that is not usual makes the request go the long way."""
+    short, long = (
+        server.send("POST", f"/tools/invoke/{name}", body, {"Content-Type": "application/json", **more})
+        for more in ({}, {"X-Unusual": "1"})
+    )
+    assert (short.status, short.body) == (long.status, long.body)
+    assert {key.lower() for key in short.headers} == {key.lower() for key in long.headers}
+
+
+def test_a_token_that_was_revoked_calls_nothing(server: HttpServerProcess) -> None:
+    token = server.create_token("brief", "invoke")
+    body = {"args": {"a": 1, "b": 2}}
+    assert [server.send("POST", "/tools/invoke/add", body, token=token).status for _ in range(2)] == [
+        200,
+        200,
+    ]
+    tokens = Tokens(Vault(server.root, server.data))
+    tokens.revoke("brief")
+    tokens.close()
+    reply = server.send("POST", "/tools/invoke/add", body, token=token)
+    assert (reply.status, reply.code, reply.headers["WWW-Authenticate"]) == (401, "invalid_token", "Bearer")
 
 
 async def test_many_clients_get_their_own_results(server: HttpServerProcess) -> None:

@@ -7,15 +7,19 @@ from typing import Any, cast
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.types import Scope
 
 from toolcrib.core.context import Context
 from toolcrib.errors import (
     ApprovalDenied,
+    BundleDeleting,
+    BundleDisabled,
     HostNotAllowed,
     IdempotencyConflict,
     InvalidError,
+    InvalidId,
     InvalidInput,
     NotFoundError,
     PolicyDenied,
@@ -34,7 +38,7 @@ from toolcrib.serve.rest.running import CallStatus, OpenCall
 from toolcrib.serve.rest.services import Services
 from toolcrib.spec.moment import written
 
-__all__ = ["INVOKE", "ROUTES", "call_answer"]
+__all__ = ["INVOKE", "ROUTES", "arguments_of", "call_answer"]
 
 _MOST_WAIT_S = 3_600
 _WAIT = re.compile(r"wait\s*=\s*\"?(\d{1,9})\"?")
@@ -45,6 +49,14 @@ class Invocation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     args: dict[str, Any] = {}
     """The arguments, by the tool's schema."""
+
+
+class _Text(Struct, forbid_unknown_fields=True):
+    args: Raw
+
+
+_decode = msgspec.json.Decoder(_Text).decode
+_PREFIX = re.compile(rb'\s*\{\s*"args"\s*:\s*')
 
 
 class InvokeResult(Struct, frozen=True, kw_only=True):
@@ -101,6 +113,22 @@ class CallsQuery(PageQuery, kw_only=True):
     status: CallStatus | UnsetType = UNSET
 
 
+async def invoke_tool(request: HttpRequest) -> Handled:
+    """Call a tool of a bundle.
+
+    200 has the result of a tool that ran. 202 is for a call that takes longer than the client waits (one
+    minute; `Prefer: wait=10`, `Prefer: respond-async`), or that a person must decide on: `/tools/calls` has
+    it then. With `Accept: text/event-stream` its events are streamed. Calls with one `Idempotency-Key` run
+    once.
+    """
+    services: Services = request.services
+    path = request.path
+    name = await run_in_threadpool(
+        services.project.bundles.name, path["bundleID"], path["toolSlug"], path["v"]
+    )
+    return await _invoke(request, name)
+
+
 async def invoke_by_name(request: HttpRequest) -> Handled:
     """Call any tool of the project by its name, as providers and MCP clients know it.
 
@@ -116,10 +144,12 @@ async def _invoke(request: HttpRequest, tool: str) -> Handled:
     services: Services = request.services
     client, headers = request.client, request.http.headers
     assert client is not None
-    body: Invocation = request.body()
+    arguments: Any = arguments_of(request.data)
+    if arguments is None:
+        arguments = request.body().args
     ctx = Context(
         tool,
-        body.args,
+        arguments,
         client.caller,
         identity=client.identity,
         wait="block",
@@ -133,6 +163,19 @@ async def _invoke(request: HttpRequest, tool: str) -> Handled:
     if streams and call.refusal is None:
         return event_stream(call, 0, services.closing)
     return call_answer(call, request.http.scope)
+
+
+def arguments_of(body: bytes) -> bytes | None:
+    """Return the JSON text of the arguments; None unless the body is `{"args": {…}}` and nothing else."""
+    start = _PREFIX.match(body)
+    if start is None:
+        return None
+    try:
+        text = bytes(_decode(body).args)
+    except msgspec.DecodeError:
+        return None
+    alone = body[start.end() :].rstrip()[:-1].rstrip() == text
+    return text if alone and text.startswith(b"{") else None
 
 
 def call_answer(call: OpenCall, scope: Scope) -> Response:
@@ -239,6 +282,15 @@ INVOKE = "/tools/invoke/"
 _CALLS = "/tools/calls"
 _ONE = f"{_CALLS}/{{callID}}"
 ROUTES = (
+    Route(
+        method="POST",
+        path="/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}/invoke",
+        handler=invoke_tool,
+        scope="invoke",
+        body=Invocation,
+        answers={200: InvokeResult, 202: Pending},
+        errors=(*_REFUSALS, InvalidId, NotFoundError, BundleDeleting, BundleDisabled),
+    ),
     Route(
         method="POST",
         path=f"{INVOKE}{{name}}",

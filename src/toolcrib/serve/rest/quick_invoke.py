@@ -6,9 +6,6 @@ refused before the call, goes to the application.
 
 from __future__ import annotations
 
-import re
-
-import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -16,7 +13,7 @@ from toolcrib.core.context import Context
 from toolcrib.errors import ToolcribError
 from toolcrib.serve.auth import Client
 from toolcrib.serve.http import SECURITY_HEADERS, problem
-from toolcrib.serve.rest.calls import INVOKE, call_answer
+from toolcrib.serve.rest.calls import INVOKE, arguments_of, call_answer
 from toolcrib.serve.rest.services import Services
 
 __all__ = ["QuickInvoke"]
@@ -27,16 +24,8 @@ _HEADERS = frozenset(
 """A request with any other header is unusual."""
 _MOST = 65_536
 """Bytes of a usual body."""
-_PREFIX = re.compile(rb'\s*\{\s*"args"\s*:\s*')
 _ANY = (b"*/*", b"application/json")
 _OWN = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
-
-
-class _Body(msgspec.Struct, forbid_unknown_fields=True):
-    args: msgspec.Raw
-
-
-_decode = msgspec.json.Decoder(_Body).decode
 
 
 class QuickInvoke:
@@ -55,7 +44,7 @@ class QuickInvoke:
             return
         message = await receive()
         body: bytes = message.get("body", b"")
-        arguments = None if message.get("more_body") else _arguments(body)
+        arguments = None if message.get("more_body") else arguments_of(body)
         if arguments is None:
             await self._app(scope, _with(message, receive), send)
             return
@@ -115,19 +104,6 @@ def _name(scope: Scope) -> str | None:
     begin = scope.get("root_path", "") + INVOKE
     name: str = scope["path"][len(begin) :]
     return name if scope["path"].startswith(begin) and name and "/" not in name else None
-
-
-def _arguments(body: bytes) -> bytes | None:
-    """Return the JSON text of the arguments; None unless the body is `{"args": {…}}` and nothing else."""
-    start = _PREFIX.match(body)
-    if start is None:
-        return None
-    try:
-        text = bytes(_decode(body).args)
-    except msgspec.DecodeError:
-        return None
-    alone = body[start.end() :].rstrip()[:-1].rstrip() == text
-    return text if alone and text.startswith(b"{") else None
 
 
 def _with(message: Message, receive: Receive) -> Receive:
