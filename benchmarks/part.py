@@ -18,6 +18,7 @@ PARTS = {
     "manifests": "benchmarks.manifests",
     "search": "benchmarks.search",
     "mcp": "benchmarks.mcp_stdio",
+    "rest": "benchmarks.rest",
     "guard": "benchmarks.guard",
     "sandbox": "benchmarks.sandbox",
 }
