@@ -13,3 +13,4 @@ _labels = st.text(_letters, min_size=1, max_size=64).filter(
 )
 for _name in ("slug", "version"):
     schemathesis.openapi.format(_name, _labels)
+schemathesis.openapi.media_type("application/zip", st.binary(max_size=100))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 from toolcrib.guard.audit.anchor import Anchored, read_anchor
 from toolcrib.guard.audit.calls import call_ended, interrupted_calls
@@ -54,6 +54,22 @@ class Verdict:
     def ok(self) -> bool:
         """True if every line follows from the one before."""
         return self.problem is None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        anchor, head = self.anchor, self.head
+        return {
+            "ok": self.ok,
+            "lines": self.lines,
+            "files": list(self.files),
+            "head": {"seq": head.seq, "hash": head.hash},
+            "anchor": None if anchor is None else {"seq": anchor.seq, "hash": anchor.hash},
+            "problem": None if self.problem is None else asdict(self.problem),
+            "notices": self.notices,
+            "skipped": list(self.skipped),
+            "interrupted": [start.as_dict() for start in self.interrupted],
+            "running": self.running,
+        }
 
 
 def verify(path: Path, head: Head | None = None, *, anchor: Path | None = None) -> Verdict:

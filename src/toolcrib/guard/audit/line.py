@@ -83,6 +83,11 @@ class AuditEntry:
     prev: str
     fields: dict[str, Any] = field(default_factory=dict)
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return its place and its tool as JSON, to name the start of a call."""
+        time = self.time.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return {"seq": self.seq, "time": time, "name": self.fields.get("name")}
+
 
 def require_event(event: str) -> None:
     """Refuse (ValueError) an event name that is not UPPER_CASE, or that only the log itself may write."""

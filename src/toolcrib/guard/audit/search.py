@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from toolcrib.guard.audit.files import lines_backwards, open_files
 from toolcrib.guard.audit.line import AuditEntry, encode_fields, parse
@@ -26,6 +26,20 @@ class AuditLine(NamedTuple):
     raw: bytes
     entry: AuditEntry | None
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form; of a line that is no audit line, its text as `stray`."""
+        entry = self.entry
+        if entry is None:
+            return {"file": self.file, "stray": self.raw.decode(errors="replace")}
+        return {
+            "time": entry.time.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "event": entry.event,
+            "seq": entry.seq,
+            "prev": entry.prev,
+            "file": self.file,
+            "fields": entry.fields,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class AuditQuery:
@@ -40,6 +54,8 @@ class AuditQuery:
     until: datetime | None = None
     text: str | None = None
     """A text anywhere in the line."""
+    before: int | None = None
+    """Only lines with a lower `seq`."""
 
     def fields(self) -> dict[str, str]:
         """Return the wanted fields by their names in a line."""
@@ -66,6 +82,7 @@ class AuditQuery:
             (self.event is None or entry.event == self.event)
             and (self.since is None or entry.time >= self.since)
             and (self.until is None or entry.time <= self.until)
+            and (self.before is None or entry.seq < self.before)
             and all(entry.fields.get(key) == value for key, value in self.fields().items())
             and (self.text is None or self._has_text(line.raw))
         )

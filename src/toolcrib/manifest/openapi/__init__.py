@@ -8,7 +8,7 @@ from toolcrib.manifest.openapi.document import (
     read_document,
 )
 from toolcrib.manifest.openapi.importer import Imported, OperationReport, import_document
-from toolcrib.manifest.openapi.writer import NewManifest, new_manifest, write_manifests
+from toolcrib.manifest.openapi.writer import NewManifest, new_manifest, new_manifests, write_manifests
 
 __all__ = [
     "Imported",
@@ -19,6 +19,7 @@ __all__ = [
     "import_document",
     "is_url",
     "new_manifest",
+    "new_manifests",
     "open_document",
     "read_document",
     "write_manifests",

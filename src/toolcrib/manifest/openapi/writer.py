@@ -14,6 +14,7 @@ from toolcrib.manifest.lint import checks
 from toolcrib.manifest.native.reader import FILE_NAME, parse_tool
 from toolcrib.manifest.native.writer import manifest_of
 from toolcrib.manifest.openapi.document import clean
+from toolcrib.manifest.openapi.importer import Imported
 from toolcrib.manifest.openapi.slim import Slimmer
 from toolcrib.manifest.yaml.source import MAX_BYTES, dump, load
 from toolcrib.spec import Tool
@@ -21,6 +22,7 @@ from toolcrib.spec import Tool
 __all__ = [
     "NewManifest",
     "new_manifest",
+    "new_manifests",
     "write_manifests",
 ]
 
@@ -72,6 +74,23 @@ def new_manifest(tool: Tool, origin: str = "") -> NewManifest:
             return NewManifest(tool.name, text, tuple(lost))
         fault = ManifestError(wrong.message)
     raise fault or ManifestError("the manifest cannot be written")
+
+
+def new_manifests(found: Imported, source: str) -> list[NewManifest]:
+    """Return the manifests of an import. A tool whose manifest would be wrong is skipped, with the reason."""
+    operations = {one.tool: one for one in found.operations if one.tool}
+    drafts: list[NewManifest] = []
+    for tool in list(found.tools):
+        one = operations[tool.name]
+        try:
+            ready = new_manifest(tool, f"{source}: {one.method} {one.path}")
+        except ManifestError as error:
+            one.tool, one.reason = None, error.message
+            found.tools.remove(tool)
+            continue
+        one.notes += ready.notes
+        drafts.append(ready)
+    return drafts
 
 
 def write_manifests(drafts: Sequence[NewManifest], tools: Path, *, replace: bool = False) -> list[Path]:

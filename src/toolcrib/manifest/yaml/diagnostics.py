@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from toolcrib.errors import ManifestError, ToolcribError, Violation
+from toolcrib.errors import InvalidError, ManifestError, ToolcribError, Violation
 from toolcrib.manifest.yaml.rules import RULES, Severity
 
 __all__ = [
@@ -110,7 +110,7 @@ def failure(diagnostics: Sequence[Diagnostic]) -> ManifestError:
     )
 
 
-def diagnostics_of(error: ManifestError) -> tuple[Diagnostic, ...]:
+def diagnostics_of(error: InvalidError) -> tuple[Diagnostic, ...]:
     """Return the findings that `error` carries."""
     found = cast("list[dict[str, Any]]", error.details.get("diagnostics", []))
     return tuple(Diagnostic(**finding) for finding in found)

@@ -87,8 +87,8 @@ class Config:
         safe=lambda value: [one for one in value if one in weak.OWN_CHANNELS],
     )
     """The channels by which a person may approve a call: `cli`, the command line; `elicitation`, the
-    calling client, which [waits for trust](security.md#trust); `page`, for a web page, which this version
-    does not have. An approval by another channel is refused."""
+    calling client, which [waits for trust](security.md#trust); `page`, [over HTTP](rest.md). An
+    approval by another channel is refused."""
     approval_ttl_hours: float = _setting(
         "approvals.ttl_hours",
         number(0.01, 24 * 366, whole=False),

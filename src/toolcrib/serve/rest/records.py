@@ -13,11 +13,14 @@ from toolcrib.errors import InvalidError, Violation
 
 __all__ = [
     "PATH",
+    "Body",
+    "BundleId",
     "BundlePut",
     "GoTool",
     "HttpTool",
     "NativeTool",
     "Switch",
+    "Tag",
     "ToolPut",
     "refuse_ours",
     "tool_body",
@@ -53,6 +56,7 @@ PATH: dict[str, Any] = {
     "v": Version,
     "name": ToolName,
     "callID": CallId,
+    "approvalID": Annotated[str, Meta(description="`id` of an approval.")],
 }
 """The types of the parameters of paths, by name."""
 Tag = Annotated[str, Meta(pattern=r"^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$")]

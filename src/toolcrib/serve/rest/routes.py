@@ -7,7 +7,8 @@ from typing import Any
 
 from toolcrib import __version__
 from toolcrib.serve.http import Answer, HttpRequest, Route, describe
-from toolcrib.serve.rest import bundles, calls, catalog, session, tools
+from toolcrib.serve.rest import archive, bundles, calls, catalog, session, tools, usage
+from toolcrib.serve.rest.admin import approvals, audit, manifests, standing
 from toolcrib.serve.rest.records import PATH
 
 __all__ = ["ROUTES", "openapi"]
@@ -23,7 +24,13 @@ ROUTES: tuple[Route, ...] = (
     *tools.ROUTES,
     *catalog.ROUTES,
     *bundles.ROUTES,
+    *usage.ROUTES,
+    *archive.ROUTES,
     *session.ROUTES,
+    *approvals.ROUTES,
+    *audit.ROUTES,
+    *standing.ROUTES,
+    *manifests.ROUTES,
     Route(
         method="GET",
         path="/openapi.json",

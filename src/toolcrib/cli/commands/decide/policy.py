@@ -11,7 +11,7 @@ from toolcrib.cli.arguments import complete_tool, parse_arguments
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_json, print_note, print_result, printable
 from toolcrib.cli.table import print_listing, print_table
-from toolcrib.errors import InvalidInput, InvalidToken, UsageError
+from toolcrib.errors import UsageError
 
 if TYPE_CHECKING:
     from toolcrib.guard import Rule
@@ -69,52 +69,16 @@ def explain_command(
     strictest decision that any arguments could lead to.
     """
     from toolcrib.cli.commands.look.show import find_tool
-    from toolcrib.guard import Policy
     from toolcrib.project import Project
+    from toolcrib.project.reports import explain_call
 
     project = Project.open(root)
     found: Tool = find_tool(project, tool)
-    given = _checked(found, arguments)
-    caller, identity = _caller(project, callers)
-    policy = Policy(project.config.policy)
-    decision = policy.decide(found, caller, given, identity)
-    refused = _refused_by_token(identity, found)
-    document = {
-        "tool": found.name,
-        "bundle": found.bundle,
-        "caller": caller,
-        "arguments": given,
-        "effect": "deny" if refused is not None else decision.effect,
-        "rule": decision.rule.name if decision.rule is not None and refused is None else None,
-        "why": refused or decision.why,
-        "listed": policy.visible(found, caller, identity),
-        "steps": [
-            {
-                "rule": step.rule.name,
-                "effect": step.rule.effect,
-                "matched": step.matched,
-                "condition": step.condition,
-                "why": step.why,
-            }
-            for step in policy.explain(found, caller, given, identity)
-        ],
-    }
+    document = explain_call(project, found, parse_arguments(arguments), *_caller(project, callers))
     if as_json:
         print_json(document)
     else:
         _print(document)
-
-
-def _checked(tool: Tool, words: tuple[str, ...]) -> dict[str, Any] | None:
-    """Return the arguments with their defaults; None if none are given but some are required."""
-    from toolcrib.schema import ArgumentCheck
-
-    try:
-        return ArgumentCheck(tool.input_schema).check(parse_arguments(words))
-    except InvalidInput:
-        if words:
-            raise
-        return None
 
 
 def _caller(project: Project, names: tuple[str, ...]) -> tuple[str, Caller | None]:
@@ -133,18 +97,6 @@ def _caller(project: Project, names: tuple[str, ...]) -> tuple[str, Caller | Non
         return clients[0], None
     identity = Tokens(project.vault).get(tokens[0].removeprefix("token:")).caller
     return tokens[0], replace(identity, client=clients[0] if clients else "")
-
-
-def _refused_by_token(identity: Caller | None, tool: Tool) -> str | None:
-    from toolcrib.guard import require_scope
-
-    if identity is None:
-        return None
-    try:
-        require_scope(identity, "invoke", tool)
-    except InvalidToken as error:
-        return error.message
-    return None
 
 
 def _print(document: dict[str, Any]) -> None:

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,7 +56,7 @@ def verify_command(root: str | None, as_json: bool) -> int:
         verdict = verify(path, anchor=anchor)
     problem = verdict.problem
     if as_json:
-        print_json(_verdict(verdict))
+        print_json(verdict.as_dict())
     elif problem is None:
         _print_valid(verdict)
     else:
@@ -70,27 +69,6 @@ def verify_command(root: str | None, as_json: bool) -> int:
     if not as_json:
         _print_interrupted(verdict.interrupted)
     return 0 if verdict.ok else 1
-
-
-def _verdict(verdict: Verdict) -> dict[str, Any]:
-    anchor, head = verdict.anchor, verdict.head
-    return {
-        "ok": verdict.ok,
-        "lines": verdict.lines,
-        "files": list(verdict.files),
-        "head": {"seq": head.seq, "hash": head.hash},
-        "anchor": None if anchor is None else {"seq": anchor.seq, "hash": anchor.hash},
-        "problem": None if verdict.problem is None else asdict(verdict.problem),
-        "notices": verdict.notices,
-        "skipped": list(verdict.skipped),
-        "interrupted": [_call(start) for start in verdict.interrupted],
-        "running": verdict.running,
-    }
-
-
-def _call(start: AuditEntry) -> dict[str, Any]:
-    time = start.time.strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {"seq": start.seq, "time": time, "name": start.fields.get("name")}
 
 
 def _print_interrupted(starts: Sequence[AuditEntry]) -> None:
@@ -215,7 +193,7 @@ def _readable(path: Path) -> Iterator[None]:
 def _print_lines(lines: list[AuditLine], as_json: bool) -> None:
     for line in lines:
         if as_json:
-            print_result(json.dumps(_document(line)))
+            print_result(json.dumps(line.as_dict()))
         else:
             # The hash means nothing to a person. A line that Toolcrib did not write may hold anything.
             text = line.raw.decode(errors="replace").partition(" prev=")[0]
@@ -223,21 +201,7 @@ def _print_lines(lines: list[AuditLine], as_json: bool) -> None:
 
 
 def _listing(lines: list[AuditLine], interrupted: list[AuditEntry]) -> dict[str, Any]:
-    listing: dict[str, Any] = {"lines": [_document(line) for line in lines]}
+    listing: dict[str, Any] = {"lines": [line.as_dict() for line in lines]}
     if interrupted:
-        listing["interrupted"] = [_call(start) for start in interrupted]
+        listing["interrupted"] = [start.as_dict() for start in interrupted]
     return listing
-
-
-def _document(line: AuditLine) -> dict[str, Any]:
-    entry = line.entry
-    if entry is None:
-        return {"file": line.file, "stray": line.raw.decode(errors="replace")}
-    return {
-        "time": entry.time.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "event": entry.event,
-        "seq": entry.seq,
-        "prev": entry.prev,
-        "file": line.file,
-        "fields": entry.fields,
-    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from typing import Any
 
 import click
@@ -27,31 +26,14 @@ def command(as_json: bool) -> int:
 
     Each mechanism is tried. Exit 1 if the level is below full.
     """
-    from toolcrib import __version__
-    from toolcrib.sandbox import level, probe
-    from toolcrib.state import load_user_settings
+    from toolcrib.project.reports import describe_machine
 
-    mechanisms = probe()
-    report = level()
-    open_to_all = load_user_settings().decide_without_terminal
-    best = report["level"]
-    document: dict[str, Any] = {
-        "toolcrib": __version__,
-        "python": platform.python_version(),
-        "kernel": platform.release(),
-        "level": best,
-        "enforcement": dict(report),
-        "decide_without_terminal": open_to_all,
-        "mechanisms": [
-            {"name": m.name, "ok": m.ok, "required": m.required, "detail": m.detail, "cost": m.cost}
-            for m in mechanisms
-        ],
-    }
+    document = describe_machine()
     if as_json:
         print_json(document)
     else:
         _print(document)
-    return 0 if best.startswith("full") else 1
+    return 0 if document["level"].startswith("full") else 1
 
 
 def _print(document: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ import click
 
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import count, print_json, print_note, print_result, printable
-from toolcrib.errors import ManifestError, NotFoundError
+from toolcrib.errors import NotFoundError
 
 if TYPE_CHECKING:
     from toolcrib.manifest.openapi import Imported, NewManifest
@@ -67,7 +67,7 @@ def command(
     project's folder of tools. Unsupported operations are skipped; the report says why. Exit 4 if no operation
     becomes a tool.
     """
-    from toolcrib.manifest.openapi import import_document, write_manifests
+    from toolcrib.manifest.openapi import import_document, new_manifests, write_manifests
     from toolcrib.project import find
 
     place = None if only_list else find(root)
@@ -78,7 +78,7 @@ def command(
     seconds = time.perf_counter() - started
     if only and not found.operations:
         raise NotFoundError(f"no operation of {source} gives a tool named {' or '.join(only)}")
-    drafts = _drafts(found, source)
+    drafts = new_manifests(found, source)
     written = [] if place is None else write_manifests(drafts, place.tools, replace=replace)
     if as_json:
         paths = [str(path) for path in written]
@@ -101,25 +101,6 @@ def _scheme(text: str) -> tuple[str, str]:
             f"--secret {text!r} is not SCHEME=NAME with the name of an environment variable"
         )
     return match[1], match[2]
-
-
-def _drafts(found: Imported, source: str) -> list[NewManifest]:
-    """Return the manifests. A tool whose manifest would be wrong is skipped, with the reason."""
-    from toolcrib.manifest.openapi import new_manifest
-
-    operations = {one.tool: one for one in found.operations if one.tool}
-    drafts: list[NewManifest] = []
-    for tool in list(found.tools):
-        one = operations[tool.name]
-        try:
-            ready = new_manifest(tool, f"{source}: {one.method} {one.path}")
-        except ManifestError as error:
-            one.tool, one.reason = None, error.message
-            found.tools.remove(tool)
-            continue
-        one.notes += ready.notes
-        drafts.append(ready)
-    return drafts
 
 
 def _print(found: Imported, drafts: list[NewManifest], seconds: float, *, only_list: bool) -> None:

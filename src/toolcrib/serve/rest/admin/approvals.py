@@ -1,0 +1,216 @@
+"""The routes of calls that wait for a person."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from toolcrib.errors import ConflictError, DeniedError, InvalidInput, NotFoundError, UsageError
+from toolcrib.project.catalog.pages import page_token, read_page_token
+from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.serve.rest.pages import PageQuery
+from toolcrib.serve.rest.records import Body
+from toolcrib.serve.rest.services import Services
+from toolcrib.spec import Caller
+from toolcrib.state import user_name
+
+__all__ = ["ROUTES"]
+
+_CHANNEL = "page"
+_Status = Literal["pending", "approved", "denied", "used", "expired", "void"]
+_Scope = Literal["once", "session", "arguments", "rule"]
+
+
+class ApprovalsQuery(PageQuery, kw_only=True):
+    """The query of a list of approvals."""
+
+    status: _Status | UnsetType = UNSET
+
+
+class ApprovalAnswer(Struct, kw_only=True, frozen=True):
+    """A call that waits for a person, or the decision about it. Secrets are masked."""
+
+    id: str
+    status: _Status
+    tool: str
+    bundle: str
+    tool_digest: str
+    arguments: Any
+    arguments_digest: str
+    caller: str
+    owner: str
+    token: str | None
+    """Name of the caller's token."""
+    session_id: str | None
+    rule: str
+    """The rule that asks; empty if scope `rule` is not possible."""
+    reason: str
+    touches: list[str]
+    """What the call may access, in words."""
+    call_id: str | None
+    asked_at: str
+    expires_at: str
+    scope: _Scope | None
+    decided_by: str | None
+    decided_at: str | None
+    edited: Any
+    """Arguments that run instead, if the person who approved has changed them."""
+    note: str
+    seal: str
+    """Digest of all that is decided about. Send it with the decision."""
+
+
+class ApprovalPage(Struct, kw_only=True, rename="camel"):
+    """A page of approvals, the newest first."""
+
+    approvals: list[ApprovalAnswer]
+    next_page_token: str | None
+
+
+class Approve(Body, kw_only=True):
+    """A decision to let a call run."""
+
+    seal: str
+    """Of the approval as it was shown: a decision about something else is refused."""
+    scope: _Scope = "once"
+    """`once`; these arguments in this `session`, or always (`arguments`); all that this `rule` asks for."""
+    arguments: dict[str, Any] | UnsetType = UNSET
+    """Run with these arguments instead."""
+    note: str = ""
+
+
+class Deny(Body, kw_only=True):
+    """A decision to refuse a call."""
+
+    seal: str
+    """As in `Approve`."""
+    note: str = ""
+    """The reason. The caller gets it."""
+
+
+async def list_approvals(request: HttpRequest) -> Answer:
+    """List calls that wait for a person, and decisions, the newest first.
+
+    A token sees those of the tools that it covers.
+    """
+    query: ApprovalsQuery = request.query
+    status = None if query.status is UNSET else query.status
+    question = ("approvals", status)
+    before: str | None = None
+    if query.page_token is not UNSET:
+        (before,) = read_page_token(query.page_token, question, str)
+    service = _services(request).project.approval_service
+    found: list[ApprovalAnswer] = []
+    while len(found) <= query.page_size:
+        sheets = service.list(status, query.page_size + 1, before=before)
+        found += [_answer(one.document) for one in sheets if _sees(request, one.approval.tool)]
+        if len(sheets) <= query.page_size:
+            break
+        before = sheets[-1].approval.id
+    page = found[: query.page_size]
+    token = page_token(question, [page[-1].id]) if len(found) > len(page) else None
+    return Answer(ApprovalPage(approvals=page, next_page_token=token))
+
+
+async def show_approval(request: HttpRequest) -> Answer:
+    """Return one call that waits for a person, or the decision about it."""
+    sheet = _services(request).project.approval_service.show(request.path["approvalID"])
+    if not _sees(request, sheet.approval.tool):
+        raise NotFoundError(f"there is no approval {request.path['approvalID']!r}")
+    return Answer(_answer(sheet.document))
+
+
+async def approve_call(request: HttpRequest) -> Answer:
+    """Approve a call: it runs now if its caller still waits, else when it is made again.
+
+    A token never decides on its own calls, nor on those of its owner.
+    """
+    body: Approve = request.body()
+    by, decider = _decider(request)
+    sheet = _services(request).project.approval_service.approve(
+        request.path["approvalID"],
+        by,
+        body.scope,
+        None if body.arguments is UNSET else body.arguments,
+        body.note,
+        seal=body.seal,
+        decider=decider,
+        channel=_CHANNEL,
+    )
+    return Answer(_answer(sheet.document))
+
+
+async def deny_call(request: HttpRequest) -> Answer:
+    """Deny a call. Its caller gets the note."""
+    body: Deny = request.body()
+    by, decider = _decider(request)
+    sheet = _services(request).project.approval_service.deny(
+        request.path["approvalID"], by, body.note, seal=body.seal, decider=decider, channel=_CHANNEL
+    )
+    return Answer(_answer(sheet.document))
+
+
+def _services(request: HttpRequest) -> Services:
+    services: Services = request.services
+    return services
+
+
+def _sees(request: HttpRequest, tool: str) -> bool:
+    assert request.client is not None
+    identity = request.client.identity
+    return identity is None or identity.covers(tool)
+
+
+def _decider(request: HttpRequest) -> tuple[str, Caller | None]:
+    """Return who decides: the person at the session, or a token for its owner."""
+    assert request.client is not None
+    identity = request.client.identity
+    return (user_name(), None) if identity is None else (identity.owner or identity.name, identity)
+
+
+def _answer(document: dict[str, Any]) -> ApprovalAnswer:
+    return msgspec.convert(document, ApprovalAnswer)
+
+
+_PATH = "/approvals"
+_ONE = f"{_PATH}/{{approvalID}}"
+_REFUSED = (NotFoundError, ConflictError, DeniedError, UsageError)
+ROUTES = (
+    Route(
+        method="GET",
+        path=_PATH,
+        handler=list_approvals,
+        scope="approve",
+        query=ApprovalsQuery,
+        answers={200: ApprovalPage},
+        errors=(UsageError, NotFoundError),
+    ),
+    Route(
+        method="GET",
+        path=_ONE,
+        handler=show_approval,
+        scope="approve",
+        answers={200: ApprovalAnswer},
+        errors=(NotFoundError,),
+    ),
+    Route(
+        method="POST",
+        path=f"{_ONE}/approve",
+        handler=approve_call,
+        scope="approve",
+        body=Approve,
+        answers={200: ApprovalAnswer},
+        errors=(*_REFUSED, InvalidInput),
+    ),
+    Route(
+        method="POST",
+        path=f"{_ONE}/deny",
+        handler=deny_call,
+        scope="approve",
+        body=Deny,
+        answers={200: ApprovalAnswer},
+        errors=_REFUSED,
+    ),
+)

@@ -1,0 +1,122 @@
+"""The routes of the audit log."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+
+from toolcrib.errors import AuditUnavailable, UsageError
+from toolcrib.guard import ANCHOR, AuditQuery, AuditReader, verify
+from toolcrib.project.catalog.pages import page_token, read_page_token
+from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.serve.rest.pages import PageQuery
+from toolcrib.serve.rest.services import Services
+
+__all__ = ["ROUTES"]
+
+
+class LinesQuery(PageQuery, kw_only=True):
+    """The query of lines of the audit log. A line matches all of it."""
+
+    tool: str | UnsetType = UNSET
+    event: str | UnsetType = UNSET
+    """`TOOL_EXECUTED`, `TOOL_REFUSED`, …"""
+    caller: str | UnsetType = UNSET
+    status: str | UnsetType = UNSET
+    """`success`, `error`, `refused` or `pending`."""
+    code: str | UnsetType = UNSET
+    """An error code."""
+    text: str | UnsetType = UNSET
+    """A text anywhere in the line."""
+    since: datetime | UnsetType = UNSET
+    """RFC 3339, as is `until`."""
+    until: datetime | UnsetType = UNSET
+
+
+class LinePage(Struct, kw_only=True, rename="camel"):
+    """A page of lines, the newest first."""
+
+    lines: list[dict[str, Any]]
+    """Each has `time`, `event`, `seq`, `prev`, `file` and `fields`; a line that Toolcrib did not write has
+    `file` and `stray`."""
+    next_page_token: str | None
+
+
+class AuditVerdict(Struct, kw_only=True):
+    """The result of a check of the whole log."""
+
+    ok: bool
+    lines: int
+    files: list[str]
+    head: dict[str, Any]
+    anchor: dict[str, Any] | None
+    problem: dict[str, Any] | None
+    """The first place that was changed, removed or added."""
+    notices: dict[str, int]
+    skipped: list[str]
+    """Checks that were not possible, with the reason."""
+    interrupted: list[dict[str, Any]]
+    """Calls whose process ended before they did."""
+    running: int
+
+
+def list_audit_lines(request: HttpRequest) -> Answer:
+    """List lines of the audit log, the newest first."""
+    services: Services = request.services
+    query: LinesQuery = request.query
+    names = ("tool", "event", "caller", "status", "code", "text", "since", "until")
+    asked = {name: value for name in names if (value := getattr(query, name)) is not UNSET}
+    for name in ("since", "until"):
+        if name in asked and asked[name].tzinfo is None:
+            asked[name] = asked[name].replace(tzinfo=UTC)
+    question = ("audit", sorted((name, str(value)) for name, value in asked.items()))
+    if query.page_token is not UNSET:
+        (asked["before"],) = read_page_token(query.page_token, question, int)
+    path = services.project.place.audit
+    try:
+        with AuditReader(path) as reader:
+            found = reader.newest(AuditQuery(**asked), query.page_size + 1)[::-1]
+    except OSError as error:
+        raise _unreadable(error) from None
+    page = found[: query.page_size]
+    last = next((line.entry for line in reversed(page) if line.entry is not None), None)
+    more = len(found) > len(page) and last is not None
+    token = page_token(question, [last.seq]) if more and last is not None else None
+    return Answer(LinePage(lines=[line.as_dict() for line in page], next_page_token=token))
+
+
+def verify_audit(request: HttpRequest) -> Answer:
+    """Check every line of the audit log: no line was changed, removed or added."""
+    services: Services = request.services
+    try:
+        verdict = verify(services.project.place.audit, anchor=services.project.vault.path / ANCHOR)
+    except OSError as error:
+        raise _unreadable(error) from None
+    return Answer(AuditVerdict(**verdict.as_dict()))
+
+
+def _unreadable(error: OSError) -> AuditUnavailable:
+    return AuditUnavailable(f"the audit log {error.filename} cannot be read: {error.strerror}")
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/audit",
+        handler=list_audit_lines,
+        scope="admin",
+        query=LinesQuery,
+        answers={200: LinePage},
+        errors=(UsageError, AuditUnavailable),
+    ),
+    Route(
+        method="GET",
+        path="/audit/verify",
+        handler=verify_audit,
+        scope="admin",
+        answers={200: AuditVerdict},
+        errors=(AuditUnavailable,),
+    ),
+)

@@ -1,0 +1,202 @@
+"""The routes that check, convert and import manifests."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from toolcrib.errors import ConfigError, ConflictError, ManifestError, NotFoundError, UsageError
+from toolcrib.manifest import Diagnostic, check_tool, diagnostics_of, entries, lint_tree, report
+from toolcrib.manifest.convert import convert, read_all
+from toolcrib.manifest.openapi import import_document, new_manifests, read_document, write_manifests
+from toolcrib.project import lint_sources, load_config, source_files
+from toolcrib.project.config.secrets import hidden_paths
+from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.serve.rest.records import Body
+from toolcrib.serve.rest.services import Services
+
+__all__ = ["ROUTES"]
+
+_FILE = Annotated[str, Meta(min_length=1, max_length=256)]
+
+
+class Text(Body, kw_only=True):
+    """The text of a file of tools."""
+
+    text: str
+    name: _FILE = "manifest.yml"
+    """The name of the file, as findings show it. It helps to detect the format."""
+    format: str | UnsetType = UNSET
+    """`native`, `flexigpt`, `vega`, `sympozium`, `toolbox`, … (default: detected)."""
+
+
+class Convert(Text, kw_only=True):
+    """A file of tools to convert."""
+
+    to: str
+    """`native`, `flexigpt`, `vega`, `sympozium` or `toolbox`."""
+    only: str | UnsetType = UNSET
+    """The name of one tool."""
+
+
+class Findings(Struct, kw_only=True):
+    """What a check has found."""
+
+    diagnostics: list[dict[str, Any]]
+    """Each has `path`, `line`, `column`, `severity`, `rule`, `message`, `hint`, `where` and `source`."""
+    errors: int
+    warnings: int
+
+
+class ConvertedTool(Struct, kw_only=True):
+    """One tool in another format."""
+
+    name: str
+    text: str
+    losses: list[dict[str, Any]]
+    """Each has `path`, `was`, `becomes` and `means`."""
+
+
+class Converted(Struct, kw_only=True):
+    """Tools in another format."""
+
+    to: str
+    tools: list[ConvertedTool]
+
+
+class ImportOpenApi(Body, kw_only=True):
+    """An OpenAPI document to make tools of."""
+
+    text: str
+    """JSON or YAML. Its references must lie in it."""
+    prefix: str = ""
+    """Begins the name of every tool."""
+    only: tuple[str, ...] = ()
+    """Patterns of names, such as `get_*`."""
+    server: str | UnsetType = UNSET
+    """Call this server instead of the document's."""
+    slim: Annotated[int, Meta(ge=200)] = 100_000
+    """The largest size of a schema in bytes. What is left out is reported."""
+    secrets: dict[str, str] = field(default_factory=dict)
+    """Security scheme to the name of a secret."""
+    write: bool = False
+    """Write the manifests into the project; otherwise only report."""
+    replace: bool = False
+    """Replace the manifests of existing tools."""
+
+
+class ImportedTools(Struct, kw_only=True):
+    """The report of an import."""
+
+    source: str
+    title: str
+    openapi: str
+    operations: list[dict[str, Any]]
+    tools: int
+    skipped: int
+    reasons: dict[str, int]
+    losses: list[dict[str, Any]]
+    notes: list[str]
+    written: list[str]
+    """Paths of the manifests."""
+
+
+def lint_project(request: HttpRequest) -> Answer:
+    """Check the project: its settings, manifests and sources."""
+    services: Services = request.services
+    place = services.project.place
+    try:
+        config = load_config(place.config, place.root)
+    except ConfigError as error:
+        tree = lint_tree(place.tools, source_files(place.root, place.home))
+        return Answer(Findings(**report([*diagnostics_of(error), *tree])))
+    files = source_files(place.root, place.home, hidden_paths(config.secret_sources, place.root))
+    return Answer(Findings(**report([*lint_tree(place.tools, files), *lint_sources(config, place)])))
+
+
+def lint_text(request: HttpRequest) -> Answer:
+    """Check the text of a file of tools. Nothing is stored."""
+    body: Text = request.body()
+    found: list[Diagnostic] = []
+    try:
+        for entry in entries(body.name, body.text.encode(), _format(body)):
+            found += entry.found
+            if entry.tool is not None:
+                found += check_tool(entry.tool, entry.document)
+    except ManifestError as error:
+        found += diagnostics_of(error)
+    found.sort(key=lambda one: (one.line, one.column))
+    return Answer(Findings(**report(found)))
+
+
+def convert_text(request: HttpRequest) -> Answer:
+    """Convert the tools of a file to another format, with the losses. Nothing is stored."""
+    body: Convert = request.body()
+    tools = read_all(body.name, body.text.encode(), _format(body))
+    tools = [tool for tool in tools if body.only is UNSET or tool.name == body.only]
+    if not tools:
+        raise NotFoundError("there is no such tool in the text")
+    written = [convert(tool, body.to) for tool in tools]
+    made = [
+        ConvertedTool(
+            name=one.tool.name, text=one.text.decode(), losses=[loss.as_dict() for loss in one.losses]
+        )
+        for one in written
+    ]
+    return Answer(Converted(to=body.to, tools=made))
+
+
+def import_openapi(request: HttpRequest) -> Answer:
+    """Make tools of the operations of an OpenAPI document: report them, or write their manifests."""
+    services: Services = request.services
+    body: ImportOpenApi = request.body()
+    found = import_document(
+        read_document(body.text.encode(), "openapi"),
+        server=None if body.server is UNSET else body.server,
+        prefix=body.prefix,
+        only=body.only,
+        slim=body.slim,
+        secrets=body.secrets,
+    )
+    drafts = new_manifests(found, "openapi")
+    written = (
+        write_manifests(drafts, services.project.place.tools, replace=body.replace) if body.write else []
+    )
+    return Answer(ImportedTools(**found.as_json(), written=[str(path) for path in written]))
+
+
+def _format(body: Text) -> str | None:
+    return None if body.format is UNSET else body.format
+
+
+ROUTES = (
+    Route(method="GET", path="/lint", handler=lint_project, scope="admin", answers={200: Findings}),
+    Route(
+        method="POST",
+        path="/lint",
+        handler=lint_text,
+        scope="read",
+        body=Text,
+        answers={200: Findings},
+        errors=(UsageError,),
+    ),
+    Route(
+        method="POST",
+        path="/convert",
+        handler=convert_text,
+        scope="read",
+        body=Convert,
+        answers={200: Converted},
+        errors=(ManifestError, UsageError, NotFoundError),
+    ),
+    Route(
+        method="POST",
+        path="/import/openapi",
+        handler=import_openapi,
+        scope="admin",
+        body=ImportOpenApi,
+        answers={200: ImportedTools},
+        errors=(ManifestError, ConflictError),
+    ),
+)

@@ -1,0 +1,201 @@
+"""The routes about the state of a project: secrets, policy, trust, reviews, the machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType, field
+from starlette.concurrency import run_in_threadpool
+
+from toolcrib.errors import InvalidInput, ManifestError, NotFoundError, ToolNotFound
+from toolcrib.guard import Tokens
+from toolcrib.project.reports import describe_machine, explain_call, secret_needs
+from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.serve.rest.records import Body
+from toolcrib.serve.rest.services import Services
+
+__all__ = ["ROUTES"]
+
+
+class SecretState(Struct, kw_only=True):
+    """One secret that tools declare. Its value is never shown."""
+
+    name: str
+    state: Literal["resolved", "missing", "unreadable"]
+    source: str | None
+    reason: str | None
+    hint: str | None
+    short: bool
+    """True for fewer than 8 characters: such a value can be guessed."""
+    tools: list[dict[str, Any]]
+    """`name` of each tool, and `required`."""
+    hosts: list[str]
+    """The hosts that HTTP tools may send it to."""
+
+
+class Secrets(Struct, kw_only=True):
+    """Every secret that tools declare."""
+
+    ok: bool
+    """False if a tool cannot run without one of them."""
+    secrets: list[SecretState]
+
+
+class PolicyState(Struct, kw_only=True):
+    """The policy in force."""
+
+    default: str
+    """The decision where no rule matches: `allow`, `ask` or `deny`."""
+    self_approval: bool
+    rules: list[dict[str, Any]]
+    """In their order. The first that matches decides."""
+
+
+class Explain(Body, kw_only=True):
+    """A call to explain."""
+
+    tool: str
+    caller: str = "cli"
+    """`cli`, `local`, `mcp:CLIENT` or `token:NAME`."""
+    client: str | UnsetType = UNSET
+    """The client that uses the token: `mcp:CLIENT`."""
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+class Explanation(Struct, kw_only=True):
+    """The decision about a call. Nothing has run."""
+
+    tool: str
+    bundle: str
+    caller: str
+    arguments: dict[str, Any] | None
+    """Null if some are required and none were given: then this is the strictest decision possible."""
+    effect: str
+    """`allow`, `ask` or `deny`."""
+    rule: str | None
+    why: str
+    listed: bool
+    """True if this caller sees the tool in lists."""
+    steps: list[dict[str, Any]]
+    """The rules that were looked at: `rule`, `effect`, `matched`, `condition`, `why`."""
+
+
+class ToolReview(Struct, kw_only=True):
+    """One tool of the project, as a person reviews it."""
+
+    name: str
+    status: str
+    """`reviewed`, `changed` or `new`."""
+    waits: bool
+    """True if it does not run before a review."""
+    digest: str
+    permissions: dict[str, Any]
+    touches: list[str]
+    """What it may touch, in words."""
+    reasons: list[str]
+    """What it may change or reach, in words."""
+    creator: str | None
+    """The agent that made it."""
+    reviewed_by: str | None
+    last_digest: str | None
+    changed: list[str]
+    """Parts that have changed since the last review."""
+    diff: str
+
+
+class TrustState(Struct, kw_only=True):
+    """The acceptance of the project by its user."""
+
+    accepted: bool
+    """False if none of its tools runs before `toolcrib trust`."""
+    project_digest: str
+    waiting: list[dict[str, Any]]
+    """Settings without effect until they are accepted: `key` and `allows`."""
+    tools: list[ToolReview]
+    errors: list[dict[str, Any]]
+    """Tools that cannot be shown, as errors."""
+
+
+class Machine(Struct, kw_only=True):
+    """This machine: how well it can confine tools."""
+
+    toolcrib: str
+    python: str
+    kernel: str
+    level: str
+    """`full+cgroup`, `full`, `landlock` or `none`."""
+    enforcement: dict[str, Any]
+    decide_without_terminal: bool
+    mechanisms: list[dict[str, Any]]
+    """Each that was tried: `name`, `ok`, `required`, `detail`, `cost`."""
+
+
+async def list_secrets(request: HttpRequest) -> Answer:
+    """List every secret that a tool declares, and its state."""
+    services: Services = request.services
+    tools = services.project.tools()
+    needs = await run_in_threadpool(secret_needs, tools, services.project.secrets)
+    found = [SecretState(**need.as_dict()) for need in needs]
+    return Answer(Secrets(ok=not any(need.blocks for need in needs), secrets=found))
+
+
+async def show_policy(request: HttpRequest) -> Answer:
+    """Return the rules of the policy, in their order."""
+    services: Services = request.services
+    policy = services.project.config.policy
+    rules = [rule.as_dict() for rule in policy.rules]
+    return Answer(PolicyState(default=policy.default, self_approval=policy.self_approval, rules=rules))
+
+
+async def explain_policy(request: HttpRequest) -> Answer:
+    """Explain the decision about a call. Nothing runs."""
+    services: Services = request.services
+    body: Explain = request.body()
+    identity = None
+    if body.caller.startswith("token:"):
+        identity = Tokens(services.project.vault).get(body.caller.removeprefix("token:")).caller
+        identity = replace(identity, client="" if body.client is UNSET else body.client)
+    tool = services.project.get(body.tool)
+    return Answer(Explanation(**explain_call(services.project, tool, body.arguments, body.caller, identity)))
+
+
+async def show_trust(request: HttpRequest) -> Answer:
+    """Return what of the project its user has accepted, and every tool with its review.
+
+    Acceptance and reviews are given on the command line: `toolcrib trust`, `toolcrib review`.
+    """
+    services: Services = request.services
+    project = services.project
+    sheets, errors = project.sheets()
+    return Answer(
+        TrustState(
+            accepted=project.acceptance.given,
+            project_digest=project.digest().digest,
+            waiting=[{"key": weak.name, "allows": weak.allows} for weak in project.waiting],
+            tools=[ToolReview(waits=sheet.waits, **sheet.as_dict()) for sheet in sheets],
+            errors=[error.as_dict() for error in errors],
+        )
+    )
+
+
+def show_machine(request: HttpRequest) -> Answer:  # noqa: ARG001 - the signature of a handler
+    """Return how well this machine can confine tools."""
+    return Answer(Machine(**describe_machine()))
+
+
+ROUTES = (
+    Route(method="GET", path="/secrets", handler=list_secrets, scope="admin", answers={200: Secrets}),
+    Route(method="GET", path="/policy", handler=show_policy, scope="admin", answers={200: PolicyState}),
+    Route(
+        method="POST",
+        path="/policy/explain",
+        handler=explain_policy,
+        scope="admin",
+        body=Explain,
+        answers={200: Explanation},
+        errors=(InvalidInput, ManifestError, NotFoundError, ToolNotFound),
+    ),
+    Route(method="GET", path="/trust", handler=show_trust, scope="admin", answers={200: TrustState}),
+    Route(method="GET", path="/doctor", handler=show_machine, scope="admin", answers={200: Machine}),
+)

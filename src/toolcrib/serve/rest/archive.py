@@ -1,0 +1,81 @@
+"""The routes that export and import bundles as ZIP files."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from starlette.responses import Response
+
+from toolcrib.bundles.archive import (
+    MAX_ARCHIVE,
+    ImportPlan,
+    OnConflict,
+    apply_import,
+    export_bundle,
+    plan_import,
+)
+from toolcrib.errors import (
+    BuiltInReadOnly,
+    BundleDeleting,
+    BundleDisabled,
+    ConflictError,
+    InvalidArchive,
+    InvalidId,
+    NotFoundError,
+)
+from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.serve.rest.services import Services
+
+__all__ = ["ROUTES"]
+
+_ZIP = "application/zip"
+
+
+class ImportQuery(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The query of an import."""
+
+    on_conflict: OnConflict = "refuse"
+    """For what is here and differs: keep it (`skip`), replace it, or make a new bundle (`new-id`)."""
+    enable: bool = False
+    """Switched on at once. Otherwise a new bundle is disabled."""
+    dry_run: bool = False
+    """Only say what would be done."""
+
+
+def export_to_zip(request: HttpRequest) -> Response:
+    """Return a bundle as a ZIP file. One that holds the value of a secret is refused."""
+    services: Services = request.services
+    bundle = services.store.bundle(request.path["bundleID"])
+    data = export_bundle(services.store, bundle.id, services.project.secrets)
+    headers = {"content-disposition": f'attachment; filename="{bundle.id}.zip"'}
+    return Response(data, headers=headers, media_type=_ZIP)
+
+
+def import_from_zip(request: HttpRequest) -> Answer:
+    """Import a bundle from a ZIP file, all of it or nothing, and return what was done for each tool."""
+    services: Services = request.services
+    query: ImportQuery = request.query
+    use = plan_import if query.dry_run else apply_import
+    return Answer(use(services.store, request.data, query.on_conflict, enable=query.enable))
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/tools/bundles/{bundleID}/export",
+        handler=export_to_zip,
+        scope="read",
+        answers={200: _ZIP},
+        errors=(InvalidId, NotFoundError, BundleDeleting),
+    ),
+    Route(
+        method="POST",
+        path="/tools/import",
+        handler=import_from_zip,
+        scope="admin",
+        query=ImportQuery,
+        raw={_ZIP: "A ZIP file of an export."},
+        answers={200: ImportPlan},
+        errors=(InvalidArchive, ConflictError, BundleDisabled, BuiltInReadOnly),
+        max_body=MAX_ARCHIVE,
+    ),
+)

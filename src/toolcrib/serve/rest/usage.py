@@ -1,0 +1,130 @@
+"""The routes of usage: counts of calls, and counts of tools by tag, type and bundle."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+
+from msgspec import UNSET, Struct, UnsetType, field
+
+from toolcrib.errors import BundleDeleting, InvalidId, NotFoundError, ToolNotFound
+from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.serve.rest.records import BundleId
+from toolcrib.serve.rest.services import Services
+from toolcrib.spec.moment import written
+
+__all__ = ["ROUTES"]
+
+_WEEK_S = 7 * 86_400
+
+
+class UsageQuery(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The query of the usage of a tool."""
+
+    since: datetime | UnsetType = UNSET
+    """The first hour. Default: a week ago."""
+
+
+class Hour(Struct, kw_only=True):
+    """The calls that ended in one hour."""
+
+    begins: str
+    calls: int
+    failures: int
+
+
+class ToolUsage(Struct, kw_only=True, rename="camel"):
+    """The calls of one version of a tool."""
+
+    call_count: int
+    failure_count: int
+    last_called_at: str | None
+    hours: list[Hour]
+    """The hours with calls, the first one first."""
+
+
+class FacetsQuery(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The query of the counts of tools."""
+
+    bundle_ids: tuple[BundleId, ...] = field(default=(), name="bundleIDs")
+    include_disabled: bool = False
+
+
+class Facets(Struct, kw_only=True):
+    """Counts of tools."""
+
+    total: int
+    tags: dict[str, int]
+    types: dict[str, int]
+    bundles: dict[str, int]
+    """By the id of the bundle."""
+
+
+def get_usage(request: HttpRequest) -> Answer:
+    """Return how often a version of a tool was called, by hours."""
+    services: Services = request.services
+    query: UsageQuery = request.query
+    path = request.path
+    tool = services.store.tool(path["bundleID"], path["toolSlug"], path["v"])
+    usage = services.project.bundles.usage
+    since = datetime.now(UTC).timestamp() - _WEEK_S if query.since is UNSET else _seconds(query.since)
+    total = usage.of(tool.id)
+    hours = [
+        Hour(begins=written(one.begins) or "", calls=one.calls, failures=one.failures)
+        for one in usage.series(tool.id, since)
+    ]
+    return Answer(
+        ToolUsage(
+            call_count=total.calls,
+            failure_count=total.failures,
+            last_called_at=written(total.last_called_at),
+            hours=hours,
+        )
+    )
+
+
+def _seconds(moment: datetime) -> float:
+    """Return a time in seconds since the epoch; one without a zone is in UTC."""
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def count_tools(request: HttpRequest) -> Answer:
+    """Count the tools by tag, type and bundle."""
+    services: Services = request.services
+    query: FacetsQuery = request.query
+    stored = services.project.bundles.stored
+    tags: Counter[str] = Counter()
+    types: Counter[str] = Counter()
+    bundles: Counter[str] = Counter()
+    with stored.lock:
+        listing = stored.listing
+        for tool in listing.tools():
+            if query.bundle_ids and tool.bundle not in query.bundle_ids:
+                continue
+            if query.include_disabled or listing.is_on(tool):
+                tags.update(tool.tags)
+                types[tool.type] += 1
+                bundles[tool.bundle] += 1
+    by_count = [dict(one.most_common()) for one in (tags, types, bundles)]
+    return Answer(Facets(total=types.total(), tags=by_count[0], types=by_count[1], bundles=by_count[2]))
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}/usage",
+        handler=get_usage,
+        scope="read",
+        query=UsageQuery,
+        answers={200: ToolUsage},
+        errors=(InvalidId, NotFoundError, ToolNotFound, BundleDeleting),
+    ),
+    Route(
+        method="GET",
+        path="/tools/facets",
+        handler=count_tools,
+        scope="read",
+        query=FacetsQuery,
+        answers={200: Facets},
+    ),
+)

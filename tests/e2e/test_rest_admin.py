@@ -1,0 +1,293 @@
+"""The routes about a whole project, over HTTP: approvals, audit, secrets, policy, trust, the machine."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.crib import Crib
+from tests.http_server import HttpServerProcess, Reply, http_server
+from toolcrib.spec.identifier import new_id
+
+pytestmark = pytest.mark.usefixtures("kernel")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProcess]:
+    crib = Crib(tmp_path_factory.mktemp("admin") / "project")
+    crib.write("data", "x")
+    for name in ("look", "asks"):
+        more = {"approval": {"required": True, "reason": "It looks."}} if name == "asks" else {}
+        properties = {"path": {"type": "string"}, "note": {"type": "string"}}
+        read = {"fs": {"read": ["data"]}}
+        crib.tool(name, "file", {"action": "read", "path": "${path}"}, properties, permissions=read, **more)
+    permissions = {"network": {"allow": ["api.example.com"]}, "secrets": {"SHOP_KEY": {"type": "string"}}}
+    request = {"url": "https://api.example.com/", "headers": {"Key": "${SHOP_KEY}"}}
+    crib.tool("shop", "http", request, permissions=permissions)
+    rules = [{"name": "no-shop", "effect": "deny", "tools": ["shop"], "callers": ["token:*"]}]
+    crib.write(".toolcrib/config.yml", json.dumps({"policy": {"rules": rules}}))
+    with http_server(crib.root, env={"SHOP_KEY": ""}) as running:
+        yield running
+
+
+@pytest.fixture
+def session(server: HttpServerProcess) -> dict[str, str]:
+    """The headers of the person's browser."""
+    link = server.send("POST", "/login").json["path"]
+    reply = server.send("GET", link, token=None)
+    return {"Cookie": reply.headers["Set-Cookie"].partition(";")[0], "Origin": server.address}
+
+
+def ask(server: HttpServerProcess, token: str = "") -> str:
+    """Make a call that waits for a person; return the id of its approval."""
+    reply = server.send(
+        "POST", "/tools/invoke/asks", {"args": {"path": "data", "note": new_id()}}, token=token
+    )
+    assert (reply.status, reply.json.get("status")) == (202, "awaiting_approval"), reply.body
+    found = server.send("GET", f"/tools/calls/{reply.json['callId']}", token=token).json["approval"]["id"]
+    assert isinstance(found, str)
+    return found
+
+
+def decide(
+    server: HttpServerProcess, approval: str, what: str, session: dict[str, str], **more: Any
+) -> Reply:
+    seal = server.send("GET", f"/approvals/{approval}").json["seal"]
+    body = {"seal": seal, **more}
+    return server.send("POST", f"/approvals/{approval}/{what}", body, session, token=None)
+
+
+def ended(server: HttpServerProcess, approval: str) -> dict[str, Any]:
+    """The call of an approval, once it has ended."""
+    call = server.send("GET", f"/approvals/{approval}").json["call_id"]
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        found: dict[str, Any] = server.send("GET", f"/tools/calls/{call}").json
+        if found["endedAt"] is not None:
+            return found
+        time.sleep(0.02)
+    raise AssertionError("the call has not ended")
+
+
+def test_a_person_approves_a_call_at_the_page_and_it_runs(
+    server: HttpServerProcess, session: dict[str, str]
+) -> None:
+    approval = ask(server)
+    waiting = server.send("GET", "/approvals?status=pending").json["approvals"]
+    assert [one["id"] for one in waiting] == [approval]
+    assert (waiting[0]["tool"], waiting[0]["arguments"]["path"]) == ("asks", "data")
+    done = decide(server, approval, "approve", session, note="fine")
+    assert (done.status, done.json["status"], done.json["note"]) == (200, "approved", "fine")
+    assert ended(server, approval)["result"]["ok"] is True
+    assert decide(server, approval, "approve", session).code == "conflict"
+    line = server.send("GET", "/audit?event=TOOL_APPROVED&tool=asks").json["lines"][0]
+    assert line["fields"]["channel"] == "page"
+
+
+def test_a_person_denies_a_call_at_the_page(server: HttpServerProcess, session: dict[str, str]) -> None:
+    approval = ask(server)
+    assert decide(server, approval, "deny", session, note="not today").json["status"] == "denied"
+    result = ended(server, approval)["result"]
+    assert (result["ok"], result["error"]["code"]) == (False, "approval_denied")
+    assert "not today" in json.dumps(result["error"])
+
+
+def test_a_decision_is_about_what_was_shown(server: HttpServerProcess, session: dict[str, str]) -> None:
+    approval = ask(server)
+    path = f"/approvals/{approval}/approve"
+    assert server.send("POST", path, {}, session, token=None).code == "missing_field"
+    assert server.send("POST", path, {"seal": "0" * 64}, session, token=None).status in (400, 403, 409)
+    assert decide(server, approval, "approve", session, arguments={"path": 1}).code == "invalid_input"
+    assert server.send("GET", f"/approvals/{approval}").json["status"] == "pending"
+    assert decide(server, approval, "deny", session).status == 200
+
+
+def test_a_token_decides_for_others_only(server: HttpServerProcess, session: dict[str, str]) -> None:
+    caller = server.create_token("caller", "invoke", "approve")
+    approval = ask(server, token=caller)
+    seal = server.send("GET", f"/approvals/{approval}").json["seal"]
+    path = f"/approvals/{approval}/approve"
+    own = server.send("POST", path, {"seal": seal}, token=caller)
+    assert (own.status, own.code) == (403, "denied")
+    same_owner = server.send("POST", path, {"seal": seal})
+    assert (same_owner.status, same_owner.code) == (403, "denied")
+    reader = server.create_token("looks", "read", "invoke")
+    for method, at, body in (("GET", "/approvals", None), ("POST", path, {"seal": seal})):
+        assert server.send(method, at, body, token=reader).status == 403
+    other = server.create_token("other-tools", "approve", tools=["look"])
+    assert server.send("GET", "/approvals", token=other).json["approvals"] == []
+    assert server.send("GET", f"/approvals/{approval}", token=other).status == 404
+    assert decide(server, approval, "deny", session).status == 200
+
+
+def test_approvals_come_in_pages(server: HttpServerProcess, session: dict[str, str]) -> None:
+    made = [ask(server) for _ in range(3)]
+    first = server.send("GET", "/approvals?status=pending&pageSize=2").json
+    rest = server.send("GET", f"/approvals?status=pending&pageSize=2&pageToken={first['nextPageToken']}").json
+    assert [one["id"] for one in first["approvals"] + rest["approvals"]] == made[::-1]
+    assert rest["nextPageToken"] is None
+    for one in made:
+        decide(server, one, "deny", session)
+
+
+def test_the_audit_log_is_searched_and_verified(server: HttpServerProcess) -> None:
+    for _ in range(3):
+        server.send("POST", "/tools/invoke/look", {"args": {"path": "data"}})
+    first = server.send("GET", "/audit?tool=look&event=TOOL_EXECUTED&pageSize=2").json
+    rest = server.send(
+        "GET", f"/audit?tool=look&event=TOOL_EXECUTED&pageSize=2&pageToken={first['nextPageToken']}"
+    ).json
+    numbers = [line["seq"] for line in first["lines"] + rest["lines"]]
+    assert (len(numbers), numbers) == (3, sorted(numbers, reverse=True))
+    assert server.send("GET", "/audit?since=2999-01-01T00:00:00Z").json["lines"] == []
+    assert server.send("GET", "/audit?since=yesterday").code == "invalid"
+    verdict = server.send("GET", "/audit/verify").json
+    assert (verdict["ok"], verdict["problem"]) == (True, None)
+
+
+def test_secrets_are_shown_without_their_values(server: HttpServerProcess) -> None:
+    found = server.send("GET", "/secrets").json
+    (need,) = found["secrets"]
+    assert (found["ok"], need["name"], need["state"]) == (False, "SHOP_KEY", "missing")
+    assert need["hosts"] == ["api.example.com"]
+
+
+def test_the_policy_is_shown_and_explained(server: HttpServerProcess) -> None:
+    server.create_token("buyer", "invoke")
+    assert [rule["name"] for rule in server.send("GET", "/policy").json["rules"]] == ["no-shop"]
+    body = {"tool": "shop", "caller": "token:buyer"}
+    denied = server.send("POST", "/policy/explain", body).json
+    assert (denied["effect"], denied["rule"]) == ("deny", "no-shop")
+    assert server.send("POST", "/policy/explain", {"tool": "shop"}).json["effect"] == "allow"
+    assert server.send("POST", "/policy/explain", {"tool": "sop"}).code == "tool_not_found"
+    assert server.send("POST", "/policy/explain", {"tool": "shop", "caller": "token:no"}).status == 404
+
+
+def test_trust_reviews_and_the_machine_are_shown(server: HttpServerProcess) -> None:
+    found = server.send("GET", "/trust").json
+    assert found["accepted"] is True
+    assert {one["name"]: one["waits"] for one in found["tools"]} == dict.fromkeys(
+        ("look", "asks", "shop"), False
+    )
+    machine = server.send("GET", "/doctor").json
+    assert machine["level"] in ("full+cgroup", "full", "landlock", "none")
+    assert machine["mechanisms"]
+
+
+def test_all_of_it_needs_admin(server: HttpServerProcess) -> None:
+    token = server.create_token("most", "read", "invoke", "approve")
+    for path in ("/audit", "/audit/verify", "/secrets", "/policy", "/trust", "/doctor"):
+        assert server.send("GET", path, token=token).status == 403, path
+    assert server.send("POST", "/policy/explain", {"tool": "shop"}, token=token).status == 403
+
+
+MANIFEST = """\
+name: words
+description: Count the words of a text.
+kind: python
+version: 1
+inputs: {schema: {type: object, properties: {text: {type: string, description: A text.}}, required: [text]}}
+exec: {python: {module: words, function: count}}
+"""
+
+
+def test_a_text_is_linted_with_positions(server: HttpServerProcess) -> None:
+    reader = server.create_token("linter", "read")
+    assert server.send("POST", "/lint", {"text": MANIFEST}, token=reader).json["diagnostics"] == []
+    found = server.send("POST", "/lint", {"text": MANIFEST.replace("python", "phyton")}, token=reader).json
+    assert found["errors"] >= 1
+    first = found["diagnostics"][0]
+    assert (first["line"], first["severity"], first["path"]) == (3, "error", "manifest.yml")
+    assert server.send("POST", "/lint", {"text": "a: [", "name": "x.yml"}).json["errors"] == 1
+    assert server.send("POST", "/lint", {"text": MANIFEST, "format": "foo"}).code == "usage"
+    project = server.send("GET", "/lint").json
+    assert project["errors"] == 0
+
+
+def test_a_text_is_converted_with_its_losses(server: HttpServerProcess) -> None:
+    record = {
+        "slug": "weather",
+        "version": "v1",
+        "displayName": "Weather",
+        "type": "http",
+        "argSchema": {"type": "object", "properties": {"city": {"type": "string"}}},
+        "impl": {"urlTemplate": "https://api.example.com/?q=${city}"},
+    }
+    body = {"text": json.dumps(record), "name": "tool.json", "to": "native"}
+    (made,) = server.send("POST", "/convert", body).json["tools"]
+    assert (made["name"], "api.example.com" in made["text"]) == ("weather", True)
+    assert server.send("POST", "/convert", {**body, "to": "foo"}).code == "usage"
+    assert server.send("POST", "/convert", {**body, "only": "foo"}).code == "not_found"
+    assert server.send("POST", "/convert", {**body, "text": "{"}).code == "invalid_manifest"
+
+
+def test_an_openapi_document_is_imported(server: HttpServerProcess) -> None:
+    operation = {
+        "operationId": "get_pet",
+        "summary": "Get a pet.",
+        "responses": {"200": {"description": "A pet."}},
+    }
+    document = {
+        "openapi": "3.1.0",
+        "info": {"title": "Pets", "version": "1"},
+        "servers": [{"url": "https://pets.example.com"}],
+        "paths": {"/pet": {"get": operation}},
+    }
+    body = {"text": json.dumps(document)}
+    assert server.send("POST", "/import/openapi", body).json["written"] == []
+    made = server.send("POST", "/import/openapi", {**body, "write": True}).json
+    assert (made["tools"], len(made["written"])) == (1, 1)
+    assert (server.root / ".toolcrib/tools/get_pet/tool.yml").exists()
+    assert server.send("POST", "/import/openapi", {**body, "write": True}).code == "conflict"
+    assert server.send("POST", "/import/openapi", {"text": "{}"}).code == "invalid_manifest"
+
+
+def test_a_bundle_is_exported_and_imported(server: HttpServerProcess) -> None:
+    bundle = new_id()
+    path = f"/tools/bundles/{bundle}"
+    server.send("PUT", path, {"slug": "zipped"})
+    tool = {"type": "go", "displayName": "F", "impl": {"goFunc": "f"}}
+    server.send("PUT", f"{path}/tools/f/version/1", tool)
+    archive = server.send("GET", f"{path}/export")
+    assert (archive.status, archive.headers["Content-Type"]) == (200, "application/zip")
+    headers = {"Content-Type": "application/zip"}
+    again = server.send("POST", "/tools/import", archive.body, headers)
+    assert (again.status, again.json["changes"]) == (200, False)
+    dry = server.send("POST", "/tools/import?onConflict=new-id&dryRun=true", archive.body, headers).json
+    assert dry["changes"] is True
+    copy = server.send("POST", "/tools/import?onConflict=new-id", archive.body, headers).json
+    assert copy["bundleId"] != bundle
+    assert server.send("GET", f"/tools/bundles/{copy['bundleId']}").json["isEnabled"] is False
+    assert server.send("GET", f"/tools/bundles/{copy['bundleId']}/tools/f/version/1").status == 200
+    assert server.send("POST", "/tools/import", b"PK", headers).code == "invalid_archive"
+    assert server.send("POST", "/tools/import", archive.body[:-30], headers).code == "invalid_archive"
+
+
+def test_calls_are_counted_and_tools_too(server: HttpServerProcess) -> None:
+    bundle = new_id()
+    path = f"/tools/bundles/{bundle}"
+    server.send("PUT", path, {"slug": "counted"})
+    tool = {"type": "go", "displayName": "F", "tags": ["x"], "impl": {"goFunc": "f"}}
+    server.send("PUT", f"{path}/tools/f/version/1", tool)
+    server.send("PUT", f"{path}/tools/g/version/1", {**tool, "tags": ["x", "y"], "isEnabled": False})
+    facets = f"/tools/facets?bundleIDs={bundle}"
+    assert server.send("GET", facets).json == {
+        "total": 1,
+        "tags": {"x": 1},
+        "types": {"go": 1},
+        "bundles": {bundle: 1},
+    }
+    assert server.send("GET", f"{facets}&includeDisabled=true").json["tags"] == {"x": 2, "y": 1}
+    usage = f"{path}/tools/f/version/1/usage"
+    none: dict[str, Any] = {"callCount": 0, "failureCount": 0, "lastCalledAt": None, "hours": []}
+    assert server.send("GET", usage).json == none
+    server.send("POST", "/tools/invoke/counted%2Ff@1", {"args": {}})
+    name = server.send("GET", f"/tools?bundleIDs={bundle}").json["tools"][0]["name"]
+    server.send("POST", f"/tools/invoke/{quote(name, safe='')}", {"args": {}})
+    assert server.send("GET", f"{usage}?since=2020-01-01T00:00:00Z").status == 200
+    assert server.send("GET", f"{usage}?since=x").code == "invalid"
