@@ -17,6 +17,7 @@ PARTS = {
     "registration": "benchmarks.registration",
     "manifests": "benchmarks.manifests",
     "search": "benchmarks.search",
+    "bundles": "benchmarks.bundles",
     "mcp": "benchmarks.mcp_stdio",
     "rest": "benchmarks.rest",
     "guard": "benchmarks.guard",

@@ -61,8 +61,8 @@ class Journal:
             raise unavailable(self._path, error) from None
 
     def has_grown(self, since: Position) -> bool:
-        """Return True if there are lines behind this position."""
-        return self._end() != since
+        """Return True if there are lines behind this position, or it is of before a restart."""
+        return self._end() != since or not _is_of_this_boot(since)
 
     def read(self, since: Position | None) -> tuple[list[Change] | None, Position]:
         """Return the changes since a position, and the new one; None in place of changes to look at all.
@@ -71,7 +71,7 @@ class Journal:
         """
         with self._lock.alone():
             end = self._end()
-            if end.offset > _MOST_BYTES:
+            if end.offset > _MOST_BYTES or not _is_of_this_boot(end):
                 replace_file(self._path, _header())
                 end = self._end()
         if since is None or since.journal != end.journal or since.offset > end.offset:
@@ -92,6 +92,10 @@ class Journal:
                 return Position(file.readline(100).decode(errors="replace"), os.fstat(file.fileno()).st_size)
         except FileNotFoundError:
             return Position("", 0)
+
+
+def _is_of_this_boot(position: Position) -> bool:
+    return not position.journal or boot_id() in position.journal
 
 
 def _header() -> str:

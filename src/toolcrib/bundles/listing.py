@@ -8,15 +8,17 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from toolcrib.bundles.files import write_derived
+from toolcrib.bundles.files import make_folder, write_derived
 from toolcrib.bundles.journal import Change, Position
 from toolcrib.bundles.records import BundleRecord, ToolRecord, file_of
 from toolcrib.bundles.store import Store
+from toolcrib.errors import StateUnavailable
 
 __all__ = ["ListedTool", "Listing", "Mark", "Put"]
 
@@ -26,6 +28,10 @@ _Key = tuple[str, str]
 """Bundle, and name of the file."""
 _KINDS = {"http": "http", "go": "function"}
 _MOST_LOGGED = 10_000
+_FEW = 200
+"""Reading so many records takes no notable time;"""
+_PART = 50
+"""nor does one in so many."""
 
 
 class ListedTool(Struct, frozen=True, gc=False):
@@ -85,6 +91,8 @@ class Listing:
         self._loaded = False
         self._log: list[Put] = []
         self._logs = 0
+        self._unsaved = 0
+        """Records read since the snapshot."""
 
     @property
     def position(self) -> Position | None:
@@ -114,18 +122,30 @@ class Listing:
         changes, self._position = self._store.journal.read(self._position)
         if changes is None:
             self._read_all()
+            self._unsaved = len(self._tools)
+            self.save_if_worth()
         elif changes:
+            self._unsaved += len(changes)
             for change in changes:
                 self._apply(change)
             if any(change.file is None for change in changes):
                 self._read_bundles()
         return True
 
+    def save_if_worth(self) -> None:
+        """Write the snapshot if the next start would be much quicker."""
+        if self._unsaved > max(_FEW, len(self._tools) // _PART):
+            self.save()
+
     def save(self) -> None:
         """Write the snapshot. Failures do not matter: it is made again."""
         if self._position is not None and self._snapshot is not None:
-            own = [tool for tool in self._tools.values() if not self.bundles[tool.bundle].is_built_in]
+            built_in = {bundle.id for bundle in self.bundles.values() if bundle.is_built_in}
+            own = [tool for tool in self._tools.values() if tool.bundle not in built_in]
+            with suppress(StateUnavailable):
+                make_folder(self._snapshot.parent)
             write_derived(self._snapshot, msgspec.msgpack.encode(_Snapshot(*self._position, own)))
+            self._unsaved = 0
 
     def __len__(self) -> int:
         return len(self._tools)

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolcrib.bundles import Store, ToolRecord
-from toolcrib.bundles.listing import ListedTool
 from toolcrib.errors import StateUnavailable, UsageError
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.project.catalog.pages import ToolHit, ToolHits, ToolPage, page_token, read_page_token
-from toolcrib.project.catalog.stored import StoredTools
 from toolcrib.spec import Call, Result
 
 if TYPE_CHECKING:
+    from toolcrib.bundles import BuiltIn, Store, ToolRecord
+    from toolcrib.bundles.listing import ListedTool
     from toolcrib.bundles.usage import Usage
+    from toolcrib.project.catalog.stored import StoredTools
     from toolcrib.project.catalog.stored_search import StoredSearch
 
 __all__ = ["Bundles", "ToolHit", "ToolHits", "ToolPage"]
@@ -35,10 +36,20 @@ _LATER_S = 5.0
 class Bundles:
     """The bundles of this user. Its methods may be called in any thread."""
 
-    def __init__(self, stored: StoredTools) -> None:
-        self.stored = stored
-        """Their tools in the catalog."""
+    def __init__(self, data: Path, built_in: Sequence[BuiltIn], make: Callable[[bool], StoredTools]) -> None:
+        self._data, self._built_in, self._make = data, built_in, make
+        self._was_missing = not self.exist
         self._keeper: asyncio.Task[None] | None = None
+
+    @property
+    def exist(self) -> bool:
+        """True if there may be tools. Without a folder of bundles nothing is read, made or imported."""
+        return "stored" in self.__dict__ or bool(self._built_in) or (self._data / "bundles").is_dir()
+
+    @cached_property
+    def stored(self) -> StoredTools:
+        """Their tools in the catalog."""
+        return self._make(self._was_missing)
 
     @property
     def store(self) -> Store:
@@ -50,7 +61,7 @@ class Bundles:
         """Counts of calls by the id of the tool."""
         from toolcrib.bundles.usage import Usage
 
-        return Usage(self.stored.data / "usage.db")
+        return Usage(self._data / "usage.db")
 
     def name(self, bundle_id: str, slug: str, version: str) -> str:
         """Return the name to call a tool by, and to get it from the project: `bundle/slug@version`.
@@ -66,7 +77,7 @@ class Bundles:
 
         Raises UsageError if tools of several bundles may be meant.
         """
-        tool = self.stored.find(text)
+        tool = self.stored.find(text) if self.exist else None
         return None if tool is None else self.stored.full_name(tool)
 
     def why_unavailable(self, record: ToolRecord) -> str | None:
@@ -96,6 +107,8 @@ class Bundles:
         if page is not None:
             created, id_ = read_page_token(page, question, str, str)
             before = (created, id_)
+        if not self.exist:
+            return ToolPage([], None)
         of, any_of = frozenset(bundles), frozenset(tags)
         with self.stored.lock:
             listing = self.stored.listing
@@ -133,13 +146,14 @@ class Bundles:
         Raises UsageError for a query without a word too.
         """
         _check_limit(limit)
+        if not self.exist:
+            return ToolHits([], None, 0, {}, {})
         return self.index.find(query, bundles, tags, include_disabled, limit, page)
 
     def start(self) -> None:
         """Look after the bundles until `stop`: take up changes of other processes, also for searches, and
         remove deleted bundles."""
         if self._keeper is None:
-            self.index.is_kept = True
             self._keeper = asyncio.create_task(self._keep(), name="toolcrib: bundles")
 
     async def stop(self) -> None:
@@ -147,17 +161,15 @@ class Bundles:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait([self._keeper])
-            self._keeper, self.index.is_kept = None, False
+            self._keeper = None
+            if "index" in self.__dict__:
+                self.index.is_kept = False
 
     async def _keep(self) -> None:
         while True:
             try:
-                if self.stored.is_behind:
-                    await run_in_thread(self.stored.catch_up)
-                self.stored.settle()
-                await run_in_thread(self.index.sync)
-                if self.stored.is_reaping_due:
-                    await run_in_thread(self.stored.reap)
+                if self.exist:
+                    await self._keep_once()
             except StateUnavailable as error:
                 _log.warning("the bundles cannot be kept: %s", error)
                 await asyncio.sleep(_LATER_S)
@@ -165,6 +177,15 @@ class Bundles:
                 _log.exception("the bundles cannot be kept")
                 await asyncio.sleep(_LATER_S)
             await asyncio.sleep(_LOOK_S)
+
+    async def _keep_once(self) -> None:
+        if self.stored.is_behind:
+            await run_in_thread(self.stored.catch_up)
+        self.stored.settle()
+        self.index.is_kept = True
+        await run_in_thread(self.index.sync)
+        if self.stored.is_reaping_due:
+            await run_in_thread(self.stored.reap)
 
     async def invoke(self, call: Call, path: Callable[[Call], Awaitable[Result]]) -> Result:
         """Make a call that may be of a tool of a bundle: find the tool, call it by `path`, count the call."""
@@ -188,6 +209,8 @@ class Bundles:
         """Write what is counted, and close the index."""
         if "index" in self.__dict__:
             self.index.close()
+        if "stored" in self.__dict__:
+            self.stored.close()
         if "usage" in self.__dict__:
             with suppress(StateUnavailable):
                 self.usage.close()

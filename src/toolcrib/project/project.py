@@ -8,7 +8,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from toolcrib.bundles import BuiltIn
 from toolcrib.core.bound import Bound
 from toolcrib.core.events import stream_events
 from toolcrib.core.toolset import Toolset
@@ -19,7 +18,6 @@ from toolcrib.project.binding import Binder
 from toolcrib.project.bundles import Bundles
 from toolcrib.project.catalog.external import ExternalTools
 from toolcrib.project.catalog.registry import Change, ToolRegistry
-from toolcrib.project.catalog.stored import StoredTools
 from toolcrib.project.config.settings import Config, load_config, source_files
 from toolcrib.project.control.acceptance import (
     Acceptance,
@@ -44,9 +42,12 @@ from toolcrib.spec import Call, Caller, CallEvent, CallEvents, Result, SecretSou
 from toolcrib.state import Vault, cache_folder, load_user_settings
 
 if TYPE_CHECKING:
+    from toolcrib.bundles import BuiltIn
     from toolcrib.executors.trace.observation import Observation
     from toolcrib.project.catalog.reload import HotReload
     from toolcrib.project.catalog.search import Search
+    from toolcrib.project.catalog.stored import StoredTools
+    from toolcrib.project.catalog.stored_search import StoredSearch
     from toolcrib.project.servers import Servers
 
 __all__ = ["Accept", "Project"]
@@ -112,7 +113,7 @@ class Project:
             place, source_files(place.root, place.home, setup.hidden), self.toolset, binder.bind
         )
         self._external = ExternalTools(config.sources, self._registry)
-        self.bundles = self._open_bundles(setup, built_in)
+        self.bundles = Bundles(self.vault.data, built_in, partial(self._stored_tools, built_in))
         """The user's bundles. Their tools are tools of the project too."""
         preview = Preview(self._registry, self._steps, self._composites)
         self.plan, self.asks, self.permissions_of = preview.plan, preview.asks, preview.permissions_of
@@ -122,19 +123,19 @@ class Project:
         """The MCP servers that the project names; None if it names none."""
         self._load()
 
-    def _open_bundles(self, setup: Setup, built_in: Sequence[BuiltIn]) -> Bundles:
-        cache = cache_folder(self.vault.data)
-        stored = StoredTools(
+    def _stored_tools(self, built_in: Sequence[BuiltIn], was_missing: bool) -> StoredTools:
+        from toolcrib.project.catalog.stored import StoredTools
+
+        return StoredTools(
             self.vault.data,
             self._registry,
             self._know_stored,
             self.toolset.announce,
-            reserved=("project", *(spec.name for spec in setup.named_servers.specs)),
+            reserved=("project", *(spec.name for spec in self._setup.named_servers.specs)),
             pinned=self.config.pinned,
             built_in=built_in,
-            snapshot=None if cache is None else cache / "listing",
+            was_missing=was_missing,
         )
-        return Bundles(stored)
 
     def _load(self) -> None:
         loaded = self._registry.load()
@@ -227,7 +228,7 @@ class Project:
         return [tool for tool in self._every_tool() if self._steps.access.visible(tool, caller, identity)]
 
     def _every_tool(self, *, stored: bool = True) -> list[Tool]:
-        if stored:
+        if stored and self.bundles.exist:
             self.bundles.stored.ready_all()
         self._registry.check_all()
         tools = [tool for tool in self.toolset.tools() if stored or not tool.is_stored]
@@ -235,11 +236,14 @@ class Project:
             self._external.sort(tools)
         return tools
 
+    def _stored_search(self) -> StoredSearch | None:
+        return self.bundles.index if self.bundles.exist else None
+
     @cached_property
     def _search(self) -> Search:
         from toolcrib.project.catalog.search import Search
 
-        return Search(self._registry, self.toolset, cache_folder(self.place.root), self.bundles.index)
+        return Search(self._registry, self.toolset, cache_folder(self.place.root), self._stored_search)
 
     def search(
         self,
@@ -274,18 +278,19 @@ class Project:
 
         A tool of a bundle is found by `[BUNDLE/]NAME[@VERSION]`; its full name is in the tool.
         """
-        if name not in self.toolset or "/" in name:
+        if (name not in self.toolset or "/" in name) and self.bundles.exist:
             name = self.bundles.stored.ready(name) or name
         return self._registry.bound(name)
 
     def _why_missing(self, name: str) -> ToolcribError | None:
         """Return the error of a manifest or of an MCP server because of which there is no such tool."""
         error = None if self.servers is None else self.servers.why_missing(name)
-        return error or self._registry.error_of(name) or self.bundles.stored.why_missing(name)
+        error = error or self._registry.error_of(name)
+        return self.bundles.stored.why_missing(name) if error is None and self.bundles.exist else error
 
     def invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
         """Make a call, by the one path that every call takes."""
-        if ("/" in call.tool or call.tool not in self.toolset) and self.bundles.stored.exists:
+        if ("/" in call.tool or call.tool not in self.toolset) and self.bundles.exist:
             return self.bundles.invoke(call, self._invoke)
         return self._invoke(call)
 

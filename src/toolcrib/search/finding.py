@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolcrib.search.index import SearchIndex, explained
+from toolcrib.search.index import TYPE, SearchIndex, explained
 from toolcrib.search.ranking import HitClass, Queries
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class Found:
     total: int
     tags: Counter[str]
     kinds: Counter[str]
+    types: Counter[str]
 
 
 def find(parts: Sequence[Part], wanted: Wanted, count: int, after: Place | None = None) -> Found:
@@ -143,7 +144,10 @@ class _Search:
                 break
         of_kinds, of_tags = self._facets()
         page = list(hits.values())
-        return Found(page[:count], len(page) > count, of_kinds.total(), of_tags, of_kinds)
+        types = {kind: number for kind, number in of_kinds.items() if kind.startswith(TYPE)}
+        of_types = Counter({kind.removeprefix(TYPE): number for kind, number in types.items()})
+        of_kinds -= Counter(types)
+        return Found(page[:count], len(page) > count, of_kinds.total(), of_tags, of_kinds, of_types)
 
     def _best(self, query: Query, known: dict[int, Hit], most: int) -> list[tuple[int, Any]]:
         """Return the last changed tools that are not known yet, up to `most` together with those."""

@@ -28,6 +28,8 @@ _FORM = 2
 _WAIT_S = 1.0
 _HEAP = 50_000_000
 """Bytes in memory of a writer."""
+TYPE = "type:"
+"""The beginning of a type among the kinds of a document."""
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -49,6 +51,8 @@ class Entry(NamedTuple):
     arguments: Iterable[str]
     labels: Sequence[str] = ()
     """Words to filter by, which nobody searches."""
+    type: str = ""
+    """A second kind, which is counted beside it."""
 
 
 class Update(NamedTuple):
@@ -169,7 +173,7 @@ def _document(key: str, rank: int, entry: Entry) -> dict[str, Any]:
     return {
         "key": key,
         "rank": rank,
-        "kind": entry.kind,
+        "kind": [entry.kind, f"{TYPE}{entry.type}"] if entry.type else [entry.kind],
         "tag": list(entry.tags),
         "label": list(entry.labels),
         "whole": whole,

@@ -185,3 +185,33 @@ def test_the_journal_of_a_store_that_is_read_only_is_an_error_before_the_change(
     with pytest.raises(OSError, match="full"):
         store.put_tool(bundle, "a", "1", TOOL)
     assert store.tools(bundle) == []
+
+
+def test_after_a_restart_every_record_is_looked_at_because_lines_may_be_lost(
+    store: Store, bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put_tool(bundle, "a", "1", TOOL)
+    before = Listing(store, tmp_path / "listing")
+    before.refresh()
+    before.save()
+    size = (tmp_path / "journal").stat().st_size
+    store.put_tool(bundle, "b", "1", TOOL)
+    with (tmp_path / "journal").open("r+b") as file:
+        file.truncate(size)  # The record was synced, its line was not.
+    monkeypatch.setattr("toolcrib.bundles.journal.boot_id", lambda: "another")
+    after = Listing(store, tmp_path / "listing")
+    in_step(store, after)
+    assert not after.refresh()
+
+
+def test_a_snapshot_is_written_where_it_saves_time(
+    store: Store, bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib.bundles.listing._FEW", 5)
+    for number in range(10):
+        store.put_tool(bundle, f"a{number}", "1", TOOL)
+    Listing(store, tmp_path / "cache" / "listing").refresh()
+    monkeypatch.setattr(Store, "tool_in", None)
+    again = Listing(store, tmp_path / "cache" / "listing")
+    again.refresh()
+    assert len(again) == 10

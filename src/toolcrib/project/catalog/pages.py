@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolcrib.bundles.listing import ListedTool
 from toolcrib.errors import UsageError
+
+if TYPE_CHECKING:
+    from toolcrib.bundles.listing import ListedTool
 
 __all__ = ["ToolHit", "ToolHits", "ToolPage", "page_token", "read_page_token"]
 

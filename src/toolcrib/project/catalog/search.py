@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,16 @@ _MOST_TAGS = 50
 class Search:
     """Finds tools of one project and of its user's bundles, as if they were one list.
 
-    The index of the project is kept in `folder`, or in memory without one; that of the bundles is `stored`.
+    The index of the project is kept in `folder`, or in memory without one; `stored` returns that of the
+    bundles, None if there are none.
     """
 
     def __init__(
-        self, registry: ToolRegistry, toolset: Toolset, folder: Path | None, stored: StoredSearch
+        self,
+        registry: ToolRegistry,
+        toolset: Toolset,
+        folder: Path | None,
+        stored: Callable[[], StoredSearch | None],
     ) -> None:
         self._registry = registry
         self._toolset = toolset
@@ -92,7 +98,8 @@ class Search:
     ) -> Found:
         for again in (True, True, False):
             try:
-                with self._stored.part(sees) as stored:
+                found = self._stored()
+                with nullcontext(None) if found is None else found.part(sees) as stored:
                     self._sync()
                     parts = [Part(self._index, self._index.cards.get, hides), *([stored] if stored else ())]
                     return find(parts, wanted, limit, after)
@@ -100,8 +107,8 @@ class Search:
                 if not again:
                     raise
                 self._index.forget(error)
-                if not error.busy:
-                    self._stored.mend(error)
+                if not error.busy and (found := self._stored()) is not None:
+                    found.mend(error)
         raise AssertionError
 
     def _sync(self) -> None:
@@ -138,7 +145,9 @@ class Search:
                 return None
             description = tool.description
         else:
-            name, description = self._stored.described(hit.card)
+            stored = self._stored()
+            assert stored is not None
+            name, description = stored.described(hit.card)
         return {
             "name": name,
             "kind": kind,

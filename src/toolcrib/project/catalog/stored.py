@@ -28,6 +28,7 @@ from toolcrib.manifest import Diagnostic, Document, diagnostics_of
 from toolcrib.project.catalog.registry import ToolRegistry
 from toolcrib.spec import Tool
 from toolcrib.spec.naming import parts_of, stored_name
+from toolcrib.state import cache_folder
 
 __all__ = ["StoredTools", "tool_of"]
 
@@ -51,10 +52,10 @@ class StoredTools:
         reserved: Collection[str] = (),
         pinned: Collection[str] = (),
         built_in: Sequence[BuiltIn] = (),
-        snapshot: Path | None = None,
+        was_missing: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.data, self._built_in, self._snapshot = data, built_in, snapshot
+        self.data, self._built_in = data, built_in
         self._clock = clock
         self._registry, self._know, self._announce = registry, know, announce
         self._reserved, self._pinned = frozenset(reserved), frozenset(pinned)
@@ -71,7 +72,7 @@ class StoredTools:
         self._broken: dict[str, str] = {}
         """Full name to the reason why a tool is not in the registry."""
         self._unsettled = False
-        self._was_missing = not self.exists
+        self._was_missing = was_missing
         self._reaped_at = -_REAP_EVERY_S
 
     @property
@@ -80,11 +81,6 @@ class StoredTools:
         if self._store is None:
             self._store = Store(self.data, built_in=self._built_in, clock=self._clock)
         return self._store
-
-    @property
-    def exists(self) -> bool:
-        """True if there may be tools: without a folder of bundles nothing is read or made."""
-        return self._store is not None or bool(self._built_in) or (self.data / "bundles").is_dir()
 
     @property
     def listing(self) -> Listing:
@@ -96,14 +92,15 @@ class StoredTools:
     @property
     def is_behind(self) -> bool:
         """True if `catch_up` has something to do."""
-        return self.exists and (self._listing is None or self._listing.is_behind)
+        return self._listing is None or self._listing.is_behind
 
     def catch_up(self) -> None:
         """Take in the changes of every process. The registry stays as it is; any thread may do this."""
         with self.lock:
             first = self._listing is None
             if self._listing is None:
-                self._listing = Listing(self.store, self._snapshot)
+                cache = cache_folder(self.data)
+                self._listing = Listing(self.store, None if cache is None else cache / "listing")
             if not self._listing.refresh():
                 return
             if self._listing.bundles is not self._bundles:
@@ -156,7 +153,7 @@ class StoredTools:
         UsageError if tools of several bundles may be meant.
         """
         parts = parts_of(text)
-        if parts is None or not self.exists:
+        if parts is None:
             return None
         bundle, slug, version = parts
         with self.lock:
@@ -184,8 +181,6 @@ class StoredTools:
 
     def why_missing(self, text: str) -> ToolcribError | None:
         """Return the error of a tool that is in the store and disabled; None for any other name."""
-        if not self.exists:
-            return None
         try:
             tool = self.find(text)
         except ToolcribError as error:
@@ -209,8 +204,6 @@ class StoredTools:
 
         None if there is no such tool, or if it is disabled: see `why_missing`.
         """
-        if not self.exists:
-            return None
         with self.lock:
             self.catch_up()
             self.settle()
@@ -234,13 +227,12 @@ class StoredTools:
 
     def ready_all(self) -> None:
         """Put in every tool that is not disabled, by bundle and age."""
-        if self.exists:
-            with self.lock:
-                listing = self.listing
-                self.settle()
-                for tool in listing.tools():
-                    if listing.is_on(tool):
-                        self._bind(tool)
+        with self.lock:
+            listing = self.listing
+            self.settle()
+            for tool in listing.tools():
+                if listing.is_on(tool):
+                    self._bind(tool)
 
     def why_unavailable(self, record: ToolRecord) -> str | None:
         """Return why a tool cannot be called here though it is enabled; None if it can."""
@@ -256,12 +248,17 @@ class StoredTools:
     @property
     def is_reaping_due(self) -> bool:
         """True once a day, and at first."""
-        return self.exists and not 0 <= self._clock() - self._reaped_at < _REAP_EVERY_S
+        return not 0 <= self._clock() - self._reaped_at < _REAP_EVERY_S
 
     def reap(self) -> None:
         """Remove bundles that were deleted long ago, and what killed processes have left."""
         self._reaped_at = self._clock()
         self.store.reap()
+
+    def close(self) -> None:
+        """Leave what saves reading every record at the next start."""
+        if self._listing is not None:
+            self._listing.save_if_worth()
 
     def id_of(self, name: str) -> str | None:
         """Return the id of a tool that was put in under this full name."""

@@ -62,8 +62,9 @@ class StoredSearch:
     def __init__(self, stored: StoredTools) -> None:
         cache = cache_folder(stored.data)
         self._stored = stored
-        self._reader = SearchIndex(None if cache is None else cache / "search")
-        self._writer = SearchIndex(self._reader.folder)
+        self.reader = SearchIndex(None if cache is None else cache / "search")
+        """The index as it was last read."""
+        self._writer = SearchIndex(self.reader.folder)
         self._writing = Lock()
         self._by_rank: dict[int, ListedTool] = {}
         self._mark: Mark | None = None
@@ -90,11 +91,9 @@ class StoredSearch:
         except IndexUnavailable as error:
             self.mend(error)
             found = self._found(wanted, after, limit, bundles, include_disabled)
-        if found is None:
-            return ToolHits([], None, 0, {}, {})
         hits = [ToolHit(hit.card, hit.match, hit.field) for hit in found.hits]
         following = page_token(question, [*found.hits[-1].place]) if found.more else None
-        return ToolHits(hits, following, found.total, dict(found.tags), dict(found.kinds))
+        return ToolHits(hits, following, found.total, dict(found.tags), dict(found.types))
 
     def _found(
         self,
@@ -103,9 +102,9 @@ class StoredSearch:
         limit: int,
         bundles: Collection[str],
         include_disabled: bool,
-    ) -> Found | None:
+    ) -> Found:
         with self.part(None, bundles, include_disabled) as part:
-            return None if part is None else find([part], wanted, limit, after)
+            return find([part], wanted, limit, after)
 
     @contextmanager
     def part(
@@ -113,14 +112,11 @@ class StoredSearch:
         sees: Callable[[Tool], bool] | None,
         bundles: Collection[str] = (),
         include_disabled: bool = False,
-    ) -> Iterator[Part | None]:
-        """Lend the index, brought up to date, to a search of these bundles; None if there are no bundles.
+    ) -> Iterator[Part]:
+        """Lend the index, brought up to date, to a search of these bundles.
 
         `sees` returns True for a tool that the caller may see.
         """
-        if not self._stored.exists:
-            yield None
-            return
         with self._stored.lock:
             listing = self._stored.listing
             self._refresh(listing)
@@ -131,7 +127,7 @@ class StoredSearch:
                 return tool if tool is not None and (include_disabled or listing.is_on(tool)) else None
 
             yield Part(
-                self._reader,
+                self.reader,
                 card,
                 None if sees is None else lambda tool: not sees(self._seen(tool)),
                 any_of=tuple(f"in:{id}" for id in bundles),  # noqa: A001 - the field's name
@@ -154,7 +150,7 @@ class StoredSearch:
 
     def close(self) -> None:
         """Close the index."""
-        self._reader.close()
+        self.reader.close()
         self._writer.close()
 
     # -- in step -----------------------------------------------------------------------------------
@@ -162,20 +158,20 @@ class StoredSearch:
     def _refresh(self, listing: Listing) -> None:
         """Bring index and ranks up to date. The lock of the list is held."""
         try:
-            there = self._reader.read()
+            there = self.reader.read()
         except IndexUnavailable as error:
             self.mend(error)
             there = False
         position = list(listing.position or ())
-        behind = not there or list(_read(self._reader.state)[0] or ()) != position
+        behind = not there or list(_read(self.reader.state)[0] or ()) != position
         waits = there and (self.is_kept or time.monotonic() - self._synced_at < _PAUSE_S)
         if behind and not waits:
             self.sync(_PAUSE_S if there else _BUILD_S)
-            self._reader.read()
+            self.reader.read()
         self._follow(listing)
 
     def _follow(self, listing: Listing) -> None:
-        moved = _read(self._reader.state)[1]
+        moved = _read(self.reader.state)[1]
         if moved != self._moved:
             self._mark, self._moved = None, moved
         changes, self._mark = listing.since(self._mark)
@@ -195,8 +191,6 @@ class StoredSearch:
 
     def sync(self, wait_s: float = _PAUSE_S) -> None:
         """Take up the changes since the index was written. Another process that does so is left to it."""
-        if not self._stored.exists:
-            return
         with self._writing:
             self._synced_at = time.monotonic()
             for _ in range(2):
@@ -205,10 +199,10 @@ class StoredSearch:
                         return
                     self._writer.write(self._change, wait_s=wait_s, safe=True)
                     if self._writer.folder is None:
-                        self._reader = self._writer
+                        self.reader = self._writer
                     return
                 except IndexUnavailable as error:
-                    if error.busy and self._reader.index is not None:
+                    if error.busy and self.reader.index is not None:
                         return
                     self.mend(error)
 
@@ -224,7 +218,7 @@ class StoredSearch:
             shutil.rmtree(folder, ignore_errors=True)
         else:
             self._writer.folder = None
-        self._reader.close()
+        self.reader.close()
         self._writer.close()
 
     def _change(self, state: Any) -> Update | None:
@@ -278,4 +272,4 @@ def _rank(tool: ListedTool) -> int:
 def _entry(tool: ListedTool) -> Entry:
     names: Sequence[str] = dict.fromkeys((tool.slug, tool.name)) if tool.name else (tool.slug,)  # type: ignore[assignment]
     labels = (f"in:{tool.bundle}", *(() if tool.enabled else (_OFF,)))
-    return Entry(tuple(names), tool.kind, tool.tags, tool.description, tool.arguments, labels)
+    return Entry(tuple(names), tool.kind, tool.tags, tool.description, tool.arguments, labels, tool.type)

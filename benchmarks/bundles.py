@@ -1,0 +1,146 @@
+"""Many tools in bundles: search, a page, a put and the start, beside one query of tantivy alone."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.manifests import FEW, WORDS
+from benchmarks.setting import Setting, find, told
+from benchmarks.table import Row, Table, Target
+from benchmarks.timing import interleave, repeat
+
+SIZES = {10_000: (0.15, 3), 100_000: (1, 20)}
+"""How many tools, and the most that a search should take, in ms: half of them, and 99 of 100."""
+LIMIT = "tantivy, the 25 last changed with one word"
+SEARCH, PAGE, PUT = "Bundles.search, usual words", "Bundles.tools, a page of 25", "Store.put_tool"
+START = "Project.open and the first page"
+QUERIES = ("anvil", "lathe 17", "grinder spindle", "hammer wr", "number 42", "punch mandrel", "anvli", "jig")
+SAMPLES = 400
+
+
+def measure(setting: Setting) -> list[Table]:
+    """A table for each size."""
+    return [_measure(setting, size) for size in ((FEW,) if setting.quick else SIZES)]
+
+
+def _measure(setting: Setting, size: int) -> Table:
+    half, most = SIZES.get(size, (1, 20))
+    rows = [
+        Row(SEARCH, target=Target(half, "wall")),
+        Row(PAGE, target=Target(2, "wall")),
+        Row(PUT, target=Target(3, "wall")),
+        Row(START, target=Target(1_000, "wall")),
+    ]
+    table = Table(
+        f"Bundles of {size:,} tools",
+        "ms",
+        [Row(LIMIT), *rows],
+        [f"99 of 100 searches should take at most {most} ms.", "A put is on disk when it returns (fsync)."],
+    )
+    folder = setting.folder / f"bundles-{size}"
+    os.environ["TOOLCRIB_DATA"], os.environ["TOOLCRIB_CACHE"] = str(folder / "data"), str(folder / "cache")
+    try:
+        bundle = _fill(folder / "data", size)
+        (folder / "project" / ".toolcrib").mkdir(parents=True)
+        project = find("toolcrib.project", "Project").open(folder / "project")
+        searches = _in_turn(project.bundles.search)
+        searches()
+
+        def opened() -> object:
+            return find("toolcrib.project", "Project").open(folder / "project").bundles.tools()
+
+        samplers = {
+            LIMIT: repeat(_plain(project.bundles.index)),
+            SEARCH: repeat(searches),
+            PAGE: repeat(project.bundles.tools),
+            PUT: repeat(_puts(project.bundles.store, bundle)),
+            START: repeat(opened),
+        }
+        for name in (START, PUT):
+            table.take(interleave({name: samplers.pop(name)}, setting.effort(9), times=1))
+        searches()
+        table.take(interleave(samplers, setting.effort(11)))
+        rows[0].extra["p99"] = f"{_ninety_nine(searches) * 1000:.2f} ms"
+    except Exception as error:
+        for row in rows:
+            row.missing = told(error)
+    return table
+
+
+def _fill(data: Path, size: int) -> str:
+    """Write records as the store does, but without waiting for the disk each time."""
+    import msgspec
+
+    store, bundle = find("toolcrib.bundles", "Store")(data), find("toolcrib.spec.identifier", "new_id")()
+    store.put_bundle(bundle, find("toolcrib.bundles", "BundleBody")(slug="many"))
+    record, file_of = find("toolcrib.bundles", "ToolRecord"), find("toolcrib.bundles.records", "file_of")
+    chance = random.Random(1)
+    for number in range(size):
+        first, second = chance.choice(WORDS), chance.choice(WORDS)
+        seconds = 1_700_000_000 + number
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(seconds))
+        tool = record(
+            id=find("toolcrib.spec.identifier", "new_id")(float(seconds)),
+            bundle_id=bundle,
+            slug=f"{first}-{second}-{number}",
+            version="1",
+            description=f"Finds the {first} of a {second}, number {number}",
+            tags=(chance.choice(WORDS),),
+            type="http",
+            arg_schema={"type": "object", "properties": {chance.choice(WORDS): {"type": "string"}}},
+            impl={"urlTemplate": "https://example.com"},
+            created_at=moment,
+            modified_at=moment,
+        )
+        path = data / "bundles" / bundle / "tools" / file_of(tool.slug, "1")
+        path.write_bytes(msgspec.json.encode(tool))
+    return str(bundle)
+
+
+def _in_turn(search: Callable[[str], object]) -> Callable[[], object]:
+    turn = [0]
+
+    def once() -> object:
+        turn[0] += 1
+        return search(QUERIES[turn[0] % len(QUERIES)])
+
+    return once
+
+
+def _puts(store: Any, bundle: str) -> Callable[[], object]:
+    body = find("toolcrib.bundles", "ToolBody")(display_name="New", type="go", impl={"goFunc": "x"})
+    turn = [0]
+
+    def once() -> object:
+        turn[0] += 1
+        return store.put_tool(bundle, f"put-{turn[0]}", "1", body)
+
+    return once
+
+
+def _plain(index: Any) -> Callable[[], object]:
+    """The least there can be: one term, ordered by time."""
+    from tantivy import Query
+
+    found = index.reader.index
+    searcher = found.searcher()
+
+    def once() -> object:
+        query = Query.term_query(found.schema, "all", "anvil", "basic")
+        return searcher.search(query, 25, False, "rank").hits
+
+    return once
+
+
+def _ninety_nine(once: Callable[[], object]) -> float:
+    taken = []
+    for _ in range(SAMPLES):
+        began = time.perf_counter()
+        once()
+        taken.append(time.perf_counter() - began)
+    return sorted(taken)[int(SAMPLES * 0.99)]
