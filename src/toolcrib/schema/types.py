@@ -2,7 +2,7 @@
 
 Own derivation for JSON types, dataclasses, TypedDict, enums and unions; pydantic models describe themselves.
 Constraints in `Annotated` are read by their attribute names (`ge`, `max_length`, `pattern`, …), so
-annotated-types and pydantic's `Field` both work without importing either.
+annotated-types and pydantic's `StructField` both work without importing either.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
     "ABSENT",
     "LISTS",
     "MAPPINGS",
-    "Field",
+    "StructField",
     "TypeSchemas",
     "UnresolvedName",
     "check_constraints",
@@ -100,7 +100,7 @@ class UnresolvedName(DefinitionError):
     """A type is named by a string that was not resolved."""
 
 
-class Field(NamedTuple):
+class StructField(NamedTuple):
     """One field of a dataclass or TypedDict."""
 
     name: str
@@ -149,7 +149,7 @@ def is_struct(annotation: Any) -> bool:
 
 
 def described(extras: Iterable[Any]) -> str | None:
-    """Return the description in `Annotated`: a string, a `Doc`, or a `Field(description=…)`."""
+    """Return the description in `Annotated`: a string, a `Doc`, or a `StructField(description=…)`."""
     for extra in extras:
         if isinstance(extra, str):
             return extra
@@ -160,7 +160,7 @@ def described(extras: Iterable[Any]) -> str | None:
     return None
 
 
-def fields(struct: type) -> list[Field]:
+def fields(struct: type) -> list[StructField]:
     """List the fields of a dataclass or TypedDict."""
     try:
         hints = typing.get_type_hints(struct, include_extras=True)
@@ -174,21 +174,21 @@ def fields(struct: type) -> list[Field]:
     return [_dataclass_field(field, hints[field.name]) for field in dataclasses.fields(struct) if field.init]
 
 
-def _typed_dict_field(struct: Any, name: str, hint: Any) -> Field:
+def _typed_dict_field(struct: Any, name: str, hint: Any) -> StructField:
     required = name in struct.__required_keys__
     while (qualifier := getattr(get_origin(hint), "_name", None)) in ("Required", "NotRequired", "ReadOnly"):
         if qualifier != "ReadOnly":  # `__required_keys__` is wrong where annotations are strings
             required = qualifier == "Required"
         hint = get_args(hint)[0]
-    return Field(name, hint, required)
+    return StructField(name, hint, required)
 
 
-def _dataclass_field(field: dataclasses.Field[Any], hint: Any) -> Field:
+def _dataclass_field(field: dataclasses.StructField[Any], hint: Any) -> StructField:
     default = field.default
     if field.default_factory in (list, dict, set):  # another factory may return a different value each time
         default = field.default_factory()
     required = default is ABSENT and field.default_factory is ABSENT
-    return Field(field.name, hint, required, default, field.metadata.get("description"))
+    return StructField(field.name, hint, required, default, field.metadata.get("description"))
 
 
 class TypeSchemas:

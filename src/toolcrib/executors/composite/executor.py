@@ -83,7 +83,7 @@ def _test(how: str, other: Any) -> Callable[[Any], bool]:
 
 
 @dataclass(slots=True)
-class _State:
+class _Progress:
     """The results of the steps of one run, for templates and for the report."""
 
     call: Call
@@ -121,7 +121,7 @@ class CompositeExecutor:
                 f"composite tools call each other in a circle, or more than {MOST_DEEP} deep: {way}"
             )
         self._prepare(call)
-        state = _State(call)
+        state = _Progress(call)
         token = _stack.set((*stack, self._tool.name))
         try:
             await self._all(state, ctx)
@@ -133,19 +133,19 @@ class CompositeExecutor:
         value = self._value(state)
         return Outcome(None if value is MISSING else value, details=details)
 
-    def _value(self, state: _State) -> Any:
+    def _value(self, state: _Progress) -> Any:
         if self._output is not None:
             return render_value(self._output, state.values())
         return state.seen[self._plans[-1].step.id].get("value")
 
-    def _report(self, state: _State) -> list[dict[str, Any]]:
+    def _report(self, state: _Progress) -> list[dict[str, Any]]:
         return [
             state.report.get(plan.step.id)
             or {"id": plan.step.id, "tool": plan.step.tool, "status": "not_run"}
             for plan in self._plans
         ]
 
-    async def _all(self, state: _State, ctx: CallContext) -> None:
+    async def _all(self, state: _Progress, ctx: CallContext) -> None:
         """Start each step as soon as those that it needs are finished."""
         waiting = list(self._plans)
         running: set[asyncio.Task[None]] = set()
@@ -168,7 +168,7 @@ class CompositeExecutor:
         finally:
             await _end(running)
 
-    async def _step(self, plan: Plan, state: _State) -> None:
+    async def _step(self, plan: Plan, state: _Progress) -> None:
         step, started = plan.step, perf_counter()
         report: dict[str, Any] = {"id": step.id, "tool": step.tool}
         seen: dict[str, Any] = {}
@@ -193,7 +193,7 @@ class CompositeExecutor:
         state.report[step.id] = report
         state.seen[step.id] = seen
 
-    async def _each(self, plan: Plan, state: _State, report: dict[str, Any]) -> list[Any]:
+    async def _each(self, plan: Plan, state: _Progress, report: dict[str, Any]) -> list[Any]:
         """Call the tool for each item, up to `concurrency` at a time; `on_error` applies to each call."""
         step = plan.step
         assert plan.foreach is not None
@@ -232,7 +232,7 @@ class CompositeExecutor:
                 raise failed[0][1]
         return values
 
-    async def _call(self, plan: Plan, state: _State, loop: dict[str, Any]) -> Any:
+    async def _call(self, plan: Plan, state: _Progress, loop: dict[str, Any]) -> Any:
         outer = state.call
         arguments = render_value(plan.args, state.values(**loop))
         result = await self._invoke(
