@@ -2,7 +2,7 @@
 
 Own derivation for JSON types, dataclasses, TypedDict, enums and unions; pydantic models describe themselves.
 Constraints in `Annotated` are read by their attribute names (`ge`, `max_length`, `pattern`, …), so
-annotated-types and pydantic's `StructField` both work without importing either.
+annotated-types and pydantic's `Field` both work without importing either.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def is_struct(annotation: Any) -> bool:
 
 
 def described(extras: Iterable[Any]) -> str | None:
-    """Return the description in `Annotated`: a string, a `Doc`, or a `StructField(description=…)`."""
+    """Return the description in `Annotated`: a string, a `Doc`, or a `Field(description=…)`."""
     for extra in extras:
         if isinstance(extra, str):
             return extra
@@ -183,7 +183,7 @@ def _typed_dict_field(struct: Any, name: str, hint: Any) -> StructField:
     return StructField(name, hint, required)
 
 
-def _dataclass_field(field: dataclasses.StructField[Any], hint: Any) -> StructField:
+def _dataclass_field(field: dataclasses.Field[Any], hint: Any) -> StructField:
     default = field.default
     if field.default_factory in (list, dict, set):  # another factory may return a different value each time
         default = field.default_factory()
