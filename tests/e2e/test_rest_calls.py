@@ -295,6 +295,70 @@ async def test_a_client_that_leaves_its_stream_does_not_cancel_the_call(
     assert not mark.with_name("mark.cancelled").exists()
 
 
+async def test_a_reader_that_stops_reading_slows_no_call_and_is_told_what_it_missed(
+    server: HttpServerProcess,
+) -> None:
+    body = b'{"args":{"to":3000,"size":1000}}'
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=4_096)
+    writer.write(
+        b"POST /tools/invoke/count_up HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+        b"Accept: text/event-stream\r\nContent-Type: application/json\r\n"
+        b"Authorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s" % (server.token.encode(), len(body), body)
+    )
+    head = await reader.readuntil(b'"callId":"')
+    call = (await reader.readuntil(b'"'))[:-1].decode()
+    assert b" 200 OK" in head
+    async with client(server) as session:
+        assert (await ended(session, call))["status"] == "ok"
+    rest = await reader.read(1)
+    while part := await reader.read(1_000_000):
+        rest += part
+    writer.close()
+    assert b'"missed":' in rest
+    assert b"event: result\n" in rest
+    assert rest.count(b"event: chunk") < 3_000
+
+
+async def test_followers_that_leave_leave_nothing_behind(server: HttpServerProcess, mark: Path) -> None:
+    async with client(server) as session:
+        body, prefer = {"args": {"mark": str(mark)}}, {"Prefer": "respond-async"}
+        async with session.post("/tools/invoke/hold", json=body, headers=prefer) as reply:
+            call = (await reply.json())["callId"]
+        await until(mark.with_name("mark.begun"))
+        before = descriptors(server)
+        for _ in range(2):
+            followers = [await session.get(f"/tools/calls/{call}/events") for _ in range(20)]
+            for follower in followers:
+                assert (await anext(events_of(follower)))[1] == "started"
+            assert descriptors(server) >= before + 19
+            for follower in followers:
+                follower.close()
+            async with asyncio.timeout(30):
+                while descriptors(server) > before + 1:  # noqa: ASYNC110 - another process closes them
+                    await asyncio.sleep(0.01)
+        let_go(mark)
+        assert (await ended(session, call))["status"] == "ok"
+
+
+def descriptors(server: HttpServerProcess) -> int:
+    """How many files and connections the server has open."""
+    return len(list(Path(f"/proc/{server.process.pid}/fd").iterdir()))
+
+
+async def test_a_stream_ends_when_its_token_is_revoked(server: HttpServerProcess, mark: Path) -> None:
+    token = server.create_token("follows", "invoke")
+    async with client(server, token) as session:
+        body, headers = {"args": {"mark": str(mark)}}, {"Accept": "text/event-stream"}
+        async with session.post("/tools/invoke/hold", json=body, headers=headers) as reply:
+            events = events_of(reply)
+            assert [(await anext(events))[1] for _ in range(2)] == ["started", "chunk"]
+            tokens = Tokens(Vault(server.root, server.data))
+            tokens.revoke("follows")
+            tokens.close()
+            let_go(mark)
+            assert [event async for event in events] == []
+
+
 # -- calls that take long ------------------------------------------------------------------------
 
 

@@ -74,6 +74,11 @@ class Access:
             raise DeniedError("a change by a session needs the header Origin, which browsers send")
         return Client("page")
 
+    def require_valid(self, client: Client) -> None:
+        """Raise InvalidToken if the token of this client was revoked or has expired since."""
+        if client.identity is not None:
+            self._tokens.require_valid(client.identity)
+
     def recall(self, authorization: str) -> Client | None:
         """Return the client of a bearer token that was verified before; None for any other.
 

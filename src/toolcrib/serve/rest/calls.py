@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -161,7 +162,7 @@ async def _invoke(request: HttpRequest, tool: str) -> Handled:
     call.kept = wait_s is not None
     await services.calls.settle(call, request.http.receive, wait_s)
     if streams and call.refusal is None:
-        return event_stream(call, 0, services.closing)
+        return _stream(request, call, 0)
     return call_answer(call, request.http.scope)
 
 
@@ -237,7 +238,7 @@ async def stream_call_events(request: HttpRequest) -> Response:
     if call.result is not None and int(last) > call.last:
         return Response(status_code=204)
     call.kept = True
-    return event_stream(call, int(last), request.services.closing)
+    return _stream(request, call, int(last))
 
 
 async def cancel_call(request: HttpRequest) -> Answer:
@@ -245,6 +246,12 @@ async def cancel_call(request: HttpRequest) -> Answer:
     call = _found(request)
     await request.services.calls.cancel(call)
     return Answer(_state(call))
+
+
+def _stream(request: HttpRequest, call: OpenCall, after: int) -> Response:
+    services: Services = request.services
+    assert request.client is not None
+    return event_stream(call, after, services.closing, partial(services.access.require_valid, request.client))
 
 
 def _found(request: HttpRequest) -> OpenCall:

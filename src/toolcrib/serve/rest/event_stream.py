@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 from starlette.responses import StreamingResponse
 
+from toolcrib.errors import InvalidToken
 from toolcrib.serve.rest.running import OpenCall
 from toolcrib.spec import CallEvent
 
@@ -34,15 +35,23 @@ class EventData(Struct, frozen=True, rename="camel", omit_defaults=True):
     missed: int = 0
 
 
-def event_stream(call: OpenCall, after: int, closing: asyncio.Event) -> StreamingResponse:
-    """Return the events of a call after this number, and its result. The client may leave at any time."""
-    return StreamingResponse(_events(call, after, closing), media_type=EVENT_STREAM)
+def event_stream(
+    call: OpenCall, after: int, closing: asyncio.Event, check: Callable[[], None]
+) -> StreamingResponse:
+    """Return the events of a call after this number, and its result. The client may leave at any time.
+
+    `check` is called before anything is sent; InvalidToken ends the stream.
+    """
+    return StreamingResponse(_events(call, after, closing, check), media_type=EVENT_STREAM)
 
 
-async def _events(call: OpenCall, after: int, closing: asyncio.Event) -> AsyncGenerator[bytes]:
+async def _events(
+    call: OpenCall, after: int, closing: asyncio.Event, check: Callable[[], None]
+) -> AsyncGenerator[bytes]:
     stopping: asyncio.Future[Any] = asyncio.ensure_future(closing.wait())
     try:
         while True:
+            check()
             for number, event, missed in call.after(after):
                 after = number
                 data = msgspec.json.encode(_data(event, missed))
@@ -64,6 +73,8 @@ async def _events(call: OpenCall, after: int, closing: asyncio.Event) -> AsyncGe
             elif stopping in done and call.result is None:
                 yield b": the server stops\n\n"
                 return
+    except InvalidToken:
+        yield b": the token is no longer valid\n\n"
     finally:
         stopping.cancel()
 

@@ -50,11 +50,11 @@ _END_S = 2.0
 class OpenCall:
     """One call: its events, and its result once it has ended."""
 
-    def __init__(self, ctx: Context, client: Client) -> None:
+    def __init__(self, ctx: Context, client: Client, began_at: float) -> None:
         self.ctx = ctx
         self.id = ctx.identify()
         self.client = client
-        self.began_at = time.time()
+        self.began_at = began_at
         self.ended_at: float | None = None
         self.approval: CallEvent | None = None
         """The event that it began to wait for a person."""
@@ -115,7 +115,7 @@ class OpenCall:
             self._first += 1
         self._wake()
 
-    def end(self, result: Result) -> None:
+    def end(self, result: Result, at: float) -> None:
         """Record the end."""
         try:
             self.body = to_json_text(_as_dict(result))
@@ -124,7 +124,7 @@ class OpenCall:
             result = Result("error", error=error, call_id=result.call_id)
             self.body = to_json_text(_as_dict(result))
         self.result = result
-        self.ended_at = time.time()
+        self.ended_at = at
         self._wake()
 
     def after(self, number: int) -> Iterator[tuple[int, CallEvent, int]]:
@@ -157,10 +157,14 @@ class OpenCall:
 class CallTable:
     """The calls that this server has made. `invoke` makes a call by the one path."""
 
-    def __init__(self, invoke: Callable[[Call], Awaitable[Result]]) -> None:
+    def __init__(
+        self, invoke: Callable[[Call], Awaitable[Result]], clock: Callable[[], float] = time.time
+    ) -> None:
         self._invoke = invoke
+        self._clock = clock
         self._running: dict[str, OpenCall] = {}
         self._ended: dict[str, OpenCall] = {}
+        self._sizes: dict[str, int] = {}
         self._bytes = 0
 
     def start(self, ctx: Context, client: Client) -> OpenCall:
@@ -171,7 +175,7 @@ class CallTable:
                 hint="Call again later.",
                 details={"retry_after_s": 1},
             )
-        call = OpenCall(ctx, client)
+        call = OpenCall(ctx, client, self._clock())
         ctx.on_event = call.add
         self._running[call.id] = call
         call.task = asyncio.get_running_loop().create_task(self._run(call))
@@ -186,21 +190,28 @@ class CallTable:
         except Exception as error:  # The path promises not to raise.
             _log.exception("the call path raised")
             result = Result("error", error=ToolcribError(f"the call failed: {type(error).__name__}"))
-        call.end(result)
+        call.end(result, self._clock())
         del self._running[call.id]
         if call.kept:
             self._keep(call)
 
     def _keep(self, call: OpenCall) -> None:
         self._ended[call.id] = call
+        self._sizes[call.id] = call.size
         self._bytes += call.size
-        oldest = time.time() - _KEPT_S
-        for id_, one in list(self._ended.items()):
-            due = (one.ended_at or 0.0) < oldest
-            if not (due or len(self._ended) > _MOST_ENDED or self._bytes > _KEPT_BYTES) or one is call:
-                break
-            del self._ended[id_]
-            self._bytes -= one.size
+        while len(self._ended) > _MOST_ENDED or (self._bytes > _KEPT_BYTES and len(self._ended) > 1):
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        id_ = next(iter(self._ended))
+        del self._ended[id_]
+        self._bytes -= self._sizes.pop(id_)
+
+    def _drop_old(self) -> None:
+        """Forget calls that ended more than an hour ago."""
+        oldest = self._clock() - _KEPT_S
+        while self._ended and (next(iter(self._ended.values())).ended_at or 0.0) < oldest:
+            self._drop_oldest()
 
     async def settle(self, call: OpenCall, receive: Receive, wait_s: float | None = None) -> None:
         """Wait until the call has ended, or for so many seconds.
@@ -240,6 +251,7 @@ class CallTable:
 
     def find(self, id_: str, client: Client) -> OpenCall:
         """Return a call that this client may see: its own, or any for an administrator. NotFoundError."""
+        self._drop_old()
         call = self._running.get(id_) or self._ended.get(id_)
         if call is None or not _may_see(client, call):
             raise NotFoundError(
@@ -251,11 +263,13 @@ class CallTable:
 
     def list(self, client: Client) -> Sequence[OpenCall]:
         """Return the calls that this client may see, the newest first."""
+        self._drop_old()
         found = [*self._ended.values(), *self._running.values()]
         return sorted((one for one in found if _may_see(client, one)), key=lambda one: one.id, reverse=True)
 
     async def cancel(self, call: OpenCall) -> None:
         """Cancel a call and wait until it has ended, for two seconds at most."""
+        await asyncio.sleep(0)  # A task that is cancelled before its first step would never end its call.
         if call.task is not None and not call.task.done():
             call.kept = True
             call.task.cancel()
@@ -263,6 +277,7 @@ class CallTable:
 
     async def close(self) -> None:
         """Cancel all calls that still run."""
+        await asyncio.sleep(0)  # As in `cancel`.
         tasks = []
         for call in self._running.values():
             call.stops = True

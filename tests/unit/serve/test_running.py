@@ -1,0 +1,108 @@
+"""The calls of one server: what is kept of them, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from starlette.types import Message
+
+from toolcrib.core.context import Context
+from toolcrib.errors import NotFoundError, RateLimited
+from toolcrib.serve.auth import Client
+from toolcrib.serve.rest.running import CallTable, OpenCall
+from toolcrib.spec import Call, CallEvent, Result
+
+PAGE = Client("page")
+
+
+class Hour:
+    """A clock that shows what it was set to."""
+
+    now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def answer(call: Call) -> Result:
+    return Result("ok", call.arguments)
+
+
+async def never(call: Call) -> Result:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def staying() -> Message:
+    """Receive nothing: the client is there."""
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def made(table: CallTable, value: str = "x") -> OpenCall:
+    """A call that somebody may ask for after its end, which it has reached."""
+    call = table.start(Context("echo", value), PAGE)
+    call.kept = True
+    await table.settle(call, staying)
+    assert call.result is not None
+    return call
+
+
+async def test_a_call_is_kept_for_an_hour_after_its_end() -> None:
+    clock = Hour()
+    table = CallTable(answer, clock)
+    call = await made(table)
+    clock.now += 3_599
+    assert table.find(call.id, PAGE) is call
+    clock.now += 2
+    assert table.list(PAGE) == []
+    with pytest.raises(NotFoundError, match="no call"):
+        table.find(call.id, PAGE)
+
+
+async def test_a_call_nobody_can_ask_for_is_not_kept() -> None:
+    table = CallTable(answer)
+    call = table.start(Context("echo", "x"), PAGE)
+    await table.settle(call, staying)
+    assert table.list(PAGE) == []
+
+
+async def test_the_oldest_are_forgotten_beyond_a_number_and_beyond_a_size() -> None:
+    table = CallTable(answer)
+    calls = [await made(table) for _ in range(1_005)]
+    assert {call.id for call in table.list(PAGE)} == {call.id for call in calls[5:]}
+    large = [await made(table, "x" * 30_000_000) for _ in range(3)]
+    assert set(table.list(PAGE)) == set(large[1:])
+
+
+async def test_beyond_a_number_of_running_calls_more_are_refused_until_one_ends() -> None:
+    table = CallTable(never)
+    calls = [table.start(Context("wait", "x"), PAGE) for _ in range(1_000)]
+    with pytest.raises(RateLimited) as refused:
+        table.start(Context("wait", "x"), PAGE)
+    assert refused.value.details["retry_after_s"] > 0
+    await table.cancel(calls[0])
+    table.start(Context("wait", "x"), PAGE)
+    await table.close()
+    assert {call.status for call in calls} == {"cancelled"}
+
+
+async def test_who_gives_up_waiting_leaves_nothing_behind() -> None:
+    table = CallTable(never)
+    call = table.start(Context("wait", "x"), PAGE)
+    for _ in range(3):
+        await table.settle(call, staying, 0.01)
+    assert call._waiting == []
+    await table.close()
+
+
+def test_events_beyond_the_limits_are_dropped_and_counted() -> None:
+    call = OpenCall(Context("pour", "x"), PAGE, 0.0)
+    for number in range(10):
+        call.add(CallEvent("chunk", call.id, "pour", "page", text=str(number) * 100_000))
+    kept = list(call.after(0))
+    assert [number for number, _, _ in kept] == [9, 10]
+    assert [missed for _, _, missed in kept] == [8, 0]
+    assert [missed for _, _, missed in call.after(6)] == [2, 0]
+    assert list(call.after(10)) == []
