@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.commands import run
+from tests.crib import Crib, accept
 from tests.e2e.test_cli import ENVIRONMENT, Done
 from toolcrib.bundles import Store
 from toolcrib.spec.identifier import new_id
@@ -355,6 +356,53 @@ def test_the_store_is_where_data_says(shelf: Shelf) -> None:
     done = shelf("bundle", "list", "--data", str(taken / "x"))
     assert done.code == 1
     assert "state_unavailable" in done.err
+
+
+def hits(shelf: Shelf, *words: str) -> list[str]:
+    done = shelf("search", *words, "--json")
+    assert done.code == (0 if done.document["hits"] else 3), done.err
+    return [hit["name"] for hit in done.document["hits"]]
+
+
+def test_search_finds_tools_of_bundles_outside_of_a_project(shelf: Shelf) -> None:
+    shelf.ok("bundle", "create", "weather")
+    shelf.ok("bundle", "create", "notes")
+    shelf.put("weather", tags=["sky"], description="Says what comes")
+    shelf.put("notes", version="v2")
+    assert hits(shelf, "forecst") == ["notes/forecast@v2", "weather/forecast@v1"]  # the newest first
+    assert hits(shelf, "comes") == ["weather/forecast@v1"]
+    assert hits(shelf, "city", "--bundle", "notes") == ["notes/forecast@v2"]
+    assert hits(shelf, "forecast", "--tag", "sky") == ["weather/forecast@v1"]
+    first = shelf("search", "forecast", "--limit", "1", "--json").document
+    assert first["total"] == 2
+    assert hits(shelf, "forecast", "--limit", "1", "--page", first["next"]) == ["weather/forecast@v1"]
+    shelf.ok("tool", "disable", "weather/forecast")
+    shelf.ok("bundle", "disable", "notes")
+    assert hits(shelf, "forecast") == []
+    assert len(hits(shelf, "forecast", "--disabled")) == 2
+    assert shelf("search", "forecast", "--disabled", "--json").document["hits"][0]["enabled"] is False
+    assert hits(shelf, "forecast", "--data", "other") == []
+    assert "toolcrib bundle list" in shelf("search", "forecast").err
+    shelf.refused(2, "usage", "search", "forecast", "--kind", "http")
+    shelf.refused(3, "not_found", "search", "forecast", "--bundle", "nothing")
+
+
+def test_search_in_a_project_finds_its_tools_and_those_of_bundles(shelf: Shelf) -> None:
+    crib = Crib(shelf.folder / "shop")
+    crib.tool("forecast_here", "file", {"action": "read", "path": "f"})
+    shelf.ok("bundle", "create", "weather")
+    shelf.put("weather")
+    accept(crib.root, shelf.data)
+    assert sorted(hits(shelf, "forecast", "--root", "shop")) == ["forecast_here", "weather/forecast@v1"]
+    assert hits(shelf, "forecast", "--root", "shop", "--bundle", "weather") == ["weather/forecast@v1"]
+    shelf.ok("tool", "disable", "weather/forecast")
+    assert hits(shelf, "forecast", "--root", "shop") == ["forecast_here"]
+    assert hits(shelf, "forecast", "--root", "shop", "--disabled") == ["weather/forecast@v1"]
+    shelf.refused(3, "project_not_found", "search", "forecast", "--root", "elsewhere")
+    token = shelf("token", "create", "ci", "--scope", "read", "--root", "shop").out.strip()
+    done = shelf("search", "forecast", "--root", "shop", "--disabled", env={"TOOLCRIB_TOKEN": token})
+    assert done.code == 5
+    assert "invalid_token" in done.err
 
 
 def test_names_are_completed(shelf: Shelf) -> None:

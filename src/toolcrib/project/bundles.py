@@ -9,12 +9,12 @@ from contextlib import suppress
 from copy import copy
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from toolcrib.errors import StateUnavailable, UsageError
+from toolcrib.errors import StateUnavailable, ToolNotFound, UsageError
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.project.catalog.pages import ToolHit, ToolHits, ToolPage, page_token, read_page_token
-from toolcrib.spec import Call, Result
+from toolcrib.spec import Call, Result, Tool
 
 if TYPE_CHECKING:
     from toolcrib.bundles import BuiltIn, Store, ToolRecord
@@ -40,6 +40,18 @@ class Bundles:
         self._data, self._built_in, self._make = data, built_in, make
         self._was_missing = not self.exist
         self._keeper: asyncio.Task[None] | None = None
+
+    @classmethod
+    def without_project(cls, data: Path) -> Bundles:
+        """Return the bundles in a data folder, to be listed and searched. No tool of them can be called."""
+        from toolcrib.core.toolset import Toolset
+        from toolcrib.manifest import ANY_FILE
+        from toolcrib.project.catalog.registry import ToolRegistry
+        from toolcrib.project.catalog.stored import StoredTools
+        from toolcrib.project.root import Place
+
+        registry = ToolRegistry(Place(data, data), ANY_FILE, Toolset(), _refuse_to_bind)
+        return cls(data, (), lambda _: StoredTools(data, registry, lambda _: None, lambda: None))
 
     @property
     def exist(self) -> bool:
@@ -214,6 +226,10 @@ class Bundles:
         if "usage" in self.__dict__:
             with suppress(StateUnavailable):
                 self.usage.close()
+
+
+def _refuse_to_bind(tool: Tool, *_: object) -> NoReturn:
+    raise ToolNotFound(f"{tool.name} can only be called in a project", hint="toolcrib init makes one.")
 
 
 def _check_limit(limit: int) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.unit.bundles.archive.samples import files_in, filled, tool, with_manifest, zipped
 from toolcrib.bundles import BundleBody, Store, ToolBody
-from toolcrib.bundles.archive import apply_import, export_bundle, plan_import
+from toolcrib.bundles.archive import apply_import, export_bundle, plan_import, read_zip
 from toolcrib.bundles.records import file_of
 from toolcrib.errors import InvalidArchive, StateUnavailable
 from toolcrib.guard import EnvironmentSecrets
@@ -294,6 +294,21 @@ def test_records_that_break_a_rule_are_refused(
     name = f"tools/{file_of('forecast', 'v1')}" if file == "tool" else file
     changed = json.dumps({**json.loads(files[name]), **changes}).encode()
     refused(other, zipped(with_manifest({**files, name: changed})), "bad_record", name)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(at=st.integers(0, 10_000), value=st.integers(0, 255), cut=st.integers(0, 8), packed=st.booleans())
+def test_damage_anywhere_is_refused_or_without_effect(
+    data: bytes, at: int, value: int, cut: int, packed: bool
+) -> None:
+    whole = zipped(files_in(data), compress=zipfile.ZIP_DEFLATED) if packed else data
+    at %= len(whole)
+    damaged = whole[:at] + (bytes([value]) if cut == 0 else b"") + whole[at + max(1, cut) :]
+    try:
+        found = read_zip(damaged)
+    except InvalidArchive:
+        return
+    assert found == read_zip(data)
 
 
 def test_times_in_the_future_become_now(data: bytes, other: Store) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "bundle_argument",
+    "data_option",
     "find_bundle",
     "find_tool",
     "find_version",
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
-_data_option = click.option(
+data_option = click.option(
     "--data",
     type=click.Path(file_okay=False),
     help="The store's folder (default: TOOLCRIB_DATA, or your data folder).",
@@ -37,7 +38,7 @@ _data_option = click.option(
 
 def store_options(command: F) -> F:
     """Add `--data` and `--json`, in this order."""
-    return _data_option(json_option(command))
+    return data_option(json_option(command))
 
 
 def open_store(data: str | None) -> Store:

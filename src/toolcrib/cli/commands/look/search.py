@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import click
 
-from toolcrib.cli.caller import caller_of
+from toolcrib.cli.caller import caller_of, given_token
+from toolcrib.cli.commands.bundles.chosen import data_option
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_note
 from toolcrib.cli.table import brief, print_listing
+from toolcrib.errors import InvalidToken, ProjectNotFound, UsageError
+
+if TYPE_CHECKING:
+    from toolcrib.project import Project
 
 
 @click.command("search")
@@ -17,6 +26,9 @@ from toolcrib.cli.table import brief, print_listing
 @click.option(
     "--kind", "kinds", multiple=True, help="Only tools of this kind, or one of several. Repeatable."
 )
+@click.option("--bundle", "bundles", multiple=True, help="Only tools of this bundle. Repeatable.")
+@click.option("--disabled", is_flag=True, help="Only tools of bundles, disabled ones too.")
+@data_option
 @click.option(
     "--limit", type=click.IntRange(1, 256), default=25, show_default=True, help="Show at most so many."
 )
@@ -27,20 +39,31 @@ def command(
     as_json: bool,
     tags: tuple[str, ...],
     kinds: tuple[str, ...],
+    bundles: tuple[str, ...],
+    disabled: bool,
+    data: str | None,
     limit: int,
     page: str | None,
 ) -> int:
     """Find tools by name, tags, description and argument names.
 
-    Exit 3 if no tool matches.
+    These are the tools of the project and of your bundles; outside of a project those of bundles. Exit 3 if
+    no tool matches.
     """
-    from toolcrib.project import Project
-
-    project = Project.open(root)
-    caller, identity = caller_of(project)
-    found = project.search(
-        " ".join(query), tags=tags, kinds=kinds, limit=limit, page=page, caller=caller, identity=identity
-    )
+    if given_token() is not None and (bundles or disabled or data):
+        raise InvalidToken("--bundle, --disabled and --data are for this machine's own user, not for a token")
+    folder = None if data is None else Path(data).absolute()
+    project = _project(root, folder)
+    words = " ".join(query)
+    if project is None or bundles or disabled:
+        if kinds:
+            raise UsageError("--kind is for a search of the whole project", hint="Leave it out.")
+        found = _of_bundles(project, folder, words, bundles, tags, disabled, limit, page)
+    else:
+        caller, identity = caller_of(project)
+        found = project.search(
+            words, tags=tags, kinds=kinds, limit=limit, page=page, caller=caller, identity=identity
+        )
     print_listing(
         as_json,
         found,
@@ -49,8 +72,57 @@ def command(
             (hit["name"], hit["kind"], f"{hit['match']}, {hit['field']}", brief(hit["description"]))
             for hit in found["hits"]
         ],
-        empty="No tool matches. To see all tools: toolcrib list",
+        empty="No tool matches. To see all tools: toolcrib "
+        + ("list" if project is not None else "bundle list"),
     )
     if found["next"] is not None and not as_json:
         print_note(f"{found['total']} tools match. The next page: --page {found['next']}")
     return 0 if found["hits"] else 3
+
+
+def _project(root: str | None, data: Path | None) -> Project | None:
+    """Return the project; None if there is none here and none was named."""
+    from toolcrib.project import Project
+
+    try:
+        return Project.open(root, data=data)
+    except ProjectNotFound:
+        if root is not None or os.environ.get("TOOLCRIB_ROOT") or given_token() is not None:
+            raise
+        return None
+
+
+def _of_bundles(
+    project: Project | None,
+    data: Path | None,
+    query: str,
+    bundles: tuple[str, ...],
+    tags: tuple[str, ...],
+    disabled: bool,
+    limit: int,
+    page: str | None,
+) -> dict[str, Any]:
+    """Return the tools of bundles that match, in the form of `Project.search`, with their switches."""
+    from toolcrib.cli.commands.bundles.chosen import find_bundle
+    from toolcrib.project.bundles import Bundles
+    from toolcrib.state import data_home
+
+    of = Bundles.without_project(data or data_home()) if project is None else project.bundles
+    ids = [find_bundle(of.store, name).id for name in bundles]
+    found = of.search(query, bundles=ids, tags=tags, include_disabled=disabled, limit=limit, page=page)
+    hits = []
+    for hit in found.hits:
+        name, description = of.index.described(hit.tool)
+        hits.append(
+            {
+                "name": name,
+                "kind": hit.tool.kind,
+                "tags": list(hit.tool.tags),
+                "match": hit.match,
+                "field": hit.field,
+                "description": description,
+                "enabled": of.stored.listing.is_on(hit.tool),
+            }
+        )
+    facets = {"tags": found.tags, "kinds": found.types}
+    return {"hits": hits, "total": found.total, "facets": facets, "next": found.next}
