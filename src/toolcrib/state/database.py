@@ -54,6 +54,10 @@ class Transaction(ABC):
         """
 
     @abstractmethod
+    def now(self) -> float:
+        """Return the seconds since the epoch by the clock of the machine where the tables are."""
+
+    @abstractmethod
     def is_held(self, holder: str) -> bool:
         """Return True while the process that got this name from `Database.holder` runs."""
 

@@ -66,7 +66,10 @@ class _PostgresTransaction(Transaction):
         self.notifies = True
 
     def clock(self) -> tuple[str, float]:
-        return "postgres", float((self.one(f"SELECT {POSTGRES_NOW}") or (0.0,))[0])
+        return "postgres", self.now()
+
+    def now(self) -> float:
+        return float((self.one(f"SELECT {POSTGRES_NOW}") or (0.0,))[0])
 
     def is_held(self, holder: str) -> bool:
         return self.one(_HELD, holder, self._lease_s) is not None

@@ -33,6 +33,9 @@ class _SqliteTransaction(Transaction):
     def clock(self) -> tuple[str, float]:
         return boot_id(), uptime()
 
+    def now(self) -> float:
+        return time.time()
+
     def is_held(self, holder: str) -> bool:
         since, _, process = holder.partition(" ")
         return bool(process) and is_alive(process, float(since))

@@ -72,6 +72,50 @@ CREATE INDEX recorded_end ON recorded (ended_at);
 DELETE FROM leases;
 """,
     OUTBOX,
+    """
+CREATE TABLE calls (
+    id TEXT PRIMARY KEY,
+    tool TEXT NOT NULL,
+    arguments BLOB NOT NULL,
+    caller TEXT NOT NULL,
+    idempotency_key TEXT,
+    repeatable INTEGER NOT NULL,
+    priority INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    ready_at REAL NOT NULL,
+    epoch INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    snoozes INTEGER NOT NULL,
+    rescues INTEGER NOT NULL,
+    worker TEXT,
+    lease_ends_at REAL,
+    result BLOB,
+    error TEXT,
+    submitted_at REAL NOT NULL,
+    ended_at REAL
+);
+CREATE UNIQUE INDEX calls_key ON calls (caller, idempotency_key) WHERE idempotency_key IS NOT NULL;
+CREATE INDEX calls_ready ON calls (priority DESC, ready_at, id) WHERE state = 'ready';
+CREATE INDEX calls_running ON calls (lease_ends_at) WHERE state = 'running';
+CREATE TABLE call_attempts (
+    call_id TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    worker TEXT NOT NULL,
+    began_at REAL NOT NULL,
+    ended_at REAL,
+    ending TEXT,
+    reason TEXT,
+    PRIMARY KEY (call_id, epoch)
+);
+CREATE TABLE call_events (
+    call_id TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    at REAL NOT NULL,
+    kind TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    PRIMARY KEY (call_id, number)
+);
+""",
 )
 """`state.db` in the project's home folder. Version 2 names the holders of leases in another way."""
 

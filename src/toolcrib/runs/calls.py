@@ -1,0 +1,329 @@
+"""The calls of a database, and every change that one can make. Each is checked by its statement.
+
+A worker that claims a call gets a new epoch. What it records later counts only if the call still has this
+epoch, so of a frozen worker and the one that took over, one is heard. A worker keeps its claims by renewing
+them; `rescue` takes the calls of those that no longer do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, cast
+
+from toolcrib.core.attempt import AttemptDecision, Cancel, Discard, RetryAfter, SnoozeFor
+from toolcrib.errors import ConflictError, IdempotencyConflict, InvalidError, NotFoundError, ToolFailed
+from toolcrib.runs.history import COLUMNS, ENDED, CallAttempt, CallChange, CallState, DurableCall
+from toolcrib.spec.identifier import new_id
+from toolcrib.state import Database, DatabaseWatch, Transaction
+
+__all__ = ["ClaimedCall", "DurableCalls"]
+
+_LEASE_S = 5.0
+_MAX_RESCUES = 3
+_MAX_TOOLS = 10_000
+_CLAIM = "calls claim"
+_OWN = "WHERE id = ? AND epoch = ? AND state = 'running'"
+_NEXT = (
+    "SELECT id, tool, arguments, caller, epoch, attempts, snoozes FROM calls"
+    " WHERE state = 'ready' AND ready_at <= ? AND tool IN ({}) ORDER BY priority DESC, ready_at, id LIMIT 1"
+)
+_TAKE = (
+    "UPDATE calls SET state = 'running', epoch = epoch + 1, attempts = attempts + 1, worker = ?,"
+    " lease_ends_at = ? WHERE id = ? AND state = 'ready'"
+)
+_AGAIN = (
+    "UPDATE calls SET state = 'ready', ready_at = ?, attempts = attempts - ?, snoozes = snoozes + ?,"
+    f" worker = NULL, lease_ends_at = NULL {_OWN}"
+)
+_END = f"UPDATE calls SET state = ?, result = ?, error = ?, ended_at = ?, lease_ends_at = NULL {_OWN}"
+_LOST = (
+    "SELECT id, epoch, repeatable, rescues FROM calls WHERE state = 'running' AND lease_ends_at <= ?"
+    " ORDER BY lease_ends_at LIMIT 100"
+)
+_RESCUE = (
+    "UPDATE calls SET state = ?, rescues = rescues + 1, attempts = attempts - 1, worker = NULL,"
+    f" lease_ends_at = NULL, ready_at = ?, error = ?, ended_at = ? {_OWN}"
+)
+_CANCEL = (
+    "UPDATE calls SET state = 'cancelled', epoch = epoch + 1, ended_at = ?, lease_ends_at = NULL"
+    " WHERE id = ? AND state IN ('ready', 'running')"
+)
+_REPEAT = (
+    "UPDATE calls SET state = 'ready', ready_at = ?, ended_at = NULL, error = NULL, attempts = 0,"
+    " rescues = 0, worker = NULL WHERE id = ? AND state IN ('failed', 'discarded', 'cancelled', 'unknown')"
+)
+_CLOSE = "UPDATE call_attempts SET ended_at = ?, ending = ?, reason = ? WHERE call_id = ?"
+_NUMBER = "SELECT COALESCE(MAX(number), 0) + 1 FROM call_events WHERE call_id = ?"
+
+
+class ClaimedCall(NamedTuple):
+    """A call that a worker has taken."""
+
+    id: str
+    tool: str
+    arguments: bytes
+    caller: str
+    epoch: int
+    attempt: int
+    """1, 2, …: the number of this attempt."""
+    snoozes: int
+
+
+class DurableCalls:
+    """The durable calls of one project. Safe for threads, processes and, on a server, machines.
+
+    A claim that was not renewed for `lease_s` seconds is lost. `clock` returns seconds since the epoch;
+    without it the database's clock counts, which all workers share.
+    """
+
+    def __init__(
+        self, database: Database, clock: Callable[[], float] | None = None, *, lease_s: float = _LEASE_S
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._lease_s = lease_s
+        self._ends: DatabaseWatch[CallState] = DatabaseWatch(self._ended, database)
+
+    # -- callers ---------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        caller: str = "local",
+        idempotency_key: str | None = None,
+        repeatable: bool = False,
+        priority: int = 0,
+        delay_s: float = 0.0,
+        transaction: Transaction | None = None,
+    ) -> str:
+        """Store a call and return its id. With the key of an earlier call of this caller, return that one's.
+
+        `repeatable`: it may run again after its worker has died. Higher priorities are taken first. With
+        `transaction`, one of the same database, the call exists only if that is committed. Raises
+        `IdempotencyConflict` if the key was used for another call.
+        """
+        if idempotency_key == "":
+            raise InvalidError("an idempotency key must not be empty")
+        row = {
+            "tool": tool,
+            "arguments": json.dumps(arguments, sort_keys=True).encode(),
+            "caller": caller,
+            "idempotency_key": idempotency_key,
+            "repeatable": int(repeatable),
+            "priority": priority,
+        }
+        if transaction is not None:
+            return self._submit(transaction, row, delay_s)
+        with self._database.write(f"call {caller} {idempotency_key or ''}") as tx:
+            return self._submit(tx, row, delay_s)
+
+    def _submit(self, tx: Transaction, row: Mapping[str, Any], delay_s: float) -> str:
+        now = self._now(tx)
+        id = new_id(now)
+        counts = dict.fromkeys(("epoch", "attempts", "snoozes", "rescues"), 0)
+        times = {"ready_at": now + max(0.0, delay_s), "submitted_at": now}
+        if tx.insert("calls", {"id": id, "state": "ready", **row, **counts, **times}):
+            self._note(tx, id, now, "submitted", "")
+            return id
+        key = (row["caller"], row["idempotency_key"])
+        known = tx.one("SELECT id, tool, arguments FROM calls WHERE caller = ? AND idempotency_key = ?", *key)
+        if known is None or known[1:] != (row["tool"], row["arguments"]):
+            raise IdempotencyConflict(
+                f"the idempotency key {key[1]!r} was used for another call",
+                hint="Use a new key for each call, and the same key only to repeat exactly the same call.",
+            )
+        return str(known[0])
+
+    async def wait(self, id: str, timeout_s: float | None = None) -> DurableCall:
+        """Return a call once it has ended, or as it is when the time is up; `NotFoundError`."""
+        self.find(id)
+        await self._ends.wait(id, timeout_s)
+        return self.find(id)
+
+    def find(self, id: str) -> DurableCall:
+        """Return a call as it is now; `NotFoundError`."""
+        with self._database.read() as tx:
+            row = tx.one(f"SELECT {COLUMNS} FROM calls WHERE id = ?", id)
+        if row is None:
+            raise NotFoundError(f"there is no call {id[:100]!r}")
+        return DurableCall(*cast("Any", row))
+
+    def page(
+        self, state: CallState | None = None, limit: int = 100, *, before: str | None = None
+    ) -> Sequence[DurableCall]:
+        """Return calls, the newest first, at most 500; for the next page pass the last id as `before`."""
+        where, values = ["1 = 1"], []
+        for clause, value in (("state = ?", state), ("id < ?", before)):
+            if value is not None:
+                where.append(clause)
+                values.append(value)
+        query = f"SELECT {COLUMNS} FROM calls WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
+        with self._database.read() as tx:
+            rows = tx.all(query, *values, max(0, min(limit, 500)))
+        return [DurableCall(*cast("Any", row)) for row in rows]
+
+    def attempts(self, id: str) -> Sequence[CallAttempt]:
+        """Return each time that a worker took the call, the first one first."""
+        query = "SELECT epoch, worker, began_at, ended_at, ending, reason FROM call_attempts"
+        with self._database.read() as tx:
+            return [CallAttempt(*row) for row in tx.all(f"{query} WHERE call_id = ? ORDER BY epoch", id)]
+
+    def changes(self, id: str, after: int = 0) -> Sequence[CallChange]:
+        """Return the changes of a call that came after one of this number."""
+        query = "SELECT number, at, kind, detail FROM call_events WHERE call_id = ? AND number > ?"
+        with self._database.read() as tx:
+            return [CallChange(*row) for row in tx.all(f"{query} ORDER BY number", id, after)]
+
+    def cancel(self, id: str) -> None:
+        """End a call that has not ended; what its worker records later is refused. Raises `ConflictError`."""
+        with self._database.write(f"call {id}") as tx:
+            now = self._now(tx)
+            if not tx.run(_CANCEL, now, id):
+                raise ConflictError(f"call {id[:100]} does not exist or has ended")
+            tx.run(f"{_CLOSE} AND ended_at IS NULL", now, "cancelled", "", id)
+            self._note(tx, id, now, "cancelled", "")
+        self._ends.notify()
+
+    def retry(self, id: str) -> None:
+        """Let a call that ended without a result run again. Raises `ConflictError`."""
+        with self._database.write(f"call {id}") as tx:
+            now = self._now(tx)
+            if not tx.run(_REPEAT, now, id):
+                raise ConflictError(f"call {id[:100]} does not exist, has a result, or has not ended")
+            self._note(tx, id, now, "retried", "")
+
+    # -- workers ---------------------------------------------------------------------------------
+
+    def claim(self, tools: Collection[str], worker: str) -> ClaimedCall | None:
+        """Take the next call of one of these tools; None if none is ready. `worker` is a name to show."""
+        names = sorted(tools)
+        if not names:
+            return None
+        if len(names) > _MAX_TOOLS:
+            raise InvalidError(f"a worker can take calls of at most {_MAX_TOOLS:,} tools")
+        with self._database.write(_CLAIM) as tx:
+            now = self._now(tx)
+            row = tx.one(_NEXT.format(", ".join("?" * len(names))), now, *names)
+            if row is None or not tx.run(_TAKE, worker, now + self._lease_s, row[0]):
+                return None
+            id, tool, arguments, caller, epoch, attempts, snoozes = row
+            attempt = {"call_id": id, "epoch": epoch + 1, "worker": worker, "began_at": now}
+            tx.insert("call_attempts", attempt)
+            self._note(tx, id, now, "claimed", worker)
+        return ClaimedCall(id, tool, arguments, caller, epoch + 1, attempts + 1, snoozes)
+
+    def renew(self, claims: Collection[ClaimedCall]) -> list[ClaimedCall]:
+        """Keep calls for another `lease_s` seconds; return those that this worker still has."""
+        with self._database.write(_CLAIM) as tx:
+            end = self._now(tx) + self._lease_s
+            renew = f"UPDATE calls SET lease_ends_at = ? {_OWN}"
+            return [claim for claim in claims if tx.run(renew, end, claim.id, claim.epoch)]
+
+    def finish(self, claim: ClaimedCall, result: bytes) -> bool:
+        """Record the result (JSON) of an attempt; False if the worker no longer has the call."""
+        return self._end(claim, "done", result=result)
+
+    def decide(self, claim: ClaimedCall, decision: AttemptDecision) -> bool:
+        """Record what follows a failed attempt (`core.attempt.decide`); False as `finish` returns it."""
+        if isinstance(decision, RetryAfter):
+            return self._again(claim, "retry", f"in {decision.seconds:g} s", decision.seconds, counts=True)
+        if isinstance(decision, SnoozeFor):
+            reason = decision.reason
+            return self._again(claim, "snooze", reason, decision.seconds, counts=False, snoozes=1)
+        state: CallState = "failed"
+        if isinstance(decision, Discard | Cancel):
+            state = "discarded" if isinstance(decision, Discard) else "cancelled"
+        return self._end(claim, state, error=json.dumps(decision.error.as_dict()))
+
+    def hand_back(self, claim: ClaimedCall) -> bool:
+        """Give a call back because its worker ends: another may take it at once, and nothing has failed."""
+        return self._again(claim, "handed_back", "", 0.0, counts=False)
+
+    def rescue(self) -> list[str]:
+        """Take the calls of workers that are silent, at most 100; return their ids.
+
+        A call that is not repeatable ends as `unknown`; one that was rescued three times fails.
+        """
+        with self._database.write(_CLAIM) as tx:
+            now = self._now(tx)
+            rescued = []
+            for id, epoch, repeatable, rescues in tx.all(_LOST, now):
+                state: CallState = "unknown"
+                if repeatable:
+                    state = "ready" if rescues < _MAX_RESCUES else "failed"
+                ending = (None, None) if state == "ready" else (_worker_died(state, rescues), now)
+                if tx.run(_RESCUE, state, now, *ending, id, epoch):
+                    self._close(tx, id, epoch, now, ("lost", state))
+                    rescued.append(id)
+        self._ends.notify()
+        return rescued
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    def _again(
+        self,
+        claim: ClaimedCall,
+        ending: Literal["retry", "snooze", "handed_back"],
+        reason: str,
+        delay_s: float,
+        *,
+        counts: bool,
+        snoozes: int = 0,
+    ) -> bool:
+        with self._database.write(f"call {claim.id}") as tx:
+            now = self._now(tx)
+            values = (now + max(0.0, delay_s), int(not counts), snoozes, claim.id, claim.epoch)
+            if not tx.run(_AGAIN, *values):
+                return False
+            self._close(tx, claim.id, claim.epoch, now, (ending, reason))
+        return True
+
+    def _end(
+        self, claim: ClaimedCall, state: CallState, *, result: bytes | None = None, error: str | None = None
+    ) -> bool:
+        with self._database.write(f"call {claim.id}") as tx:
+            now = self._now(tx)
+            if not tx.run(_END, state, result, error, now, claim.id, claim.epoch):
+                return False
+            self._close(tx, claim.id, claim.epoch, now, (state, error or ""))
+        self._ends.notify()
+        return True
+
+    def _close(self, tx: Transaction, id: str, epoch: int, now: float, ending: tuple[str, str]) -> None:
+        """Record the end of an attempt."""
+        close = (
+            "UPDATE call_attempts SET ended_at = ?, ending = ?, reason = ? WHERE call_id = ? AND epoch = ?"
+        )
+        tx.run(close, now, *ending, id, epoch)
+        self._note(tx, id, now, *ending)
+
+    @staticmethod
+    def _note(tx: Transaction, id: str, now: float, kind: str, detail: str) -> None:
+        """Add a change. The call's own row is locked by now, so the number is free."""
+        (number,) = tx.one(_NUMBER, id) or (1,)
+        tx.insert("call_events", {"call_id": id, "number": number, "at": now, "kind": kind, "detail": detail})
+        tx.notify()
+
+    def _ended(self, ids: Sequence[str]) -> Mapping[str, CallState]:
+        with self._database.read() as tx:
+            rows = [row for id in ids for row in tx.all("SELECT id, state FROM calls WHERE id = ?", id)]
+        return {id: state for id, state in rows if state in ENDED}
+
+    def _now(self, tx: Transaction) -> float:
+        return tx.now() if self._clock is None else self._clock()
+
+
+def _worker_died(state: CallState, rescues: int) -> str:
+    """Return the error of a call whose worker has died, as JSON."""
+    if state == "failed":
+        message = f"{rescues + 1} workers that ran this call have died"
+        return json.dumps(ToolFailed(message, details={"outcome": "unknown"}).as_dict())
+    error = ToolFailed(
+        "the worker of this call has died, so its outcome is unknown",
+        hint="Check what it did; then retry it, or leave it.",
+        details={"outcome": "unknown"},
+    )
+    return json.dumps(error.as_dict())
