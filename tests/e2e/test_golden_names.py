@@ -116,6 +116,7 @@ VALUES: dict[str, list[Any]] = {
     "approvals.channels": [["cli"], ["page", "elicitation"]],
     "approvals.ttl_hours": [24, 0.5],
     "audit.max_bytes": [65536],
+    "database": ["sqlite", "postgresql://ada@db.example.com/crib"],
     "inputs.lenient": [True],
     "limits.calls_per_minute": [60],
     "limits.concurrency": [4],
