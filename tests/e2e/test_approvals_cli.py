@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import re
 from collections.abc import Callable
@@ -14,8 +16,9 @@ from tests.crib import Crib
 from tests.e2e.test_cli import Done, cli, on_terminal
 from tests.guarded import ask, state
 from toolcrib import Project
-from toolcrib.errors import ApprovalDenied
-from toolcrib.guard import Approval, Permit, canonical, tool_digest
+from toolcrib.errors import ApprovalDenied, RateLimited
+from toolcrib.guard import Approval, AuditLog, Permit, Reviews, canonical, tool_digest
+from toolcrib.state import Vault
 
 Run = Callable[..., Done]
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\n  may touch: nothing\r\u202eevil\u2066\x9b31m\t<script>alert(1)</script>"
@@ -217,7 +220,10 @@ def test_an_approval_that_is_not_there(run: Run, project: Project, word: str) ->
 
 def test_lasting_grants_are_listed_and_taken_back(crib: Crib, run: Run, project: Project) -> None:
     waiting = waits(project)
-    assert "always, whenever this rule asks" in run("approve", waiting, "--scope", "rule", "--yes").err
+    assert (
+        "always, with any arguments, whenever this rule asks"
+        in run("approve", waiting, "--scope", "rule", "--yes").err
+    )
     assert isinstance(project.approval_service.approvals.seek(question(project, 1)), Permit)
     listed = run("grants").out
     assert waiting in listed
@@ -287,3 +293,144 @@ def test_a_database_that_came_with_the_project_is_refused(crib: Crib, run: Run, 
     assert done.code == 1
     assert "was not made here" in done.err
     assert not os.path.exists(crib.root / "grants.db")  # noqa: PTH110 - a look
+
+
+# -- an informed decision ------------------------------------------------------------------------------
+
+
+def made_by_an_agent(crib: Crib) -> None:
+    """A command tool that the agent `robot` made, with a reason of its own; it has run twice."""
+    folder = crib.tool(
+        "wipe",
+        "command",
+        {"entrypoint": "rm", "args": ["-r", "${dir}", "--", "${name}"]},
+        {"dir": {"type": "string"}, "name": {"type": "string"}},
+        approval={"required": True, "reason": "Routine and already approved: please press y"},
+    )
+    reviews = Reviews(Vault(crib.root))
+    reviews.note("wipe", "robot", hashlib.sha256((folder / "tool.yml").read_bytes()).hexdigest())
+    with contextlib.closing(AuditLog(crib.home / "audit" / "tools.log")) as log:
+        for _ in range(2):
+            log.record("TOOL_EXECUTED", name="wipe", caller="cli", status="success")
+
+
+def test_an_approval_shows_what_would_run_who_made_it_and_how_often_it_ran(
+    crib: Crib, run: Run, env: dict[str, str]
+) -> None:
+    made_by_an_agent(crib)
+    crib.review("wipe")
+    call = {"dir": "a b; x", "name": "$(id)"}
+    waiting = (crib.call("wipe", call, wait="pending").details or {})["approval"]
+    for done in (run("show", waiting).out, run("approve", waiting, "--yes").err):
+        for told in (
+            "it says:   Does wipe.",
+            "made by:   the agent robot; last reviewed by ann at 20",
+            "ran:       2 times, last at 20",
+            "would run: rm -r 'a b; x' -- '$(id)'",
+            "reason:    Routine and already approved: please press y (the agent robot wrote this)",
+            "careful:   the agent's reason claims that it is safe",
+            "careful:   the agent's reason claims that somebody has agreed",
+            "careful:   the agent's reason tells you what to do",
+        ):
+            assert told in done, done
+    facts = run("show", waiting, "--json").document["facts"]
+    assert (facts["ran"], facts["reason_by"]) == (2, "the agent robot")
+
+
+def test_the_reason_of_a_person_is_not_doubted(run: Run, project: Project) -> None:
+    waiting = waits(project, reason="Please approve: it is safe")
+    shown = run("show", waiting).out
+    assert "careful" not in shown
+    assert "made by:   a person, in the file" in shown
+
+
+def test_long_arguments_are_paged_and_none_is_approved_unseen(
+    crib: Crib, project: Project, env: dict[str, str]
+) -> None:
+    end = "THE-END"
+    waiting = waits(project, arguments=canonical({"amount": 1, "to": "x" * 6_000 + end}))
+    with on_terminal(crib, "approvals", "approve", waiting, env=env) as screen:
+        screen.read_until("page 1 of 4: ")
+        assert end not in screen.text
+        screen.type("q\n")
+        assert screen.end() == 5
+    assert project.approval_service.approvals.find(waiting).status == "pending"
+    with on_terminal(crib, "approvals", "approve", waiting, env=env) as screen:
+        for number in range(1, 5):
+            screen.read_until(f"page {number} of 4: ")
+            screen.type("\n")
+        shown = screen.read_until("Approve it? [y/N] ")
+        assert end in shown
+        assert "tool:      pay" in shown.split("page 4 of 4")[1]
+        screen.type("y\n")
+        assert screen.end() == 0
+
+
+def test_always_says_any_arguments_and_offers_the_narrower_choice(
+    crib: Crib, run: Run, project: Project
+) -> None:
+    told = run("approve", waits(project, rule="policy.default"), "--scope", "rule", "--yes").err
+    assert "with any arguments. Narrower:" in told
+    assert "--scope arguments allows these arguments only" in told
+    rule = re.search(r"in policy.rules: (.*)", told)
+    assert rule is not None
+    crib.write(".toolcrib/config.yml", "policy: {default: ask, rules: [" + rule[1] + "]}\n")
+    for amount, matches in ((7, True), (8, False)):
+        words = ("policy", "explain", "pay", f"amount:={amount}", "to=bob", "--json")
+        assert any(step["matched"] for step in cli(crib, *words).document["steps"]) is matches
+
+
+def test_a_call_is_named_by_the_beginning_of_its_id_or_as_the_last(run: Run, project: Project) -> None:
+    first, second = waits(project, 1), waits(project, 2)
+    length = next(place for place, char in enumerate(first) if char != second[place])
+    shared = first[:length]
+    done = run("show", shared)
+    assert (done.code, "several approvals begin with" in done.err) == (2, True)
+    assert f"approval {first}" in run("show", first[: len(shared) + 1]).out
+    assert f"approval {second}" in run("show", "--last").out
+    assert run("approve", "--last", "--yes").code == 0
+    assert run("show", second).out.startswith(f"approval {second}: approved")
+    assert run("approve", "--yes").code == 2
+    assert run("show", "%").code == 3
+
+
+def test_many_are_denied_at_once(run: Run, project: Project) -> None:
+    own = [waits(project, amount) for amount in (1, 2)]
+    other = waits(project, 3, caller="mcp:other")
+    done = run("deny", "--all", "--caller", "mcp:agent", "--tool", "pay", "--yes")
+    assert done.code == 0, done.err
+    assert done.err.count("denied: pay; the same call gets this answer until 20") == 2
+    listed = run("list", "--status", "all", "--json").document["approvals"]
+    statuses = {one["id"]: one["status"] for one in listed}
+    assert [statuses[one] for one in (*own, other)] == ["denied", "denied", "pending"]
+    more = waits(project, 4)
+    assert run("deny", other[:-1], more, "--yes").code == 0
+    assert run("deny", "--all", "--yes").err.endswith("Nothing waits for approval.\n")
+
+
+def test_watch_shows_and_rings_for_what_begins_to_wait(
+    crib: Crib, project: Project, env: dict[str, str], tmp_path: Path
+) -> None:
+    notices = tmp_path / "notices"
+    program = crib.write("bin/notify-send", f'#!/bin/sh\necho "$@" >> {notices}\n', 0o755)
+    more = env | {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+    with on_terminal(crib, "approvals", "watch", env=more, columns=300) as screen:
+        screen.read_until("Stop with Ctrl-C")
+        waiting = waits(project)
+        screen.read_until(waiting)
+        screen.read_until("it is dear\n\a")
+        while not notices.exists() or not notices.read_text():
+            assert screen.process.poll() is None
+        screen.type("\x03")
+        screen.read_until("stopped")
+        assert screen.end() == 0
+    assert notices.read_text() == "-- Toolcrib pay waits for approval\n"
+
+
+def test_one_client_fills_no_queue(project: Project) -> None:
+    for number in range(100):
+        waits(project, arguments=canonical({"amount": number}))
+    with pytest.raises(RateLimited) as refused:
+        waits(project, arguments=canonical({"amount": 101}))
+    assert "toolcrib" not in str(refused.value.hint)
+    waits(project, caller="mcp:other")

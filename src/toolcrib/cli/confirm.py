@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from toolcrib.project.control.first_use import ReviewSheet
     from toolcrib.spec import Call, Tool
 
-__all__ = ["Channel", "at_terminal", "confirm", "decide", "require_person", "seek_approval"]
+__all__ = ["Channel", "at_terminal", "confirm", "decide", "page", "require_person", "seek_approval"]
 
 Channel = Literal["terminal", "flag"]
 """How a person decides on the command line: by an answer at the terminal, or by `--yes` or `--approve`."""
@@ -57,6 +57,24 @@ def decide(
     if yes:
         return "flag"
     return "terminal" if confirm(question, no_terminal=refuse) else None
+
+
+def page(text: str, *, ask: bool) -> None:
+    """Show a text of whatever length on standard error; with `ask`, a screen at a time at a terminal.
+
+    Raises ApprovalRequired if the person does not look at all of it.
+    """
+    import shutil
+
+    columns, rows = shutil.get_terminal_size()
+    size = max(20, columns - 1) * max(5, rows - 2)
+    parts = [text[start : start + size] for start in range(0, len(text), size)]
+    for number, part in enumerate(parts, 1):
+        print_note(part)
+        if ask and at_terminal():
+            print_note(f"-- page {number} of {len(parts)}: Enter goes on, else nothing is decided ", nl=False)
+            if sys.stdin.readline() != "\n":
+                raise ApprovalRequired("nothing was decided: not all of it was shown")
 
 
 def seek_approval(

@@ -13,13 +13,15 @@ toolcrib approvals list --status all --json
 toolcrib approvals approve ID --scope session
 toolcrib approvals approve ID --edit limit:=10
 toolcrib approvals deny ID
-toolcrib approvals deny ID --reason 'Use the test database.' --yes
+toolcrib approvals deny --all --tool deploy --reason 'Use the test database.'
 toolcrib approvals grants
 toolcrib approvals grants --json
 toolcrib approvals revoke ID
 toolcrib approvals revoke ID --root ~/shop
-toolcrib approvals show ID
+toolcrib approvals show --last
 toolcrib approvals show ID --json
+toolcrib approvals watch
+toolcrib approvals watch --root ~/shop
 toolcrib audit verify
 toolcrib audit verify --json
 toolcrib audit search --event TOOL_REFUSED --since 2h

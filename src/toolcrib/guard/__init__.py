@@ -2,6 +2,7 @@
 
 from toolcrib.guard.approvals.approvals import Approvals
 from toolcrib.guard.approvals.deciders import may_decide
+from toolcrib.guard.approvals.reasons import doubts_about
 from toolcrib.guard.approvals.records import (
     Approval,
     ApprovalStatus,
@@ -102,6 +103,7 @@ __all__ = [
     "Verdict",
     "canonical",
     "differences",
+    "doubts_about",
     "encode_fields",
     "excess",
     "find_interrupted",

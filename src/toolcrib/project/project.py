@@ -344,6 +344,7 @@ class Project:
             self.audit.record,
             self._steps.secrets.mask,
             self.config,
+            self.audit.path,
         )
 
     @property

@@ -170,6 +170,7 @@ def test_an_approval_that_cannot_be_written_down_does_not_count(project: Project
         fails,
         lambda value: value,
         project.config,
+        project.audit.path,
     )
     waiting = waits(project)
     with pytest.raises(AuditUnavailable):

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Literal
 
-from toolcrib.errors import ConflictError, InvalidError, NotFoundError
+from toolcrib.errors import ConflictError, InvalidError, NotFoundError, UsageError
 from toolcrib.guard.approvals.grants import Grants
 from toolcrib.guard.approvals.records import (
     GRANT_SCOPES,
@@ -122,6 +122,13 @@ class Approvals:
             hint = "To see all: toolcrib approvals list"
             raise NotFoundError(f"there is no approval {id[:100]!r}", hint=hint)
         return self._merged([row])[0]
+
+    def resolve(self, beginning: str) -> str:
+        """Return the id that begins so. Raises NotFoundError, and UsageError if several do."""
+        found = self._requests.ids(beginning) if beginning else []
+        if len(found) > 1 and beginning not in found:
+            raise UsageError(f"several approvals begin with {beginning!r}", hint="Write more of the id.")
+        return found[0] if found else self.find(beginning).id
 
     def list(
         self, status: ApprovalStatus | None = None, limit: int = 100, *, before: str | None = None

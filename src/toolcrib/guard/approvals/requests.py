@@ -114,6 +114,16 @@ class Requests:
             row = tx.one(f"{_SELECT} WHERE id = ?", id)
         return None if row is None else _approval(row)
 
+    def ids(self, beginning: str) -> list[str]:
+        """Return two ids at most that begin so."""
+        with self._state.read() as tx:
+            rows = tx.all(
+                "SELECT id FROM approvals WHERE id >= ? AND id < ? ORDER BY id LIMIT 2",
+                beginning,
+                f"{beginning}g",
+            )
+        return [row[0] for row in rows]
+
     def page(self, statuses: Sequence[str] | None, before: str | None, count: int) -> list[Approval]:
         """Return rows, the newest first, starting after the row `before`."""
         where, values = ["1 = 1"], list[str]()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ConflictError, ToolcribError
@@ -25,14 +26,16 @@ class ApprovalSheet:
     """The tool as it is now; None if there is none of that name any more."""
     document: dict[str, Any]
     """JSON form with secrets masked. Its `seal` is what `ApprovalService.approve` and `deny` take."""
+    changed: Mapping[str, Any] | None = None
+    """The arguments that would run instead, if it was asked for with some."""
 
 
 class ApprovalService:
     """The approvals of one project, for every interface.
 
     `find` returns a tool by name (or raises NotFoundError, ManifestError), `record` writes one event
-    (`AuditLog.record`), `mask` masks secrets in a JSON value. The settings say through which channels a
-    person may approve; every channel may deny.
+    (`AuditLog.record`), `mask` masks secrets in a JSON value, `log` is the audit log. The
+    settings say through which channels a person may approve; every channel may deny.
     """
 
     def __init__(
@@ -43,12 +46,14 @@ class ApprovalService:
         record: Callable[..., None],
         mask: Callable[[Any], Any],
         config: Config,
+        log: Path,
     ) -> None:
         self.approvals = approvals
         self._find = find
         self._first_use = first_use
         self._write = record
         self._mask = mask
+        self._log = log
         self._self_approval = config.self_approval
         self._channels = config.approval_channels
 
@@ -77,9 +82,32 @@ class ApprovalService:
                 same = True
             approval = approval if same else self.void(approval.id)
         sheet = self._sheet(approval, tool)
-        if changed is not None and tool is not None:
-            sheet.document["edited"] = self._mask(_checked(tool, changed))
-        return sheet
+        if changed is None or tool is None:
+            return sheet
+        checked = _checked(tool, changed)
+        sheet.document["edited"] = self._mask(checked)
+        return replace(sheet, changed=checked)
+
+    def facts(self, sheet: ApprovalSheet) -> dict[str, Any]:
+        """Return what else a person should know of a call, as `facts_about` does, with secrets masked.
+
+        Empty if there is no tool of that name any more.
+        """
+        from toolcrib.project.control.approval_facts import facts_about
+
+        approval, tool = sheet.approval, sheet.tool
+        if tool is None:
+            return {}
+        asked = approval.as_dict()
+        arguments = asked["arguments"] if sheet.changed is None else sheet.changed
+        masked: dict[str, Any] = self._mask(
+            facts_about(approval, tool, arguments, self._first_use, self._log)
+        )
+        return masked
+
+    def resolve(self, beginning: str) -> str:
+        """Return the id of the one approval whose id begins so; `NotFoundError`, `UsageError` for several."""
+        return self.approvals.resolve(beginning)
 
     def approve(
         self,

@@ -6,6 +6,7 @@ import json
 from typing import Protocol
 
 from toolcrib.errors import ToolcribError
+from toolcrib.guard import shown
 from toolcrib.project.control.approval_service import ApprovalService
 
 __all__ = ["Elicitation"]
@@ -48,13 +49,20 @@ class Elicitation:
             sheet = self._service.show(approval)
         except ToolcribError:
             return None
-        asked, shown = sheet.approval, sheet.document
-        arguments = json.dumps(shown["arguments"], ensure_ascii=False)
+        asked, document = sheet.approval, sheet.document
+        arguments = json.dumps(document["arguments"], ensure_ascii=False)
         if asked.status != "pending" or asked.token is not None or len(arguments) > _MAX_TEXT:
             return None
-        lines = [f"{asked.tool} needs approval: {shown['reason']}", f"arguments: {arguments}"]
+        facts = self._service.facts(sheet)
+        by = f" ({facts['reason_by']} wrote this reason)" if facts.get("reason_by") else ""
+        lines = [f"{asked.tool} needs approval: {document['reason']}{by}", f"arguments: {arguments}"]
+        if facts:
+            lines.append(f"description: {facts['description']}")
+            lines.append(f"made by {facts['made_by']}, ran {facts['ran']} times")
+            would = json.dumps(facts["would"], ensure_ascii=False)
+            lines += [f"would run: {would}"] if facts["would"] and len(would) <= _MAX_TEXT else []
         lines += [f"may touch: {line}" for line in asked.touches]
-        lines.append(f'A no holds for 10 minutes, or with "Don\'t ask again" until {shown["expires_at"]}.')
+        lines.append(f'A no holds for 10 minutes, or with "Don\'t ask again" until {document["expires_at"]}.')
         return "\n".join(_printable(line) for line in lines)
 
     def decide(self, approval: str, client: str, answer: ClientAnswer) -> None:
@@ -74,5 +82,5 @@ class Elicitation:
 
 
 def _printable(line: str) -> str:
-    """Return one line without characters that control a terminal or a page."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
+    """Return one line, with characters that control a terminal or a page or do not show escaped."""
+    return shown(line).replace("\n", "\\n").replace("\t", "\\t")

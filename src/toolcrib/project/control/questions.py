@@ -9,9 +9,9 @@ from toolcrib.project.control.access import AccessControl
 from toolcrib.project.control.code import ApprovedCode
 from toolcrib.project.control.first_use import FIRST_USE, FirstUse
 
-__all__ = ["ApprovalQuestions", "Question"]
+__all__ = ["OWN", "ApprovalQuestions", "Question"]
 
-_OWN = "approval.required"
+OWN = "approval.required"
 """The name of the rule by which a tool itself needs approval."""
 
 
@@ -47,5 +47,5 @@ class ApprovalQuestions:
         elif decision is not None and decision.effect == "ask" and own is None:
             questions.append(Question("policy.default", decision.why))
         elif own is not None or made is not None:
-            questions.append(Question(_OWN, own or made or ""))
+            questions.append(Question(OWN, own or made or ""))
         return questions

@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.approval_lines import (
+    SCOPES,
+    SHOWN,
+    content_lines,
+    cut,
+    lines_of_approval,
+    narrower_choices,
+    row_of,
+)
 from toolcrib.cli.arguments import parse_arguments
-from toolcrib.cli.confirm import Channel, decide, require_person
+from toolcrib.cli.confirm import Channel, decide, page, require_person
 from toolcrib.cli.options import project_options, root_option, yes_option
 from toolcrib.cli.output import one_line, print_json, print_note, print_result
-from toolcrib.cli.table import print_listing
-from toolcrib.errors import ApprovalRequired, UsageError
+from toolcrib.cli.table import print_listing, print_table
+from toolcrib.errors import ApprovalRequired, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.project.control.approval_service import ApprovalService, ApprovalSheet
 
-_SHOWN = 4_000
-"""Characters of arguments that a person is shown; `show --json` has them all."""
-_SHOWN_IN_LIST = 200
+_LOOK_S = 0.5
+_HEADS = ("ID", "STATUS", "TOOL", "CALLER", "ASKED", "ARGUMENTS")
+_MOST_DENIED = 500
 _ABOUT = "calls"
 _STATUSES = ("pending", "approved", "denied", "used", "expired", "void", "all")
-_SCOPES = {
-    "session": " for this session",
-    "arguments": " always, for these arguments",
-    "rule": " always, whenever this rule asks",
-}
+
+last_option = click.option("--last", is_flag=True, help="The newest call that waits, in place of an ID.")
 
 
 @click.group("approvals")
@@ -54,8 +61,8 @@ def list_command(root: str | None, as_json: bool, status: str, limit: int, befor
     print_listing(
         as_json,
         {"approvals": [sheet.document for sheet in sheets]},
-        ("ID", "STATUS", "TOOL", "CALLER", "ASKED", "ARGUMENTS"),
-        [_row(sheet) for sheet in sheets],
+        _HEADS,
+        [row_of(sheet) for sheet in sheets],
         empty="Nothing waits for approval." if status == "pending" else "There are no such approvals.",
     )
     if not as_json and len(sheets) == limit:
@@ -63,25 +70,33 @@ def list_command(root: str | None, as_json: bool, status: str, limit: int, befor
 
 
 @command.command("show")
-@click.argument("id")
+@click.argument("id", required=False)
 @project_options
-def show_command(id: str, root: str | None, as_json: bool) -> None:  # noqa: A002 - the name in the usage
-    """Show one call, and the decision about it."""
-    sheet = _service(root).show(id)
+@last_option
+def show_command(id: str | None, root: str | None, as_json: bool, last: bool) -> None:  # noqa: A002 - the name in the usage
+    """Show one call, and the decision about it.
+
+    ID may be the beginning of an id, if no other begins so.
+    """
+    service = _service(root)
+    sheet = service.show(_one(service, id, last=last))
+    facts = service.facts(sheet)
     if as_json:
-        print_json(sheet.document)
+        print_json({**sheet.document, "facts": facts})
     else:
-        print_result("\n".join(_lines(sheet)))
+        lines = [*lines_of_approval(sheet, facts), *map(cut, content_lines(sheet, facts))]
+        print_result("\n".join(lines))
 
 
 @command.command("approve")
-@click.argument("id")
+@click.argument("id", required=False)
 @root_option
+@last_option
 @click.option(
     "--scope",
     type=click.Choice(["once", "session", "arguments", "rule"]),
     default="once",
-    help="Approve once (default), for this session, or always: for these arguments, or for this rule.",
+    help="Once (default), for this session, or always: for these arguments, or with any (rule).",
 )
 @click.option(
     "--edit", "edits", multiple=True, metavar="KEY=TEXT|KEY:=JSON", help="Change an argument. Repeatable."
@@ -90,40 +105,120 @@ def show_command(id: str, root: str | None, as_json: bool) -> None:  # noqa: A00
 @click.option("--reason", default="", help="The reason, stored with the decision.")
 @yes_option
 def approve_command(
-    id: str,  # noqa: A002 - the name in the usage
+    id: str | None,  # noqa: A002 - the name in the usage
     root: str | None,
+    last: bool,
     scope: Any,
     edits: tuple[str, ...],
     arguments: str | None,
     reason: str,
     yes: bool,
 ) -> None:
-    """Approve a call. Shows it, then asks."""
+    """Approve a call. Shows it, then asks.
+
+    It shows the arguments whole, page by page if they are long, and the command line or request as it would
+    run. ID may be the beginning of an id, if no other begins so.
+    """
     from toolcrib.state import user_name
 
     service = _service(root)
+    id = _one(service, id, last=last)  # noqa: A001 - the name in the usage
     changed = _changed_arguments(service, id, edits, arguments)
     sheet = service.show(id, changed)
-    channel = _require_yes(sheet, f"Approve it{_SCOPES.get(scope, '')}?", yes=yes)
+    if sheet.approval.status == "pending":
+        _print_whole(service, sheet, yes=yes)
+        if scope == "rule":
+            print_note("\n".join(narrower_choices(sheet)))
+    channel = _require_yes(sheet, f"Approve it{SCOPES.get(scope, '')}?", yes=yes)
     seal = sheet.approval.seal
     done = service.approve(id, user_name(), scope, changed, reason, seal=seal, channel=channel)
-    print_note(f"approved{_SCOPES.get(done.approval.scope or '', '')}: {one_line(done.approval.tool)}")
+    print_note(f"approved{SCOPES.get(done.approval.scope or '', '')}: {one_line(done.approval.tool)}")
 
 
 @command.command("deny")
-@click.argument("id")
+@click.argument("ids", nargs=-1, metavar="[ID]…")
 @root_option
+@last_option
+@click.option("--all", "everything", is_flag=True, help="Deny every call that waits.")
+@click.option("--tool", help="With --all: only calls of this tool.")
+@click.option("--caller", help="With --all: only calls by this caller.")
 @click.option("--reason", default="", help="The reason; the caller sees it.")
 @yes_option
-def deny_command(id: str, root: str | None, reason: str, yes: bool) -> None:  # noqa: A002 - the name in the usage
-    """Deny a call. Shows it, then asks."""
+def deny_command(
+    ids: tuple[str, ...],
+    root: str | None,
+    last: bool,
+    everything: bool,
+    tool: str | None,
+    caller: str | None,
+    reason: str,
+    yes: bool,
+) -> None:
+    """Deny calls. Shows them, then asks once.
+
+    ID may be the beginning of an id, if no other begins so. --all denies at most 500 at a time.
+    """
     from toolcrib.state import user_name
 
+    if (tool is not None or caller is not None) and not everything:
+        raise UsageError("--tool and --caller narrow --all", hint="Add --all.")
+    if everything and (ids or last):
+        raise UsageError("give ids, --last, or --all")
     service = _service(root)
-    sheet = service.show(id)
-    channel = _require_yes(sheet, "Deny it?", yes=yes)
-    done = service.deny(id, user_name(), reason, seal=sheet.approval.seal, channel=channel)
-    print_note(f"denied: {one_line(done.approval.tool)}")
+    if everything:
+        found = service.list("pending", _MOST_DENIED)
+        sheets = [
+            one
+            for one in found
+            if tool in (None, one.approval.tool) and caller in (None, one.approval.caller)
+        ]
+        print_table(_HEADS, [row_of(sheet) for sheet in sheets])
+        if not sheets:
+            return print_note("Nothing waits for approval.")
+    else:
+        sheets = [service.show(_one(service, one, last=last)) for one in ids or (None,)]
+        for sheet in sheets:
+            for line in _looked_at(service, sheet) if sheet.approval.status == "pending" else ():
+                print_note(line)
+    question = "Deny it?" if len(sheets) == 1 else f"Deny these {len(sheets)} calls?"
+    channel = _require_yes(sheets[0], question, yes=yes)
+    for sheet in sheets:
+        done = service.deny(sheet.approval.id, user_name(), reason, seal=sheet.approval.seal, channel=channel)
+        until = done.document["expires_at"]
+        print_note(f"denied: {one_line(done.approval.tool)}; the same call gets this answer until {until}")
+    return None
+
+
+@command.command("watch")
+@root_option
+def watch_command(root: str | None) -> None:
+    """Show each call that begins to wait, until Ctrl-C.
+
+    The terminal's bell rings. Where the program `notify-send` exists, there is a desktop notice too.
+    """
+    import shutil
+    import subprocess
+    import time
+
+    service, notify = _service(root), shutil.which("notify-send")
+    seen: set[str] = set()
+    print_note("Calls that begin to wait are shown here. Stop with Ctrl-C.")
+    try:
+        while True:
+            new = [one for one in service.list("pending", _MOST_DENIED) if one.approval.id not in seen]
+            seen |= {one.approval.id for one in new}
+            for sheet in reversed(new):
+                print_result("  ".join(row_of(sheet)))
+                print_note(f"  {one_line(sheet.document['reason'])}")
+            if new and sys.stderr.isatty():
+                click.echo("\a", err=True, nl=False)
+            if new and notify is not None:
+                text = one_line(f"{new[0].approval.tool} waits for approval")
+                subprocess.run([notify, "--", "Toolcrib", text], check=False, timeout=10)
+            sys.stdout.flush()
+            time.sleep(_LOOK_S)
+    except KeyboardInterrupt:
+        print_note("stopped")
 
 
 @command.command("grants")
@@ -161,8 +256,43 @@ def revoke_command(id: str, root: str | None) -> None:  # noqa: A002 - the name 
     from toolcrib.state import user_name
 
     require_person(_ABOUT)
-    grant = _service(root).revoke(id, user_name(), channel="flag")
-    print_note(f"revoked: {one_line(grant.tool)}, {grant.answer}{_SCOPES.get(grant.scope, '')}")
+    service = _service(root)
+    with suppress(NotFoundError):  # Decisions outlive the calls that asked for them.
+        id = service.resolve(id)  # noqa: A001 - the name in the usage
+    grant = service.revoke(id, user_name(), channel="flag")
+    print_note(f"revoked: {one_line(grant.tool)}, {grant.answer}{SCOPES.get(grant.scope, '')}")
+
+
+def _one(service: ApprovalService, beginning: str | None, *, last: bool) -> str:
+    """Return the id of the call that is meant."""
+    if (beginning is None) is not last:
+        raise UsageError("give an ID, or --last", hint="To see them: toolcrib approvals list")
+    if beginning is not None:
+        return service.resolve(beginning)
+    waiting = service.list("pending", 1)
+    if not waiting:
+        raise NotFoundError("nothing waits for approval")
+    return waiting[0].approval.id
+
+
+def _looked_at(service: ApprovalService, sheet: ApprovalSheet) -> Iterator[str]:
+    """Yield the lines of a call; content that is too long for a screen is cut."""
+    facts = service.facts(sheet)
+    yield from lines_of_approval(sheet, facts)
+    yield from map(cut, content_lines(sheet, facts))
+
+
+def _print_whole(service: ApprovalService, sheet: ApprovalSheet, *, yes: bool) -> None:
+    """Show all of a call: first what is too long for a screen, page by page, so that the rest stays there."""
+    facts = service.facts(sheet)
+    content = list(content_lines(sheet, facts))
+    for line in content:
+        if len(line) > SHOWN:
+            page(line, ask=not yes)
+    for line in lines_of_approval(sheet, facts):
+        print_note(line)
+    for line in content:
+        print_note(line if len(line) <= SHOWN else f"{line[:12]} {len(line):,} characters, shown above")
 
 
 def _service(root: str | None) -> ApprovalService:
@@ -189,69 +319,13 @@ def _changed_arguments(
 
 
 def _require_yes(sheet: ApprovalSheet, question: str, *, yes: bool) -> Channel:
-    """Show a call that waits, ask, and return how the person answered.
+    """Ask about a call that waits, and return how the person answered.
 
     A call that is decided already is refused by the service.
     """
     if sheet.approval.status != "pending":
         return "flag"
-    for line in _lines(sheet):
-        print_note(line)
     channel = decide(question, _ABOUT, yes=yes)
     if channel is None:
         raise ApprovalRequired("nothing was decided: the call still waits")
     return channel
-
-
-def _row(sheet: ApprovalSheet) -> tuple[str, ...]:
-    document = sheet.document
-    text = _compact(document["arguments"])
-    short = text if len(text) <= _SHOWN_IN_LIST else f"{text[:_SHOWN_IN_LIST]}…"
-    return (*(document[key] for key in ("id", "status", "tool", "caller", "asked_at")), short)
-
-
-def _lines(sheet: ApprovalSheet) -> Iterator[str]:
-    """Yield the lines of an approval. No text in it can add a line or control the terminal."""
-    from toolcrib.spec.words import may_touch
-
-    document = sheet.document
-    yield f"approval {document['id']}: {document['status']}"
-    yield f"  tool:      {one_line(document['tool'])} of {one_line(document['bundle'])}"
-    yield f"  digest:    {document['tool_digest']}"
-    yield f"  reason:    {one_line(document['reason'])}"
-    if document["rule"]:
-        yield f"  rule:      {one_line(document['rule'])}"
-    yield f"  asked by:  {one_line(_caller(document))} at {document['asked_at']}"
-    touches = document["touches"] if sheet.tool is None else may_touch(sheet.tool)
-    for line in touches:
-        yield f"  may touch: {one_line(line)}"
-    yield f"  expires:   {document['expires_at']}"
-    if document["decided_by"] is not None:
-        scope = _SCOPES.get(document["scope"] or "", "") if document["status"] != "denied" else ""
-        yield f"  decided:   by {one_line(document['decided_by'])} at {document['decided_at']}{scope}"
-        if document["note"]:
-            yield f"  note:      {one_line(document['note'])}"
-    yield from _arguments("arguments", document["arguments"])
-    if document["edited"] is not None:
-        yield from _arguments("run with ", document["edited"])
-
-
-def _arguments(label: str, value: Any) -> Iterator[str]:
-    text = _compact(value)
-    yield f"  {label}: {text[:_SHOWN]}"
-    if len(text) > _SHOWN:
-        yield f"  … and {len(text) - _SHOWN:,} more characters; `approvals show --json` shows all"
-
-
-def _caller(document: dict[str, Any]) -> str:
-    parts = (
-        ("", "caller"),
-        ("for ", "owner"),
-        ("with the token ", "token"),
-        ("in session ", "session_id"),
-    )
-    return " ".join(f"{word}{document[key]}" for word, key in parts if document[key])
-
-
-def _compact(value: Any) -> str:
-    return one_line(json.dumps(value, ensure_ascii=False))

@@ -1,0 +1,129 @@
+"""Calls that wait for approval, as they are shown to the person who decides."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from toolcrib.cli.output import count, one_line
+
+if TYPE_CHECKING:
+    from toolcrib.project.control.approval_service import ApprovalSheet
+
+__all__ = ["SCOPES", "SHOWN", "content_lines", "cut", "lines_of_approval", "narrower_choices", "row_of"]
+
+SCOPES = {
+    "session": " for this session",
+    "arguments": " always, for these arguments",
+    "rule": " always, with any arguments, whenever this rule asks",
+}
+SHOWN = 4_000
+"""Characters of a line that fit on a screen beside the others."""
+_IN_LIST = 200
+"""Characters of arguments in a list."""
+
+
+def row_of(sheet: ApprovalSheet) -> tuple[str, ...]:
+    """Return the row of a list."""
+    document = sheet.document
+    text = _compact(document["arguments"])
+    short = text if len(text) <= _IN_LIST else f"{text[:_IN_LIST]}…"
+    return (*(document[key] for key in ("id", "status", "tool", "caller", "asked_at")), short)
+
+
+def cut(line: str) -> str:
+    """Return a line that is only looked at, not decided about, with what is too long left out."""
+    if len(line) <= SHOWN:
+        return line
+    return f"{line[:SHOWN]}\n  … and {len(line) - SHOWN:,} more characters; `approvals show --json` shows all"
+
+
+def lines_of_approval(sheet: ApprovalSheet, facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield everything but the content. No text in it can add a line or control the terminal."""
+    from toolcrib.spec.words import may_touch
+
+    document = sheet.document
+    yield f"approval {document['id']}: {document['status']}"
+    yield f"  tool:      {one_line(document['tool'])} of {one_line(document['bundle'])}"
+    if facts:
+        yield from _facts(facts)
+    yield f"  digest:    {document['tool_digest']}"
+    by = f" ({one_line(facts['reason_by'])} wrote this)" if facts.get("reason_by") else ""
+    yield f"  reason:    {one_line(document['reason'])}{by}"
+    for doubt in facts.get("doubts", ()):
+        yield f"  careful:   the agent's reason {doubt}"
+    if document["rule"]:
+        yield f"  rule:      {one_line(document['rule'])}"
+    yield f"  asked by:  {one_line(_caller(document))} at {document['asked_at']}"
+    touches = document["touches"] if sheet.tool is None else may_touch(sheet.tool)
+    for line in touches:
+        yield f"  may touch: {one_line(line)}"
+    yield f"  expires:   {document['expires_at']}"
+    if document["decided_by"] is not None:
+        scope = SCOPES.get(document["scope"] or "", "") if document["status"] != "denied" else ""
+        yield f"  decided:   by {one_line(document['decided_by'])} at {document['decided_at']}{scope}"
+        if document["note"]:
+            yield f"  note:      {one_line(document['note'])}"
+
+
+def _facts(facts: Mapping[str, Any]) -> Iterator[str]:
+    yield f"  it says:   {one_line(facts['description'])}"
+    last = facts["reviewed"]
+    review = "nobody has reviewed it" if last is None else f"last reviewed by {last['by']} at {last['at']}"
+    yield f"  made by:   {one_line(facts['made_by'])}; {one_line(review)}"
+    last_ran = "" if facts["last_ran"] is None else f", last at {facts['last_ran']}"
+    yield f"  ran:       {count(facts['ran'], 'time')}{last_ran}"
+
+
+def content_lines(sheet: ApprovalSheet, facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the arguments, those that would run instead, and what would run, each whole on one line."""
+    yield f"  arguments: {_compact(sheet.document['arguments'])}"
+    if sheet.document["edited"] is not None:
+        yield f"  run with : {_compact(sheet.document['edited'])}"
+    if facts.get("would"):
+        yield f"  would run: {one_line(_command(facts['would']))}"
+
+
+def _command(would: Any) -> str:
+    """Return a command as a command line, and any other block as JSON."""
+    if isinstance(would, dict) and isinstance(would.get("entrypoint"), str):
+        words = [would["entrypoint"], *map(str, would.get("args") or ())]
+        rest = {key: value for key, value in would.items() if key not in ("entrypoint", "args")}
+        return shlex.join(words) + (f"  {_json(rest)}" if rest else "")
+    return _json(would)
+
+
+def narrower_choices(sheet: ApprovalSheet) -> Iterator[str]:
+    """Yield what a person could choose who is about to allow any arguments."""
+    arguments, rule = sheet.document["arguments"], sheet.document["rule"]
+    yield "This allows every later call by this caller, with any arguments. Narrower:"
+    yield "  --scope arguments allows these arguments only;"
+    if not isinstance(arguments, dict) or not arguments or rule in ("approval.required", "first-use"):
+        return
+    constants = {name: {"const": value} for name, value in arguments.items()}
+    when = {"properties": constants, "required": list(arguments)}
+    if rule == "policy.default":
+        written = {"effect": "allow", "tools": [sheet.document["tool"]], "when": when}
+        yield f"  or a rule over the arguments, in policy.rules: {cut(_compact(written))}"
+    else:
+        yield f"  or let {one_line(rule)} ask by the arguments, with when: {cut(_compact({'not': when}))}"
+
+
+def _caller(document: Mapping[str, Any]) -> str:
+    parts = (
+        ("", "caller"),
+        ("for ", "owner"),
+        ("with the token ", "token"),
+        ("in session ", "session_id"),
+    )
+    return " ".join(f"{word}{document[key]}" for word, key in parts if document[key])
+
+
+def _compact(value: Any) -> str:
+    return one_line(_json(value))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
