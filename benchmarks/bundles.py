@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.manifests import FEW, WORDS
-from benchmarks.setting import Setting, find, told
+from benchmarks.setting import Setting, find, reason_of
 from benchmarks.table import Row, Table, Target
 from benchmarks.timing import interleave, repeat
 
@@ -68,7 +68,7 @@ def _measure(setting: Setting, size: int) -> Table:
         rows[0].extra["p99"] = f"{_ninety_nine(searches) * 1000:.2f} ms"
     except Exception as error:
         for row in rows:
-            row.missing = told(error)
+            row.missing = reason_of(error)
     return table
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.everything_on import open_project
 from benchmarks.peers import Peer, open_peers
-from benchmarks.setting import Missing, Setting, told
+from benchmarks.setting import Missing, Setting, reason_of
 from benchmarks.subjects import TASK_SCHEMA, add, add_async, create_task_async, create_task_plain, noop
 from benchmarks.table import Row, Table, Target
 from benchmarks.timing import Sampler, interleave, repeat, repeat_async
@@ -42,7 +42,7 @@ class Callers:
             project.toolset.register("create_task", create_task_plain, input_schema=TASK_SCHEMA)
             project.toolset.register("noop", noop)
         except Exception as error:
-            self._no_project = told(error)
+            self._no_project = reason_of(error)
 
     def toolset(self, tool: str, raw: bytes) -> Operation:
         """A call through a bare toolset."""
@@ -98,7 +98,7 @@ class Rows:
         try:
             self._samplers[name] = self.callers.sampler(make(), self.expected)
         except Exception as error:
-            row.missing = told(error)
+            row.missing = reason_of(error)
 
     def peers(self, make: Callable[[Peer], Operation]) -> None:
         """A row for each peer."""

@@ -1,4 +1,4 @@
-"""What a connection costs through the proxy that a list of hosts is held by."""
+"""The cost of a connection through the proxy that enforces a list of hosts."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def way_out(port: int) -> dict[str, Any]:
 
 
 def _client(loop: asyncio.AbstractEventLoop, name: str, port: int, way: Mapping[str, Any]) -> Sampler:
-    """Samples requests; what they took is told by the program that made them."""
+    """Samples requests; the program that made them prints the times."""
 
     def sample(times: int) -> float:
         argv = (sys.executable, "-I", "-c", CLIENT, name, str(port), str(times))

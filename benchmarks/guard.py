@@ -1,4 +1,4 @@
-"""What the guard adds to a call: rules, the audit line, an approval that stands, a turn, a key."""
+"""What the guard adds to a call: rules, the audit line, an approval that is there, a turn, a key."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _waiting(setting: Setting, loop: asyncio.AbstractEventLoop) -> Table:
     keys = count()
     cases: dict[str, Callable[[], Awaitable[Any]]] = {
         BARE: _call(project, "add"),
-        "with an approval that stands": _call(project, "agreed"),
+        "with an approval": _call(project, "agreed"),
         "limited to calls a minute": _call(project, "limited"),
         "with an idempotency key, new": lambda: _keyed(project, f"k{next(keys)}"),
         "with an idempotency key, known": lambda: _keyed(project, "known"),

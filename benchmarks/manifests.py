@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.setting import Setting, find, told
+from benchmarks.setting import Setting, find, reason_of
 from benchmarks.table import Row, Table, Target
 from benchmarks.timing import Sampler, interleave, repeat
 
@@ -202,11 +202,11 @@ def _cold(setting: Setting, root: Path, count: int, loads: Callable[[str], objec
     try:
         samplers[OPEN] = _opener(root, count, lambda: shutil.rmtree(cache, ignore_errors=True))
     except Exception as error:
-        load.missing = told(error)
+        load.missing = reason_of(error)
     size = sum(path.stat().st_size for path in folder.glob("*/tool.yml"))
     notes = [
         f"{size / count:,.0f} bytes each, one folder per tool; the files are in the page cache.",
-        "What is kept for the next start is written within the time that is told.",
+        "What is kept for the next start is written within the time shown.",
     ]
     table = Table(f"Open a project of {count:,} manifests cold", "ms", [Row(LIMIT), Row(READ), load], notes)
     table.take(interleave(samplers, setting.effort(11 if count < MANY else 5), times=1))
@@ -219,7 +219,7 @@ def _warm(setting: Setting, root: Path, count: int) -> Table:
     try:
         samplers[OPEN] = _opener(root, count)
     except Exception as error:
-        again.missing = told(error)
+        again.missing = reason_of(error)
     table = Table(f"Open it again: {count:,} manifests that are as they were", "ms", [Row(STAT), again])
     table.take(interleave(samplers, setting.effort(11), times=1))
     return table

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import orjson
 
-from benchmarks.setting import Setting, told
+from benchmarks.setting import Setting, reason_of
 from benchmarks.table import Row, Table, Target
 from benchmarks.timing import Sampler, interleave
 
@@ -156,7 +156,7 @@ def measure(setting: Setting) -> list[Table]:
             try:
                 clients[row.name] = client = Client(*servers[row.name])
             except Exception as error:
-                row.missing = told(error)
+                row.missing = reason_of(error)
             else:
                 stack.callback(client.close)
         samplers = {name: _sampler(client) for name, client in clients.items()}

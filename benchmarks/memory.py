@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.confined import Run, spare_waits
-from benchmarks.setting import told
+from benchmarks.setting import reason_of
 from benchmarks.table import Row, Table, Target
 from toolcrib.sandbox import Warmth
 from toolcrib.sandbox.child.warm import PRELOADED
@@ -70,7 +70,7 @@ def memory(loop: asyncio.AbstractEventLoop, command: Run, tool: Run) -> Table:
         try:
             row.seconds = [figures[row.name]()]
         except Exception as error:
-            row.missing = told(error)
+            row.missing = reason_of(error)
     return table
 
 

@@ -1,4 +1,4 @@
-"""Every OpenAPI document of a folder imported: operations, tools, reasons, time; each schema held anew.
+"""Every OpenAPI document of a folder imported: operations, tools, reasons, time; each schema checked anew.
 
     python -m benchmarks.openapi FOLDER [--server URL] [--runs N] [--json]
 
@@ -64,7 +64,7 @@ def documents(folder: Path) -> Iterator[Path]:
 
 
 def references(schema: Any) -> Iterator[str]:
-    """Every reference in a schema; what stands in an enum or an example is data."""
+    """Every reference in a schema; an enum or an example is data."""
     waiting = [schema]
     while waiting:
         value = waiting.pop()
@@ -91,10 +91,10 @@ def fault(schema: dict[str, Any]) -> str | None:
 def hold(found: Imported) -> list[str]:
     """The tools of a document whose schemas do not hold."""
     return [
-        f"{tool.name}: {told}"
+        f"{tool.name}: {line}"
         for tool in found.tools
         for schema in (tool.input_schema, tool.output.schema)
-        if schema is not None and (told := fault(schema))
+        if schema is not None and (line := fault(schema))
     ]
 
 
@@ -128,8 +128,8 @@ def table(rows: list[Row]) -> Iterator[str]:
     yield "|---|---|---:|---:|---:|---:|---|"
     for row in rows:
         reasons = "; ".join(f"{count}× {reason}" for reason, count in row.reasons.items())
-        told = f"refused: {row.refused}" if row.refused else reasons
-        cells = (row.document, row.version, row.operations, row.tools, row.losses, f"{row.each:.2f}", told)
+        line = f"refused: {row.refused}" if row.refused else reasons
+        cells = (row.document, row.version, row.operations, row.tools, row.losses, f"{row.each:.2f}", line)
         yield f"| {' | '.join(str(cell).replace('|', '/') for cell in cells)} |"
     total, tools = sum(row.operations for row in rows), sum(row.tools for row in rows)
     ms = sum(row.ms for row in rows) / max(total, 1)
@@ -152,16 +152,16 @@ def main(arguments: list[str]) -> int:
         print(json.dumps([asdict(row) for row in rows], indent=1))
     else:
         print("\n".join(table(rows)))
-    bad = [f"{row.document}: {told}" for row in rows for told in row.bad]
+    bad = [f"{row.document}: {line}" for row in rows for line in row.bad]
     refused = [f"{row.document}: {row.refused}" for row in rows if row.refused]
     slow = [row for row in rows if row.operations and row.each > MOST_MS]
     for line in (*bad[:20], *refused[:20]):
         print(line, file=sys.stderr)
     versions = Counter(row.version for row in rows)
-    told = (
+    line = (
         f"{len(bad)} schemas bad or open, {len(refused)} refused, {len(slow)} over {MOST_MS} ms an operation"
     )
-    print(f"{told}; versions {dict(versions)}", file=sys.stderr)
+    print(f"{line}; versions {dict(versions)}", file=sys.stderr)
     total, tools = sum(row.operations for row in rows), sum(row.tools for row in rows)
     return 1 if bad or refused or tools < WANTED * total else 0
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.setting import find, told
+from benchmarks.setting import find, reason_of
 
 Function = Callable[..., Any]
 
@@ -97,7 +97,7 @@ def open_peers(
         try:
             found.append(opener(functions, loop))
         except Exception as error:
-            missing[name] = told(error)
+            missing[name] = reason_of(error)
     return found, missing
 
 

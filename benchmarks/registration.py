@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.peers import registrars
-from benchmarks.setting import Setting, told
+from benchmarks.setting import Setting, reason_of
 from benchmarks.subjects import FIVE_CALL, five_parameters
 from benchmarks.table import Row, Table, Target
 from benchmarks.timing import Sampler, interleave
@@ -32,7 +32,7 @@ def measure(setting: Setting) -> list[Table]:
             try:
                 register([_new()])
             except Exception as error:
-                rows.append(Row(name, missing=told(error)))
+                rows.append(Row(name, missing=reason_of(error)))
                 continue
             rows.append(Row(name))
             samplers[name] = _over(register)

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.rest_servers import PATH
-from benchmarks.setting import Setting, told
+from benchmarks.setting import Setting, reason_of
 from benchmarks.table import Row, Table, Target
 from benchmarks.timing import Sampler, interleave
 
@@ -136,7 +136,7 @@ def measure(setting: Setting) -> list[Table]:
             try:
                 servers[row.name] = server = Server(kinds[row.name], setting.folder / kinds[row.name])
             except Exception as error:
-                row.missing = told(error)
+                row.missing = reason_of(error)
             else:
                 stack.callback(server.close)
         samplers: dict[str, Sampler] = {name: server.sample for name, server in servers.items()}

@@ -1,6 +1,6 @@
 """Measure Toolcrib beside its limits and its peers: tables on standard output, progress on standard error.
 
-`make bench` runs this. A missed target is told in its row and is no failure: machines differ, ratios within
+`make bench` runs this. A missed target is shown in its row and is no failure: machines differ, ratios within
 one run are what counts.
 """
 

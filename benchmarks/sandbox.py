@@ -18,7 +18,7 @@ from benchmarks.isolation import isolation
 from benchmarks.memory import memory
 from benchmarks.ordinary_user import as_ordinary_user
 from benchmarks.reading import reading
-from benchmarks.setting import Missing, Setting, told
+from benchmarks.setting import Missing, Setting, reason_of
 from benchmarks.table import Row, Table, Target
 from benchmarks.timing import Sampler, interleave
 from toolcrib.sandbox.child.warm import PRELOADED
@@ -130,7 +130,7 @@ def _table(
             samplers[name] = make()
             samplers[name](1)
         except Exception as error:
-            rows[name].missing = told(error)
+            rows[name].missing = reason_of(error)
             samplers.pop(name, None)
     table = Table(title, "ms", list(rows.values()), tells_gap=True)
     table.take(interleave(samplers, setting.effort(rounds), times=1 if setting.quick else times))

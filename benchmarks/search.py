@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.manifests import FEW, MANY, project
-from benchmarks.setting import Setting, find, told
+from benchmarks.setting import Setting, find, reason_of
 from benchmarks.table import Row, Table, Target
 from benchmarks.timing import Sampler, interleave
 
@@ -49,7 +49,7 @@ def measure(setting: Setting) -> list[Table]:
         samplers[FIRST] = _first(root)
     except Exception as error:
         for row in rows:
-            row.missing = told(error)
+            row.missing = reason_of(error)
     table = Table(
         f"Search {count:,} tools",
         "ms",

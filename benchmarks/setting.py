@@ -1,4 +1,4 @@
-"""What a part of the benchmarks is told, and how it finds what it measures."""
+"""The setting of a part of the benchmarks, and the peers and projects that it measures."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Setting:
         return Effort(2, 0.001) if self.quick else Effort(rounds, seconds)
 
 
-def told(error: Exception) -> str:
-    """Why a row has no figures."""
+def reason_of(error: Exception) -> str:
+    """Return the reason that a row has no figures."""
     if isinstance(error, Missing):
         return str(error)
     return textwrap.shorten(f"failed: {type(error).__name__}: {error}", 200, placeholder=" …")

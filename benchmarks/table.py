@@ -121,11 +121,11 @@ class Table:
             "wall": (f" {self.unit}", ""),
         }[row.target.measure]
         reached = self.reached(row)
-        told = f"target ≤ {row.target.most:g}{sign}{after}"
+        text = f"target ≤ {row.target.most:g}{sign}{after}"
         if reached is None:
-            return f"{told} · not measured"
+            return f"{text} · not measured"
         missed = "" if reached <= row.target.most else ", **missed**"
-        return f"{told} · reached {_figure(reached)}{sign}{missed}"
+        return f"{text} · reached {_figure(reached)}{sign}{missed}"
 
 
 def _line(cells: list[str]) -> str:

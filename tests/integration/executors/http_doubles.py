@@ -1,4 +1,4 @@
-"""What the tests of HTTP tools share: a call context, a tool, and a server that does as it is told."""
+"""What the tests of HTTP tools share: a call context, a tool, and a server that does as it is reported."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def a_tool(port: int, path: str = "/", **config: Any) -> Tool:
 
 @dataclass
 class Server:
-    """A local server that keeps what it got and gives what it is told to."""
+    """A local server that keeps what it got and gives what it is reported to."""
 
     port: int
     egress: Egress

@@ -19,13 +19,13 @@ SOURCE = """
 import sys
 
 def run(paths):
-    told = [sys.prefix]
+    reported = [sys.prefix]
     for path in paths:
         try:
-            told.append(open(path).read())
+            reported.append(open(path).read())
         except OSError as error:
-            told.append(type(error).__name__)
-    return told
+            reported.append(type(error).__name__)
+    return reported
 """
 
 
@@ -152,7 +152,7 @@ def test_what_must_stay_read_only_is_found_when_it_comes(crib: Crib) -> None:
 
 
 @pytest.mark.parametrize("tool", ["sh", "py"])
-def test_a_protected_file_that_is_replaced_while_a_tool_runs_is_told(crib: Crib, tool: str) -> None:
+def test_a_protected_file_that_is_replaced_while_a_tool_runs_is_reported(crib: Crib, tool: str) -> None:
     script = crib.write("scripts/t.sh", "echo honest", 0o755)
     crib.tool("other", "command", {"entrypoint": "scripts/t.sh"})
     line = (
@@ -176,12 +176,12 @@ def test_a_protected_file_that_is_replaced_while_a_tool_runs_is_told(crib: Crib,
                 (crib.root / f"{name}.go").touch()
                 return await running
 
-            quiet, told = await call("quiet"), await call("replaced")
+            quiet, expected = await call("quiet"), await call("replaced")
             assert (quiet.ok, quiet.warnings) == (True, ())
-            assert told.unwrap().strip() == "wrote"
-            (warning,) = told.warnings
+            assert expected.unwrap().strip() == "wrote"
+            (warning,) = expected.warnings
             assert warning.startswith(f"{script} was replaced from outside while the tool ran")
-            assert told.details["enforcement"]["replaced"] == [str(script)]
+            assert expected.details["enforcement"]["replaced"] == [str(script)]
             assert "replaced" not in quiet.details["enforcement"]
 
     asyncio.run(all_of_it())

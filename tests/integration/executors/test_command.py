@@ -129,7 +129,7 @@ def test_what_does_not_exist_is_named_and_nothing_runs(crib: Crib) -> None:
     crib.tool("inside", "command", {"entrypoint": "true", "cwd": "plain.sh"}, outputs=text)
     crib.write("odd.sh", "#!/no/such/interpreter\n", 0o755)
     crib.tool("odd", "command", {"entrypoint": "./odd.sh"}, outputs=text)
-    for name, told in (
+    for name, expected in (
         ("name", "no-such-program"),
         ("file", "gone.sh"),
         ("cwd", "gone"),
@@ -139,7 +139,7 @@ def test_what_does_not_exist_is_named_and_nothing_runs(crib: Crib) -> None:
         ("odd", "interpreter"),
     ):
         result = crib.call(name)
-        assert told in failed(result, "tool_unavailable")
+        assert expected in failed(result, "tool_unavailable")
         assert result.error is not None
         assert result.error.hint
         assert crib.last().event == "TOOL_REFUSED"
@@ -215,13 +215,13 @@ def test_a_tool_that_declares_nothing_gets_nothing(crib: Crib, monkeypatch: pyte
     crib.write("file", "content")
     monkeypatch.setenv("CANARY_VARIABLE", "canary")
     crib.shell()
-    told = crib.sh(
+    expected = crib.sh(
         "cat file; ls -A .; cat /etc/shadow; env; ls /root /home; cat /proc/1/environ;"
         "touch x; touch /usr/x; touch ../x; kill -0 1 2 && ls /proc | grep -c '^[0-9]*$'; ls /sys/class/net"
     )
-    assert "content" not in told
-    assert "canary" not in told.lower()
-    assert "root:" not in told
+    assert "content" not in expected
+    assert "canary" not in expected.lower()
+    assert "root:" not in expected
     assert not (crib.root / "x").exists()
     names = {line.split("=")[0] for line in crib.sh("env").splitlines()}
     assert names <= {"PATH", "HOME", "LANG", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "_"}
@@ -229,18 +229,18 @@ def test_a_tool_that_declares_nothing_gets_nothing(crib: Crib, monkeypatch: pyte
 
 def test_no_socket_leads_anywhere(crib: Crib) -> None:
     crib.shell()
-    told = crib.sh("cat /proc/net/dev; cat /proc/net/route")
-    assert "eth" not in told
-    assert "00000000\t" not in told
+    expected = crib.sh("cat /proc/net/dev; cat /proc/net/route")
+    assert "eth" not in expected
+    assert "00000000\t" not in expected
 
 
 def test_reading_is_not_writing(crib: Crib) -> None:
     crib.write("file", "content")
     crib.shell(permissions={"fs": {"read": ["."]}})
-    told = crib.sh(
+    expected = crib.sh(
         "cat file; touch new; echo x >file; rm file; mkdir d; chmod 777 file; mv file g; ln file h"
     )
-    assert told.startswith("content")
+    assert expected.startswith("content")
     assert sorted(path.name for path in crib.root.iterdir()) == [".toolcrib", "file"]
     assert (crib.root / "file").read_text() == "content"
 
@@ -253,13 +253,13 @@ def test_secret_files_are_never_read_and_special_places_never_written(crib: Crib
     crib.write(".git/hooks/pre-commit.sample", "")
     crib.write(".glee-not", "")
     crib.shell(permissions={"fs": {"write": ["."]}})
-    told = crib.sh(
+    expected = crib.sh(
         "cat .env .toolcrib/state.db*; cp .env copy; ln .env link; mv .env moved; cat copy link moved;"
         "for f in .env .toolcrib/config.yml .toolcrib/tools/sh/tool.yml .toolcrib/tools/new"
         " .toolcrib/audit/tools.log .git/config .git/hooks/pre-commit; do echo bad >>$f; done;"
         "rm -rf .toolcrib .git; mv .toolcrib t; mv .git g; touch ok"
     )
-    assert "canary" not in told
+    assert "canary" not in expected
     assert (crib.root / ".env").read_text() == "PASSWORD=canary"
     assert (crib.root / ".git/config").read_text() == "[core]"
     assert not (crib.root / ".git/hooks/pre-commit").exists()
@@ -371,8 +371,8 @@ def test_output_that_is_cut_within_a_secret_shows_no_part_of_it(crib: Crib, kept
     assert result.unwrap()[:7] == "before "[:kept]
     assert result.value[7:].replace("***TOKEN***", "").strip("0") == ""
     assert failing.error is not None
-    told = failing.error.details["stderr"]
-    assert told == "before"[:kept] or told[7:].replace("***TOKEN***", "").strip("0") == ""
+    expected = failing.error.details["stderr"]
+    assert expected == "before"[:kept] or expected[7:].replace("***TOKEN***", "").strip("0") == ""
 
 
 def test_the_end_of_standard_error_and_the_beginning_of_no_json_are_masked_before_they_are_cut(
@@ -391,7 +391,7 @@ def test_the_end_of_standard_error_and_the_beginning_of_no_json_are_masked_befor
         permissions=secret,
     )
     after = 'head -c 3981 /dev/zero | tr "\\0" z'
-    told = [
+    expected = [
         crib.call("sh", {"c": f"echo $TOKEN >&2; {after} >&2; exit 3"}),
         crib.call("sh", {"c": f"echo $TOKEN >&2; {after} >&2; sleep 9"}, timeout_ms=500),
         crib.call("sh", {"c": f"echo cat: $TOKEN.key: Permission denied >&2; {after} >&2; exit 3"}),
@@ -400,7 +400,7 @@ def test_the_end_of_standard_error_and_the_beginning_of_no_json_are_masked_befor
         crib.call("denied"),
     ]
 
-    for result in told:
+    for result in expected:
         assert result.error is not None
         shown = json.dumps(result.as_dict())
         assert not [n for n in range(len(LONG) - 5) if LONG[n : n + 6] in shown], shown

@@ -52,9 +52,11 @@ def test_modules_and_scripts_of_the_project_that_tools_run_are_not_writable(crib
     )  # fmt: skip
     crib.shell(permissions=WIDE)
 
-    told = crib.sh("echo 2 > scripts/count.sh; echo 2 > work/mod.py; echo 2 > scripts/data.txt; mv scripts s")
+    expected = crib.sh(
+        "echo 2 > scripts/count.sh; echo 2 > work/mod.py; echo 2 > scripts/data.txt; mv scripts s"
+    )
 
-    assert told.count("Read-only file system") == 2
+    assert expected.count("Read-only file system") == 2
     assert (crib.root / "scripts/data.txt").read_text() == "2\n"
     assert (crib.call("count").value, crib.call("py").value) == ("1\n", 1)
 
@@ -83,9 +85,9 @@ def test_a_link_on_the_way_to_what_another_tool_runs_is_not_replaced(crib: Crib)
         assert "busy" in crib.sh(f"rm {link}; mv {link} x; mkdir y; mv -T y {link}; ln -sfn y {link}")
     for name in ("direct", "bin/t.sh", "bin/mod.py", "elsewhere/tool.yml", "impl/t.sh"):
         assert failed(crib.call("file", {"p": name}), "permission_denied")
-    told = crib.sh("echo evil > impl/t.sh; echo evil > impl/mod.py; echo evil > elsewhere/tool.yml")
+    expected = crib.sh("echo evil > impl/t.sh; echo evil > impl/mod.py; echo evil > elsewhere/tool.yml")
 
-    assert told.count("Read-only file system") == 3
+    assert expected.count("Read-only file system") == 3
     assert [crib.call(name).value for name in ("a", "b", "c", "d", "py", "own")] == [
         *["honest\n"] * 4,
         "honest",
@@ -106,12 +108,12 @@ def test_a_link_on_the_way_to_a_secret_or_a_decision_is_not_replaced(
     crib.write(".toolcrib/config.yml", "secrets: {sources: [{env_file: {path: keys/real}}]}")
     crib.shell(permissions=WIDE)
 
-    told = crib.sh(
+    expected = crib.sh(
         "cat .env keys/real; for n in .env local keys; do rm $n; ln -sfn x $n; done; touch local/data/x"
     )
 
-    assert "honest" not in told
-    assert told.count("busy") == 6
+    assert "honest" not in expected
+    assert expected.count("busy") == 6
     assert not (crib.root / "elsewhere/data/x").exists()
     assert (crib.root / ".env").read_text() == "TOKEN=honest"
 
@@ -132,12 +134,12 @@ def test_what_a_helper_loads_and_what_sources_read_is_not_put_there_by_a_tool(cr
     crib.trust()
     crib.shell(permissions=WIDE)
 
-    told = crib.sh(
+    expected = crib.sh(
         "touch scripts/json.py defs/added.yaml scripts/__pycache__; echo > defs/hello.yaml;"
         " echo > one/tools.yaml; rm way; touch one/free"
     )
 
-    assert (told.count("Read-only file system"), told.count("busy")) == (5, 1)
+    assert (expected.count("Read-only file system"), expected.count("busy")) == (5, 1)
     assert crib.call("hello").unwrap() == "honest\n"
     for n, grant in enumerate(("scripts", "scripts/out", "defs")):
         crib.shell(f"in{n}", permissions={"fs": {"write": [grant]}})
@@ -175,7 +177,7 @@ def test_what_this_process_runs_from_is_not_writable(crib: Crib, monkeypatch: py
     programs.running_from.cache_clear()
     try:
         crib.shell(permissions=WIDE)
-        told = crib.sh(f"echo 1 > {site}/sitecustomize.py; echo 1 > {site}/a.py; mv env e; touch free")
+        expected = crib.sh(f"echo 1 > {site}/sitecustomize.py; echo 1 > {site}/a.py; mv env e; touch free")
         crib.shell("inner", permissions={"fs": {"write": [site]}})
         inner = crib.sh(f"echo 1 > {site}/a.py", "inner")
         write = {"action": "write", "path": f"{site}/a.py", "content": "evil"}
@@ -184,7 +186,7 @@ def test_what_this_process_runs_from_is_not_writable(crib: Crib, monkeypatch: py
     finally:
         programs.running_from.cache_clear()
 
-    assert (told.count("Read-only file system"), inner.count("Read-only file system")) == (2, 1)
+    assert (expected.count("Read-only file system"), inner.count("Read-only file system")) == (2, 1)
     assert not (crib.root / site / "sitecustomize.py").exists()
     assert (crib.root / site / "a.py").read_text() == "x = 1\n"
     assert (crib.root / "free").exists()
@@ -210,14 +212,14 @@ def test_whatever_this_process_imports_from_is_not_writable(
     programs.running_from.cache_clear()
     try:
         crib.shell(permissions=WIDE)
-        told = crib.sh(
+        expected = crib.sh(
             "for f in python/bin/python3 python/lib/new vendor/json.py real/b.py; do echo 1 > $f; done"
         )
         held = crib.sh("rm way; mv vendor v; mv python p; touch free")
     finally:
         programs.running_from.cache_clear()
 
-    assert told.count("Read-only file system") == 4
+    assert expected.count("Read-only file system") == 4
     assert held.count("busy") == 3
     assert (crib.root / "free").exists()
 
@@ -233,14 +235,14 @@ def test_what_variables_name_as_code_is_not_writable(crib: Crib, monkeypatch: py
     programs.running_from.cache_clear()
     try:
         crib.shell(permissions=WIDE)
-        told = crib.sh(
+        expected = crib.sh(
             "for f in libs/libc.so.6 packages/json.py pre/one.so pre/two.so cache/b.pyc; do echo 1 > $f; done"
         )
         held = crib.sh("mv libs l; mv packages p; rm pre/one.so; touch free")
     finally:
         programs.running_from.cache_clear()
 
-    assert told.count("Read-only file system") == 5, told
+    assert expected.count("Read-only file system") == 5, expected
     assert held.count("busy") == 3, held
     assert (crib.root / "free").exists()
 
@@ -253,11 +255,11 @@ def test_a_project_inside_of_an_environment_can_be_written(
     programs.running_from.cache_clear()
     try:
         crib.shell(permissions=WIDE)
-        told = crib.sh("echo 1 > lib/a.py; touch free; mkdir bin")
+        expected = crib.sh("echo 1 > lib/a.py; touch free; mkdir bin")
     finally:
         programs.running_from.cache_clear()
 
-    assert told.count("Read-only file system") == 1
+    assert expected.count("Read-only file system") == 1
     assert (crib.root / "free").exists()
 
 
@@ -271,9 +273,9 @@ def test_the_user_s_cache_is_not_seen_where_it_lies_in_a_grant(
     kept = crib.write("cache/toolcrib/kept", "believed")
     crib.shell(permissions=WIDE)
 
-    told = crib.sh("cat cache/toolcrib/kept; echo evil > cache/toolcrib/kept; rm -rf cache")
+    expected = crib.sh("cat cache/toolcrib/kept; echo evil > cache/toolcrib/kept; rm -rf cache")
 
-    assert "believed" not in told
+    assert "believed" not in expected
     assert kept.read_text() == "believed"
     crib.shell("other", permissions={"fs": {"read": ["cache/toolcrib"]}})
     refused = crib.call("other", {"c": "true"}).error
@@ -346,7 +348,7 @@ def test_an_address_of_this_machine_is_not_public() -> None:
     assert unseen == "loopback"
 
 
-def test_a_place_that_was_made_and_could_not_be_protected_is_told(crib: Crib) -> None:
+def test_a_place_that_was_made_and_could_not_be_protected_is_reported(crib: Crib) -> None:
     subprocess.run(["git", "init", "-q", str(crib.root)], check=True)
     crib.shell(permissions={"fs": {"write": [".git"]}})
     assert crib.call("sh", {"c": "true"}).warnings == ()

@@ -241,7 +241,7 @@ async def test_an_error_status_says_what_came_and_whether_to_try_again(
     ("header", "seconds"),
     [("7", 7), ("0", 0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0), ("soon", None), ("-5", None), ("", None)],
 )
-async def test_retry_after_is_told(http_server: Server, header: str, seconds: float | None) -> None:
+async def test_retry_after_is_reported(http_server: Server, header: str, seconds: float | None) -> None:
     http_server.json({}, 429, **{"Retry-After": header})
     with pytest.raises(HttpFailed) as caught:
         await http_server.call()

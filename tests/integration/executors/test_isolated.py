@@ -333,7 +333,7 @@ async def test_it_may_have_processes_of_its_own() -> None:
     assert await toolset().execute("pools", {}) == [1, 2]
 
 
-async def test_memory_and_processes_are_held_where_they_are_stated() -> None:
+async def test_memory_and_processes_are_limited_where_they_are_stated() -> None:
     need("a control group that can be divided", groups()[0] is not None, of_root=True)
     with pytest.raises(ToolFailed, match="used up its memory"):
         await run_in_process(isolated_tools.hog, {"mebibytes": 300}, memory_bytes=100 << 20)
@@ -383,7 +383,7 @@ def test_functions_of_a_module_run_by_name_work(tmp_path: Path) -> None:
     assert b"[2, 4, 6]" in done.stdout, done.stderr
 
 
-def test_a_script_without_a_guard_is_told_so_and_does_not_call_itself(tmp_path: Path) -> None:
+def test_a_script_without_a_guard_is_reported_and_does_not_call_itself(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPTED.format(guard="", indent=""))
     argv = [sys.executable, "script.py"]
     done = subprocess.run(argv, capture_output=True, check=False, cwd=tmp_path, timeout=50)
@@ -392,7 +392,7 @@ def test_a_script_without_a_guard_is_told_so_and_does_not_call_itself(tmp_path: 
     assert b'if __name__ == "__main__"' in done.stderr
 
 
-def test_a_script_that_cannot_be_imported_again_is_told_as_the_error_of_the_call(tmp_path: Path) -> None:
+def test_a_script_that_cannot_be_imported_again_is_reported_as_the_error_of_the_call(tmp_path: Path) -> None:
     body = SCRIPTED.format(guard="", indent="if __name__ == '__main__': ")
     (tmp_path / "script.py").write_text(f"assert __name__ == '__main__', 'only once'\n{body}")
     argv = [sys.executable, "script.py"]
@@ -409,7 +409,7 @@ def shadowed(n: int) -> int:
 original, shadowed = shadowed, lambda n: n
 
 
-async def test_a_function_that_a_child_cannot_find_is_told_so() -> None:
+async def test_a_function_that_a_child_cannot_find_is_reported() -> None:
     tools = Toolset()
     tools.register("shadowed", original, isolation="process")
     result = await tools.call("shadowed", {"n": 1})

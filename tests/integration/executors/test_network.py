@@ -81,7 +81,7 @@ def port() -> Iterator[int]:
 
 
 def fetcher(crib: Crib, network: Any, **more: Any) -> None:
-    """A tool that fetches the URLs it is told by Python's own client."""
+    """A tool that fetches the URLs it is reported by Python's own client."""
     crib.write("fetch.py", FETCH)
     permissions = {"network": network, "fs": {"read": ["."]}, **more.pop("permissions", {})}
     crib.shell("fetch", permissions=permissions, **more)
@@ -169,10 +169,10 @@ def test_the_variables_lead_to_the_proxy_whatever_is_declared(
         config={"env": {"no_proxy": "127.0.0.1", "https_proxy": "http://192.0.2.1:1"}},
     )
     assert fetch(crib, f"http://127.0.0.1:{port}/x").unwrap() == "welcome to /x\n"
-    told = crib.sh("env | grep -i prox", "fetch")
-    assert "no_proxy" not in told.lower()
-    assert "192.0.2.1" not in told
-    values = dict(line.split("=", 1) for line in told.split())
+    expected = crib.sh("env | grep -i prox", "fetch")
+    assert "no_proxy" not in expected.lower()
+    assert "192.0.2.1" not in expected
+    values = dict(line.split("=", 1) for line in expected.split())
     assert set(values) == {
         name
         for base in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "SOCKS_PROXY")
@@ -200,7 +200,7 @@ def test_a_refused_host_is_the_error_with_the_line_to_write(crib: Crib) -> None:
     assert (crib.last().event, crib.last().fields["code"]) == ("TOOL_EXECUTED", "host_not_allowed")
 
 
-def test_the_line_of_the_permission_is_told(crib: Crib) -> None:
+def test_the_line_of_the_permission_is_reported(crib: Crib) -> None:
     manifest = crib.write(
         ".toolcrib/tools/get/tool.yml",
         "name: get\ndescription: Gets\nkind: command\nversion: 1\noutputs: {format: text}\n"
@@ -252,7 +252,7 @@ def run(how):
     assert (result.value, len(result.warnings)) == ("fallback", 1)
 
 
-def test_a_program_that_knows_no_proxy_is_told_what_it_needs(crib: Crib, port: int) -> None:
+def test_a_program_that_knows_no_proxy_gets_a_hint_of_what_it_needs(crib: Crib, port: int) -> None:
     crib.shell(permissions={"network": {"allow": [f"127.0.0.1:{port}"]}})
     direct = f"import socket; socket.create_connection(('127.0.0.1', {port}))"
     for script in (direct, "import socket; socket.getaddrinfo('example.com', 80)"):

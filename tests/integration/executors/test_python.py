@@ -78,7 +78,7 @@ def five():
 
 
 @pytest.mark.parametrize(
-    ("body", "code", "told"),
+    ("body", "code", "expected"),
     [
         ("raise ValueError('not so')", "tool_failed", "ValueError: not so"),
         ("raise KeyError", "tool_failed", "KeyError"),
@@ -117,11 +117,11 @@ def five():
         ("return 'x' * 2_000_000", "tool_failed", "returned 2000013 bytes, more than the 1048576 allowed"),
     ],
 )
-def test_whatever_a_tool_does_is_a_clear_error(crib: Crib, body: str, code: str, told: str) -> None:
+def test_whatever_a_tool_does_is_a_clear_error(crib: Crib, body: str, code: str, expected: str) -> None:
     crib.python(f"def run():\n    {body}\n")
     result = crib.call("py")
     message = failed(result, code)
-    assert told in message
+    assert expected in message
     assert "Traceback" not in message
     assert "mod.py" not in str(result.as_dict())
     assert [entry.event for entry in crib.audit()] == ["TOOL_EXECUTED"]
@@ -135,7 +135,7 @@ def test_an_infinite_loop_ends_at_the_limit(crib: Crib) -> None:
     assert time.monotonic() - started < 20
 
 
-def test_a_limit_that_a_failed_tool_met_is_told(crib: Crib) -> None:
+def test_a_limit_that_a_failed_tool_met_is_reported(crib: Crib) -> None:
     need(f"control groups ({groups()[1]})", groups()[0] is not None, of_root=True)
     source = "import subprocess\ndef run():\n    [subprocess.Popen(['sleep', '9']) for _ in range(9)]\n"
     crib.python(source, limits={"processes": 5})
@@ -250,14 +250,14 @@ def run(what):
 """
     config = {"args": ["${what}"]}
     crib.python(source, properties={"what": {"type": "string"}}, config=config)
-    for what, told, code in (
+    for what, expected, code in (
         ("read", "FileNotFoundError", "permission_denied"),
         ("shadow", "FileNotFoundError", "permission_denied"),
         ("write", "OSError", "tool_failed"),
         ("socket", "PermissionError", "tool_failed"),
         ("local", "PermissionError", "tool_failed"),
     ):
-        assert told in failed(crib.call("py", {"what": what}), code)
+        assert expected in failed(crib.call("py", {"what": what}), code)
         assert crib.last().event == "TOOL_EXECUTED"
     assert set(crib.call("py", {"what": "env"}).unwrap()) <= {"PATH", "HOME", "LANG", "TMPDIR", "LC_CTYPE"}
     reading: Any = {"permissions": {"fs": {"read": ["."]}}}

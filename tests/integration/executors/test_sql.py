@@ -90,15 +90,15 @@ def test_a_file_is_only_read_unless_the_manifest_grants_more(shop: Crib) -> None
     tool(shop, write, "${name}", "${age}", name="closed")
     tool(shop, write, "${name}", "${age}", name="open", permissions={"fs": {"write": ["data"]}})
     tool(shop, "SELECT count(*) AS n FROM users")
-    told = failed(shop.call("closed", {"name": "Cy", "age": 1}), "tool_failed")
-    assert "permissions.fs.write" in told
+    expected = failed(shop.call("closed", {"name": "Cy", "age": 1}), "tool_failed")
+    assert "permissions.fs.write" in expected
     assert shop.call("q", {}).value == [{"n": 2}]
     assert shop.call("open", {"name": "Cy", "age": 1}).value == {"changed": 1}
     assert shop.call("q", {}).value == [{"n": 3}]
 
 
 @pytest.mark.parametrize(
-    ("statement", "told"),
+    ("statement", "expected"),
     [
         ("SELECT 1; SELECT 2", "one statement at a time"),
         ("ATTACH DATABASE 'data/other.db' AS other", "not authorized"),
@@ -111,9 +111,9 @@ def test_a_file_is_only_read_unless_the_manifest_grants_more(shop: Crib) -> None
         ("VACUUM INTO 'data/copy.db'", ""),
     ],
 )
-def test_what_a_statement_may_not_do_is_an_error(shop: Crib, statement: str, told: str) -> None:
+def test_what_a_statement_may_not_do_is_an_error(shop: Crib, statement: str, expected: str) -> None:
     tool(shop, statement)
-    assert told in failed(shop.call("q", {}), "tool_failed")
+    assert expected in failed(shop.call("q", {}), "tool_failed")
     assert sorted(path.name for path in (shop.root / "data").iterdir()) == ["shop.db"]
 
 

@@ -46,8 +46,8 @@ def test_answers_become_values() -> None:
     assert of(text, text) == "a\na"
     assert of() == ""
     assert of(text, structured_content={"x": 1}) == {"x": 1}
-    told = outcome_of("srv", "t", types.CallToolResult(content=[text, image], structured_content={}))
-    assert (told.value, told.warnings) == ({}, ("1 blocks that are not text were left out",))
+    expected = outcome_of("srv", "t", types.CallToolResult(content=[text, image], structured_content={}))
+    assert (expected.value, expected.warnings) == ({}, ("1 blocks that are not text were left out",))
     with pytest.raises(ToolFailed, match=r"^a$"):
         of(text, is_error=True)
     with pytest.raises(ToolFailed, match="does not say why"):

@@ -42,11 +42,11 @@ def refusal(url: str) -> HostRefusal:
 
 
 @pytest.mark.parametrize(("network", "kind"), [("false", None), ("true", "proxy"), ("host", "host")])
-def test_the_sandbox_is_told_which_network(network: str, kind: str | None) -> None:
+def test_the_sandbox_gets_the_network(network: str, kind: str | None) -> None:
     assert CallNetwork(a_tool(network)).job.get("network") == kind
 
 
-def test_what_cannot_be_held_is_refused() -> None:
+def test_what_cannot_be_enforced_is_refused() -> None:
     with pytest.raises(PermissionDenied, match="allows only some hosts"):
         CallNetwork(a_tool("host"), allowed_hosts=("example.com",))
     assert CallNetwork(a_tool("false"), allowed_hosts=("example.com",)).job == {}
@@ -85,7 +85,7 @@ def test_the_line_to_write_holds_what_was_granted_and_what_was_refused() -> None
     ]  # fmt: skip
 
 
-def test_what_no_permission_allows_is_told_so() -> None:
+def test_what_no_permission_allows_is_reported() -> None:
     network = after(
         CallNetwork(a_tool("true")), HostRefusal("a.test", 443, "TLS asks for b.test in a tunnel to a.test")
     )
@@ -94,7 +94,7 @@ def test_what_no_permission_allows_is_told_so() -> None:
     assert caught.value.hint == "no permission of the tool can allow that"
 
 
-def test_many_refusals_are_told_shortly_and_without_what_moves_the_cursor() -> None:
+def test_many_refusals_are_reported_shortly_and_without_what_moves_the_cursor() -> None:
     refusals = [HostRefusal(f"h{n}\x1b[2J", 80, f"h{n}\x1b[2J\u202e is not known") for n in range(30)]
     network = after(CallNetwork(a_tool("true")), *refusals)
     assert len(network.warnings) == 11
@@ -111,5 +111,5 @@ def test_other_ends_keep_their_kind_and_tell_it(failure: Any) -> None:
     with pytest.raises(type(failure)) as caught, network.explained():
         raise failure
     error: Any = caught.value
-    told = error.hint if isinstance(error, TimedOut) else error.reason
-    assert "example.com is not a host this tool may reach" in str(told)
+    expected = error.hint if isinstance(error, TimedOut) else error.reason
+    assert "example.com is not a host this tool may reach" in str(expected)

@@ -143,7 +143,7 @@ def test_a_read_only_part_of_what_is_written_stays_so(root: Path) -> None:
     assert run.see("create out/new").permissions()["fs"] == {"read": ["out/fixed"], "write": ["out"]}
 
 
-def test_what_is_not_granted_is_only_told(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_what_is_not_granted_is_only_reported(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (root / "link").symlink_to("/etc/hostname")
     block = Run(root).see(
@@ -169,7 +169,7 @@ def test_secrets_and_our_own_files_are_never_suggested(root: Path) -> None:
     assert lines(without.closed) == [("fs.read", ".toolcrib/config.yml"), ("fs.read", ".toolcrib/tools")]
 
 
-def test_what_every_tool_has_is_not_told(root: Path) -> None:
+def test_what_every_tool_has_is_not_reported(root: Path) -> None:
     block = Run(root).see(
         "run /bin/sh", "read /usr/lib/os-release", "read /etc/passwd", "read /proc/self/maps",
         "write /dev/null", "create /tmp/x", "make /dev/shm/y", "list /", "list /etc", "look .",
@@ -241,7 +241,7 @@ def test_a_network_whose_hosts_were_not_seen_stays_as_declared(root: Path) -> No
     assert Run(root, network=Network("any")).see().permissions()["network"] is False
 
 
-def test_a_refused_socket_is_told_with_the_host_where_that_is_known(root: Path) -> None:
+def test_a_refused_socket_is_reported_with_the_host_where_that_is_known(root: Path) -> None:
     assert lines(Run(root).see("network ").missing) == [("network", "allow: [HOST]")]
     run = Run(root)
     run.see("network ")
@@ -250,7 +250,7 @@ def test_a_refused_socket_is_told_with_the_host_where_that_is_known(root: Path) 
     assert lines(run.see("network ").missing) == [("network", "example.org:80")]
 
 
-def test_variables_are_kept_as_declared_and_told_where_they_were_seen(
+def test_variables_are_kept_as_declared_and_reported_where_they_were_seen(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ASKED_FOR", "x")
@@ -275,12 +275,12 @@ def test_variables_are_kept_as_declared_and_told_where_they_were_seen(
 
 
 @pytest.mark.parametrize(
-    "told", [None, 1, [], {"hosts": 1, "variables": {}}, {"hosts": [[1, 2], ["a", "b"]]}]
+    "expected", [None, 1, [], {"hosts": 1, "variables": {}}, {"hosts": [[1, 2], ["a", "b"]]}]
 )
-def test_what_a_tool_says_of_itself_may_be_anything(root: Path, told: Any) -> None:
+def test_what_a_tool_says_of_itself_may_be_anything(root: Path, expected: Any) -> None:
     run = Run(root)
     run.see()
-    run.seen.tell(told)
+    run.seen.tell(expected)
     assert all(isinstance(host, str) for host, _ in run.seen.hosts)
 
 
@@ -341,7 +341,7 @@ def test_a_repository_is_named_as_a_whole_and_its_settings_never(root: Path) -> 
     assert lines(granted.needed) == [("fs.write", ".git")]
 
 
-def test_a_name_that_no_manifest_can_hold_is_told_by_its_folder(root: Path) -> None:
+def test_a_name_that_no_manifest_can_hold_is_reported_by_its_folder(root: Path) -> None:
     odd = os.fsdecode(b"data/b\xff")
     run = Run(root)
     (run.root / odd).write_text("x")

@@ -184,12 +184,12 @@ def test_a_broken_entry_of_a_manifest_that_changed_since_is_refused(tools: Path,
     write(tools, "t7", "Another thing")
     (tools / "t8" / "tool.yml").unlink()
     (tools / "t9" / "tool.yml").write_text("name: [")
-    for name, told in (
+    for name, reported in (
         ("t7", "has changed since"),
         ("t8", "has changed since"),
         ("t9", "a value must stand here"),
     ):
-        with pytest.raises(ManifestError, match=told):
+        with pytest.raises(ManifestError, match=reported):
             late[name].make()
     assert late["t10"].make()[0].description == "Scans a folder"
 

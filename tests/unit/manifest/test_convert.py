@@ -1,4 +1,4 @@
-"""From one format to another: what is read is what was written, and what is lost is told."""
+"""From one format to another: what is read is what was written, and what is lost is reported."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def test_any_manifest_reads_back_as_the_same_tool(manifest: dict[str, Any]) -> N
 
 @few
 @given(MANIFESTS)
-def test_any_tool_of_flexigpt_reads_back_or_its_losses_are_told(manifest: dict[str, Any]) -> None:
+def test_any_tool_of_flexigpt_reads_back_or_its_losses_are_reported(manifest: dict[str, Any]) -> None:
     tool = parse_tool(load(json.dumps(manifest, ensure_ascii=False).encode(), "tool.yml"))
     try:
         written = convert(tool, "flexigpt")
@@ -283,7 +283,7 @@ def test_any_data_reads_back_from_what_is_written(data: Any) -> None:
 
 @few
 @given(MANIFESTS)
-def test_any_command_of_a_sidecar_reads_back_or_its_losses_are_told(manifest: dict[str, Any]) -> None:
+def test_any_command_of_a_sidecar_reads_back_or_its_losses_are_reported(manifest: dict[str, Any]) -> None:
     tool = parse_tool(load(json.dumps(manifest, ensure_ascii=False).encode(), "tool.yml"))
     try:
         written = convert(tool, "sympozium")
@@ -298,7 +298,7 @@ def test_any_command_of_a_sidecar_reads_back_or_its_losses_are_told(manifest: di
 
 @few
 @given(MANIFESTS)
-def test_any_statement_reads_back_or_its_losses_are_told(manifest: dict[str, Any]) -> None:
+def test_any_statement_reads_back_or_its_losses_are_reported(manifest: dict[str, Any]) -> None:
     tool = parse_tool(load(json.dumps(manifest, ensure_ascii=False).encode(), "tool.yml"))
     try:
         written = convert(tool, "toolbox")
@@ -318,7 +318,7 @@ def test_a_statement_goes_to_toolbox_with_its_parameters() -> None:
         written = convert(native, "toolbox")
         assert written.losses == ()
         assert bare(through(native, "toolbox")) == bare(native)
-        # Of a file with other tools and sources only this one is written, and that is told.
+        # Of a file with other tools and sources only this one is written, and that is reported.
         (loss,) = convert(replace(tools[name], description="Other."), "toolbox").losses
         assert (loss.path, loss.means) == ("$.source", "the rest of that file is not written")
     search = replace(tools["search-users"], source=None)
@@ -370,16 +370,16 @@ def test_a_record_goes_to_the_native_format_and_back_without_loss() -> None:
     assert theirs["impl"]["urlTemplate"].endswith("key=${WEATHER_API_KEY}")
 
 
-def test_what_flexigpt_cannot_say_is_told() -> None:
+def test_what_flexigpt_cannot_say_is_reported() -> None:
     path = DATA / "dialects" / "tool.json"
     tool = read_all(str(path), path.read_bytes())[0]
     asked = replace(tool, source=None, approval=Approval(True, "Costs money"), tags=("weather",))
     written = convert(asked, "flexigpt")
     assert [loss.path for loss in written.losses] == ["$.approval"]
-    told = (
+    expected = (
         '$.approval: {"required": true, "reason": "Costs money"} is lost (no person is asked before a call)'
     )
-    assert str(written.losses[0]) == told
+    assert str(written.losses[0]) == expected
     assert written.losses[0].as_dict() == {
         "path": "$.approval",
         "was": {"required": True, "reason": "Costs money"},
@@ -439,9 +439,9 @@ def test_a_query_becomes_a_part_of_flexigpts_url() -> None:
         "?q=${query}&count=${count}&freshness=${freshness}&a%20b%26=x%26y%3D${query}&n=1&many=1&many=${count}"
     )
     # To say it otherwise is to lose nothing; nor is `$.web.results` for the dotted path.
-    told = {loss.path for loss in convert(search, "flexigpt").losses}
-    assert {"$.approval", "$.examples"} <= told
-    assert not any(path.startswith("$.exec") for path in told)
+    expected = {loss.path for loss in convert(search, "flexigpt").losses}
+    assert {"$.approval", "$.examples"} <= expected
+    assert not any(path.startswith("$.exec") for path in expected)
 
 
 def test_a_manifest_leaves_out_what_holds_anyway() -> None:
@@ -451,7 +451,7 @@ def test_a_manifest_leaves_out_what_holds_anyway() -> None:
     assert manifest["exec"] == {"command": {"entrypoint": "ls"}}
 
 
-def test_a_value_that_is_no_text_stands_bare_in_flexigpts_body() -> None:
+def test_a_value_that_is_no_text_has_no_quotes_in_flexigpts_body() -> None:
     path = DATA / "dialects" / "tools.yaml"
     person = next(tool for tool in read_all(str(path), path.read_bytes()) if tool.name == "find-person")
     template = record_of(person)["impl"]["bodyTemplate"]

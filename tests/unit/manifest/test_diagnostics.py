@@ -30,7 +30,7 @@ def test_the_line_the_caret_and_the_mend_stand_below_the_message() -> None:
     ("line", "column", "caret"),
     [("名前: x", 5, 8), ("e\u0301: x", 5, 5), ("\tx: 1", 2, 3), ("x", 40, 3)],
 )
-def test_the_caret_stands_below_its_sign_whatever_its_width(line: str, column: int, caret: int) -> None:
+def test_the_caret_is_below_its_sign_whatever_its_width(line: str, column: int, caret: int) -> None:
     assert finding(line, column).render().splitlines()[2].index("^") == caret
 
 

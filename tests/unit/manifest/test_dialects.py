@@ -1,4 +1,4 @@
-"""Tools of other formats: each loads as it is printed, and what is wrong is told where it stands."""
+"""Tools of other formats: each loads as it is printed, and what is wrong is reported where it stands."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_body_template_is_read_so_that_values_cannot_add_to_it(
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         ({"slug": "we_ather"}, "`slug` contains U+005F"),
         ({"slug": "a.b"}, "`slug` contains U+002E"),
@@ -146,11 +146,13 @@ def test_a_body_template_is_read_so_that_values_cannot_add_to_it(
         ({"impl": impl(timeoutMs="fast")}, 'is not of type "integer"'),
     ],
 )  # fmt: skip
-def test_a_bad_record_is_refused_with_the_reason(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+def test_a_bad_record_is_refused_with_the_reason(
+    tmp_path: Path, change: dict[str, Any], expected: str
+) -> None:
     path = tmp_path / "tool.json"
     path.write_bytes(record(**change))
     errors = [finding for finding in lint_file(str(path), "flexigpt") if finding.is_error]
-    assert any(told in finding.message for finding in errors), errors
+    assert any(expected in finding.message for finding in errors), errors
 
 
 def test_slugs_and_versions_are_letters_of_any_script() -> None:
@@ -158,7 +160,7 @@ def test_slugs_and_versions_are_letters_of_any_script() -> None:
     assert (tool.name, tool.version) == ("天" * 64, "1.0-β")
 
 
-def test_what_is_wrong_is_told_where_it_stands_in_the_json_file(tmp_path: Path) -> None:
+def test_what_is_wrong_is_reported_at_its_place_in_the_json_file(tmp_path: Path) -> None:
     path = tmp_path / "tool.json"
     path.write_text((DATA / "tool.json").read_text().replace("?q=${city}", "?q=${citty!}"))
     finding = next(finding for finding in lint_file(str(path)) if finding.rule == "placeholder")
@@ -173,7 +175,7 @@ def test_a_record_that_is_switched_off_is_not_loaded() -> None:
     assert [(finding.rule, finding.is_error) for finding in loaded.diagnostics] == [("disabled", False)]
 
 
-def test_unknown_keys_are_kept_and_told() -> None:
+def test_unknown_keys_are_kept_and_reported() -> None:
     loaded = read_dialect("tool.json", record(colour="red", impl=impl(proxy="x")))
     assert [finding.rule for finding in loaded.diagnostics] == ["unmapped", "unmapped"]
     assert loaded.tools[0].extensions == {"flexigpt": {"colour": "red", "impl": {"proxy": "x"}}}
@@ -227,7 +229,7 @@ tools:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line", "told"),
+    ("old", "new", "line", "expected"),
     [
         ("source: db", "source: dbb", 8, "the source 'dbb' is not in `sources`"),
         ("    statement", "    authRequired: [me]\n    statement", 10, "`authRequired` cannot be enforced"),
@@ -244,17 +246,17 @@ tools:
         ("SELECT 1", "SELECT ${x}", 10, "a placeholder cannot be used in `statement`"),
     ],
 )  # fmt: skip
-def test_what_toolbox_says_and_cannot_be_held_is_refused(
-    tmp_path: Path, old: str, new: str, line: int, told: str
+def test_what_toolbox_says_and_cannot_be_enforced_is_refused(
+    tmp_path: Path, old: str, new: str, line: int, expected: str
 ) -> None:
     path = tmp_path / "tools.yaml"
     assert old in TOOLBOX
     path.write_text(TOOLBOX.replace(old, new))
     found = [finding for finding in lint_file(str(path), "toolbox") if finding.is_error]
-    assert any(told in finding.message and finding.line == line for finding in found), found
+    assert any(expected in finding.message and finding.line == line for finding in found), found
 
 
-def test_what_means_nothing_in_an_http_source_is_told() -> None:
+def test_what_means_nothing_in_an_http_source_is_reported() -> None:
     text = TOOLBOX.replace("kind: sqlite-sql\n    source: db", "kind: http\n    source: web").replace(
         "    statement: SELECT 1\n", ""
     )
@@ -297,7 +299,7 @@ def test_toolsets_become_tags_and_a_name_that_is_not_there_is_an_error() -> None
     assert len(found) == 2
 
 
-def test_what_has_no_meaning_in_a_toolbox_file_is_told() -> None:
+def test_what_has_no_meaning_in_a_toolbox_file_is_reported() -> None:
     text = TOOLBOX.replace("baseUrl: https://api.example.com", "baseUrl: https://a.example.com, proxy: x")
     loaded = read_dialect("tools.yaml", (text + "prompts: {}\nauthServices: {}\n").encode())
     assert [(finding.line, finding.rule) for finding in loaded.diagnostics] == [
@@ -391,7 +393,7 @@ def test_a_skill_becomes_a_tool_that_reads_its_folder() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "told"),
+    ("text", "line", "expected"),
     [
         ("# No front matter\n", 1, "does not begin with front matter"),
         ("---\nname: a\n", 1, "does not begin with front matter"),
@@ -402,12 +404,12 @@ def test_a_skill_becomes_a_tool_that_reads_its_folder() -> None:
         ("---\n- a\n---\n", 2, "must be a mapping"),
     ],
 )
-def test_a_bad_skill_is_told_at_its_place(tmp_path: Path, text: str, line: int, told: str) -> None:
+def test_a_bad_skill_is_reported_at_its_place(tmp_path: Path, text: str, line: int, expected: str) -> None:
     path = tmp_path / "mine" / "SKILL.md"
     path.parent.mkdir()
     path.write_text(text)
     found = [finding for finding in lint_file(str(path)) if finding.is_error]
-    assert any(told in finding.message for finding in found), found
+    assert any(expected in finding.message for finding in found), found
     assert found[0].line == line or line == 2
 
 
@@ -446,8 +448,8 @@ def test_a_definition_of_vega_is_known_by_what_it_holds_though_it_is_no_yaml() -
 
 def test_a_file_of_no_known_format_is_an_error() -> None:
     assert read_dialect("x.json", b'{"a": 1}').diagnostics[0].rule == "dialect"
-    told = read_dialect("x.json", b'{"mcpServers": {"a": {"command": "b"}}}').diagnostics[0].message
-    assert "MCP servers" in told
+    expected = read_dialect("x.json", b'{"mcpServers": {"a": {"command": "b"}}}').diagnostics[0].message
+    assert "MCP servers" in expected
     with pytest.raises(UsageError, match="flexgpt"):
         entries("x.json", b"{}", "flexgpt")
 
@@ -500,8 +502,8 @@ def test_folders_with_other_files_are_tools_too(tmp_path: Path) -> None:
     folder(tmp_path, "b2", "notes.txt", b"")
     loaded = load_tools(tmp_path)
     assert [tool.name for tool in loaded.tools] == ["b", "mine", "weather"]
-    told = {(Path(finding.path).parent.name, finding.rule) for finding in loaded.diagnostics}
-    assert told == {("broken", "json-syntax"), ("zz", "name")}
+    expected = {(Path(finding.path).parent.name, finding.rule) for finding in loaded.diagnostics}
+    assert expected == {("broken", "json-syntax"), ("zz", "name")}
     assert {finding.path for finding in lint_tree(tmp_path) if finding.is_error} == {
         os.fspath(tmp_path / "broken" / "tool.json")
     }

@@ -56,7 +56,7 @@ def test_every_value_and_key_has_its_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "rule", "line", "column", "told"),
+    ("text", "rule", "line", "column", "expected"),
     [
         ("{\n 'a': 1}", "json-syntax", 2, 2, "expecting property name"),
         ('{"a": 1,}', "json-syntax", 1, 9, "expecting property name"),
@@ -87,12 +87,12 @@ def test_every_value_and_key_has_its_place() -> None:
         (b" " * (1 << 20) + b"1", "too-large", 1, 1, "larger than 1 MiB"),
     ],
 )  # fmt: skip
-def test_what_is_not_json_is_told_at_its_place(
-    text: str | bytes, rule: str, line: int, column: int, told: str
+def test_what_is_not_json_is_reported_at_its_place(
+    text: str | bytes, rule: str, line: int, column: int, expected: str
 ) -> None:
     found = refused(text)
     assert found[:3] == (rule, line, column)
-    assert told in found[3]
+    assert expected in found[3]
 
 
 def test_a_byte_order_mark_and_windows_lines_are_fine() -> None:

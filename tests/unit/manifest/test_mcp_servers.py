@@ -51,7 +51,7 @@ def test_a_server_elsewhere(kind: str | None, transport: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "entry", "told"),
+    ("name", "entry", "expected"),
     [
         ("a b", {"command": "x"}, "a server's name"),
         ("a__b", {"command": "x"}, "a server's name"),
@@ -82,8 +82,8 @@ def test_a_server_elsewhere(kind: str | None, transport: str) -> None:
         ("a", {"command": "x", "start_timeout_s": True}, "from 0.1 to 600"),
     ],
 )
-def test_what_is_wrong_is_told(name: Any, entry: Any, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_what_is_wrong_is_reported(name: Any, entry: Any, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
         read_server(name, entry)
 
 

@@ -305,12 +305,12 @@ MISFITS: list[tuple[str, str, str, str, int, int, str | None]] = [
 
 
 @pytest.mark.parametrize(
-    ("text", "old", "new", "rule", "line", "column", "told"),
+    ("text", "old", "new", "rule", "line", "column", "expected"),
     MISFITS,
     ids=[f"{at}-{case[3]}" for at, case in enumerate(MISFITS)],
 )
-def test_a_misfit_is_told_at_its_place_with_the_mend(
-    text: str, old: str, new: str, rule: str, line: int, column: int, told: str | None
+def test_a_misfit_is_reported_at_its_place_with_the_fix(
+    text: str, old: str, new: str, rule: str, line: int, column: int, expected: str | None
 ) -> None:
     changed = change(text, old, new)
     with pytest.raises(ManifestError) as caught:
@@ -318,10 +318,10 @@ def test_a_misfit_is_told_at_its_place_with_the_mend(
     found = [(f.rule, f.line, f.column) for f in diagnostics_of(caught.value)]
     assert (rule, line, column) in found
     finding = diagnostics_of(caught.value)[found.index((rule, line, column))]
-    assert told is None or told in f"{finding.message}\n{finding.hint}"
+    assert expected is None or expected in f"{finding.message}\n{finding.hint}"
 
 
-def test_all_misfits_of_a_manifest_are_told_at_once_in_order() -> None:
+def test_all_misfits_of_a_manifest_are_reported_at_once_in_order() -> None:
     text = change(change(change(HTTP, "kind: http", "kind: htp"), "version: 1", "version: 0"), "url:", "uri:")
     assert [(f.rule, f.line) for f in findings(text)] == [
         ("wrong-value", 3),
@@ -331,11 +331,13 @@ def test_all_misfits_of_a_manifest_are_told_at_once_in_order() -> None:
     ]
 
 
-@pytest.mark.parametrize(("text", "told"), [("", "empty"), ("- a\n", "a list"), ("hello", "a single value")])
-def test_a_manifest_that_is_no_mapping_says_what_it_is(text: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "expected"), [("", "empty"), ("- a\n", "a list"), ("hello", "a single value")]
+)
+def test_a_manifest_that_is_no_mapping_says_what_it_is(text: str, expected: str) -> None:
     (finding,) = findings(text)
     assert (finding.rule, finding.line) == ("not-a-mapping", 1)
-    assert told in finding.message
+    assert expected in finding.message
 
 
 def test_a_name_that_differs_from_its_folder_names_both() -> None:
@@ -404,7 +406,7 @@ def test_files_and_folders_without_a_manifest_are_passed_over(tmp_path: Path) ->
     assert load_tools(tmp_path / "nowhere") == Loaded((), ())
 
 
-def test_a_folder_of_tools_that_is_a_file_is_told(tmp_path: Path) -> None:
+def test_a_folder_of_tools_that_is_a_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "tools").write_text("x")
     (finding,) = load_tools(tmp_path / "tools").diagnostics
     assert finding.rule == "unreadable"
@@ -419,7 +421,7 @@ def test_tool_yaml_is_read_with_a_warning(tmp_path: Path) -> None:
     ]
 
 
-def test_folder_names_that_are_not_text_are_told_and_can_be_written(tmp_path: Path) -> None:
+def test_folder_names_that_are_not_text_are_reported_and_can_be_written(tmp_path: Path) -> None:
     write(tmp_path, os.fsdecode(b"\xff"), PYTHON)
     (finding,) = load_tools(tmp_path).diagnostics
     assert finding.rule == "name-folder"
@@ -462,7 +464,7 @@ def test_a_json_definition_has_the_same_form() -> None:
         ("concurrent_calls", 2**31 - 1),
     ],
 )
-def test_a_limit_that_nothing_could_hold_is_told_in_the_manifest(name: str, most: int) -> None:
+def test_a_limit_that_nothing_could_hold_is_reported_in_the_manifest(name: str, most: int) -> None:
     text = COMMAND + "limits: {%s: %d}\n"
     assert getattr(tool(text % (name, most)).limits, name) == most
     (found,) = findings(text % (name, most + 1))

@@ -50,7 +50,7 @@ def test_ordinary_manifests_have_exact_places_fast(path: Path) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.dictionaries(TEXTS, VALUES, min_size=1, max_size=4))
-def test_what_is_told_fast_is_exact(data: dict[str, Any]) -> None:
+def test_what_is_found_fast_is_exact(data: dict[str, Any]) -> None:
     text = dumps(data)
     assert load(text.encode(), "tool.yml").data == data
     assert differences(text) == []

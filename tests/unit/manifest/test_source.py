@@ -164,7 +164,7 @@ def test_what_is_larger_than_a_megabyte_is_refused() -> None:
     assert refusal(b"a" * (MAX_BYTES + 1)).rule == "too-large"
 
 
-def test_a_bad_byte_is_told_with_its_place() -> None:
+def test_a_bad_byte_is_reported_with_its_place() -> None:
     finding = refusal("a: ü\nb: x".encode() + b"\xff\n")
     assert (finding.rule, finding.line, finding.column) == ("encoding", 2, 5)
     assert "byte 10 (0xff)" in finding.message
@@ -175,7 +175,7 @@ def test_utf_16_is_named_as_what_it_is() -> None:
     assert refusal("a: b".encode("utf-16")).hint == "the file is UTF-16; save it as UTF-8"
 
 
-def test_a_placeholder_in_a_list_without_quotes_is_told_how_to_mend() -> None:
+def test_a_placeholder_in_a_list_without_quotes_is_reported_with_the_fix() -> None:
     hint = refusal(b"args: [${path}]").hint
     assert hint is not None
     assert "in quotes" in hint
@@ -196,7 +196,7 @@ def test_a_circle_of_links_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_without_permission_is_told(tmp_path: Path) -> None:
+def test_a_file_without_permission_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "tool.yml"
     path.write_text("a: 1")
     path.chmod(0)

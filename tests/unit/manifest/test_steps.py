@@ -24,7 +24,7 @@ def composite(crib: Crib, *steps: dict[str, Any], **more: Any) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("steps", "rule", "told"),
+    ("steps", "rule", "expected"),
     [
         (CIRCLE, "step", "a → b"),
         ([{"id": "a", "tool": "x", "args": {"k": "${steps.a.value}"}}], "step", "a → a"),
@@ -44,12 +44,12 @@ def composite(crib: Crib, *steps: dict[str, Any], **more: Any) -> Path:
         ([], "wrong-value", "at least 1"),
     ],
 )  # fmt: skip
-def test_lint(crib: Crib, steps: list[dict[str, Any]], rule: str, told: str) -> None:
+def test_lint(crib: Crib, steps: list[dict[str, Any]], rule: str, expected: str) -> None:
     crib.shell("x")
     folder = composite(crib, *steps)
     found = [finding for finding in lint_tool(folder) if finding.rule == rule]
     assert found, [finding.render() for finding in lint_tool(folder)]
-    assert told in found[0].message
+    assert expected in found[0].message
 
 
 def test_lint_of_what_a_composite_tool_cannot_have(crib: Crib) -> None:

@@ -46,7 +46,7 @@ def test_a_toolset_is_cut_down_to_a_member() -> None:
     assert tools.filter(*read_team("t", b"members: [{name: A}]").member("A").skills).names == []
 
 
-def test_a_tool_that_there_is_not_is_told_with_its_place_and_the_nearest() -> None:
+def test_a_tool_that_there_is_not_is_reported_with_its_place_and_the_nearest() -> None:
     found = check_team(read_team("team.yaml", TEAM.encode()), ["read_file", "write_files", "exec"])
     assert [(f.line, f.column, f.rule, f.hint) for f in found] == [
         (7, 9, "team", "did you mean `write_files`?"),
@@ -55,7 +55,7 @@ def test_a_tool_that_there_is_not_is_told_with_its_place_and_the_nearest() -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "rule", "told"),
+    ("text", "rule", "expected"),
     [
         ("a: 1", "not-a-mapping", "`members:`"),
         ("members: {}", "wrong-type", "must be a list"),
@@ -68,9 +68,9 @@ def test_a_tool_that_there_is_not_is_told_with_its_place_and_the_nearest() -> No
         ("members: [{name: A}]\nmembers: []", "yaml-duplicate-key", "twice"),
     ],
 )
-def test_what_is_no_team_is_refused(text: str, rule: str, told: str) -> None:
+def test_what_is_no_team_is_refused(text: str, rule: str, expected: str) -> None:
     with pytest.raises(ManifestError) as caught:
         read_team("team.yaml", text.encode())
     (finding,) = diagnostics_of(caught.value)
     assert finding.rule == rule
-    assert told in finding.message
+    assert expected in finding.message

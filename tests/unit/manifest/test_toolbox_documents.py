@@ -73,7 +73,7 @@ def test_a_file_of_documents_loads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "place", "told"),
+    ("old", "new", "place", "reported"),
     [
         ("source: db", "source: dbb", (10, 9), "the source 'dbb' is not in `sources`"),
         ("type: integer", "type: text", (15, 11), "`type` must be one of string"),
@@ -85,15 +85,15 @@ def test_a_file_of_documents_loads() -> None:
         ("kind: toolset", "kind: prompts", (19, 1), "`prompts` has no meaning here"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_in_one_document_is_told_where_it_stands(
-    tmp_path: Path, old: str, new: str, place: tuple[int, int], told: str
+def test_what_is_wrong_in_one_document_is_reported_at_its_place(
+    tmp_path: Path, old: str, new: str, place: tuple[int, int], reported: str
 ) -> None:
     path = tmp_path / "tools.yaml"
     assert old in DOCUMENTS
     path.write_text(DOCUMENTS.replace(old, new))
     found = lint_file(str(path))
     lines = path.read_text().splitlines()
-    assert any(told in one.message and (one.line, one.column) == place for one in found), found
+    assert any(reported in one.message and (one.line, one.column) == place for one in found), found
     assert all(one.source == lines[one.line - 1] for one in found)
 
 

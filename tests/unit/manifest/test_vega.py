@@ -1,4 +1,4 @@
-"""Vega's definitions: what is read, and what is told of a file that is wrong."""
+"""Vega's definitions: what is read, and what is reported of a file that is wrong."""
 
 from __future__ import annotations
 
@@ -324,7 +324,7 @@ BODY = "  type: http\n  method: POST\n  url: https://a.example/\n  body:\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "column", "rule", "told"),
+    ("text", "line", "column", "rule", "expected"),
     [
         ("[]", 1, 1, "not-a-mapping", "instead of a mapping"),
         (SLACK.replace("name: send", "nam: send"), 2, 1, "name", "needs the key `name`"),
@@ -363,14 +363,14 @@ BODY = "  type: http\n  method: POST\n  url: https://a.example/\n  body:\n"
         ),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_its_place(
-    text: str, line: int, column: int, rule: str, told: str
+def test_what_is_wrong_is_reported_with_its_place(
+    text: str, line: int, column: int, rule: str, expected: str
 ) -> None:
     found = faults(text)
     assert [(finding.line, finding.column, finding.rule) for finding in found][:1] == [
         (line, column, rule)
     ], found
-    assert told in found[0].message
+    assert expected in found[0].message
     assert found[0].path == "tools/t.yaml"
     lines = text.split("\n")
     assert found[0].source == lines[line - 1]

@@ -1,4 +1,4 @@
-"""Tools as Vega's definitions: what is written reads back, and what Vega cannot say is told or refused."""
+"""Tools as Vega's definitions: what is written reads back, what Vega cannot say is reported."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_any_definition_reads_back_as_the_same_tool(text: str) -> None:
 
 @few
 @given(MANIFESTS)
-def test_any_tool_is_refused_or_its_losses_are_told_and_it_runs_alike(manifest: dict[str, Any]) -> None:
+def test_any_tool_is_refused_or_its_losses_are_reported_and_it_runs_alike(manifest: dict[str, Any]) -> None:
     tool = parse_tool(load(json.dumps(manifest, ensure_ascii=False).encode(), "tool.yml"))
     try:
         written = convert(tool, "vega")
@@ -132,8 +132,8 @@ def test_any_tool_is_refused_or_its_losses_are_told_and_it_runs_alike(manifest: 
         "examples",
         "extensions",
     ):
-        told = any(loss.path.startswith(f"$.{name}") for loss in written.losses)
-        assert told == (getattr(given, name) != getattr(back, name)), name
+        expected = any(loss.path.startswith(f"$.{name}") for loss in written.losses)
+        assert expected == (getattr(given, name) != getattr(back, name)), name
     assert [loss.path for loss in written.losses if not loss.means] == []
     # What Vega made of it stays the same from then on.
     assert bare(through(back, "vega")) == bare(back)
@@ -148,7 +148,7 @@ def test_any_body_without_conditions_reads_back(body: dict[str, Any]) -> None:
     assert json.dumps(config.body) == json.dumps(body)
 
 
-# -- what is told, and what is refused --------------------------------------------------------------------
+# -- what is reported, and what is refused -----------------------------------------------------------------
 
 
 def native(kind: str, block: dict[str, Any], **more: Any) -> Tool:
@@ -180,21 +180,21 @@ def taking(rule: Any) -> dict[str, Any]:
     return {"inputs": {"schema": {"type": "object", "properties": {"x": rule}}}}
 
 
-def told(tool: Tool) -> dict[str, str]:
+def expected(tool: Tool) -> dict[str, str]:
     return {loss.path: loss.means for loss in convert(tool, "vega").losses}
 
 
-def test_nothing_is_told_where_nothing_is_lost() -> None:
+def test_nothing_is_reported_where_nothing_is_lost() -> None:
     query = {"who": "${who}", "n": "${n | default:3}"}
-    assert told(native("http", {**URL, "query": query, "timeout_ms": 1500}, permissions=OWN)) == {}
-    assert told(native("command", {"entrypoint": "ls", "args": ["${who}"], "stdout": {"format": "text"}},
+    assert expected(native("http", {**URL, "query": query, "timeout_ms": 1500}, permissions=OWN)) == {}
+    assert expected(native("command", {"entrypoint": "ls", "args": ["${who}"], "stdout": {"format": "text"}},
                        outputs={"format": "text"}, permissions=READ)) == {}  # fmt: skip
-    assert told(native("file", {"action": "read", "path": "${who}"}, outputs={"format": "text"},
+    assert expected(native("file", {"action": "read", "path": "${who}"}, outputs={"format": "text"},
                        permissions=READ)) == {}  # fmt: skip
 
 
-def test_everything_that_is_lost_is_told_with_what_it_means() -> None:
-    found = told(
+def test_everything_that_is_lost_is_reported_with_what_it_means() -> None:
+    found = expected(
         native(
             "http",
             {**URL, "headers": {"X": "${KEY}", "Y": "${HOME}"}, "response": {"max_bytes": 9}},
@@ -275,14 +275,14 @@ def test_what_would_run_otherwise_is_refused(
         convert(native(kind, block, **more), "vega")
 
 
-def test_auth_stands_as_entries_of_the_request() -> None:
+def test_auth_becomes_entries_of_the_request() -> None:
     secrets = {"KEY": {"type": "string", "required": True}, "TOKEN": {"type": "string", "required": True}}
     auth = [
         {"type": "bearer", "secret": "TOKEN"},
         {"type": "api_key", "secret": "KEY", "in": "query", "name": "k"},
     ]
     tool = native("http", URL, auth=auth, permissions={**OWN, "secrets": secrets})
-    assert told(tool) == {}
+    assert expected(tool) == {}
     text = convert(tool, "vega").text.decode()
     assert 'Authorization: "Bearer ${TOKEN}"' in text
     assert 'k: "${KEY}"' in text

@@ -1,4 +1,4 @@
-"""Checked JSON becomes the annotated type again, at any depth; what will not do is told with its place."""
+"""Checked JSON becomes the annotated type again, at any depth; misfits are reported with their place."""
 
 from __future__ import annotations
 

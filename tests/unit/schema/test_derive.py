@@ -241,7 +241,7 @@ def test_whole_numbers_arrive_as_integers() -> None:
     assert repr(found) == "[2, [3], 4.0, 5]"
 
 
-def test_values_that_do_not_convert_are_told_together() -> None:
+def test_values_that_do_not_convert_are_reported_together() -> None:
     def tool(day: datetime.date, box: Box, size: int) -> None: ...
 
     with pytest.raises(InvalidInput) as caught:

@@ -136,7 +136,7 @@ def test_a_schema_that_contains_itself_is_written_out_to_a_depth() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "expected"),
     [
         (
             {
@@ -151,8 +151,8 @@ def test_a_schema_that_contains_itself_is_written_out_to_a_depth() -> None:
         ),
     ],
 )
-def test_what_a_strict_schema_cannot_say_is_refused(schema: dict[str, Any], told: str) -> None:
-    with pytest.raises(DefinitionError, match=re.escape(told)):
+def test_what_a_strict_schema_cannot_say_is_refused(schema: dict[str, Any], expected: str) -> None:
+    with pytest.raises(DefinitionError, match=re.escape(expected)):
         openai_tool(make(schema=schema), "t", strict=True)
 
 

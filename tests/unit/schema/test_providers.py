@@ -156,7 +156,7 @@ def test_the_anthropic_shape() -> None:
     }
 
 
-def test_what_anthropic_refuses_at_the_top_is_told_in_words() -> None:
+def test_what_anthropic_refuses_at_the_top_is_reported_in_words() -> None:
     tool = make(input_schema=INPUT | {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]})
     entry = anthropic_tool(tool, "add")
     assert "anyOf" not in entry["input_schema"]

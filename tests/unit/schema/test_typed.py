@@ -277,13 +277,13 @@ def test_a_schema_that_refers_to_itself_many_times_or_is_very_deep_costs_little(
 )
 def test_either_way_refuses_the_same(wrong: Any) -> None:
     given = ArgumentCheck(TASK)
-    told = []
+    expected = []
     for _ in range(5):
         with pytest.raises(InvalidInput) as caught:
             given.check(wrong)
-        told.append(caught.value.violations)
-    assert told == [told[0]] * 5
-    assert told[0]
+        expected.append(caught.value.violations)
+    assert expected == [expected[0]] * 5
+    assert expected[0]
 
 
 def test_either_way_gives_the_same_arguments() -> None:

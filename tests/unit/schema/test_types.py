@@ -401,7 +401,7 @@ T = typing.TypeVar("T")
     ],
     ids=["bare", "list", "annotated", "optional", "dict", "dataclass"],
 )
-def test_a_type_without_a_schema_is_refused_wherever_it_stands(annotation: Any, around: Any) -> None:
+def test_a_type_without_a_schema_is_refused_wherever_it_is(annotation: Any, around: Any) -> None:
     with pytest.raises(DefinitionError) as caught:
         derive(around(annotation))
 

@@ -1,4 +1,4 @@
-"""Arguments are checked against their schema: all that is wrong is told, each with its place."""
+"""Arguments are checked against their schema: all that is wrong is reported, each with its place."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_good_arguments_pass_in_every_form(form: Any) -> None:
         ({"title": ...}, "$.title", "is required"),
     ],
 )
-def test_each_constraint_is_held(bad: dict[str, Any], path: str, says: str) -> None:
+def test_each_constraint_is_checked(bad: dict[str, Any], path: str, says: str) -> None:
     given = {key: value for key, value in {**GOOD, **bad}.items() if value is not ...}
     error = refused(TASK, given)
 
@@ -94,7 +94,7 @@ def test_each_constraint_is_held(bad: dict[str, Any], path: str, says: str) -> N
     assert path in error.message
 
 
-def test_all_violations_are_told_at_once() -> None:
+def test_all_violations_are_reported_at_once() -> None:
     error = refused(TASK, {"title": 1, "score": "high", "tags": [1, 2], "assignee": {}})
 
     assert {violation.path for violation in error.violations} == {
@@ -124,7 +124,7 @@ CLOSED = {
         ({"filters": {"sinse": 1}}, "$.filters.sinse", "is not known"),
     ],
 )
-def test_an_unknown_argument_is_told_with_the_nearest(arguments: Any, path: str, says: str) -> None:
+def test_an_unknown_argument_is_reported_with_the_nearest(arguments: Any, path: str, says: str) -> None:
     error = refused(CLOSED, arguments)
 
     assert error.violations[0].path == path
@@ -137,14 +137,14 @@ def test_nothing_is_expected_where_nothing_is_known() -> None:
     assert error.violations[0].message == "is not known; nothing is expected here"
 
 
-def test_what_is_wrong_with_an_optional_value_is_told_as_such() -> None:
+def test_what_is_wrong_with_an_optional_value_is_reported_as_such() -> None:
     schema = {"type": "object", "properties": {"a": {"anyOf": [TASK, {"type": "null"}]}}}
     error = refused(schema, {"a": {"title": "Write it"}})
 
     assert error.violations == (("$.a.priority", "is required"),)
 
 
-def test_a_thousand_violations_are_counted_not_told() -> None:
+def test_a_thousand_violations_are_counted_not_reported() -> None:
     schema = {"type": "object", "properties": {"a": {"items": {"type": "string"}}}}
     error = refused(schema, {"a": list(range(1_000))})
 
@@ -211,7 +211,7 @@ def test_what_was_given_is_never_changed() -> None:
     ],
     ids=str,
 )
-def test_a_schema_that_cannot_be_held_is_refused(schema: dict[str, Any]) -> None:
+def test_a_schema_that_cannot_be_checked_is_refused(schema: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError) as caught:
         check_schema(schema)
 

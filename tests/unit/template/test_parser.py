@@ -131,7 +131,7 @@ def test_a_placeholder_in_a_key_is_refused() -> None:
     assert caught.value.details["path"] == ["outer", "${query}"]
 
 
-def test_problems_are_all_told_in_order_of_place() -> None:
+def test_problems_are_all_reported_in_order_of_place() -> None:
     found = problems({"a": "${nope} ${query} ${nix} ${", "b": ["${}"]}, NAMES)
     assert [(p.path, p.offset) for p in found] == [(("a",), 0), (("a",), 17), (("a",), 24), (("b", 0), 0)]
 

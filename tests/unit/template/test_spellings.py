@@ -72,7 +72,7 @@ def test_braces_are_text_where_the_dialect_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("{{z}}", "`z` is not a parameter"),
         ("{{KEY}}", "`KEY` is not a parameter"),
@@ -104,10 +104,10 @@ def test_braces_are_text_where_the_dialect_has_none() -> None:
         ({"a{{if x}}b{{end}}": 1}, "in a key"),
     ],
 )
-def test_what_is_no_template_is_refused_by_name(text: Any, told: str) -> None:
+def test_what_is_no_template_is_refused_by_name(text: Any, expected: str) -> None:
     found = problems(text, VEGA)
     assert found
-    assert told in found[0].message
+    assert expected in found[0].message
     with pytest.raises(ManifestError):
         parse(text, VEGA)
 
@@ -130,7 +130,7 @@ def test_a_choice_that_gives_nothing_drops_its_entry() -> None:
     assert render_argv([header], Values()) == []
 
 
-def test_no_condition_stands_in_a_url() -> None:
+def test_no_condition_is_allowed_in_a_url() -> None:
     with pytest.raises(ManifestError, match="cannot stand here"):
         parse_url("https://a.example/{{if x}}b{{end}}", VEGA)
     with pytest.raises(ManifestError, match="cannot stand here"):

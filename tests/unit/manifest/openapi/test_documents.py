@@ -82,11 +82,11 @@ def test_what_is_no_document_says_so(text: str | bytes, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "version"),
+    ("expected", "version"),
     [("2.0", "2.0"), (2.0, "2.0"), ("3.0.4", "3.0"), (3.1, "3.1"), ("3.2.0", "3.2"), ("3.9.9", "3.2")],
 )
-def test_versions(told: Any, version: str) -> None:
-    assert read(json.dumps({"openapi": told})).version == version
+def test_versions(expected: Any, version: str) -> None:
+    assert read(json.dumps({"openapi": expected})).version == version
 
 
 @pytest.mark.parametrize("paths", [None, [], "x", {"/a": None}, {"/a": []}, {"x-a": {"get": {}}}])
@@ -247,7 +247,7 @@ def test_what_is_written_is_read_back_as_the_same_tool(tmp_path: Path) -> None:
         assert getattr(back, name) == getattr(tool, name), name
 
 
-def test_a_manifest_too_large_for_the_format_is_slimmed_and_told() -> None:
+def test_a_manifest_too_large_for_the_format_is_slimmed_and_reported() -> None:
     schema = {"type": "object", "properties": {f"p{at}": {"description": "x" * 5_000} for at in range(290)}}
     ready = new_manifest(tool_of(one(body(schema))))
     assert len(ready.text) < 1 << 20

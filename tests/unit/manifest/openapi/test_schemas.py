@@ -91,7 +91,7 @@ def test_what_a_schema_lets_in(version: str, schema: dict[str, Any], good: list[
         assert not check.is_valid({"v": value}), value
 
 
-def test_what_is_lost_is_told_with_its_place() -> None:
+def test_what_is_lost_is_reported_with_its_place() -> None:
     schema = {"type": "object", "properties": {"v": {"type": "string", "pattern": "(?=x)"}}}
     (place,) = (found := imported(one(body(schema)))).losses
     assert place.endswith(
@@ -167,7 +167,7 @@ def test_read_only_goes_into_no_request_and_write_only_is_not_asked_of_an_answer
     assert not SchemaCheck(tool.output.schema).is_valid({"name": "a"})
 
 
-def test_a_default_is_told_and_never_sent() -> None:
+def test_a_default_is_described_and_never_sent() -> None:
     schema = {"type": "object", "properties": {"private": {"type": "boolean", "default": False}}}
     tool = tool_of(one(body(schema)))
     assert tool.input_schema["properties"]["private"] == {"type": "boolean", "description": "Default: false."}
@@ -205,7 +205,7 @@ ANYTHING = st.recursive(
     ANYTHING,
     st.sampled_from(["2.0", "3.0.0", "3.1.0", "3.2.0"]),
 )
-def test_whatever_stands_there_the_tool_is_valid_and_closed(
+def test_whatever_is_there_the_tool_is_valid_and_closed(
     first: dict[str, Any], second: Any, third: Any, version: str
 ) -> None:
     schemas = {"A": first, "B": second}
