@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.crib import Crib
-from tests.http_server import HttpServerProcess, http_server
+from tests.http_server import HttpServerProcess, Reply, http_server
 from toolcrib.bundles import BundleBody, Store, ToolBody
 from toolcrib.spec.identifier import new_id
 
@@ -50,6 +51,14 @@ def pages(server: HttpServerProcess, path: str, between: Any = lambda: None) -> 
         between()
 
 
+def wait_for_hits(server: HttpServerProcess, path: str, number: int) -> None:
+    """Wait until the index has taken in the changes."""
+    end = time.monotonic() + 30
+    while server.send("GET", path).json["total"] != number:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 def slugs(found: list[dict[str, Any]]) -> list[str]:
     return [one["slug"] for one in found]
 
@@ -70,14 +79,36 @@ def test_tools_come_newest_first_each_once_while_they_change(
     assert slugs(found) == ["t6", "t5", "t4", "t3", "t2", "t0"]
 
 
+def test_a_token_sees_the_tools_that_it_covers(server: HttpServerProcess, store: Store, bundle: str) -> None:
+    put(store, bundle, "seen-a")
+    put(store, bundle, "other-a")
+    (name,) = [one["name"] for one in pages(server, f"/tools?bundleIDs={bundle}") if one["slug"] == "seen-a"]
+    token = server.create_token(f"some-{bundle}", "read", tools=[name])
+
+    def get(path: str) -> Reply:
+        return server.send("GET", path, token=token)
+
+    assert slugs(get(f"/tools?bundleIDs={bundle}").json["tools"]) == ["seen-a"]
+    wait_for_hits(server, f"/tools/search?q=a&bundleIDs={bundle}", 2)
+    found = get(f"/tools/search?q=a&bundleIDs={bundle}").json
+    assert (slugs(found["tools"]), found["total"], found["typeCounts"]) == (["seen-a"], None, {})
+    assert get(f"/tools/facets?bundleIDs={bundle}").json["total"] == 1
+    path = f"/tools/bundles/{bundle}/tools"
+    assert get(f"{path}/seen-a/version/1").status == 200
+    for hidden in ("other-a/version/1", "other-a/versions", "other-a/version/1/usage"):
+        assert get(f"{path}/{hidden}").code == "tool_not_found"
+    assert get(f"/tools/bundles/{bundle}/export").status == 403
+
+
 def test_an_item_names_the_tool_and_its_bundle(server: HttpServerProcess, store: Store, bundle: str) -> None:
     put(store, bundle, "sum", display_name="Sum", description="Adds.", tags=("maths",))
     (item,) = server.send("GET", f"/tools?bundleIDs={bundle}").json["tools"]
     record = server.send("GET", f"/tools/bundles/{bundle}/tools/sum/version/1").json
     own = {"name": item["name"]}
     assert item == own | {key: record[key] for key in record if key in item}
-    assert item["name"].endswith("/sum@1")
-    assert set(record) - set(item) == {"argSchema", "outputSchema", "impl", "schemaVersion"}
+    assert item["name"].endswith("@1")
+    details = {"argSchema", "outputSchema", "impl", "schemaVersion", "availability", "unavailableBecause"}
+    assert set(record) - set(item) == details
 
 
 def test_the_size_of_a_page_is_a_hint(server: HttpServerProcess, store: Store, bundle: str) -> None:
@@ -118,6 +149,7 @@ def test_a_search_finds_words_by_class_and_every_hit_by_paging(
     put(store, bundle, "wether")
     put(store, bundle, "off", display_name="weather", is_enabled=False)
     path = f"/tools/search?q=weather&bundleIDs={bundle}"
+    wait_for_hits(server, path, 4)
     found = pages(server, f"{path}&pageSize=1")
     assert slugs(found)[-1] == "wether"
     assert sorted(slugs(found)) == ["fetch-weather", "other", "weatherReport", "wether"]
@@ -126,6 +158,7 @@ def test_a_search_finds_words_by_class_and_every_hit_by_paging(
     assert (page["total"], page["typeCounts"]) == (4, {"go": 4})
     assert slugs(pages(server, f"{path}&includeDisabled=true")).count("off") == 1
     store.delete_tool(bundle, "other", "1")
+    wait_for_hits(server, path, 3)
     assert "other" not in slugs(pages(server, path))
 
 
@@ -152,6 +185,7 @@ def test_wrong_queries(server: HttpServerProcess, path: str, code: str) -> None:
 def test_a_token_is_bound_to_its_filters(server: HttpServerProcess, store: Store, bundle: str) -> None:
     for number in range(3):
         put(store, bundle, f"word-{number}")
+    wait_for_hits(server, f"/tools/search?q=word&bundleIDs={bundle}", 3)
     for path, others in (
         (f"/tools?bundleIDs={bundle}&recommendedPageSize=1", ("tags=x", "includeDisabled=true")),
         (f"/tools/search?q=word&bundleIDs={bundle}&pageSize=1", ("tags=x", "includeDisabled=true")),

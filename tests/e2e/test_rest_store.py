@@ -278,6 +278,15 @@ def test_a_native_manifest_is_put_by_its_content_type(bundle: Bundle) -> None:
     assert bundle.send_tool("PUT", other.encode(), "word-count", "4", headers=YAML).code == "conflict"
 
 
+def test_a_tool_says_if_it_can_be_called_here(bundle: Bundle) -> None:
+    assert bundle.send_tool("PUT", HTTP).json["availability"] == "available"
+    function = {"type": "go", "displayName": "F", "impl": {"goFunc": "github.com/acme/F"}}
+    record = bundle.send_tool("PUT", function, "f", "1").json
+    assert record["availability"] == "unavailable"
+    assert "github.com/acme/F" in record["unavailableBecause"]
+    assert record["isEnabled"] is True
+
+
 def test_a_missing_schema_is_the_empty_object(bundle: Bundle) -> None:
     assert bundle.send_tool("PUT", HTTP).json["argSchema"] == {}
 

@@ -141,10 +141,14 @@ class StoredTools:
 
     # -- names -------------------------------------------------------------------------------------
 
+    def bundle_name(self, bundle_id: str) -> str:
+        """Return the name that a bundle goes by in the names of its tools."""
+        return self._names.get(bundle_id, bundle_id)
+
     def full_name(self, tool: ListedTool | ToolRecord) -> str:
         """Return the name of a tool in the catalog."""
         bundle = tool.bundle if isinstance(tool, ListedTool) else tool.bundle_id
-        return stored_name(self._names.get(bundle, bundle), tool.slug, tool.version)
+        return stored_name(self.bundle_name(bundle), tool.slug, tool.version)
 
     def find(self, text: str) -> ListedTool | None:
         """Return the tool that `[BUNDLE/]NAME[@VERSION]` means; BUNDLE is the name of a bundle or its id.

@@ -23,6 +23,7 @@ from toolcrib.errors import (
     NotFoundError,
 )
 from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.serve.rest.callers import require_all
 from toolcrib.serve.rest.services import Services
 
 __all__ = ["ROUTES"]
@@ -44,6 +45,7 @@ class ImportQuery(Struct, kw_only=True, rename="camel", forbid_unknown_fields=Tr
 def export_to_zip(request: HttpRequest) -> Response:
     """Return a bundle as a ZIP file. One that holds the value of a secret is refused."""
     services: Services = request.services
+    require_all(request)
     bundle = services.store.bundle(request.path["bundleID"])
     data = export_bundle(services.store, bundle.id, services.project.secrets)
     headers = {"content-disposition": f'attachment; filename="{bundle.id}.zip"'}
@@ -54,6 +56,7 @@ def import_from_zip(request: HttpRequest) -> Answer:
     """Import a bundle from a ZIP file, all of it or nothing, and return what was done for each tool."""
     services: Services = request.services
     query: ImportQuery = request.query
+    require_all(request)
     use = plan_import if query.dry_run else apply_import
     return Answer(use(services.store, request.data, query.on_conflict, enable=query.enable))
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import Annotated
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from toolcrib.bundles.listing import ListedTool
 from toolcrib.errors import UsageError
 from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.serve.rest.callers import covers, covers_all
 from toolcrib.serve.rest.pages import DEFAULT_PAGE, MOST, PageQuery, PageToken, token_of
 from toolcrib.serve.rest.records import BundleId, Tag
 from toolcrib.serve.rest.services import Services
@@ -82,8 +85,8 @@ class FoundTools(Struct, kw_only=True, rename="camel"):
 
     tools: list[FoundTool]
     next_page_token: str | None
-    total: int
-    """All hits, on every page."""
+    total: int | None
+    """All hits, on every page. Null for a token that covers some tools only; then there are no counts."""
     tag_counts: dict[str, int]
     """Hits with each tag."""
     type_counts: dict[str, int]
@@ -91,7 +94,10 @@ class FoundTools(Struct, kw_only=True, rename="camel"):
 
 
 def list_tools(request: HttpRequest) -> Answer:
-    """List the tools of all bundles, the newest first. Disabled ones are left out unless asked for."""
+    """List the tools of all bundles, the newest first. Disabled ones are left out unless asked for.
+
+    A page may have fewer tools than asked for if the token covers some tools only.
+    """
     services: Services = request.services
     query: ToolsQuery = request.query
     page = services.project.bundles.tools(
@@ -101,9 +107,7 @@ def list_tools(request: HttpRequest) -> Answer:
         limit=min(query.recommended_page_size, MOST),
         page=token_of(query.page_token),
     )
-    return Answer(
-        ToolList(tools=[ToolItem(**_facts(services, one)) for one in page.tools], next_page_token=page.next)
-    )
+    return Answer(ToolList(tools=_items(request, page.tools), next_page_token=page.next))
 
 
 def search_tools(request: HttpRequest) -> Answer:
@@ -122,36 +126,48 @@ def search_tools(request: HttpRequest) -> Answer:
         limit=query.page_size,
         page=token_of(query.page_token),
     )
-    hits = [FoundTool(**_facts(services, one.tool), match=one.match, field=one.field) for one in found.hits]
+    items = {item.id: item for item in _items(request, [one.tool for one in found.hits])}
+    hits = [
+        FoundTool(**msgspec.structs.asdict(items[one.tool.id]), match=one.match, field=one.field)
+        for one in found.hits
+        if one.tool.id in items
+    ]
+    counts = covers_all(request)
     return Answer(
         FoundTools(
             tools=hits,
             next_page_token=found.next,
-            total=found.total,
-            tag_counts=found.tags,
-            type_counts=found.types,
+            total=found.total if counts else None,
+            tag_counts=found.tags if counts else {},
+            type_counts=found.types if counts else {},
         )
     )
 
 
-def _facts(services: Services, tool: ListedTool) -> dict[str, Any]:
+def _items(request: HttpRequest, tools: Iterable[ListedTool]) -> list[ToolItem]:
+    """Return tools as they are listed, without those that the token does not cover."""
+    services: Services = request.services
     stored = services.project.bundles.stored
-    bundle = stored.listing.bundles.get(tool.bundle)
-    return {
-        "name": stored.full_name(tool),
-        "id": tool.id,
-        "bundle_id": tool.bundle,
-        "slug": tool.slug,
-        "version": tool.version,
-        "display_name": tool.name,
-        "description": tool.description,
-        "type": tool.type,
-        "tags": tool.tags,
-        "is_enabled": tool.enabled,
-        "is_built_in": bundle is not None and bundle.is_built_in,
-        "created_at": tool.created,
-        "modified_at": tool.modified,
-    }
+    bundles = stored.listing.bundles
+    return [
+        ToolItem(
+            name=name,
+            id=tool.id,
+            bundle_id=tool.bundle,
+            slug=tool.slug,
+            version=tool.version,
+            display_name=tool.name,
+            description=tool.description,
+            type=tool.type,
+            tags=tool.tags,
+            is_enabled=tool.enabled,
+            is_built_in=tool.bundle in bundles and bundles[tool.bundle].is_built_in,
+            created_at=tool.created,
+            modified_at=tool.modified,
+        )
+        for tool in tools
+        if covers(request, name := stored.full_name(tool))
+    ]
 
 
 ROUTES = (

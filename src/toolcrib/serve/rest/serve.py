@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+
+from starlette.types import ASGIApp
 
 from toolcrib.guard import Tokens
 from toolcrib.project import Project
@@ -15,7 +18,7 @@ from toolcrib.serve.rest.routes import ROUTES
 from toolcrib.serve.rest.running import CallTable
 from toolcrib.serve.rest.services import Services
 
-__all__ = ["HttpSettings", "serve_http"]
+__all__ = ["HttpSettings", "rest_app", "serve_http"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,22 +44,30 @@ async def serve_http(
     settings = settings or HttpSettings()
     listening = open_socket(settings.host, settings.port)
     port = listening.getsockname()[1]
-    hosts = TrustedHosts([settings.host, *settings.allowed_hosts])
-    access = Access(Tokens(project.vault), Sessions(), hosts, f"toolcrib-{port}")
-    services = Services(
-        project=project,
-        calls=CallTable(project.invoke),
-        access=access,
-        closing=asyncio.Event(),
-    )
-    server = HttpServer(
-        QuickInvoke(create_app(ROUTES, services, access), services), listening, services.closing
-    )
-    if announce is not None:
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        address = f"http://{host}:{port}"
-        announce(address, f"{address}/login?code={access.sessions.new_code()}")
+    closing = asyncio.Event()
+    hosts = (settings.host, *settings.allowed_hosts)
+    async with rest_app(project, port=port, allowed_hosts=hosts, closing=closing) as (app, login):
+        if announce is not None:
+            host = f"[{settings.host}]" if ":" in settings.host else settings.host
+            address = f"http://{host}:{port}"
+            announce(address, address + login)
+        await HttpServer(app, listening, closing).serve()
+
+
+@asynccontextmanager
+async def rest_app(
+    project: Project, *, port: int, allowed_hosts: Sequence[str] = (), closing: asyncio.Event | None = None
+) -> AsyncIterator[tuple[ASGIApp, str]]:
+    """Give the application for an open project, and a one-time login link: its path and query.
+
+    The application can be mounted below any prefix. `port` only names the cookie; set `closing` when the
+    server stops, so that requests that last long end.
+    """
+    access = Access(Tokens(project.vault), Sessions(), TrustedHosts(allowed_hosts), f"toolcrib-{port}")
+    calls = CallTable(project.invoke)
+    services = Services(project=project, calls=calls, access=access, closing=closing or asyncio.Event())
     try:
-        await server.serve()
+        app = QuickInvoke(create_app(ROUTES, services, access), services)
+        yield app, f"/login?code={access.sessions.new_code()}"
     finally:
-        await services.calls.close()
+        await calls.close()

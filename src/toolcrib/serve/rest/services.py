@@ -9,6 +9,7 @@ from toolcrib.bundles import Store
 from toolcrib.project import Project
 from toolcrib.serve.auth import Access
 from toolcrib.serve.rest.running import CallTable
+from toolcrib.spec.naming import stored_name
 
 __all__ = ["Services"]
 
@@ -22,6 +23,12 @@ class Services:
     access: Access
     closing: asyncio.Event
     """Set when the server stops: requests that last long must end then."""
+
+    def name(self, bundle_id: str, slug: str, version: str) -> str:
+        """Return the name by which a tool of a bundle is called, also if there is none."""
+        stored = self.project.bundles.stored
+        stored.catch_up()
+        return stored_name(stored.bundle_name(bundle_id), slug, version)
 
     @property
     def store(self) -> Store:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -25,39 +27,68 @@ from toolcrib.errors import (
 from toolcrib.manifest import check_tool, entries, failure
 from toolcrib.serve.http import Answer, HttpRequest, Route, check_preconditions
 from toolcrib.serve.rest.bundles import read_switch
+from toolcrib.serve.rest.callers import covers, covers_all
 from toolcrib.serve.rest.records import NativeTool, Switch, ToolPut, refuse_ours, tool_body
 from toolcrib.serve.rest.services import Services
 
-__all__ = ["ROUTES"]
+__all__ = ["ROUTES", "named_tool"]
 
 _YAML = "application/yaml"
 _TOOL = "/tools/bundles/{bundleID}/tools/{toolSlug}"
 _ONE = f"{_TOOL}/version/{{v}}"
 
 
+class ToolAnswer(ToolRecord, frozen=True, kw_only=True, rename="camel"):
+    """One version of a tool in a bundle, and if it can be called here."""
+
+    availability: Literal["available", "unavailable"]
+    unavailable_because: str | None
+    """For example that its function is not registered in this server."""
+
+
 class Versions(Struct, frozen=True, kw_only=True):
     """Every version of a tool, the newest first."""
 
-    versions: list[ToolRecord]
+    versions: list[ToolAnswer]
 
 
 def get_tool(request: HttpRequest) -> Answer:
     """Return one version of a tool."""
     services: Services = request.services
-    return Answer(services.store.tool(*_named(request)), etag=True)
+    return Answer(_answer(services, services.store.tool(*named_tool(request))), etag=True)
 
 
 def list_versions(request: HttpRequest) -> Answer:
     """List every version of a tool in a bundle, the newest first."""
+    bundle_id, slug = request.path["bundleID"], request.path["toolSlug"]
     services: Services = request.services
-    path = request.path
-    return Answer(Versions(versions=services.store.versions(path["bundleID"], path["toolSlug"])))
+    found = [
+        _answer(services, one)
+        for one in _versions(services, bundle_id, slug)
+        if covers_all(request) or covers(request, services.name(bundle_id, slug, one.version))
+    ]
+    if not found:
+        raise ToolNotFound(f"the bundle {bundle_id} has no tool {slug!r}")
+    return Answer(Versions(versions=found))
+
+
+def _versions(services: Services, bundle_id: str, slug: str) -> list[ToolRecord]:
+    """Return every version of a tool, the newest first, by the list in memory: bundles may be large."""
+    services.store.bundle(bundle_id)
+    stored = services.project.bundles.stored
+    with stored.lock:
+        listed = [one for one in stored.listing.tools() if one.bundle == bundle_id and one.slug == slug]
+    found = []
+    for one in sorted(listed, key=lambda one: one.order, reverse=True):
+        with suppress(ToolNotFound):  # It was deleted just now.
+            found.append(services.store.tool(bundle_id, slug, one.version))
+    return found
 
 
 def put_tool(request: HttpRequest) -> Answer:
     """Create a version of a tool, from a record or from a native manifest. One that exists stays as it is."""
     services: Services = request.services
-    bundle_id, slug, version = _named(request)
+    bundle_id, slug, version = named_tool(request)
     check_slug(slug)
     check_version(version)
     if request.media_type == _YAML:
@@ -65,8 +96,9 @@ def put_tool(request: HttpRequest) -> Answer:
     else:
         body = _from_record(request.body(), bundle_id, slug, version)
     if body.type == "native":
-        require_one_name(slug, body, services.store.tools(bundle_id))
-    return Answer(services.store.put_tool(bundle_id, slug, version, body), 201, etag=True)
+        require_one_name(slug, body, _versions(services, bundle_id, slug))
+    made = services.store.put_tool(bundle_id, slug, version, body)
+    return Answer(_answer(services, made), 201, etag=True)
 
 
 def _from_record(put: ToolPut, bundle_id: str, slug: str, version: str) -> ToolBody:
@@ -90,22 +122,44 @@ def _from_record(put: ToolPut, bundle_id: str, slug: str, version: str) -> ToolB
 def patch_tool(request: HttpRequest) -> Answer:
     """Turn a version of a tool on or off."""
     services: Services = request.services
-    named = _named(request)
+    named = named_tool(request)
     enabled = read_switch(request, lambda: services.store.tool(*named).is_built_in)
-    check = partial(check_preconditions, request.http.headers)
-    return Answer(services.store.switch_tool(*named, enabled=enabled, check=check), etag=True)
+    tool = services.store.switch_tool(*named, enabled=enabled, check=_check(request))
+    return Answer(_answer(services, tool), etag=True)
 
 
 def delete_tool(request: HttpRequest) -> Answer:
     """Remove a version of a tool for good."""
     services: Services = request.services
-    services.store.delete_tool(*_named(request), partial(check_preconditions, request.http.headers))
+    services.store.delete_tool(*named_tool(request), _check(request))
     return Answer(status=204)
 
 
-def _named(request: HttpRequest) -> tuple[str, str, str]:
+def named_tool(request: HttpRequest) -> tuple[str, str, str]:
+    """Return bundle, slug and version of the path. Raises ToolNotFound if the token covers no such tool."""
     path = request.path
-    return path["bundleID"], path["toolSlug"], path["v"]
+    bundle_id, slug, version = path["bundleID"], path["toolSlug"], path["v"]
+    services: Services = request.services
+    if not covers_all(request) and not covers(request, services.name(bundle_id, slug, version)):
+        raise ToolNotFound(f"the bundle {bundle_id} has no version {version!r} of a tool {slug!r}")
+    return bundle_id, slug, version
+
+
+def _answer(services: Services, tool: ToolRecord) -> ToolAnswer:
+    why = services.project.bundles.why_unavailable(tool)
+    fields = {name: getattr(tool, name) for name in tool.__struct_fields__}
+    availability: Literal["available", "unavailable"] = "available" if why is None else "unavailable"
+    return ToolAnswer(**fields, availability=availability, unavailable_because=why)
+
+
+def _check(request: HttpRequest) -> Callable[[object], None]:
+    """Return the check of `If-Match` against a tool as GET answers it."""
+
+    def check(tool: object) -> None:
+        if "if-match" in request.http.headers and isinstance(tool, ToolRecord):
+            check_preconditions(request.http.headers, _answer(request.services, tool))
+
+    return check
 
 
 _NO_TOOL = (InvalidId, NotFoundError, ToolNotFound, BundleDeleting)
@@ -115,7 +169,7 @@ ROUTES = (
         path=_ONE,
         handler=get_tool,
         scope="read",
-        answers={200: ToolRecord, 304: None},
+        answers={200: ToolAnswer, 304: None},
         errors=_NO_TOOL,
     ),
     Route(
@@ -125,7 +179,7 @@ ROUTES = (
         scope="admin",
         body=ToolPut,
         raw={_YAML: "A native manifest, whose name gives the slug."},
-        answers={201: ToolRecord},
+        answers={201: ToolAnswer},
         errors=(
             InvalidId,
             InvalidSlug,
@@ -144,7 +198,7 @@ ROUTES = (
         handler=patch_tool,
         scope="admin",
         body=Switch,
-        answers={200: ToolRecord},
+        answers={200: ToolAnswer},
         errors=(*_NO_TOOL, MissingField, BuiltInReadOnly, BundleDisabled, PreconditionFailed),
     ),
     Route(

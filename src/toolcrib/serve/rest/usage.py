@@ -9,8 +9,10 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from toolcrib.errors import BundleDeleting, InvalidId, NotFoundError, ToolNotFound
 from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.serve.rest.callers import covers, covers_all
 from toolcrib.serve.rest.records import BundleId
 from toolcrib.serve.rest.services import Services
+from toolcrib.serve.rest.tools import named_tool
 from toolcrib.spec.moment import written
 
 __all__ = ["ROUTES"]
@@ -64,8 +66,7 @@ def get_usage(request: HttpRequest) -> Answer:
     """Return how often a version of a tool was called, by hours."""
     services: Services = request.services
     query: UsageQuery = request.query
-    path = request.path
-    tool = services.store.tool(path["bundleID"], path["toolSlug"], path["v"])
+    tool = services.store.tool(*named_tool(request))
     usage = services.project.bundles.usage
     since = datetime.now(UTC).timestamp() - _WEEK_S if query.since is UNSET else _seconds(query.since)
     total = usage.of(tool.id)
@@ -93,6 +94,7 @@ def count_tools(request: HttpRequest) -> Answer:
     services: Services = request.services
     query: FacetsQuery = request.query
     stored = services.project.bundles.stored
+    everything = covers_all(request)
     tags: Counter[str] = Counter()
     types: Counter[str] = Counter()
     bundles: Counter[str] = Counter()
@@ -101,7 +103,8 @@ def count_tools(request: HttpRequest) -> Answer:
         for tool in listing.tools():
             if query.bundle_ids and tool.bundle not in query.bundle_ids:
                 continue
-            if query.include_disabled or listing.is_on(tool):
+            seen = everything or covers(request, stored.full_name(tool))
+            if seen and (query.include_disabled or listing.is_on(tool)):
                 tags.update(tool.tags)
                 types[tool.type] += 1
                 bundles[tool.bundle] += 1

@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 from toolcrib.errors import ConflictError, DeniedError, InvalidInput, NotFoundError, UsageError
 from toolcrib.project.catalog.pages import page_token, read_page_token
 from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.serve.rest.callers import covers
 from toolcrib.serve.rest.pages import PageQuery
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import Services
@@ -105,7 +106,7 @@ async def list_approvals(request: HttpRequest) -> Answer:
     found: list[ApprovalAnswer] = []
     while len(found) <= query.page_size:
         sheets = service.list(status, query.page_size + 1, before=before)
-        found += [_answer(one.document) for one in sheets if _sees(request, one.approval.tool)]
+        found += [_answer(one.document) for one in sheets if covers(request, one.approval.tool)]
         if len(sheets) <= query.page_size:
             break
         before = sheets[-1].approval.id
@@ -117,7 +118,7 @@ async def list_approvals(request: HttpRequest) -> Answer:
 async def show_approval(request: HttpRequest) -> Answer:
     """Return one call that waits for a person, or the decision about it."""
     sheet = _services(request).project.approval_service.show(request.path["approvalID"])
-    if not _sees(request, sheet.approval.tool):
+    if not covers(request, sheet.approval.tool):
         raise NotFoundError(f"there is no approval {request.path['approvalID']!r}")
     return Answer(_answer(sheet.document))
 
@@ -155,12 +156,6 @@ async def deny_call(request: HttpRequest) -> Answer:
 def _services(request: HttpRequest) -> Services:
     services: Services = request.services
     return services
-
-
-def _sees(request: HttpRequest, tool: str) -> bool:
-    assert request.client is not None
-    identity = request.client.identity
-    return identity is None or identity.covers(tool)
 
 
 def _decider(request: HttpRequest) -> tuple[str, Caller | None]:

@@ -1,0 +1,28 @@
+"""The tools that the token of a request covers."""
+
+from __future__ import annotations
+
+from toolcrib.errors import DeniedError
+from toolcrib.serve.http import HttpRequest
+
+__all__ = ["covers", "covers_all", "require_all"]
+
+
+def covers_all(request: HttpRequest) -> bool:
+    """Return True if the client may see every tool."""
+    assert request.client is not None
+    identity = request.client.identity
+    return identity is None or identity.tools is None
+
+
+def covers(request: HttpRequest, tool: str) -> bool:
+    """Return True if the client may see the tool of this name."""
+    assert request.client is not None
+    identity = request.client.identity
+    return identity is None or identity.covers(tool)
+
+
+def require_all(request: HttpRequest) -> None:
+    """Raise DeniedError for a token that covers some tools only."""
+    if not covers_all(request):
+        raise DeniedError("this needs a token that covers every tool", hint="Create one without --tool.")
