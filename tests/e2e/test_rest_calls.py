@@ -482,6 +482,21 @@ async def test_a_call_runs_once_a_person_has_approved_it_in_another_process(
             assert [kind async for _, kind, _ in events_of(reply)] == ["started", "approval", "result"]
 
 
+async def test_a_repetition_of_a_call_that_waits_is_that_call(crib: Crib, server: HttpServerProcess) -> None:
+    async with client(server) as session:
+        ids = []
+        for note, status in (("keyed", 202), ("keyed", 202), ("other", 409)):
+            body, headers = {"args": {"note": note}}, {"Idempotency-Key": "ask"}
+            async with session.post("/tools/invoke/ask", json=body, headers=headers) as reply:
+                assert reply.status == status
+                ids.append((await reply.json()).get("callId"))
+        assert ids == [ids[0], ids[0], None]
+        async with session.get(f"/tools/calls/{ids[0]}") as reply:
+            approval = (await reply.json())["approval"]["id"]
+        await decide(crib, "approve", approval)
+        assert (await ended(session, ids[0]))["result"] == {"ok": True, "value": "x"}
+
+
 async def test_a_client_may_wait_for_the_decision(crib: Crib, server: HttpServerProcess) -> None:
     async with client(server) as session:
         for decision, status in (("approve", 200), ("deny", 403)):

@@ -158,8 +158,8 @@ async def _invoke(request: HttpRequest, tool: str) -> Handled:
     )
     streams = EVENT_STREAM in headers.get("accept", "")
     wait_s = 0.0 if streams else _wait_s(headers.get("prefer", ""))
-    call = services.calls.start(ctx, client)
-    call.kept = wait_s is not None
+    call = services.calls.same(ctx) or services.calls.start(ctx, client)
+    call.kept = call.kept or wait_s is not None
     await services.calls.settle(call, request.http.receive, wait_s)
     if streams and call.refusal is None:
         return _stream(request, call, 0)

@@ -63,6 +63,8 @@ class OpenCall:
         """The result as JSON: `{"ok": true, "value": …}` or `{"ok": false, "error": …}`."""
         self.kept = False
         """True if somebody may ask for it after its end."""
+        self.asked = (ctx.tool, ctx.arguments)
+        """Tool and arguments as the client sent them."""
         self.task: asyncio.Task[None] | None = None
         self.stops = False
         """True if the server stops, and cancels the call for that."""
@@ -180,6 +182,17 @@ class CallTable:
         self._running[call.id] = call
         call.task = asyncio.get_running_loop().create_task(self._run(call))
         return call
+
+    def same(self, ctx: Context) -> OpenCall | None:
+        """Return the running call of which this one is a repetition, by its idempotency key; None if none."""
+        key = ctx.idempotency_key
+        if key is None:
+            return None
+        for call in self._running.values():
+            other = call.ctx
+            if (other.idempotency_key, other.caller) == (key, ctx.caller):
+                return call if call.asked == (ctx.tool, ctx.arguments) else None
+        return None
 
     async def _run(self, call: OpenCall) -> None:
         try:

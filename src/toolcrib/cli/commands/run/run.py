@@ -216,8 +216,6 @@ async def _run(project: Project, call: Call) -> Result:
         if event.kind == "progress":
             of = f"/{event.total:g}" if event.total is not None else ""
             progress[0] = printable(f"{event.done:g}{of} {event.message}".strip())
-        elif event.kind == "chunk" and (lines := event.text.split("\n")[-2:]):
-            progress[0] = printable((lines[-1] or lines[0]).strip())
 
     call.on_event = on_event
     async with project:
