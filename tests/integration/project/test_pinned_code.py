@@ -8,14 +8,17 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.crib import Crib
+from tests.mcp_servers import RAW, write
 from toolcrib import Project, Result
 from toolcrib.project.lock import write_lock
+from toolcrib.spec import Level
 
 pytestmark = pytest.mark.usefixtures("kernel")
 
@@ -257,3 +260,54 @@ def test_a_lock_pins_a_tool_that_needs_no_review(crib: Crib) -> None:
 
     results = asyncio.run(main())
     assert "evil" not in str([one.value for one in results])
+
+
+# -- what the settings start ------------------------------------------------------------------------
+
+
+def test_the_script_of_a_starting_server_stays_what_was_trusted(crib: Crib) -> None:
+    (crib.root / "out").mkdir()
+    crib.write("servers/s.py", f"{RAW}main()\n")
+    script = "# {said}\ntouch out/began; until [ -e out/go ]; do sleep 0.01; done\n"
+    script += "grep '^# ' $0 beside.txt >out/said; exec python3 servers/s.py\n"
+    crib.write("servers/s.sh", script.format(said="good"))
+    crib.write("beside.txt", "# before\n")
+    server = {"command": "sh", "args": ["servers/s.sh"], "permissions": {"fs": GRANTS["the project"]}}
+    write(crib, {"raw": server})
+    crib.trust()
+
+    def replace(path: str, text: str) -> None:
+        crib.write(f"{path}.new", text).replace(crib.root / path)
+
+    async def main() -> Result:
+        async with Project.open(crib.root) as project:
+            call = asyncio.ensure_future(project.call("raw__hello"))
+            while not (crib.root / "out/began").exists():
+                assert not call.done(), await call
+                await asyncio.sleep(0.01)
+            replace("servers/s.sh", script.format(said="evil"))
+            replace("beside.txt", "# after\n")
+            (crib.root / "out/go").touch()
+            return await call
+
+    assert asyncio.run(main()).unwrap() == "hello"
+    told = (crib.root / "out/said").read_text()
+    assert told == "servers/s.sh:# good\nbeside.txt:# after\n", "its code is fixed, its data is of the moment"
+
+
+def test_without_mounts_the_report_says_so(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(crib, GRANTS["a folder beside"])
+    (crib.home / "config.yml").write_text("sandbox: {minimum: landlock}\n")
+    crib.trust()
+    assert "code" not in crib.call("t").details["enforcement"]
+    monkeypatch.setattr("toolcrib.sandbox.levels.choice.in_force", in_force_landlock)
+    result = crib.call("t")
+    assert result.unwrap() == said(crib, "good")
+    assert result.details["enforcement"]["level"] == "landlock"
+    assert result.details["enforcement"]["code"] == "not pinned during the run"
+
+
+@cache
+def in_force_landlock() -> Level:
+    """A machine without namespaces."""
+    return "landlock"
