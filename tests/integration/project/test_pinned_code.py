@@ -156,7 +156,8 @@ def test_a_tool_sees_its_grants_as_before(crib: Crib) -> None:
     (crib.root / "link").symlink_to("beside.txt")
     (folder / "run.sh").write_text(
         "#!/bin/sh\ncat beside.txt link; cat .env; ls .toolcrib/tools/t\n"
-        "touch new ${0%/*}/new; echo 1 >out/x; true\n"
+        "for f in new .toolcrib/new ${0%/*}/new; do touch $f && echo made $f; done\n"
+        "mv .toolcrib/tools gone && echo moved; mv .toolcrib gone && echo moved; echo 1 >out/x\n"
     )
     crib.review("t")
     result = crib.call("t")
@@ -299,12 +300,17 @@ def test_without_mounts_the_report_says_so(crib: Crib, monkeypatch: pytest.Monke
     made(crib, GRANTS["a folder beside"])
     (crib.home / "config.yml").write_text("sandbox: {minimum: landlock}\n")
     crib.trust()
-    assert "code" not in crib.call("t").details["enforcement"]
+    assert "code" not in enforcement(crib.call("t"))
     monkeypatch.setattr("toolcrib.sandbox.levels.choice.in_force", in_force_landlock)
     result = crib.call("t")
     assert result.unwrap() == said(crib, "good")
-    assert result.details["enforcement"]["level"] == "landlock"
-    assert result.details["enforcement"]["code"] == "not pinned during the run"
+    assert enforcement(result)["level"] == "landlock"
+    assert enforcement(result)["code"] == "not pinned during the run"
+
+
+def enforcement(result: Result) -> dict[str, Any]:
+    found: dict[str, Any] = (result.details or {})["enforcement"]
+    return found
 
 
 @cache

@@ -28,7 +28,7 @@ _MOST = 600
 
 
 def put_in_place(job: Confinement, found: dict[str, Mount], rules: AccessRules, paths: Paths) -> list[str]:
-    """Change the mounts so that they show the pinned copies; return the folders made whole over others.
+    """Change the mounts so that they show the pinned copies; return the folders that the sandbox makes.
 
     `found` is by target. A copy of what the tool does not see is left out.
     """
@@ -40,9 +40,9 @@ def put_in_place(job: Confinement, found: dict[str, Mount], rules: AccessRules, 
     for folder in sorted(chain):
         found.pop(folder, None)
         above = os.path.dirname(folder)
-        if above not in chain and rules.state(above) != "none":
+        if above not in chain:
             own.append(folder)
-            found[folder] = Mount("", folder, "own", False)
+            found[folder] = Mount("", folder, "own", rules.state(above) == "none")
             pin(folder, rules, found)
         for name in paths.names(folder):
             path = f"{folder}/{name}"

@@ -15,7 +15,7 @@ State = Literal["none", "ro", "rw"]
 class Mount(NamedTuple):
     """One step for the launcher: `mode` is ro, rw, link, hide or empty, with `?` when it may be missing.
 
-    `symlink` makes a link to the text `source`; `own` is a folder of the sandbox's own over a writable one.
+    `symlink` makes a link to the text `source`; `own` is a read-only folder of the sandbox's own memory.
     """
 
     source: str

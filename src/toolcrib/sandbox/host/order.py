@@ -63,7 +63,7 @@ class CommandOrder:
         """Return device and inode of the source of each mount, as last looked at."""
         return [
             None
-            if mount.mode in ("empty", "symlink")
+            if mount.mode in ("empty", "symlink") or mount[2:] == ("own", True)
             else self.paths.look(mount.source or mount.target).identity
             for mount in self.plan.mounts
         ]

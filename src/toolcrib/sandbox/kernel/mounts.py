@@ -168,13 +168,15 @@ def bind_all(old: int, new: int, job: dict[str, Any]) -> list[tuple[int, int] | 
             seen = bind(old, new, source, target, mode, make, place)
         found.append(seen)
     for number, place in attach.items():
-        target = job["mounts"][number][1]
+        _, target, _, make = job["mounts"][number]
+        if make:
+            make_folder(target)
         try:
             origin, to = resolve(new, place), resolve(new, target)
         except OSError as error:
             raise SetupFailure("grant", error.errno or 0, target) from None
         covered = os.fstat(to)
-        found[number] = (covered.st_dev, covered.st_ino)
+        found[number] = None if make else (covered.st_dev, covered.st_ino)
         put(origin, to, ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV, 0, target)
     if own:
         check("umount", libc.umount2(OWN.encode(), MNT_DETACH))
