@@ -19,6 +19,7 @@ from tests.postgres import PostgresProcess
 
 # What a project's user keeps (anchors of audit logs, grants, settings) goes to a folder of this run's own.
 os.environ.pop("TOOLCRIB_DATA", None)
+os.environ.pop("DATABASE_URL", None)
 os.environ["XDG_DATA_HOME"] = tempfile.mkdtemp(prefix="toolcrib-tests-")
 atexit.register(shutil.rmtree, os.environ["XDG_DATA_HOME"], ignore_errors=True)
 _settings = Path(os.environ["XDG_DATA_HOME"], "config.yml")
