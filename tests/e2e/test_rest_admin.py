@@ -81,6 +81,7 @@ def test_a_person_approves_a_call_at_the_page_and_it_runs(
     waiting = server.send("GET", "/approvals?status=pending").json["approvals"]
     assert [one["id"] for one in waiting] == [approval]
     assert (waiting[0]["tool"], waiting[0]["arguments"]["path"]) == ("asks", "data")
+    assert server.send("GET", f"/approvals/{approval}").json["facts"]
     done = decide(server, approval, "approve", session, note="fine")
     assert (done.status, done.json["status"], done.json["note"]) == (200, "approved", "fine")
     assert ended(server, approval)["result"]["ok"] is True

@@ -63,6 +63,13 @@ class ApprovalAnswer(Struct, kw_only=True, frozen=True):
     """Digest of all that is decided about. Send it with the decision."""
 
 
+class ApprovalDetails(ApprovalAnswer, kw_only=True, frozen=True):
+    """One approval, with what else a person should know before a decision."""
+
+    facts: dict[str, Any]
+    """What would run, who made the tool, and how often it ran. Empty if the tool is gone."""
+
+
 class ApprovalPage(Struct, kw_only=True, rename="camel"):
     """A page of approvals, the newest first."""
 
@@ -117,10 +124,11 @@ async def list_approvals(request: HttpRequest) -> Answer:
 
 async def show_approval(request: HttpRequest) -> Answer:
     """Return one call that waits for a person, or the decision about it."""
-    sheet = _services(request).project.approval_service.show(request.path["approvalID"])
+    service = _services(request).project.approval_service
+    sheet = service.show(request.path["approvalID"])
     if not covers(request, sheet.approval.tool):
         raise NotFoundError(f"there is no approval {request.path['approvalID']!r}")
-    return Answer(_answer(sheet.document))
+    return Answer(msgspec.convert({**sheet.document, "facts": service.facts(sheet)}, ApprovalDetails))
 
 
 async def approve_call(request: HttpRequest) -> Answer:
@@ -187,7 +195,7 @@ ROUTES = (
         path=_ONE,
         handler=show_approval,
         scope="approve",
-        answers={200: ApprovalAnswer},
+        answers={200: ApprovalDetails},
         errors=(NotFoundError,),
     ),
     Route(
