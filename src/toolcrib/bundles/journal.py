@@ -44,6 +44,8 @@ class Journal:
     def __init__(self, data: Path, lock: StoreLock) -> None:
         self._path = data / "journal"
         self._lock = lock
+        self._last: tuple[object, Position] | None = None
+        """The end as it was last read, and the state of the file then."""
 
     def add(self, bundle: str, file: str | None = None) -> None:
         """Add a line, before its change. The caller has the lock of the store."""
@@ -88,10 +90,19 @@ class Journal:
 
     def _end(self) -> Position:
         try:
+            if self._last is not None and _state(self._path.stat()) == self._last[0]:
+                return self._last[1]  # Asked before each list and search
             with self._path.open("rb") as file:
-                return Position(file.readline(100).decode(errors="replace"), os.fstat(file.fileno()).st_size)
+                found = os.fstat(file.fileno())
+                end = Position(file.readline(100).decode(errors="replace"), found.st_size)
         except FileNotFoundError:
             return Position("", 0)
+        self._last = _state(found), end
+        return end
+
+
+def _state(found: os.stat_result) -> object:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _is_of_this_boot(position: Position) -> bool:

@@ -88,6 +88,8 @@ class Listing:
         self._by_order: dict[_Order, ListedTool] = {}
         self.bundles: Mapping[str, BundleRecord] = {}
         """Every bundle at the last refresh, deleted ones too, by id."""
+        self.disabled = 0
+        """Tools that are disabled themselves."""
         self._loaded = False
         self._log: list[Put] = []
         self._logs = 0
@@ -204,6 +206,7 @@ class Listing:
     def _set(self, tools: Iterable[ListedTool]) -> None:
         self._tools = {(tool.bundle, tool.file): tool for tool in tools}
         self._by_order = {tool.order: tool for tool in self._tools.values()}
+        self.disabled = sum(not tool.enabled for tool in self._tools.values())
         self._ordered = sorted(self._by_order)
         self._begin_log()
 
@@ -226,6 +229,9 @@ class Listing:
 
     def _put(self, key: _Key, after: ListedTool | None) -> None:
         before = self._tools.pop(key, None)
+        self.disabled += (after is not None and not after.enabled) - (
+            before is not None and not before.enabled
+        )
         if before is not None:
             del self._by_order[before.order]
             del self._ordered[bisect_left(self._ordered, before.order)]

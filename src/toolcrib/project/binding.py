@@ -84,7 +84,8 @@ class Binder:
         for name in (reference, reference.rpartition(".")[2]):
             if name in self._functions.names:
                 return self._functions.bound(name).executor
-            if name != tool.name and name in self._toolset.names:
+            # A tool of a bundle must not pass by the rules and approvals of another tool.
+            if not tool.is_stored and name != tool.name and name in self._toolset.names:
                 return self._toolset.bound(name).executor
         raise ToolUnavailable(
             f"{tool.name} calls the function {reference!r}, which is not registered in this process",

@@ -6,11 +6,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from toolcrib.core.context import Context
 from toolcrib.errors import StateUnavailable, ToolNotFound, UsageError
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.project.catalog.pages import ToolHit, ToolHits, ToolPage, page_token, read_page_token
@@ -174,8 +174,6 @@ class Bundles:
             self._keeper.cancel()
             await asyncio.wait([self._keeper])
             self._keeper = None
-            if "index" in self.__dict__:
-                self.index.is_kept = False
 
     async def _keep(self) -> None:
         while True:
@@ -194,7 +192,6 @@ class Bundles:
         if self.stored.is_behind:
             await run_in_thread(self.stored.catch_up)
         self.stored.settle()
-        self.index.is_kept = True
         await run_in_thread(self.index.sync)
         if self.stored.is_reaping_due:
             await run_in_thread(self.stored.reap)
@@ -208,7 +205,7 @@ class Bundles:
             return await path(call)
         asked, id_ = call.tool, self.stored.id_of(name)
         if asked != name:
-            call = copy(call)
+            call = call if isinstance(call, Context) else Context.of(call)
             call.tool = name
         result = await path(call)
         if asked != name:

@@ -47,7 +47,8 @@ class Part:
 
     index: SearchIndex
     card: Callable[[int], Any]
-    """Returns the tool of a rank, as the caller knows it; None for one that must not be found."""
+    """Returns the tool of a rank as the caller knows it, with `kind`, `tags` and perhaps `type`; None for one
+    that must not be found."""
     hidden: Callable[[Any], bool] | None = None
     """Returns True for a tool that must not be counted either. It is asked about each hit."""
     any_of: tuple[str, ...] = ()
@@ -106,13 +107,16 @@ class _Search:
         words = wanted.words
         self._classes: Iterable[HitClass] = queries.exact(words)
         self._all = queries.exact_hits(words)
-        if self._count(self._all) < _ENOUGH:
+        self._total = self._count(self._all)
+        if self._total < _ENOUGH:
             self._classes = chain(self._classes, queries.fuzzy(words))
             self._all = queries.any([self._all, queries.fuzzy_hits(words)])
-            if len(words) > 1 and not self._count(self._all):
+            self._total = self._count(self._all)
+            if len(words) > 1 and not self._total:
                 size = sum(searcher.num_docs for searcher in self._searchers)
                 rare = queries.rare(words, self._count, size)
                 self._classes, self._all = queries.some(rare), queries.any(rare)
+                self._total = self._count(self._all)
         for number, part in enumerate(parts):
             if part.hidden is not None:
                 self._hide(number, part.card, part.hidden)
@@ -140,10 +144,12 @@ class _Search:
                 shown.append(one.query)
             for rank, card in self._best(query, hits, count + 1):
                 hits[rank] = Hit(card, one.match, one.field, Place(number, rank))
-            if len(hits) > count:
+            if len(hits) > count or len(hits) == self._total:
                 break
-        of_kinds, of_tags = self._facets()
         page = list(hits.values())
+        if after is None and len(page) == self._total <= count:
+            return _counted(page)
+        of_kinds, of_tags = self._facets()
         types = {kind: number for kind, number in of_kinds.items() if kind.startswith(TYPE)}
         of_types = Counter({kind.removeprefix(TYPE): number for kind, number in types.items()})
         of_kinds -= Counter(types)
@@ -189,3 +195,13 @@ class _Search:
             found: Any = searcher.search(self._narrowed(number, query), 1, count=True)
             total += int(found.count)
         return total
+
+
+def _counted(hits: list[Hit]) -> Found:
+    """Return all hits there are."""
+    kinds, types = (
+        Counter(hit.card.kind for hit in hits),
+        Counter(getattr(hit.card, "type", "") for hit in hits),
+    )
+    del types[""]
+    return Found(hits, False, len(hits), Counter(tag for hit in hits for tag in hit.card.tags), kinds, types)

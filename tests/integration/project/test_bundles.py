@@ -81,7 +81,7 @@ async def test_a_tool_of_a_bundle_is_listed_and_called_by_its_full_and_shorter_n
     assert names(project) == ["mine/hello@v1"]
     tool = project.get("hello")
     assert (tool.name, tool.bundle, tool.version) == ("mine/hello@v1", "mine", "v1")
-    for name in ("mine/hello@v1", "mine/hello", "hello@v1", "hello", f"{mine}/hello@v1"):
+    for name in ("mine/hello@v1", "mine/hello", "hello@v1", "hello", f"{mine}/hello@v1", "mine_hello__v1"):
         result = await project.call(name)
         assert result.unwrap() == "hello", name
         assert ("tool" in (result.details or {})) is (name != "mine/hello@v1")
@@ -169,6 +169,14 @@ async def test_a_missing_function_keeps_the_record_and_the_call_says_so(
     result = await project.call("a")
     assert isinstance(result.error, ToolUnavailable)
     assert store.tool(mine, "a", "1").is_enabled
+
+
+async def test_a_record_borrows_no_tool_of_the_project(project: Project, store: Store, mine: str) -> None:
+    project.toolset.register("danger", lambda: "done", approval="it is dangerous")
+    store.put_tool(mine, "harmless", "1", go("danger"))
+    assert isinstance((await project.call("harmless")).error, ToolUnavailable)
+    project.functions.register("danger", lambda: "only what is offered")
+    assert (await project.call("harmless")).unwrap() == "only what is offered"
 
 
 async def test_arguments_are_checked_by_the_record(project: Project, store: Store, mine: str) -> None:

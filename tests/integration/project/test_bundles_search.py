@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import shutil
 import signal
@@ -47,7 +48,6 @@ while time.monotonic() < until:
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TOOLCRIB_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("TOOLCRIB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(stored_search, "_PAUSE_S", 0.0)
     return tmp_path / "data"
 
 
@@ -278,3 +278,19 @@ def test_a_project_finds_its_own_tools_and_those_of_bundles_as_one_list(
     assert names[10] == "mine/x@1"
     hits = project.search("fnid", kinds=["function"], limit=9)["hits"]
     assert [hit["match"] for hit in hits] == ["fuzzy"] * 6
+
+
+async def test_searches_in_threads_beside_whoever_keeps_the_index_do_not_wait_for_each_other_for_ever(
+    root: Path, store: Store, mine: str
+) -> None:
+    async with Project.open(root) as project:
+        await project.watch()
+
+        def work(name: str) -> None:
+            for number in range(15):
+                store.put_tool(mine, f"find-{name}-{number}", "1", tool())
+                slugs = {hit.tool.slug for hit in project.bundles.search("find", limit=256).hits}
+                assert f"find-{name}-{number}" in slugs
+
+        async with asyncio.timeout(100):
+            await asyncio.gather(*(asyncio.to_thread(work, f"t{one}") for one in range(4)))

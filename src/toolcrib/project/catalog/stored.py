@@ -27,7 +27,7 @@ from toolcrib.errors import (
 from toolcrib.manifest import Diagnostic, Document, diagnostics_of
 from toolcrib.project.catalog.registry import ToolRegistry
 from toolcrib.spec import Tool
-from toolcrib.spec.naming import parts_of, stored_name
+from toolcrib.spec.naming import parts_of, stored_name, wire_name
 from toolcrib.state import cache_folder
 
 __all__ = ["StoredTools", "tool_of"]
@@ -170,12 +170,22 @@ class StoredTools:
                 for tool in listing.tools()
                 if tool.slug == slug and id in (None, tool.bundle) and version in (None, tool.version)
             ]
+            if not found and bundle is None and version is None:
+                return self._with_wire_name(text)
             if len({tool.bundle for tool in found}) > 1:
                 found = [tool for tool in found if listing.is_on(tool)] or found
             if len({tool.bundle for tool in found}) > 1:
                 names = ", ".join(sorted(self.full_name(tool) for tool in found))
                 raise UsageError(f"{text!r} may be any of these: {names}", hint="Name the bundle too.")
             return self._best(found)
+
+    def _with_wire_name(self, text: str) -> ListedTool | None:
+        bundle, _, slug = text.partition("__")[0].partition("_")
+        id_ = self._ids.get(bundle)
+        if not slug or id_ is None:
+            return None
+        found = (tool for tool in self.listing.tools() if tool.slug == slug and tool.bundle == id_)
+        return next((tool for tool in found if wire_name(self.full_name(tool)) == text), None)
 
     def _best(self, versions: Sequence[ListedTool]) -> ListedTool | None:
         listing = self.listing

@@ -8,8 +8,7 @@ list in memory, so what is gone or disabled is never shown, even if the index is
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from threading import Lock
@@ -42,8 +41,8 @@ __all__ = ["StoredSearch", "asked"]
 _MOST_WORDS = 32
 _OFF = "off"
 """The label of tools that are disabled themselves."""
-_PAUSE_S = 0.2
-"""Without anybody who keeps the index, a search brings it up to date, but not more often than this."""
+_WAIT_S = 0.2
+"""A search that is behind waits so long for a process that writes the index; then it does without."""
 _BUILD_S = 60.0
 """A search waits so long for another process that makes the index for the first time."""
 
@@ -65,13 +64,10 @@ class StoredSearch:
         self.reader = SearchIndex(None if cache is None else cache / "search")
         """The index as it was last read."""
         self._writer = SearchIndex(self.reader.folder)
-        self._writing = Lock()
+        self._reading, self._writing = Lock(), Lock()
         self._by_rank: dict[int, ListedTool] = {}
         self._mark: Mark | None = None
         self._moved: dict[str, int] = {}
-        self._synced_at = float("-inf")
-        self.is_kept = False
-        """True while somebody calls `sync` again and again."""
 
     def find(
         self,
@@ -117,10 +113,12 @@ class StoredSearch:
 
         `sees` returns True for a tool that the caller may see.
         """
+        self._refresh()
         with self._stored.lock:
             listing = self._stored.listing
-            self._refresh(listing)
+            self._follow(listing)
             off = [f"in:{one.id}" for one in listing.bundles.values() if not one.is_enabled]
+            off += [_OFF] if listing.disabled else []
 
             def card(rank: int) -> ListedTool | None:
                 tool = self._by_rank.get(rank)
@@ -131,7 +129,7 @@ class StoredSearch:
                 card,
                 None if sees is None else lambda tool: not sees(self._seen(tool)),
                 any_of=tuple(f"in:{id}" for id in bundles),  # noqa: A001 - the field's name
-                none_of=() if include_disabled else (_OFF, *off),
+                none_of=() if include_disabled else tuple(off),
             )
 
     def described(self, tool: ListedTool) -> tuple[str, str]:
@@ -155,20 +153,20 @@ class StoredSearch:
 
     # -- in step -----------------------------------------------------------------------------------
 
-    def _refresh(self, listing: Listing) -> None:
-        """Bring index and ranks up to date. The lock of the list is held."""
-        try:
-            there = self.reader.read()
-        except IndexUnavailable as error:
-            self.mend(error)
-            there = False
-        position = list(listing.position or ())
-        behind = not there or list(_read(self.reader.state)[0] or ()) != position
-        waits = there and (self.is_kept or time.monotonic() - self._synced_at < _PAUSE_S)
-        if behind and not waits:
-            self.sync(_PAUSE_S if there else _BUILD_S)
-            self.reader.read()
-        self._follow(listing)
+    def _refresh(self) -> None:
+        """Bring the index up to date. The lock of the list is not held, because a writer needs it."""
+        there = self._read_index()
+        if not there or not self._is_level(self.reader):
+            self.sync(_WAIT_S if there else _BUILD_S)
+            self._read_index()
+
+    def _read_index(self) -> bool:
+        with self._reading:
+            try:
+                return self.reader.read()
+            except IndexUnavailable as error:
+                self.mend(error)
+                return False
 
     def _follow(self, listing: Listing) -> None:
         moved = _read(self.reader.state)[1]
@@ -189,13 +187,12 @@ class StoredSearch:
     def _rank(self, tool: ListedTool) -> int:
         return self._moved.get(tool.id) or _rank(tool)
 
-    def sync(self, wait_s: float = _PAUSE_S) -> None:
+    def sync(self, wait_s: float = _WAIT_S) -> None:
         """Take up the changes since the index was written. Another process that does so is left to it."""
         with self._writing:
-            self._synced_at = time.monotonic()
             for _ in range(2):
                 try:
-                    if self._writer.read() and self._is_level():
+                    if self._writer.read() and self._is_level(self._writer):
                         return
                     self._writer.write(self._change, wait_s=wait_s, safe=True)
                     if self._writer.folder is None:
@@ -206,9 +203,9 @@ class StoredSearch:
                         return
                     self.mend(error)
 
-    def _is_level(self) -> bool:
+    def _is_level(self, index: SearchIndex) -> bool:
         """Return True if nothing was put since the index was written."""
-        position, _ = _read(self._writer.state)
+        position, _ = _read(index.state)
         return position is not None and not self._stored.store.journal.has_grown(position)
 
     def mend(self, error: IndexUnavailable) -> None:
@@ -229,7 +226,7 @@ class StoredSearch:
                 return None
             listing = self._stored.listing
             if changes is None:
-                tools, gone, taken, moved = list(listing.tools()), [], {}, {}
+                tools, gone, moved = list(listing.tools()), [], {}
             else:
                 keys = {f"{one.bundle}/{one.file}" for one in changes if one.file is not None}
                 tools = [tool for key in keys if (tool := listing.with_key(key)) is not None]
@@ -237,8 +234,9 @@ class StoredSearch:
                     tools += [tool for tool in listing.tools() if listing.bundles[tool.bundle].is_built_in]
                 gone = [*keys, *(tool.key for tool in tools)]
                 self._follow(listing)
-                taken = {rank: tool.id for rank, tool in self._by_rank.items()}
-        new = [(tool.key, _free(tool, taken, moved), _entry(tool)) for tool in tools]
+            known = {} if changes is None else self._by_rank
+        taken: dict[int, str] = {}
+        new = [(tool.key, _free(tool, known, taken, moved), _entry(tool)) for tool in tools]
         state = {"position": list(now), "moved": moved}
         return Update(dict.fromkeys(gone), new, state, whole=changes is None)
 
@@ -253,11 +251,14 @@ def _read(state: Any) -> tuple[Position | None, dict[str, int]]:
         return None, {}
 
 
-def _free(tool: ListedTool, taken: dict[int, str], moved: dict[str, int]) -> int:
+def _free(
+    tool: ListedTool, known: Mapping[int, ListedTool], taken: dict[int, str], moved: dict[str, int]
+) -> int:
     """Return the rank of a tool: another one than by its time if a second tool has that already."""
     rank = usual = moved.get(tool.id) or _rank(tool)
-    while taken.setdefault(rank, tool.id) != tool.id:
+    while taken.get(rank, tool.id) != tool.id or known.get(rank, tool).id != tool.id:
         rank += 2
+    taken[rank] = tool.id
     if rank != usual:
         moved[tool.id] = rank
     return rank
