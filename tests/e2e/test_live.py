@@ -16,6 +16,11 @@ from mcp.client import Client
 from mcp.client.subscriptions import ToolsListChanged
 
 from tests.crib import Crib
+from toolcrib.bundles import BundleBody, Store, read_manifest
+from toolcrib.guard import Trust
+from toolcrib.project import Config
+from toolcrib.spec.identifier import new_id
+from toolcrib.state import Vault
 
 PATIENCE_S = 40
 
@@ -92,3 +97,40 @@ async def test_whoever_listens_hears_of_changes(crib: Crib, tmp_path: Path) -> N
             assert await anext(stream) == ToolsListChanged()
             while await names(client) != ["b"]:
                 await anext(stream)
+
+
+async def test_a_session_hears_of_bundles_that_another_process_changes(
+    crib: Crib, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLCRIB_DATA", str(tmp_path / "data"))
+    Trust(Vault(crib.root)).accept(Config().digest, "ann")
+    reads(crib, "a", "one")
+    errors = tmp_path / "errors"
+    heard = anyio.Event()
+
+    async def hear(message: object) -> None:
+        if isinstance(message, mcp_types.ToolListChangedNotification):
+            heard.set()
+
+    async with Client(parameters(crib, errors), mode="legacy", message_handler=hear) as client:
+        assert await names(client) == ["a"]
+        store, bundle = Store(tmp_path / "data"), new_id()
+        store.put_bundle(bundle, BundleBody(slug="mine"))
+        manifest = (crib.home / "tools" / "a" / "tool.yml").read_bytes()
+        put = read_manifest(manifest, "a.yml")
+        store.put_tool(bundle, put.slug, put.version, put.body)
+        with anyio.fail_after(PATIENCE_S):
+            await heard.wait()
+        assert await names(client) == ["a", "mine_a__1"]
+        result = await client.call_tool("mine_a__1", {})
+        assert not result.is_error
+        found = await client.call_tool("tool_call", {"name": "mine/a", "arguments": {}})
+        assert not found.is_error
+        heard = anyio.Event()
+        store.switch_bundle(bundle, enabled=False)
+        with anyio.fail_after(PATIENCE_S):
+            await heard.wait()
+        assert await names(client) == ["a"]
+        refused = await client.call_tool("tool_call", {"name": "mine/a@1", "arguments": {}})
+        assert refused.is_error
+        assert "disabled" in str(refused.content)

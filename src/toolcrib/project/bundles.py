@@ -75,6 +75,10 @@ class Bundles:
 
         return Usage(self._data / "usage.db")
 
+    def count(self) -> int:
+        """Return how many tools there are, disabled ones too."""
+        return len(self.stored.listing) if self.exist else 0
+
     def name(self, bundle_id: str, slug: str, version: str) -> str:
         """Return the name to call a tool by, and to get it from the project: `bundle/slug@version`.
 

@@ -122,11 +122,13 @@ class McpCatalog:
 
     def tools(self, caller: str = "local", identity: Caller | None = None) -> Sequence[Tool]:
         """Return the tools in the list of this caller."""
-        found = self._project.tools(caller, identity)
         settings = self._project.config
+        shown = self._meta | set(settings.pinned)
+        if self._project.bundles.count() > settings.max_listed:
+            return self._project.tools(caller, identity, among=shown)  # None of the others is read.
+        found = self._project.tools(caller, identity)
         if len(found) - len(self._meta) <= settings.max_listed:
             return found
-        shown = self._meta | set(settings.pinned)
         return [tool for tool in found if tool.name in shown]
 
     def get(self, name: str) -> Tool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -219,13 +220,30 @@ class Project:
         """Changes whenever the list of tools changes."""
         return self.toolset.revision
 
-    def tools(self, caller: str = "local", identity: Caller | None = None) -> Sequence[Tool]:
+    def tools(
+        self,
+        caller: str = "local",
+        identity: Caller | None = None,
+        *,
+        among: Collection[str] | None = None,
+    ) -> Sequence[Tool]:
         """Return every usable tool that this caller may see: by names of manifests, then as registered.
+
+        Tools of bundles come last. `among` are names: then only these.
 
         Raises InvalidToken, as `search` and `subscribe` do, if the caller's token is no longer valid.
         """
         self._steps.access.require_valid(identity)
-        return [tool for tool in self._every_tool() if self._steps.access.visible(tool, caller, identity)]
+        every = self._every_tool() if among is None else self._named(among)
+        return [tool for tool in every if self._steps.access.visible(tool, caller, identity)]
+
+    def _named(self, names: Collection[str]) -> list[Tool]:
+        found = []
+        for name in names:
+            with suppress(ToolcribError):
+                found.append(self.get(name))
+        order = {name: number for number, name in enumerate(self.toolset.names)}
+        return sorted(found, key=lambda tool: order.get(tool.name, 0))
 
     def _every_tool(self, *, stored: bool = True) -> list[Tool]:
         if stored and self.bundles.exist:

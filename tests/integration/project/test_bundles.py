@@ -25,6 +25,7 @@ from toolcrib.errors import (
     ToolUnavailable,
     UsageError,
 )
+from toolcrib.project import McpCatalog
 from toolcrib.spec.identifier import new_id
 
 MOMENT = "2026-01-01T00:00:00.000Z"
@@ -374,3 +375,22 @@ def test_why_a_tool_is_unavailable(project: Project, store: Store, mine: str) ->
     assert project.bundles.why_unavailable(here) is None
     assert "not registered" in (project.bundles.why_unavailable(missing) or "")
     assert project.bundles.why_unavailable(bad)
+
+
+def test_a_list_for_clients_reads_no_record_of_a_store_that_is_too_large_for_it(
+    project: Project, store: Store, mine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(120):
+        store.put_tool(mine, f"hello-{number}", "1", go())
+    catalog = McpCatalog(project)
+    read: list[str] = []
+    real = Store.tool
+
+    def tool(self: Store, bundle_id: str, slug: str, version: str) -> ToolRecord:
+        read.append(slug)
+        return real(self, bundle_id, slug, version)
+
+    monkeypatch.setattr(Store, "tool", tool)
+    assert {one.name for one in catalog.tools()} == {"tool_call", "tool_create", "tools_list", "tools_search"}
+    assert read == []
+    assert catalog.get("hello-7").name == "mine/hello-7@1"
