@@ -207,14 +207,12 @@ class Bundles:
         name = self.stored.ready(call.tool)
         if name is None:
             return await path(call)
-        asked, id_ = call.tool, self.stored.id_of(name)
-        if asked != name:
-            call = call if isinstance(call, Context) else Context.of(call)
-            call.tool = name
-        result = await path(call)
+        ctx = call if isinstance(call, Context) else Context.of(call)
+        asked, ctx.tool, id_ = ctx.tool, name, self.stored.id_of(name)
+        result = await path(ctx)
         if asked != name:
             result.details = {**(result.details or {}), "tool": name}
-        if id_ is not None and result.status != "pending":
+        if id_ is not None and ctx.started:  # What was refused is no call of the tool.
             self.usage.count(id_, failed=not result.ok)
         return result
 

@@ -234,6 +234,7 @@ async def test_calls_are_counted(project: Project, store: Store, mine: str) -> N
     for _ in range(3):
         await project.call("hello")
         await project.call("bad")
+        assert (await project.call("hello", "[]")).error is not None  # It is refused.
     assert (project.bundles.usage.of(made.id).calls, project.bundles.usage.of(made.id).failures) == (3, 0)
     assert (project.bundles.usage.of(bad.id).calls, project.bundles.usage.of(bad.id).failures) == (3, 3)
     assert store.tool(mine, "hello", "1").modified_at == made.modified_at
