@@ -188,8 +188,12 @@ async def test_a_meta_tool_passes_on_what_the_tool_it_calls_reports(crib: Crib) 
             ("count", [("approval", "it writes")]),
         ):
             arguments = {"name": tool, "arguments": COUNT if tool == "count" else {}}
-            stream = project.stream("tool_call", arguments, wait="pending")
-            events = [event async for event in stream if isinstance(event, CallEvent)]
+            events: list[CallEvent] = []
+            async for event in project.stream("tool_call", arguments, wait="block"):
+                if isinstance(event, CallEvent):
+                    events.append(event)
+                    if event.approval is not None:
+                        project.approval_service.approve(event.approval, "ann")
             assert [(one.kind, one.message or one.text) for one in events[1:-1]] == expected
             assert {event.tool for event in events} == {"tool_call"}
             assert len({event.call_id for event in events}) == 1
