@@ -276,3 +276,27 @@ def test_lock_pins_checks_and_refuses(crib: Crib, data: str) -> None:
     assert (ran.code, ran.out) == (5, "")
     assert "lock_drift" in ran.err
     assert cli(crib, "run", "two", "c=echo ran").out == "ran\n"
+
+
+def test_review_shows_the_script_itself_and_then_what_has_changed_in_it(crib: Crib) -> None:
+    crib.write("bin/run.sh", "#!/bin/sh\necho one\necho key-0123456789 \x1b[2J\n", 0o755)
+    crib.write("out/x", "")
+    crib.tool("act", "command", {"entrypoint": "bin/run.sh"}, permissions={"fs": {"write": ["out"]}})
+    crib.python("def run():\n    return 1\n", "calc", permissions={"fs": {"write": ["out"]}})
+    crib.write(".toolcrib/tools/calc/data.bin", b"\x00\xff")
+    crib.write(".toolcrib/tools/calc/large.txt", "x" * 70_000)
+    secret = {"S": {"type": "string", "required": False}}
+    crib.shell("holds", permissions={"secrets": secret})
+    shown = plain(crib, "review", "--yes", env={"S": "key-0123456789"}).out
+    assert (
+        "  bin/run.sh:\n      1 | #!/bin/sh\n      2 | echo one\n      3 | echo ***S*** \\x1b[2J\n" in shown
+    )
+    assert "  .toolcrib/tools/calc/mod.py:\n      1 | def run():" in shown
+    assert "data.bin: 2 bytes that are no text" in shown
+    assert "large.txt: larger than 65,536 bytes, so it is not shown" in shown
+    crib.write("bin/run.sh", "#!/bin/sh\necho two\necho key-0123456789 \x1b[2J\n", 0o755)
+    shown = plain(crib, "review", env={"S": "key-0123456789"}).out
+    assert "--- reviewed/bin/run.sh" in shown
+    assert "  -echo one\n  +echo two\n" in shown
+    assert "key-0123456789" not in shown
+    assert "calc" not in shown

@@ -39,3 +39,4 @@ def lines_of(sheet: ReviewSheet) -> Iterator[str]:
         yield f"  changed since then: {flat(', '.join(sheet.changed))}"
     if review.status != "reviewed":
         yield from (f"  {line}" for line in review.diff(tool).split("\n") if line)
+        yield from (f"  {flat(line)}" for line in sheet.code())

@@ -139,6 +139,7 @@ class Project:
         )
 
     def _load(self) -> None:
+        self.first_use.mask = self.redact
         loaded = self._registry.load()
         self._steps.secrets.know_names({name for tool in loaded.tools for name in tool.secrets})
         self._steps.secrets.know(self._external.load(loaded.rest))

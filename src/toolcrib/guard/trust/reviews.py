@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Literal
 
 from toolcrib.guard.trust.digest import ToolDigest
+from toolcrib.guard.trust.texts import ReviewedTexts
 from toolcrib.spec import Tool
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import VAULT_REVIEWS, Database, SqliteDatabase, Vault
@@ -75,6 +76,8 @@ class Reviews:
 
     def __init__(self, vault: Vault, *, clock: Callable[[], float] = time.time) -> None:
         self._vault = vault
+        self.texts = ReviewedTexts(vault)
+        """The scripts and modules of tools, as text."""
         self._clock = clock
         self._opened: Database | None = None
         self._creators: tuple[int, dict[str, str]] = (-1, {})
@@ -133,7 +136,9 @@ class Reviews:
 
     def accept_all(self, reviewed: Iterable[tuple[Tool, ToolDigest]], by: str) -> None:
         """Store that a person has reviewed all of these, or none if they cannot be stored."""
-        now = self._clock()
+        now, reviewed = self._clock(), list(reviewed)
+        for tool, digest in reviewed:
+            self.texts.keep(tool, digest)
         with self._database.write() as tx:
             for tool, digest in reviewed:
                 raw = b"" if tool.source is None else tool.source.raw

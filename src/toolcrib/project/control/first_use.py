@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from toolcrib.guard import Reviews, ReviewStatus, ToolDigest, opened, reviewed_parts
@@ -41,6 +41,8 @@ class ReviewSheet:
     """The agent that made it."""
     waits: bool
     """True if it does not run before a review."""
+    code: Callable[[], list[str]] = field(default=list, compare=False, repr=False)
+    """Returns its scripts and modules that are new or have changed, line by line, with secrets masked."""
 
     @property
     def changed(self) -> list[str]:
@@ -91,6 +93,8 @@ class FirstUse:
         self._place = place
         self._asks = asks
         self._known: dict[str, tuple[Tool, tuple[str, ...]]] = {}
+        self.mask: Callable[[str], str] = str
+        """Masks secrets in a text that is shown."""
 
     def digest_of(self, tool: Tool) -> str:
         """Return a tool's digest as it is now."""
@@ -214,4 +218,9 @@ class FirstUse:
             creator is not None or (self._asks_for(tool) and bool(reasons))
         )
         touches = [*may_touch(tool), *self.links(tool)]
-        return ReviewSheet(tool, digest, standing, touches, reasons, creator, waits)
+        last = None if standing.last is None else standing.last.parts
+
+        def code() -> list[str]:
+            return list(self.reviews.texts.lines(tool, digest, last, self.mask))
+
+        return ReviewSheet(tool, digest, standing, touches, reasons, creator, waits, code)

@@ -1,0 +1,110 @@
+"""The code of a tool as text, for the person who reviews it: the scripts and modules, and what has changed.
+
+A text that was reviewed is kept in the user's own folder, by its content, so that a later review can show the
+difference. Large files and those that are no text are named, not shown.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from toolcrib.errors import StateUnavailable
+from toolcrib.guard.trust.digest import ToolDigest
+from toolcrib.spec import Tool
+from toolcrib.state import Vault
+from toolcrib.state.private import put_private
+
+__all__ = ["ReviewedTexts"]
+
+_LARGEST = 65_536
+
+
+class ReviewedTexts:
+    """The texts of one project's tools, as they are and as they were reviewed."""
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+        self._root = f"{vault.root}/"
+
+    def keep(self, tool: Tool, digest: ToolDigest) -> None:
+        """Keep the texts that a person has reviewed. One that cannot be kept is shown whole the next time."""
+        for path, said in self._code(tool, digest):
+            place, data = self._place(self._vault.folder, said), _read(path)
+            if data is not None and said.endswith(hashlib.sha256(data).hexdigest()):
+                with suppress(StateUnavailable):
+                    put_private(place, data, first=True)
+
+    def lines(
+        self, tool: Tool, digest: ToolDigest, reviewed: Mapping[str, str] | None, mask: Callable[[str], str]
+    ) -> Iterator[str]:
+        """Yield each file that is new or has changed since these parts were `reviewed`, line by line."""
+        before = self._reviewed(tool, reviewed or {})
+        for path, said in self._code(tool, digest):
+            earlier, name = before.get(path), path.removeprefix(self._root)
+            if earlier == said:
+                continue
+            data = _read(path)
+            if data is None:
+                yield f"{name}: larger than {_LARGEST:,} bytes, so it is not shown; read it yourself"
+            elif not said.endswith(hashlib.sha256(data).hexdigest()):
+                yield f"{name}: it changes while it is shown; look again"
+            elif (now := _text(data, mask)) is None:
+                yield f"{name}: {len(data):,} bytes that are no text, so they are not shown"
+            else:
+                old = None if earlier is None else _read(str(self._place(self._vault.path, earlier)))
+                then = None if old is None else _text(old, mask)
+                yield from _shown(name, then, now, changed=earlier is not None)
+
+    def _code(self, tool: Tool, digest: ToolDigest) -> Iterator[tuple[str, str]]:
+        """Yield path and content of each file of the project that decides what the tool runs."""
+        manifest = "" if tool.source is None else os.path.realpath(tool.source.path)
+        for path, said in sorted(digest.files.items()):
+            own = path.startswith(self._root) and path != manifest and f"venv/{path}" not in digest.parts
+            if own and said.startswith(("file ", "executable ")):
+                yield path, said
+
+    def _reviewed(self, tool: Tool, parts: Mapping[str, str]) -> dict[str, str]:
+        folder = "" if tool.source is None else os.path.dirname(os.path.realpath(tool.source.path))  # noqa: PTH120
+        paths = {}
+        for part, said in parts.items():
+            kind, _, rest = part.partition("/")
+            paths[f"{folder}/{rest}" if kind == "files" else rest] = said
+        return paths
+
+    def _place(self, folder: Path, said: str) -> Path:
+        return folder / "reviewed" / said.rpartition(" ")[2]
+
+
+def _read(path: str) -> bytes | None:
+    """Return a file of at most 64 KiB; None for a larger one, and for one that cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError:
+        return None
+    return data if len(data) <= _LARGEST else None
+
+
+def _text(data: bytes, mask: Callable[[str], str]) -> list[str] | None:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    if "\0" in text:
+        return None
+    lines = mask(text).split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def _shown(name: str, then: list[str] | None, now: list[str], *, changed: bool) -> Iterator[str]:
+    if then is not None:
+        yield from difflib.unified_diff(then, now, f"reviewed/{name}", f"now/{name}", lineterm="")
+        return
+    yield f"{name}, as it is now (no earlier text is kept):" if changed else f"{name}:"
+    yield from (f"{number:5} | {line}" for number, line in enumerate(now, 1))
