@@ -16,7 +16,8 @@
     │   ├── InvalidSlug           invalid_slug
     │   ├── MissingField          missing_field
     │   ├── TooLarge              too_large
-    │   └── UnsupportedMediaType  unsupported_media_type
+    │   ├── UnsupportedMediaType  unsupported_media_type
+    │   └── InvalidArchive        invalid_archive
     ├── DeniedError               denied
     │   ├── ApprovalRequired      approval_required
     │   ├── ApprovalDenied        approval_denied

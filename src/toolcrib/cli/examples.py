@@ -13,7 +13,7 @@ toolcrib approvals list --status all --json
 toolcrib approvals approve ID --scope session
 toolcrib approvals approve ID --edit limit:=10
 toolcrib approvals deny ID
-toolcrib approvals deny --all --tool deploy --reason 'Use the test database.'
+toolcrib approvals deny --all --tool deploy --reason 'Use the test data.'
 toolcrib approvals grants
 toolcrib approvals grants --json
 toolcrib approvals revoke ID

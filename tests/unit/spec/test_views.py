@@ -80,7 +80,7 @@ def test_every_violation_is_told_and_none_twice() -> None:
 
 
 def test_a_pending_call_says_that_a_person_must_approve() -> None:
-    assert text_view(Result("pending", call_id="c1")).startswith("Tool call failed: A person must approve")
+    assert text_view(Result("pending", call_id="c1")).startswith("Tool call failed: the call waits for")
     assert "ask Ann" in text_view(Result("pending", error=ApprovalRequired("ask Ann")))
 
 

@@ -14,10 +14,12 @@ LOGGERS = (
     "toolcrib.core",
     "toolcrib.egress.proxy.dialer",
     "toolcrib.egress.proxy.server",
+    "toolcrib.project.bundles",
     "toolcrib.project.catalog.reload",
     "toolcrib.serve.http",
     "toolcrib.serve.mcp",
     "toolcrib.serve.rest",
+    "toolcrib.state.outbox",
     "toolcrib.tools",
 )
 """The loggers that Toolcrib writes to."""
