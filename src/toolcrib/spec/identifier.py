@@ -8,10 +8,20 @@ import time
 __all__ = ["new_id"]
 
 
+_latest = [0, 0]
+"""The millisecond of the identifier made last in this process, and its number within that millisecond."""
+
+
 def new_id(now: float | None = None) -> str:
-    """Return a new identifier; `now` is seconds since the epoch, by default the machine's clock."""
+    """Return a new identifier; `now` is seconds since the epoch, by default the machine's clock.
+
+    Those that a thread makes within one millisecond sort in the order in which it made them.
+    """
     stamp = max(0, int((time.time() if now is None else now) * 1000)) & (1 << 48) - 1
     noise = int.from_bytes(os.urandom(10))
-    number = stamp << 80 | 0x7 << 76 | (noise >> 62 & 0xFFF) << 64 | 0b10 << 62 | noise & (1 << 62) - 1
+    # The first number of a millisecond leaves room for 2,048 more.
+    count = _latest[1] + 1 & 0xFFF if stamp == _latest[0] else noise >> 62 & 0x7FF
+    _latest[:] = stamp, count
+    number = stamp << 80 | 0x7 << 76 | count << 64 | 0b10 << 62 | noise & (1 << 62) - 1
     text = f"{number:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

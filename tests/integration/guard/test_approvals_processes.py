@@ -320,7 +320,7 @@ for number in range(100):
     desk.seek(ask(-1 - number))
 before, files = rss(), len(os.listdir("/proc/self/fd"))
 for number in range(2_000 - 100):
-    desk.seek(ask(number))
+    desk.seek(ask(number, caller=f"mcp:agent{number // 100}"))
 after = rss()
 found, last = 0, None
 while page := desk.list("pending", 500, before=last):

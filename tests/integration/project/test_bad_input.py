@@ -157,7 +157,12 @@ def test_an_approval_nobody_gave(mixed: Crib) -> None:
     assert mixed.call("asks", approved_by="ann").value == "content"
     approved, executed = mixed.audit()[-2:]
     assert approved.event == "TOOL_APPROVED"
-    assert approved.fields == {"name": "asks", "approver": "ann", "caller": "local"}
+    assert approved.fields == {
+        "name": "asks",
+        "approver": "ann",
+        "caller": "local",
+        "channel": "program",
+    }
     assert executed.event == "TOOL_EXECUTED"
 
 
