@@ -104,7 +104,7 @@ def test_everything_bad_is_answered_and_recorded_once(client: Client) -> None:
         ("fine", {"n": "x"}, "invalid_input", "Invalid input: $.n", "TOOL_REFUSED"),
         ("secret", {}, "secret_missing", "MISSING_TOKEN", "TOOL_REFUSED"),
         ("grant", {}, "tool_unavailable", "'gone'", "TOOL_REFUSED"),
-        ("asks", {}, "approval_required", "it is dear", "TOOL_REFUSED"),
+        ("asks", {}, "approval_required", "it is dear", "TOOL_WAITS"),
         ("command", {}, "tool_unavailable", "no-such-program", "TOOL_REFUSED"),
         ("flood", flood, "tool_failed", "9000000 bytes", "TOOL_EXECUTED"),
         ("exit", {}, "command_failed", "did not return", "TOOL_EXECUTED"),

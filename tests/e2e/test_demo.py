@@ -33,7 +33,7 @@ def test_two_demos_at_once_run_one_after_the_other_and_show_each_step() -> None:
         assert "It sees: nosy, repo_scan, repo_stats, web_search, web_search_local" in shown
         assert "Scan complete." in shown
         assert '{"files":' in shown
-        assert "web_search needs a person's approval" in shown
+        assert "waits for a person's approval: Accesses external API" in shown
         assert '[{"title":"Tool crib","url":"https://example.com/crib"' in shown
         assert "$.query is required" in shown
         assert shown.count("stopped (") == 3

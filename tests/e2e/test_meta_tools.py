@@ -98,7 +98,7 @@ async def test_an_agent_makes_a_tool_a_person_agrees_and_it_runs(
         assert error(await agent.call_tool("hello", {}))["code"] == "approval_required"
     lines = [(entry.event, entry.fields["name"]) for entry in crib.audit()]
     assert [event for event, name in lines if name == "hello"] == [
-        *("TOOL_CREATED", "TOOL_REFUSED", "TOOL_APPROVED", "TOOL_EXECUTED", "TOOL_REFUSED")
+        *("TOOL_CREATED", "TOOL_REFUSED", "TOOL_APPROVED", "TOOL_EXECUTED", "TOOL_WAITS")
     ]
     created = next(entry for entry in crib.audit() if entry.event == "TOOL_CREATED")
     assert created.fields["creator"] == "claude"
