@@ -58,7 +58,9 @@ def answer(client: socket.socket, entry: Callable[[], Any]) -> None:
     """Run the command of one client in a process of its own, and send the exit status."""
     text, streams, _, _ = socket.recv_fds(client, LONGEST, 3)
     while not text.endswith(b"\n"):
-        text += client.recv(LONGEST)
+        if not (more := client.recv(LONGEST)):
+            return  # It only asked if the server is there, or has gone.
+        text += more
     child = os.fork()
     if child == 0:
         client.close()
