@@ -84,9 +84,12 @@ class Binder:
         for name in (reference, reference.rpartition(".")[2]):
             if name in self._functions.names:
                 return self._functions.bound(name).executor
-            # A tool of a bundle must not pass by the rules and approvals of another tool.
+            # No tool may pass by the rules and approvals of another one: a tool of a bundle gets none, one of
+            # the project only a function of the program that runs without asking.
             if not tool.is_stored and name != tool.name and name in self._toolset.names:
-                return self._toolset.bound(name).executor
+                other = self._toolset.bound(name)
+                if other.tool.source is None and not other.tool.approval.required:
+                    return other.executor
         raise ToolUnavailable(
             f"{tool.name} calls the function {reference!r}, which is not registered in this process",
             hint="Register it where the project is opened: `project.functions.register(name, function)`.",

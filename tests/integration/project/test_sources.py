@@ -125,6 +125,19 @@ async def test_a_function_that_a_manifest_names_reports_to_the_caller_of_the_too
     ]
 
 
+async def test_a_manifest_borrows_no_tool_that_asks_or_comes_from_a_manifest(crib: Crib) -> None:
+    name, text, tool, arguments, _ = FILES["flexigpt"]
+    crib.write(f"more/{name}", text)
+    crib.shell("Weather2", config={"args": ["-c", "touch ran"]}, permissions={"fs": {"write": ["."]}})
+    crib.write("more/other.json", text.replace("a/b.Weather", "Weather2").replace('"weather"', '"other"'))
+    sources(crib, *({"file": f"more/{one}", "dialect": "flexigpt"} for one in (name, "other.json")))
+    async with crib.open() as project:
+        project.toolset.register("Weather", weather, approval="it is dear")
+        for borrowing in (tool, "other"):
+            failed(await project.call(borrowing, arguments), "tool_unavailable")
+    assert not (crib.root / "ran").exists()
+
+
 def shop(crib: Crib) -> None:
     crib.write("db/.gitkeep", "")
     with sqlite3.connect(crib.root / "db/shop.db") as database:
