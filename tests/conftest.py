@@ -32,6 +32,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 ON_CI = bool(os.environ.get("CI"))
 
+
+@pytest.fixture(autouse=True, scope="module")
+def only_own_bundles() -> Iterator[None]:
+    """Remove the bundles that tests have left in the folder of all tests: they are in every project."""
+    yield
+    data = Path(os.environ["XDG_DATA_HOME"], "toolcrib")
+    if (data / "bundles").exists():
+        for entry in data.iterdir():
+            if entry.name != "projects":
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+
 # Only the time limit of a whole test counts: one slow example on a busy machine is no failure. The examples
 # are the same in every run, so that a failure can be repeated.
 settings.register_profile(

@@ -348,6 +348,7 @@ async def test_a_tool_that_reaches_out_is_reviewed_and_again_when_it_changes(
     result = await project.call("get")
     assert isinstance(result.error, ApprovalRequired)
     assert "not what ann reviewed" in result.error.message
+    await project.aclose()
 
 
 async def test_rules_tokens_and_the_audit_log_know_the_tools(data: Path, tmp_path: Path) -> None:

@@ -139,6 +139,7 @@ class Snapshots:
                     while data := file.read(_CHUNK):
                         content.update(data)
                         target.write(data)
+                    os.fsync(target.fileno())  # After a power cut nobody hashes it again.
                 kind = "executable" if state.st_mode & 0o111 else "file"
                 _require_same(f"{kind} {content.hexdigest()}", said, path)
                 new.chmod(stat.S_IMODE(state.st_mode) & 0o555 | 0o400)
