@@ -45,10 +45,10 @@ def closed_folders(config: Config, root: Path) -> tuple[ClosedFolder, ...]:
     found = [
         ClosedFolder(
             folder,
-            f"{told!r} of secrets.sources loads code from there",
+            f"{start!r} of secrets.sources loads code from there",
             folder != str(root),
         )
-        for folder, told in helper_folders(config.secret_sources, root).items()
+        for folder, start in helper_folders(config.secret_sources, root).items()
     ]
     for source in (one for one in config.sources if not one.is_file):
         path = place_of(source, root)

@@ -186,18 +186,18 @@ def helper_folders(settings: Sequence[SourceSetting], root: Path) -> dict[str, s
 
     found: dict[str, str] = {}
     for argv in (setting.argv for setting in settings if setting.argv):
-        told = " ".join(argv[:3])
+        start = " ".join(argv[:3])
         words = [one.path for one in code_inside(CommandLine(argv), root, Paths()) if one.part != "venv"]
         for path in (root / word for word in words):
             folders = [path.parent, Path(os.path.realpath(path)).parent]
             if (path.parent.parent / "pyvenv.cfg").is_file():
                 folders.append(path.parent.parent)
-            found |= {os.path.realpath(folder): told for folder in folders}
+            found |= {os.path.realpath(folder): start for folder in folders}
         if _searches_root(argv, words):
             # It looks for modules in its working folder, the root, before anywhere else.
             package = argv[argv.index("-m") + 1].partition(".")[0] if "-m" in argv[:-1] else ""
-            found |= {os.path.realpath(folder): told for folder in (root, root / package) if folder.is_dir()}
-    return {folder: told for folder, told in found.items() if Path(folder).is_relative_to(root)}
+            found |= {os.path.realpath(folder): start for folder in (root, root / package) if folder.is_dir()}
+    return {folder: start for folder, start in found.items() if Path(folder).is_relative_to(root)}
 
 
 def _searches_root(argv: Sequence[str], code: Sequence[str]) -> bool:

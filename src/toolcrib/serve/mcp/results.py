@@ -12,7 +12,7 @@ from toolcrib.spec.views import TEXT_LIMIT, cut_text, error_text, pending_error,
 __all__ = ["call_result"]
 
 _PENDING = ("status", "approval", "reason", "expires_at")
-"""What a client is told about a call that waits for a person."""
+"""The text for a client whose call waits for a person."""
 
 
 def call_result(result: Result, listed: ListedTool | None = None, limit: int = TEXT_LIMIT) -> dict[str, Any]:
