@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.cli.output import count, one_line
 
 if TYPE_CHECKING:
-    from toolcrib.project.control.approval_service import ApprovalSheet
+    from toolcrib.project.control.approvals.service import ApprovalSheet
 
 __all__ = ["SCOPES", "SHOWN", "content_lines", "cut", "lines_of_approval", "narrower_choices", "row_of"]
 

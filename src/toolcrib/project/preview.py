@@ -6,9 +6,9 @@ from typing import Any
 
 from toolcrib.core.context import Context
 from toolcrib.project.catalog.registry import ToolRegistry
+from toolcrib.project.control.approvals.questions import Question
 from toolcrib.project.control.composites import Composites
 from toolcrib.project.control.plan import plan_of
-from toolcrib.project.control.questions import Question
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.spec import Call, CompositeExec, Permissions, Tool
 

@@ -26,9 +26,9 @@ from toolcrib.project.control.acceptance import (
     digest_of_project,
     require_own_folder,
 )
-from toolcrib.project.control.approval_service import ApprovalService
+from toolcrib.project.control.approvals.elicitation import Elicitation
+from toolcrib.project.control.approvals.service import ApprovalService
 from toolcrib.project.control.composites import Composites
-from toolcrib.project.control.elicitation import Elicitation
 from toolcrib.project.control.first_use import FirstUse, ReviewSheet
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.control.store import Store

@@ -4,11 +4,11 @@ from toolcrib.state.cache import cache_folder, cache_home
 from toolcrib.state.choice import IN_FILE, is_database, name_database, named_database
 from toolcrib.state.clock import ForwardClock
 from toolcrib.state.database import Database, Transaction
+from toolcrib.state.drivers.postgres import PostgresDatabase, PostgresServer
+from toolcrib.state.drivers.sqlite import SqliteDatabase
 from toolcrib.state.outbox import Message, Outbox
-from toolcrib.state.postgres import PostgresDatabase, PostgresServer
 from toolcrib.state.private import read_private, write_private
 from toolcrib.state.process import boot_id, is_alive, this_process, uptime
-from toolcrib.state.sqlite import SqliteDatabase
 from toolcrib.state.tables import PROJECT, VAULT_GRANTS, VAULT_REVIEWS
 from toolcrib.state.user import user_name
 from toolcrib.state.user_settings import (

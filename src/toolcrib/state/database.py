@@ -1,6 +1,7 @@
 """The database that approvals, rates, recorded calls and runs are written against, whatever stores it.
 
-Statements are in the SQL that SQLite and Postgres share (`toolcrib.state.dialect`), with `?` for values.
+Statements are in the SQL that SQLite and Postgres share (`toolcrib.state.drivers.dialect`), with `?` for
+values.
 Times are seconds since the epoch. What this SQL cannot say is a method here.
 """
 

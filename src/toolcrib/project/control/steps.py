@@ -8,12 +8,12 @@ from toolcrib.core.context import Context
 from toolcrib.core.controls import Controls
 from toolcrib.guard import ToolDigest
 from toolcrib.project.control.access import AccessControl
-from toolcrib.project.control.approval import ApprovalStep
+from toolcrib.project.control.approvals.questions import ApprovalQuestions
+from toolcrib.project.control.approvals.step import ApprovalStep
 from toolcrib.project.control.audit import CallAudit
 from toolcrib.project.control.code import ApprovedCode
 from toolcrib.project.control.first_use import FirstUse
 from toolcrib.project.control.idempotency import IdempotencyStep
-from toolcrib.project.control.questions import ApprovalQuestions
 from toolcrib.project.control.rates import RateStep
 from toolcrib.project.control.secrets import SecretsStep
 from toolcrib.project.control.store import Store

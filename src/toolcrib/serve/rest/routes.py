@@ -7,8 +7,9 @@ from typing import Any
 
 from toolcrib import __version__
 from toolcrib.serve.http import Answer, HttpRequest, Route, describe
-from toolcrib.serve.rest import archive, bundles, calls, catalog, session, tools, usage
+from toolcrib.serve.rest import archive, bundles, catalog, session, tools, usage
 from toolcrib.serve.rest.admin import approvals, audit, manifests, standing
+from toolcrib.serve.rest.calls import routes as calls
 from toolcrib.serve.rest.records import PATH
 
 __all__ = ["ROUTES", "openapi"]

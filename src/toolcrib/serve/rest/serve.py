@@ -13,7 +13,7 @@ from toolcrib.guard import Tokens
 from toolcrib.project import Project
 from toolcrib.serve.auth import Access, Sessions, TrustedHosts
 from toolcrib.serve.http import HttpServer, create_app, open_socket
-from toolcrib.serve.rest.quick_invoke import QuickInvoke
+from toolcrib.serve.rest.calls.quick_invoke import QuickInvoke
 from toolcrib.serve.rest.routes import ROUTES
 from toolcrib.serve.rest.running import CallTable
 from toolcrib.serve.rest.services import Services

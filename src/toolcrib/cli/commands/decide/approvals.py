@@ -26,7 +26,7 @@ from toolcrib.cli.table import print_listing, print_table
 from toolcrib.errors import ApprovalRequired, NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from toolcrib.project.control.approval_service import ApprovalService, ApprovalSheet
+    from toolcrib.project.control.approvals.service import ApprovalService, ApprovalSheet
 
 _LOOK_S = 0.5
 _HEADS = ("ID", "STATUS", "TOOL", "CALLER", "ASKED", "ARGUMENTS")

@@ -8,9 +8,9 @@ from typing import Any
 
 from toolcrib.errors import ToolcribError
 from toolcrib.guard import Approval, AuditQuery, AuditReader, doubts_about
+from toolcrib.project.control.approvals.questions import OWN
 from toolcrib.project.control.first_use import FirstUse
 from toolcrib.project.control.plan import plan_of
-from toolcrib.project.control.questions import OWN
 from toolcrib.spec import Tool
 from toolcrib.spec.moment import written
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import StateUnavailable
 from toolcrib.state.database import Transaction
-from toolcrib.state.dialect import POSTGRES_NOW, postgres_statement, statements
-from toolcrib.state.listener import Listener
+from toolcrib.state.drivers.dialect import POSTGRES_NOW, postgres_statement, statements
+from toolcrib.state.drivers.listener import Listener
 
 if TYPE_CHECKING:
     import psycopg

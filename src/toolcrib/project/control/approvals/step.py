@@ -9,8 +9,8 @@ from toolcrib.core.context import Context
 from toolcrib.core.controls import Proceed, needs_approval
 from toolcrib.errors import ApprovalRequired
 from toolcrib.guard import Approval, Ask, AuditLog, Permit, canonical
+from toolcrib.project.control.approvals.questions import ApprovalQuestions, Question
 from toolcrib.project.control.code import ApprovedCode
-from toolcrib.project.control.questions import ApprovalQuestions, Question
 from toolcrib.project.control.store import Store
 from toolcrib.spec import Result
 from toolcrib.spec.words import HINT_ASKED, may_touch

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from toolcrib.errors import StateUnavailable
 from toolcrib.state.database import Transaction
-from toolcrib.state.dialect import statements
+from toolcrib.state.drivers.dialect import statements
 from toolcrib.state.process import boot_id, is_alive, this_process, uptime
 
 __all__ = ["SqliteDatabase"]

@@ -93,7 +93,7 @@ class ApprovalService:
 
         Empty if there is no tool of that name any more.
         """
-        from toolcrib.project.control.approval_facts import facts_about
+        from toolcrib.project.control.approvals.facts import facts_about
 
         approval, tool = sheet.approval, sheet.tool
         if tool is None:

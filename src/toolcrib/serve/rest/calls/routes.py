@@ -33,7 +33,7 @@ from toolcrib.errors import (
 from toolcrib.project.catalog.pages import page_token, read_page_token
 from toolcrib.serve.http import Answer, HttpRequest, Route
 from toolcrib.serve.http.route import Handled
-from toolcrib.serve.rest.event_stream import EVENT_STREAM, event_stream
+from toolcrib.serve.rest.calls.event_stream import EVENT_STREAM, event_stream
 from toolcrib.serve.rest.pages import PageQuery
 from toolcrib.serve.rest.running import CallStatus, OpenCall
 from toolcrib.serve.rest.services import Services

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.state.dialect import POSTGRES_NOW
+from toolcrib.state.drivers.dialect import POSTGRES_NOW
 
 if TYPE_CHECKING:
     import psycopg

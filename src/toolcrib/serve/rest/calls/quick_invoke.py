@@ -13,7 +13,7 @@ from toolcrib.core.context import Context
 from toolcrib.errors import ToolcribError
 from toolcrib.serve.auth import Client
 from toolcrib.serve.http import SECURITY_HEADERS, problem
-from toolcrib.serve.rest.calls import INVOKE, arguments_of, call_answer
+from toolcrib.serve.rest.calls.routes import INVOKE, arguments_of, call_answer
 from toolcrib.serve.rest.services import Services
 
 __all__ = ["QuickInvoke"]

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from toolcrib.errors import ToolcribError
 from toolcrib.guard import shown
-from toolcrib.project.control.approval_service import ApprovalService
+from toolcrib.project.control.approvals.service import ApprovalService
 
 __all__ = ["Elicitation"]
 

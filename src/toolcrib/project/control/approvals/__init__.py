@@ -1,0 +1,1 @@
+"""The approval step of a project's calls, and whom it asks."""

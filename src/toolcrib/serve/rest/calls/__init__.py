@@ -1,0 +1,1 @@
+"""The part of the REST API that makes calls and follows them."""

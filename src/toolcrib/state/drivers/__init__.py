@@ -1,0 +1,1 @@
+"""The databases that can hold a project's state: a SQLite file, a Postgres server."""
