@@ -300,3 +300,7 @@ def test_review_shows_the_script_itself_and_then_what_has_changed_in_it(crib: Cr
     assert "  -echo one\n  +echo two\n" in shown
     assert "key-0123456789" not in shown
     assert "calc" not in shown
+    (tool,) = json.loads(plain(crib, "review", "--json", env={"S": "key-0123456789"}).out)["tools"]
+    assert tool["code"][0] == "--- reviewed/bin/run.sh"
+    assert "+echo two" in tool["code"]
+    assert "key-0123456789" not in str(tool)

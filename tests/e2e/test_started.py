@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -169,3 +172,28 @@ def test_only_a_helper_outside_of_the_project_runs_without_confinement(
     shown = person.run("trust", "--yes").stdout
     assert f'["{program}", "show"]' in shown
     assert all("eulav-doog" in one for one in answers(person, "keyed"))
+
+
+@pytest.mark.skipif(
+    not (shutil.which("pass") and shutil.which("gpg")), reason="needs the programs pass and gpg"
+)
+def test_the_password_store_itself_gives_a_secret(origin: Crib, ann: Callable[..., Person]) -> None:
+    helper(origin, argv=["pass", "show"], confined=False)
+    person = ann("kim")
+    environment = {"HOME": str(person.home), "PATH": os.environ["PATH"]}
+    (person.home / ".gnupg").mkdir(mode=0o700)
+
+    def do(*argv: str, text: str = "") -> None:
+        subprocess.run(argv, env=environment, input=text.encode(), check=True, capture_output=True)
+
+    key = ["--quick-generate-key", "kim@example.com", "default", "default", "never"]
+    try:
+        do("gpg", "--batch", "--pinentry-mode", "loopback", "--passphrase", "", *key)
+        do("pass", "init", "kim@example.com")
+        do("pass", "insert", "--multiline", "TOKEN", text="good-value\n")
+        person.run("trust", "--yes")
+        assert all("eulav-doog" in one for one in answers(person, "keyed"))
+        do("pass", "rm", "--force", "TOKEN")
+        assert all("secret_missing" in one for one in answers(person, "keyed"))
+    finally:
+        do("gpgconf", "--kill", "gpg-agent")

@@ -323,9 +323,15 @@ class Project:
     def subscribe(
         self, caller: str = "local", identity: Caller | None = None, *, size: int = 1_000
     ) -> CallEvents:
-        """Return the events of running calls, of tools that this caller may see. Close it in the end."""
+        """Return the events of running calls, of tools that this caller may see. Close it in the end.
+
+        Nothing more comes once the caller's token is no longer valid.
+        """
         self._steps.access.require_valid(identity)
-        return self.toolset.subscribe_where(self._visible_to(caller, identity), size)
+        sees = self._visible_to(caller, identity)
+        return self.toolset.subscribe_where(
+            lambda name: self._steps.access.valid(identity) and sees(name), size
+        )
 
     def call(
         self,

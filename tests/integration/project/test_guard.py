@@ -259,7 +259,12 @@ async def test_a_token_is_verified_on_each_call(crib: Crib) -> None:
         project.toolset.register("plain", lambda: 1)
         assert (await project.invoke(Call("plain", {}, "token:ci", identity=caller))).ok
         assert [tool.name for tool in project.tools("token:ci", caller)] == ["count", "plain"]
+        events = project.subscribe("token:ci", caller)
+        assert (await project.call("plain")).ok
         tokens.revoke("ci")
+        assert (await project.call("plain")).ok
+        events.close()
+        assert [event.kind async for event in events] == ["started", "ended"]
         failed(await project.invoke(Call("plain", {}, "token:ci", identity=caller)), "invalid_token")
         for look in (project.tools, project.subscribe, partial(project.search, "count", caller="token:ci")):
             with pytest.raises(InvalidToken):

@@ -280,6 +280,16 @@ def test_a_no_says_by_whom_and_why_and_holds(desk: Approvals, wall: Wall) -> Non
     waits(desk)
 
 
+def test_a_no_for_ten_minutes_asks_again_after_them(desk: Approvals, wall: Wall) -> None:
+    asked = waits(desk)
+    desk.deny(asked.id, "ada", hold_s=600)
+    wall.now += 599
+    with pytest.raises(ApprovalDenied):
+        desk.seek(ask())
+    wall.now += 2
+    assert waits(desk).id != asked.id
+
+
 def test_a_no_can_be_taken_back(desk: Approvals) -> None:
     asked = waits(desk)
     desk.deny(asked.id, "ada")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from toolcrib.core.context import Context
+from toolcrib.errors import InvalidToken
 from toolcrib.guard import Decision, Policy, Rules, Tokens
 from toolcrib.spec import Caller, Tool
 
@@ -25,6 +26,14 @@ class AccessControl:
         """Raise `InvalidToken` if this caller's token was revoked or has expired."""
         if identity is not None:
             self._tokens.require_valid(identity)
+
+    def valid(self, identity: Caller | None) -> bool:
+        """Return False if this caller's token was revoked or has expired."""
+        try:
+            self.require_valid(identity)
+        except InvalidToken:
+            return False
+        return True
 
     def visible(self, tool: Tool, caller: str, identity: Caller | None) -> bool:
         """Return True if this caller may see the tool."""

@@ -58,13 +58,17 @@ def command(
         for number, sheet in enumerate(sheets):
             print_result("\n".join([*([""] if number else []), *lines_of(sheet)]))
     waiting = [sheet for sheet in sheets if sheet.standing.status != "reviewed"]
+    codes = [list(sheet.code()) if as_json and sheet in waiting else [] for sheet in sheets]
     accepted = bool(waiting) and (yes or not as_json)
     if accepted:
         channel = decide(f"Mark {names_of(waiting)} as reviewed?", _ABOUT, yes=yes)
         accepted = channel is not None
         _accept(project, waiting, channel)
     if as_json:
-        shown = [{**sheet.as_dict(), "accepted": accepted and sheet in waiting} for sheet in sheets]
+        shown = [
+            {**sheet.as_dict(), "code": code, "accepted": accepted and sheet in waiting}
+            for sheet, code in zip(sheets, codes, strict=True)
+        ]
         print_json({"tools": shown})
     elif not sheets and not exit_code:
         print_note("No tool needs a review.")
