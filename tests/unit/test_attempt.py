@@ -9,17 +9,8 @@ from typing import Any
 import pytest
 
 from toolcrib import Context, Retry, RetryableError, ToolCancel, ToolDiscard, Toolset, ToolSnooze
-from toolcrib.core.attempt import (
-    AttemptDecision,
-    AttemptPolicy,
-    Cancel,
-    Discard,
-    Fail,
-    RetryAfter,
-    SnoozeFor,
-    decide,
-    run_attempt,
-)
+from toolcrib.core.attempt import AttemptPolicy, decide, run_attempt
+from toolcrib.core.decision import AttemptDecision, Cancel, Discard, Fail, RetryAfter, SnoozeFor
 from toolcrib.errors import DeniedError, HttpFailed, TimedOut, ToolFailed
 from toolcrib.spec import Outcome
 

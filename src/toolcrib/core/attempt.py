@@ -7,11 +7,12 @@ the call does it: the pipeline waits in memory; a durable queue can write the de
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
 
 from toolcrib.core.context import Context
 from toolcrib.core.deadline import DeadlineExceeded, run_with_deadline
+from toolcrib.core.decision import AttemptDecision, Cancel, Discard, Fail, RetryAfter, SnoozeFor
 from toolcrib.core.failures import own_exception, to_error
 from toolcrib.errors import (
     HttpFailed,
@@ -25,57 +26,10 @@ from toolcrib.errors import (
 )
 from toolcrib.spec import Call, Outcome, Retry
 
-__all__ = [
-    "AttemptPolicy",
-    "Cancel",
-    "Discard",
-    "Fail",
-    "RetryAfter",
-    "SnoozeFor",
-    "check_snooze",
-    "decide",
-    "run_attempt",
-]
+__all__ = ["AttemptPolicy", "check_snooze", "decide", "run_attempt"]
 
 _MAX_SNOOZES = 100
 """Snoozes of one call that waits in memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class RetryAfter:
-    """Run the tool again in so many seconds. The attempt counts."""
-
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class SnoozeFor:
-    """Run the tool again in so many seconds. The attempt does not count."""
-
-    seconds: float
-    reason: str = field(default="", compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Fail:
-    """The call has failed."""
-
-    error: ToolcribError
-
-
-class Discard(Fail):
-    """The tool says that its input is wrong."""
-
-    __slots__ = ()
-
-
-class Cancel(Fail):
-    """The tool says that it can never succeed."""
-
-    __slots__ = ()
-
-
-AttemptDecision = RetryAfter | SnoozeFor | Fail
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +83,7 @@ def decide(error: Exception, policy: AttemptPolicy, attempt: int, chance: float)
         if asked > policy.max_wait_s:
             return Fail(error)
         delay = max(delay, asked)
-    return RetryAfter(min(delay, ToolSnooze.MAX_DELAY_S))
+    return RetryAfter(min(delay, ToolSnooze.MAX_DELAY_S), to_error(error))
 
 
 def check_snooze(ctx: Context, snooze: SnoozeFor) -> None:

@@ -20,6 +20,7 @@ from toolcrib.spec.identifier import new_id
 
 if TYPE_CHECKING:
     from toolcrib.core.bound import Bound
+    from toolcrib.core.decision import AttemptDecision
     from toolcrib.core.events import Chunks, EventBus
     from toolcrib.guard import Decision, Permit, Pinned, Redactor, ToolDigest
 
@@ -77,6 +78,10 @@ class Context(Call):
     """Masks the chunks of this attempt."""
     replayed: bool = field(default=False, init=False)
     """True if the result is that of an earlier call with the same key."""
+    single: bool = field(default=False, init=False)
+    """True to make one attempt only: whoever makes the call does what `follows` says."""
+    follows: AttemptDecision | None = field(default=None, init=False)
+    """The decision on a failed attempt of a `single` call."""
 
     @classmethod
     def of(cls, call: Call) -> Context:

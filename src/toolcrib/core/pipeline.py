@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Mapping
 from time import perf_counter
 
-from toolcrib.core.attempt import Fail, RetryAfter, check_snooze, run_attempt
+from toolcrib.core.attempt import check_snooze, run_attempt
 from toolcrib.core.bound import Bound
 from toolcrib.core.context import Context, current
 from toolcrib.core.controls import Controls, Proceed, plain_controls
+from toolcrib.core.decision import Fail, RetryAfter, failure_of
 from toolcrib.core.events import EventBus
 from toolcrib.core.failures import shorten, to_error
 from toolcrib.core.results import check_output, mask_result, normalise
@@ -93,15 +94,7 @@ class Pipeline:
         if ctx.on_event is not None or self.bus.subscriptions:
             self.bus.begin(ctx)
         try:
-            bound = self._bound.get(ctx.tool)
-            if bound is None:
-                raise self.unknown(ctx.tool, ctx)
-            ctx.bound = bound
-            for check in self._controls.authorise:
-                check(ctx)
-            ctx.arguments = bound.arguments.check(ctx.arguments)
-            for check in self._controls.require:
-                check(ctx)
+            self.admit(ctx)
             result = await self._approved(ctx)
         except Exception as error:
             result = ctx.failed(to_error(error))
@@ -109,6 +102,18 @@ class Pipeline:
             self._end(ctx, ctx.failed(Cancelled()), cancelled=True)
             raise
         return self._end(ctx, result)
+
+    def admit(self, ctx: Context) -> None:
+        """Find the tool and check caller and arguments. Raises the reason why the call may not be made."""
+        bound = self._bound.get(ctx.tool)
+        if bound is None:
+            raise self.unknown(ctx.tool, ctx)
+        ctx.bound = bound
+        for check in self._controls.authorise:
+            check(ctx)
+        ctx.arguments = bound.arguments.check(ctx.arguments)
+        for check in self._controls.require:
+            check(ctx)
 
     async def _run(self, ctx: Context) -> Result:
         """Run an approved call: middleware, attempts, and its outcome as a result."""
@@ -138,6 +143,9 @@ class Pipeline:
             ended = await run_attempt(call, ctx, self._call_attempts)
             if isinstance(ended, Outcome):
                 return ended
+            if ctx.single:
+                ctx.follows = ended
+                raise failure_of(ended)
             if isinstance(ended, Fail):
                 raise ended.error
             if isinstance(ended, RetryAfter):

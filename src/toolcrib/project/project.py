@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from toolcrib.project.catalog.search import Search
     from toolcrib.project.catalog.stored import StoredTools
     from toolcrib.project.catalog.stored_search import StoredSearch
+    from toolcrib.project.durable import ProjectCalls
     from toolcrib.project.servers import Servers
 
 __all__ = ["Accept", "Project"]
@@ -360,6 +361,24 @@ class Project:
         return stream_events(lambda listener: self.call(name, arguments, on_event=listener, **options))
 
     @cached_property
+    def calls(self) -> ProjectCalls:
+        """Durable calls: stored before they run, and recorded once."""
+        from toolcrib.project.durable import ProjectCalls
+
+        return ProjectCalls(
+            lambda: self._store.calls, self.toolset.pipeline, self.bound, self.invoke, self._tool_names
+        )
+
+    def _tool_names(self) -> list[str]:
+        return self.toolset.names
+
+    def submit(
+        self, name: str, arguments: Mapping[str, Any] | bytes | str | None = None, **options: Any
+    ) -> str:
+        """Store a durable call and return its id; options as of `ProjectCalls.submit`."""
+        return self.calls.submit(name, arguments, **options)
+
+    @cached_property
     def approval_service(self) -> ApprovalService:
         """The calls that wait for approval, for a person to decide on."""
         return ApprovalService(
@@ -463,6 +482,8 @@ class Project:
     async def aclose(self) -> None:
         """Close connections, tools with resources, and the audit log."""
         try:
+            if "calls" in self.__dict__:
+                await self.calls.stop()
             await self.bundles.stop()
             if self._hot_reload is not None:
                 await self._hot_reload.stop()

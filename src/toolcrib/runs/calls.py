@@ -11,26 +11,26 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
-from toolcrib.core.attempt import AttemptDecision, Cancel, Discard, RetryAfter, SnoozeFor
+from toolcrib.core.decision import AttemptDecision, Cancel, Discard, RetryAfter, SnoozeFor
 from toolcrib.errors import ConflictError, IdempotencyConflict, InvalidError, NotFoundError, ToolFailed
+from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher
 from toolcrib.runs.history import COLUMNS, ENDED, CallAttempt, CallChange, CallState, DurableCall
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Database, DatabaseWatch, Transaction
 
-__all__ = ["ClaimedCall", "DurableCalls"]
+__all__ = ["ClaimedCall", "DurableCalls", "Ended", "entry_of"]
 
 _LEASE_S = 5.0
 _MAX_RESCUES = 3
-_MAX_TOOLS = 10_000
 _CLAIM = "calls claim"
 _OWN = "WHERE id = ? AND epoch = ? AND state = 'running'"
-_NEXT = (
-    "SELECT id, tool, arguments, caller, epoch, attempts, snoozes FROM calls"
-    " WHERE state = 'ready' AND ready_at <= ? AND tool IN ({}) ORDER BY priority DESC, ready_at, id LIMIT 1"
+_READY = (
+    "SELECT tool, arguments, caller, epoch, attempts, snoozes, context, session_id, run_id, ready_at,"
+    " priority FROM calls WHERE id = ? AND state = 'ready'"
 )
 _TAKE = (
     "UPDATE calls SET state = 'running', epoch = epoch + 1, attempts = attempts + 1, worker = ?,"
-    " lease_ends_at = ? WHERE id = ? AND state = 'ready'"
+    " lease_ends_at = ?, approval = NULL WHERE id = ? AND state = 'ready'"
 )
 _AGAIN = (
     "UPDATE calls SET state = 'ready', ready_at = ?, attempts = attempts - ?, snoozes = snoozes + ?,"
@@ -38,8 +38,8 @@ _AGAIN = (
 )
 _END = f"UPDATE calls SET state = ?, result = ?, error = ?, ended_at = ?, lease_ends_at = NULL {_OWN}"
 _LOST = (
-    "SELECT id, epoch, repeatable, rescues FROM calls WHERE state = 'running' AND lease_ends_at <= ?"
-    " ORDER BY lease_ends_at LIMIT 100"
+    "SELECT id, epoch, repeatable, rescues, tool, priority FROM calls"
+    " WHERE state = 'running' AND lease_ends_at <= ? ORDER BY lease_ends_at LIMIT 100"
 )
 _RESCUE = (
     "UPDATE calls SET state = ?, rescues = rescues + 1, attempts = attempts - 1, worker = NULL,"
@@ -47,14 +47,27 @@ _RESCUE = (
 )
 _CANCEL = (
     "UPDATE calls SET state = 'cancelled', epoch = epoch + 1, ended_at = ?, lease_ends_at = NULL"
-    " WHERE id = ? AND state IN ('ready', 'running')"
+    " WHERE id = ? AND state IN ('ready', 'running', 'waiting')"
 )
 _REPEAT = (
     "UPDATE calls SET state = 'ready', ready_at = ?, ended_at = NULL, error = NULL, attempts = 0,"
     " rescues = 0, worker = NULL WHERE id = ? AND state IN ('failed', 'discarded', 'cancelled', 'unknown')"
 )
+_WAIT = (
+    "UPDATE calls SET state = 'waiting', approval = ?, attempts = attempts - 1, worker = NULL,"
+    f" lease_ends_at = NULL {_OWN}"
+)
+_DECIDED = (
+    "SELECT id, tool, priority FROM calls WHERE state = 'waiting' AND NOT EXISTS (SELECT 1 FROM approvals"
+    " WHERE approvals.id = calls.approval AND status = 'pending' AND expires_at > ?) LIMIT 500"
+)
 _CLOSE = "UPDATE call_attempts SET ended_at = ?, ending = ?, reason = ? WHERE call_id = ?"
 _NUMBER = "SELECT COALESCE(MAX(number), 0) + 1 FROM call_events WHERE call_id = ?"
+
+
+def entry_of(tool: str) -> str:
+    """Return the entry to which calls of a tool are sent."""
+    return f"call:{tool}"
 
 
 class ClaimedCall(NamedTuple):
@@ -68,6 +81,18 @@ class ClaimedCall(NamedTuple):
     attempt: int
     """1, 2, …: the number of this attempt."""
     snoozes: int
+    context: Mapping[str, Any]
+    """What the submitter gave beside the arguments: `identity`, `variables`, `timeout_ms`."""
+    session_id: str | None
+    run_id: str | None
+
+
+class Ended(NamedTuple):
+    """A call that has ended."""
+
+    id: str
+    run_id: str | None
+    state: CallState
 
 
 class DurableCalls:
@@ -78,11 +103,20 @@ class DurableCalls:
     """
 
     def __init__(
-        self, database: Database, clock: Callable[[], float] | None = None, *, lease_s: float = _LEASE_S
+        self,
+        database: Database,
+        clock: Callable[[], float] | None = None,
+        *,
+        lease_s: float = _LEASE_S,
+        dispatcher: Dispatcher | None = None,
     ) -> None:
-        self._database = database
+        self.database = self._database = database
         self._clock = clock
-        self._lease_s = lease_s
+        self.lease_s = lease_s
+        self.dispatcher: Dispatcher = dispatcher or EmbeddedDispatcher(database, clock)
+        """Where ready calls are sent, to the entry `entry_of(tool)`."""
+        self.on_end: list[Callable[[Transaction, Ended], None]] = []
+        """Called in the transaction in which a call ends, whatever way."""
         self._ends: DatabaseWatch[CallState] = DatabaseWatch(self._ended, database)
 
     # -- callers ---------------------------------------------------------------------------------
@@ -97,13 +131,16 @@ class DurableCalls:
         repeatable: bool = False,
         priority: int = 0,
         delay_s: float = 0.0,
+        context: Mapping[str, Any] | None = None,
+        session_id: str | None = None,
+        run_id: str | None = None,
         transaction: Transaction | None = None,
     ) -> str:
         """Store a call and return its id. With the key of an earlier call of this caller, return that one's.
 
         `repeatable`: it may run again after its worker has died. Higher priorities are taken first. With
-        `transaction`, one of the same database, the call exists only if that is committed. Raises
-        `IdempotencyConflict` if the key was used for another call.
+        `transaction`, one of the same database, the call exists only if that is committed. `context` is what
+        else the call needs, as JSON. Raises `IdempotencyConflict` if the key was used for another call.
         """
         if idempotency_key == "":
             raise InvalidError("an idempotency key must not be empty")
@@ -114,6 +151,9 @@ class DurableCalls:
             "idempotency_key": idempotency_key,
             "repeatable": int(repeatable),
             "priority": priority,
+            "context": json.dumps(context or {}),
+            "session_id": session_id,
+            "run_id": run_id,
         }
         if transaction is not None:
             return self._submit(transaction, row, delay_s)
@@ -127,6 +167,7 @@ class DurableCalls:
         times = {"ready_at": now + max(0.0, delay_s), "submitted_at": now}
         if tx.insert("calls", {"id": id, "state": "ready", **row, **counts, **times}):
             self._note(tx, id, now, "submitted", "")
+            self._send(tx, id, row["tool"], row["priority"], delay_s)
             return id
         key = (row["caller"], row["idempotency_key"])
         known = tx.one("SELECT id, tool, arguments FROM calls WHERE caller = ? AND idempotency_key = ?", *key)
@@ -185,6 +226,7 @@ class DurableCalls:
                 raise ConflictError(f"call {id[:100]} does not exist or has ended")
             tx.run(f"{_CLOSE} AND ended_at IS NULL", now, "cancelled", "", id)
             self._note(tx, id, now, "cancelled", "")
+            self._tell(tx, id, "cancelled")
         self._ends.notify()
 
     def retry(self, id: str) -> None:
@@ -194,31 +236,46 @@ class DurableCalls:
             if not tx.run(_REPEAT, now, id):
                 raise ConflictError(f"call {id[:100]} does not exist, has a result, or has not ended")
             self._note(tx, id, now, "retried", "")
+            tool, priority = tx.one("SELECT tool, priority FROM calls WHERE id = ?", id) or ("", 0)
+            self._send(tx, id, tool, priority, 0.0)
 
     # -- workers ---------------------------------------------------------------------------------
 
-    def claim(self, tools: Collection[str], worker: str) -> ClaimedCall | None:
-        """Take the next call of one of these tools; None if none is ready. `worker` is a name to show."""
-        names = sorted(tools)
-        if not names:
+    def take(self, tx: Transaction, id: str, worker: str) -> ClaimedCall | None:
+        """Take a call in the transaction that delivers it, for `worker`; None if it is not ready.
+
+        One that is delivered too early is sent again for its time.
+        """
+        row = tx.one(_READY, id)
+        if row is None:
             return None
-        if len(names) > _MAX_TOOLS:
-            raise InvalidError(f"a worker can take calls of at most {_MAX_TOOLS:,} tools")
-        with self._database.write(_CLAIM) as tx:
-            now = self._now(tx)
-            row = tx.one(_NEXT.format(", ".join("?" * len(names))), now, *names)
-            if row is None or not tx.run(_TAKE, worker, now + self._lease_s, row[0]):
-                return None
-            id, tool, arguments, caller, epoch, attempts, snoozes = row
-            attempt = {"call_id": id, "epoch": epoch + 1, "worker": worker, "began_at": now}
-            tx.insert("call_attempts", attempt)
-            self._note(tx, id, now, "claimed", worker)
-        return ClaimedCall(id, tool, arguments, caller, epoch + 1, attempts + 1, snoozes)
+        now = self._now(tx)
+        *facts, ready_at, priority = row
+        tool, arguments, caller, epoch, attempts, snoozes, context, session_id, run_id = facts
+        if ready_at > now:
+            self._send(tx, id, tool, priority, ready_at - now)
+            return None
+        if not tx.run(_TAKE, worker, now + self.lease_s, id):
+            return None
+        tx.insert("call_attempts", {"call_id": id, "epoch": epoch + 1, "worker": worker, "began_at": now})
+        self._note(tx, id, now, "claimed", worker)
+        return ClaimedCall(
+            id,
+            tool,
+            arguments,
+            caller,
+            epoch + 1,
+            attempts + 1,
+            snoozes,
+            json.loads(context),
+            session_id,
+            run_id,
+        )
 
     def renew(self, claims: Collection[ClaimedCall]) -> list[ClaimedCall]:
         """Keep calls for another `lease_s` seconds; return those that this worker still has."""
         with self._database.write(_CLAIM) as tx:
-            end = self._now(tx) + self._lease_s
+            end = self._now(tx) + self.lease_s
             renew = f"UPDATE calls SET lease_ends_at = ? {_OWN}"
             return [claim for claim in claims if tx.run(renew, end, claim.id, claim.epoch)]
 
@@ -229,7 +286,8 @@ class DurableCalls:
     def decide(self, claim: ClaimedCall, decision: AttemptDecision) -> bool:
         """Record what follows a failed attempt (`core.attempt.decide`); False as `finish` returns it."""
         if isinstance(decision, RetryAfter):
-            return self._again(claim, "retry", f"in {decision.seconds:g} s", decision.seconds, counts=True)
+            reason = "" if decision.error is None else decision.error.message
+            return self._again(claim, "retry", reason, decision.seconds, counts=True)
         if isinstance(decision, SnoozeFor):
             reason = decision.reason
             return self._again(claim, "snooze", reason, decision.seconds, counts=False, snoozes=1)
@@ -242,21 +300,59 @@ class DurableCalls:
         """Give a call back because its worker ends: another may take it at once, and nothing has failed."""
         return self._again(claim, "handed_back", "", 0.0, counts=False)
 
+    def wait_for_approval(self, claim: ClaimedCall, approval: str) -> bool:
+        """Let a call wait until a person has decided; no worker has it meanwhile. False as in `finish`."""
+        with self._database.write(f"call {claim.id}") as tx:
+            now = self._now(tx)
+            if not tx.run(_WAIT, approval, claim.id, claim.epoch):
+                return False
+            self._close(tx, claim.id, claim.epoch, now, ("waits", approval))
+        return True
+
+    def wake_decided(self) -> list[str]:
+        """Make calls ready whose approval no longer waits, at most 500; return their ids.
+
+        The approval itself is checked again when the call runs.
+        """
+        with self._database.read() as tx:
+            if not tx.all(_DECIDED, self._now(tx)):
+                return []
+        with self._database.write(_CLAIM) as tx:
+            now = self._now(tx)
+            woken = []
+            for id, tool, priority in tx.all(_DECIDED, now):
+                if tx.run(
+                    "UPDATE calls SET state = 'ready', ready_at = ? WHERE id = ? AND state = 'waiting'",
+                    now,
+                    id,
+                ):
+                    self._note(tx, id, now, "decided", "")
+                    self._send(tx, id, tool, priority, 0.0)
+                    woken.append(id)
+        return woken
+
     def rescue(self) -> list[str]:
         """Take the calls of workers that are silent, at most 100; return their ids.
 
         A call that is not repeatable ends as `unknown`; one that was rescued three times fails.
         """
+        with self._database.read() as tx:
+            if not tx.all(_LOST, self._now(tx)):
+                return []
         with self._database.write(_CLAIM) as tx:
             now = self._now(tx)
             rescued = []
-            for id, epoch, repeatable, rescues in tx.all(_LOST, now):
+            for id, epoch, repeatable, rescues, tool, priority in tx.all(_LOST, now):
                 state: CallState = "unknown"
                 if repeatable:
                     state = "ready" if rescues < _MAX_RESCUES else "failed"
                 ending = (None, None) if state == "ready" else (_worker_died(state, rescues), now)
                 if tx.run(_RESCUE, state, now, *ending, id, epoch):
                     self._close(tx, id, epoch, now, ("lost", state))
+                    if state == "ready":
+                        self._send(tx, id, tool, priority, 0.0)
+                    else:
+                        self._tell(tx, id, state)
                     rescued.append(id)
         self._ends.notify()
         return rescued
@@ -279,6 +375,8 @@ class DurableCalls:
             if not tx.run(_AGAIN, *values):
                 return False
             self._close(tx, claim.id, claim.epoch, now, (ending, reason))
+            (priority,) = tx.one("SELECT priority FROM calls WHERE id = ?", claim.id) or (0,)
+            self._send(tx, claim.id, claim.tool, priority, delay_s)
         return True
 
     def _end(
@@ -289,6 +387,7 @@ class DurableCalls:
             if not tx.run(_END, state, result, error, now, claim.id, claim.epoch):
                 return False
             self._close(tx, claim.id, claim.epoch, now, (state, error or ""))
+            self._tell(tx, claim.id, state)
         self._ends.notify()
         return True
 
@@ -299,6 +398,16 @@ class DurableCalls:
         )
         tx.run(close, now, *ending, id, epoch)
         self._note(tx, id, now, *ending)
+
+    def _send(self, tx: Transaction, id: str, tool: str, priority: int, delay_s: float) -> None:
+        self.dispatcher.send(tx, entry_of(tool), id, delay_s=delay_s, priority=priority)
+
+    def _tell(self, tx: Transaction, id: str, state: CallState) -> None:
+        """Call those who want to know that a call has ended."""
+        if self.on_end:
+            (run_id,) = tx.one("SELECT run_id FROM calls WHERE id = ?", id) or (None,)
+            for listener in self.on_end:
+                listener(tx, Ended(id, run_id, state))
 
     @staticmethod
     def _note(tx: Transaction, id: str, now: float, kind: str, detail: str) -> None:

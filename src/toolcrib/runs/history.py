@@ -7,8 +7,9 @@ from typing import Literal
 
 __all__ = ["COLUMNS", "ENDED", "CallAttempt", "CallChange", "CallState", "DurableCall"]
 
-CallState = Literal["ready", "running", "done", "failed", "discarded", "cancelled", "unknown"]
-"""`ready`: it waits for a worker, or for its time. `discarded`: the tool said that its input is wrong.
+CallState = Literal["ready", "running", "waiting", "done", "failed", "discarded", "cancelled", "unknown"]
+"""`ready`: it waits for a worker, or for its time. `waiting`: for a person to decide.
+`discarded`: the tool said that its input is wrong.
 `unknown`: its worker died, and the tool may not be run twice."""
 ENDED: tuple[CallState, ...] = ("done", "failed", "discarded", "cancelled", "unknown")
 
@@ -37,6 +38,10 @@ class DurableCall:
     """JSON of a `ToolcribError`."""
     submitted_at: float
     ended_at: float | None
+    session_id: str | None
+    run_id: str | None
+    approval: str | None
+    """The approval that it waits for."""
 
 
 COLUMNS = ", ".join(field.name for field in fields(DurableCall))
@@ -52,7 +57,7 @@ class CallAttempt:
     began_at: float
     ended_at: float | None
     ending: str | None
-    """`done`, `retry`, `snooze`, `failed`, `discarded`, `cancelled`, `handed_back` or `lost`."""
+    """`done`, `retry`, `snooze`, `failed`, `discarded`, `cancelled`, `handed_back`, `waits` or `lost`."""
     reason: str | None
 
 

@@ -18,10 +18,12 @@ __all__ = ["Database", "Transaction"]
 class Transaction(ABC):
     """Statements that take effect together, or not at all."""
 
-    __slots__ = ("_execute",)
+    __slots__ = ("_execute", "after_commit")
 
     def __init__(self, execute: Callable[[str, Sequence[Any]], Any]) -> None:
         self._execute = execute
+        self.after_commit: list[Callable[[], None]] = []
+        """Called in the thread of the transaction once it is committed; they must neither wait nor raise."""
 
     def run(self, sql: str, *values: Any) -> int:
         """Run one statement and return the number of rows it changed."""

@@ -116,8 +116,30 @@ CREATE TABLE call_events (
     PRIMARY KEY (call_id, number)
 );
 """,
+    """
+ALTER TABLE calls ADD COLUMN context TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE calls ADD COLUMN session_id TEXT;
+ALTER TABLE calls ADD COLUMN run_id TEXT;
+ALTER TABLE calls ADD COLUMN approval TEXT;
+DROP INDEX calls_ready;
+CREATE INDEX calls_ready ON calls (ready_at) WHERE state = 'ready';
+CREATE INDEX calls_waiting ON calls (approval) WHERE state = 'waiting';
+CREATE INDEX calls_run ON calls (run_id) WHERE run_id IS NOT NULL;
+CREATE INDEX calls_state ON calls (state, id);
+CREATE TABLE deliveries (
+    entry TEXT NOT NULL,
+    key TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    ready_at REAL NOT NULL,
+    due INTEGER NOT NULL,
+    PRIMARY KEY (entry, key)
+);
+CREATE INDEX deliveries_due ON deliveries (entry, priority DESC, ready_at, key) WHERE due = 1;
+CREATE INDEX deliveries_later ON deliveries (ready_at) WHERE due = 0;
+""",
 )
-"""`state.db` in the project's home folder. Version 2 names the holders of leases in another way."""
+"""`state.db` in the project's home folder. Version 2 names the holders of leases in another way.
+Version 5 adds who made a call, and the queue of what is ready."""
 
 VAULT_GRANTS: tuple[str, ...] = (
     """

@@ -9,7 +9,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -27,7 +27,7 @@ from toolcrib.errors import (
     ToolFailed,
     ToolSnooze,
 )
-from toolcrib.runs import ClaimedCall, DurableCalls
+from toolcrib.runs import ClaimedCall, DurableCalls, EmbeddedDispatcher, Take, entry_of
 from toolcrib.spec import Retry
 from toolcrib.state import PROJECT, Database
 
@@ -49,8 +49,20 @@ def calls(address: Address, wall: Wall) -> DurableCalls:
     return DurableCalls(opened(address), wall)
 
 
+def claim_next(calls: DurableCalls, tools: Iterable[str], worker: str) -> ClaimedCall | None:
+    """Take the next call, as a worker of these tools would."""
+    taken: list[ClaimedCall | None] = []
+    dispatcher = calls.dispatcher
+    assert isinstance(dispatcher, EmbeddedDispatcher)
+    handlers: dict[str, Take] = dict.fromkeys(
+        map(entry_of, tools), lambda tx, key: taken.append(calls.take(tx, key, worker))
+    )
+    dispatcher.take(handlers)
+    return taken[0] if taken else None
+
+
 def claimed(calls: DurableCalls, worker: str = "w", *tools: str) -> ClaimedCall:
-    claim = calls.claim(tools or ("t",), worker)
+    claim = claim_next(calls, tools or ("t",), worker)
     assert claim is not None
     return claim
 
@@ -72,7 +84,7 @@ def test_a_call_is_stored_taken_and_recorded(calls: DurableCalls) -> None:
     claim = claimed(calls)
     assert (claim.id, claim.tool, claim.arguments, claim.caller) == (call_id, "t", b'{"n": 1}', "ada")
     assert (claim.epoch, claim.attempt) == (1, 1)
-    assert calls.claim(["t"], "other") is None
+    assert claim_next(calls, ["t"], "other") is None
     assert calls.finish(claim, b"2")
     assert not calls.finish(claim, b"3")
     call = calls.find(call_id)
@@ -101,7 +113,7 @@ def test_what_the_tool_gives_up_ends_at_once(error: Exception, state: str, calls
     call_id = calls.submit("t", {})
     assert ended(calls, claimed(calls), error)
     assert calls.find(call_id).state == state
-    assert calls.claim(["t"], "w") is None
+    assert claim_next(calls, ["t"], "w") is None
 
 
 def test_a_hundred_snoozes_are_no_attempts(calls: DurableCalls, wall: Wall) -> None:
@@ -110,7 +122,7 @@ def test_a_hundred_snoozes_are_no_attempts(calls: DurableCalls, wall: Wall) -> N
         claim = claimed(calls)
         assert claim.attempt == 1
         assert ended(calls, claim, ToolSnooze(60, "not yet"))
-        assert calls.claim(["t"], "w") is None
+        assert claim_next(calls, ["t"], "w") is None
         wall.now += 60
     assert calls.finish(claimed(calls), b"1")
     call = calls.find(call_id)
@@ -123,11 +135,11 @@ def test_priority_then_time_then_order_and_only_known_tools(calls: DurableCalls,
     urgent = calls.submit("t", {}, priority=5)
     foreign = calls.submit("other", {})
     assert [claimed(calls).id for _ in range(3)] == [urgent, first, second]
-    assert calls.claim(["t"], "w") is None
+    assert claim_next(calls, ["t"], "w") is None
     wall.now += 10
     assert claimed(calls).id == late
     assert claimed(calls, "w", "t", "other").id == foreign
-    assert calls.claim([], "w") is None
+    assert claim_next(calls, [], "w") is None
 
 
 def test_a_key_is_one_call(calls: DurableCalls) -> None:
@@ -151,7 +163,7 @@ def test_a_call_in_a_transaction_that_fails_never_was(calls: DurableCalls, addre
         fail()
     with pytest.raises(NotFoundError):
         calls.find(ids[0])
-    assert calls.claim(["t"], "w") is None
+    assert claim_next(calls, ["t"], "w") is None
 
 
 def test_what_was_cancelled_takes_no_result_and_may_be_tried_again(calls: DurableCalls) -> None:
@@ -231,7 +243,7 @@ def test_a_call_that_kills_its_workers_is_rescued_three_times(calls: DurableCall
         claimed(calls)
         wall.now += 5
         assert calls.rescue() == [call_id]
-    assert calls.claim(["t"], "w") is None
+    assert claim_next(calls, ["t"], "w") is None
     call = calls.find(call_id)
     assert (call.state, call.rescues) == ("failed", 4)
 
@@ -254,7 +266,7 @@ def _work(address: Address, tools: tuple[str, ...]) -> None:
     calls = DurableCalls(opened(address), lease_s=1.0)
     while True:
         calls.rescue()
-        claim = calls.claim(tools, f"{os.getpid()}")
+        claim = claim_next(calls, tools, f"{os.getpid()}")
         if claim is None:
             time.sleep(0.02)
             continue
@@ -308,7 +320,7 @@ def test_calls_outlive_their_workers_none_is_lost_or_recorded_twice(address: Add
 def _claim_all(address: Address, queue: Any) -> None:
     calls = DurableCalls(opened(address), lease_s=60)
     mine = []
-    while (claim := calls.claim(["t"], "w")) is not None:
+    while (claim := claim_next(calls, ["t"], "w")) is not None:
         mine.append(claim.id)
     queue.put(mine)
     close_databases()

@@ -7,6 +7,7 @@ trusted project may name one too, but never for decisions: those stay in the use
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from toolcrib.guard import Approvals, Rates, RecordedCalls, Tokens
 from toolcrib.project.root import Place
@@ -22,6 +23,9 @@ from toolcrib.state import (
     load_user_settings,
     named_database,
 )
+
+if TYPE_CHECKING:
+    from toolcrib.runs import DurableCalls
 
 __all__ = ["Store"]
 
@@ -76,6 +80,13 @@ class Store:
     def recorded(self) -> RecordedCalls:
         """Calls that were made with an idempotency key."""
         return RecordedCalls(self.state, self._clock)
+
+    @cached_property
+    def calls(self) -> DurableCalls:
+        """Durable calls."""
+        from toolcrib.runs import DurableCalls
+
+        return DurableCalls(self.state)
 
     def close(self) -> None:
         """Close the files and connections; the next use opens them again."""

@@ -237,6 +237,8 @@ class PostgresDatabase:
         quick = "" if self._durable else "; SET LOCAL synchronous_commit = off"
         with self._server.transaction(f"BEGIN{quick}; SELECT {lock}") as transaction:
             yield transaction
+        for notify in transaction.after_commit:
+            notify()
 
     @property
     def version(self) -> int:

@@ -71,7 +71,10 @@ class SqliteDatabase:
     def write(self, scope: str | None = None) -> Iterator[Transaction]:  # noqa: ARG002 - there is one write lock
         """Open a transaction that has the write lock from its start. It must not be nested."""
         with self._locked() as connection, _transaction(connection, "BEGIN IMMEDIATE"):
-            yield _SqliteTransaction(connection.execute)
+            transaction = _SqliteTransaction(connection.execute)
+            yield transaction
+        for notify in transaction.after_commit:
+            notify()
 
     @property
     def version(self) -> int:

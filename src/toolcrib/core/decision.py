@@ -1,0 +1,56 @@
+"""The decisions that can follow a failed attempt. Pure data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from toolcrib.errors import ToolcribError, ToolFailed
+
+__all__ = ["AttemptDecision", "Cancel", "Discard", "Fail", "RetryAfter", "SnoozeFor", "failure_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAfter:
+    """Run the tool again in so many seconds. The attempt counts."""
+
+    seconds: float
+    error: ToolcribError | None = field(default=None, compare=False)
+    """The failure of the attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnoozeFor:
+    """Run the tool again in so many seconds. The attempt does not count."""
+
+    seconds: float
+    reason: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The call has failed."""
+
+    error: ToolcribError
+
+
+class Discard(Fail):
+    """The tool says that its input is wrong."""
+
+    __slots__ = ()
+
+
+class Cancel(Fail):
+    """The tool says that it can never succeed."""
+
+    __slots__ = ()
+
+
+AttemptDecision = RetryAfter | SnoozeFor | Fail
+
+
+def failure_of(decision: AttemptDecision) -> ToolcribError:
+    """Return the error of the attempt that this decision is about."""
+    error = None if isinstance(decision, SnoozeFor) else decision.error
+    if error is not None:
+        return error
+    return ToolFailed(getattr(decision, "reason", "") or "the tool asked to be tried later", retryable=True)

@@ -1,0 +1,102 @@
+"""The durable calls of a project: submitted after the checks of every call, and served in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from toolcrib.core.bound import Bound
+from toolcrib.core.context import Context
+from toolcrib.core.pipeline import Pipeline
+from toolcrib.runs import DurableCall, DurableCalls, Take, Worker, identity_as_json
+from toolcrib.spec import Caller, Result
+from toolcrib.state import Transaction
+
+__all__ = ["ProjectCalls"]
+
+
+class ProjectCalls:
+    """Submits durable calls of the project's tools, and serves them in this process."""
+
+    def __init__(
+        self,
+        calls: Callable[[], DurableCalls],
+        pipeline: Pipeline,
+        bound: Callable[[str], Bound],
+        invoke: Callable[[Context], Awaitable[Result]],
+        names: Callable[[], list[str]],
+    ) -> None:
+        self._calls = calls
+        self._pipeline = pipeline
+        self._bound = bound
+        self._invoke = invoke
+        self._names = names
+        self.others: dict[str, Take] = {}
+        """Further entries that this process serves."""
+        self._served: tuple[asyncio.Event, asyncio.Task[None]] | None = None
+
+    def submit(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | bytes | str | None = None,
+        *,
+        caller: str = "local",
+        identity: Caller | None = None,
+        variables: dict[str, Any] | None = None,
+        session_id: str | None = None,
+        run_id: str | None = None,
+        timeout_ms: int | None = None,
+        idempotency_key: str | None = None,
+        priority: int = 0,
+        delay_s: float = 0.0,
+        transaction: Transaction | None = None,
+    ) -> str:
+        """Check and store a call, and return its id. It runs wherever a worker has the tool.
+
+        Raises the error of a call that would be refused anyway; approval is asked for when it runs.
+        """
+        bound = self._bound(name)
+        given = {} if arguments is None else arguments
+        ctx = Context(bound.name, given, caller, variables, run_id, session_id, identity=identity)
+        self._pipeline.admit(ctx)
+        assert isinstance(ctx.arguments, Mapping)
+        hints = bound.tool.annotations
+        return self._calls().submit(
+            bound.name,
+            ctx.arguments,
+            caller=caller,
+            idempotency_key=idempotency_key,
+            repeatable=bool(hints.idempotent or hints.read_only or bound.retries_timeouts),
+            priority=priority,
+            delay_s=delay_s,
+            context={
+                "identity": None if identity is None else identity_as_json(identity),
+                "variables": variables,
+                "timeout_ms": timeout_ms,
+            },
+            session_id=session_id,
+            run_id=run_id,
+            transaction=transaction,
+        )
+
+    async def wait(self, call_id: str, timeout_s: float | None = None) -> DurableCall:
+        """Return a call once it has ended, or as it is when the time is up. This process serves meanwhile."""
+        self.serve()
+        return await self._calls().wait(call_id, timeout_s)
+
+    def serve(self) -> None:
+        """Serve in this event loop from now on, until `stop`."""
+        if self._served is None or self._served[1].done():
+            stop = asyncio.Event()
+            worker = Worker(self._calls(), self._invoke, self._names, others=self.others)
+            self._served = stop, asyncio.create_task(worker.run(stop))
+
+    async def stop(self) -> None:
+        """Stop serving; calls that run are given back."""
+        served, self._served = self._served, None
+        if served is not None:
+            served[1].cancel()
+            with suppress(asyncio.CancelledError):
+                await served[1]

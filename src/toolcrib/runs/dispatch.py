@@ -1,0 +1,186 @@
+"""Delivery of what is ready to those who can do it. A dispatcher only delivers: our tables are the truth."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Protocol
+
+from toolcrib.errors import StateUnavailable
+from toolcrib.state import Database, Transaction
+
+__all__ = ["Dispatcher", "EmbeddedDispatcher", "Take", "Work"]
+
+_log = logging.getLogger("toolcrib.runs")
+
+Work = Callable[[], Awaitable[None]]
+"""What to do once a row is taken. It records its own failures and never raises."""
+Take = Callable[[Transaction, str], Work | None]
+"""Takes the row with this key inside a transaction, under a lease of its own; None if it is not ready."""
+_LOOK_S = 0.2
+"""Seconds until a message of another process is noticed."""
+_RETRY_S = 0.5
+"""Seconds until the next try after a failure of the database."""
+
+
+class Dispatcher(Protocol):
+    """Delivers keys of ready rows to whoever serves their entry: at least once.
+
+    A message says that a row may be ready, and is used up by the transaction that takes the row. A row whose
+    worker dies is sent again by whoever notices (`DurableCalls.rescue`).
+    """
+
+    def send(self, tx: Transaction, entry: str, key: str, *, delay_s: float = 0.0, priority: int = 0) -> None:
+        """Have `key` delivered to a server of `entry`, if this transaction is committed.
+
+        Sending again before it was delivered changes nothing or delivers twice.
+        """
+
+    async def serve(
+        self, handlers: Mapping[str, Take], *, stop: asyncio.Event, concurrency: int = 100
+    ) -> None:
+        """Take what is sent to these entries and do the work, until `stop` is set and all work has ended.
+
+        Higher priorities come first, then what was ready first. At most `concurrency` works run at a time.
+        `handlers` is read again for each look, so it may change. Cancelling this cancels the work.
+        """
+
+
+class EmbeddedDispatcher:
+    """Messages in a table of the same database. It needs nothing else, and is meant for one machine.
+
+    `clock` returns seconds since the epoch; without it the database's clock counts.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], float] | None = None) -> None:
+        self._database = database
+        self._clock = clock
+        self._wakes: list[Callable[[], None]] = []
+
+    def send(self, tx: Transaction, entry: str, key: str, *, delay_s: float = 0.0, priority: int = 0) -> None:
+        """Have `key` delivered to a server of `entry`; sent again, it comes at the earlier time."""
+        now = self._now(tx)
+        tx.run(
+            "INSERT INTO deliveries (entry, key, priority, ready_at, due) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (entry, key) DO UPDATE SET priority = excluded.priority,"
+            " due = CASE WHEN deliveries.due > excluded.due THEN deliveries.due ELSE excluded.due END,"
+            " ready_at = CASE WHEN deliveries.ready_at < excluded.ready_at THEN deliveries.ready_at"
+            " ELSE excluded.ready_at END",
+            entry,
+            key,
+            priority,
+            now + max(0.0, delay_s),
+            int(delay_s <= 0),
+        )
+        tx.notify()
+        tx.after_commit.append(self._wake)
+
+    def take(self, handlers: Mapping[str, Take], limit: int = 1) -> list[Work]:
+        """Take at most so many ready rows of these entries, and return the work on them."""
+        if limit <= 0 or not self._is_due(handlers):
+            return []
+        works: list[Work] = []
+        with self._database.write("deliveries") as tx:
+            tx.run("UPDATE deliveries SET due = 1 WHERE due = 0 AND ready_at <= ?", self._now(tx))
+            for entry, key in self._due(tx, handlers, limit):
+                if tx.run("DELETE FROM deliveries WHERE entry = ? AND key = ?", entry, key):
+                    work = handlers[entry](tx, key)
+                    if work is not None:
+                        works.append(work)
+        return works
+
+    async def serve(
+        self, handlers: Mapping[str, Take], *, stop: asyncio.Event, concurrency: int = 100
+    ) -> None:
+        """Take what is sent to these entries and do the work, until `stop` is set and all work has ended."""
+        loop, woken, running = asyncio.get_running_loop(), asyncio.Event(), set[asyncio.Future[None]]()
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # That loop is closed.
+                loop.call_soon_threadsafe(woken.set)
+
+        def ended(work: asyncio.Future[None]) -> None:
+            running.discard(work)
+            woken.set()
+
+        self._wakes.append(wake)
+        stopping = loop.create_task(_then(stop, woken))
+        try:
+            while not stop.is_set():
+                woken.clear()
+                try:
+                    works = self.take(handlers, concurrency - len(running))
+                    pause = 0.0 if works else self._pause(handlers)
+                except StateUnavailable as error:
+                    _log.warning("the queue cannot be read: %s", error)
+                    works, pause = [], _RETRY_S
+                for work in works:
+                    task = asyncio.ensure_future(work())
+                    running.add(task)
+                    task.add_done_callback(ended)
+                if not works or len(running) >= concurrency:
+                    await self._sleep(woken, None if len(running) >= concurrency else pause)
+            while running:
+                await asyncio.wait(set(running))
+        finally:
+            self._wakes.remove(wake)
+            stopping.cancel()
+            for one in running:
+                one.cancel()
+
+    async def _sleep(self, woken: asyncio.Event, seconds: float | None) -> None:
+        """Wait until something is sent or ends, or another process has written, at most so long."""
+        seen, end = self._database.version, None if seconds is None else time.monotonic() + seconds
+        while end is None or time.monotonic() < end:
+            left = _LOOK_S if end is None else min(_LOOK_S, end - time.monotonic())
+            try:
+                async with asyncio.timeout(left):
+                    await woken.wait()
+                    return
+            except TimeoutError:
+                if end is not None and self._database.version != seen:
+                    return
+
+    def _is_due(self, handlers: Mapping[str, Take]) -> bool:
+        """Look without the right to write, which is one process's at a time."""
+        with self._database.read() as tx:
+            if tx.one("SELECT 1 FROM deliveries WHERE due = 0 AND ready_at <= ? LIMIT 1", self._now(tx)):
+                return True
+            return next(self._due(tx, handlers, 1), None) is not None
+
+    def _pause(self, handlers: Mapping[str, Take]) -> float:
+        """Return the seconds until the next message is due, at most a minute."""
+        if not handlers:
+            return 60.0
+        with self._database.read() as tx:
+            row = tx.one("SELECT MIN(ready_at) FROM deliveries WHERE due = 0")
+            return 60.0 if row is None or row[0] is None else min(60.0, max(0.0, row[0] - self._now(tx)))
+
+    @staticmethod
+    def _due(tx: Transaction, handlers: Mapping[str, Take], limit: int) -> Iterator[tuple[str, str]]:
+        """Yield the entries and keys to deliver next. Messages of other entries are never looked at."""
+        if tx.one("SELECT 1 FROM deliveries WHERE due = 1 LIMIT 1") is None:
+            return
+        query = (
+            "SELECT -priority, ready_at, key, entry FROM deliveries WHERE due = 1 AND entry = ?"
+            " ORDER BY priority DESC, ready_at, key LIMIT ?"
+        )
+        found = [row for entry in handlers for row in tx.all(query, entry, limit)]
+        for _, _, key, entry in heapq.nsmallest(limit, found):
+            yield entry, key
+
+    def _wake(self) -> None:
+        for wake in list(self._wakes):
+            wake()
+
+    def _now(self, tx: Transaction) -> float:
+        return tx.now() if self._clock is None else self._clock()
+
+
+async def _then(stop: asyncio.Event, woken: asyncio.Event) -> None:
+    await stop.wait()
+    woken.set()
