@@ -77,3 +77,10 @@ def test_import_pulls_in_nothing_heavy() -> None:
 
     assert "toolcrib" in output.split()
     assert {name.split(".")[0] for name in output.split()} & HEAVY == set()
+
+
+def test_the_state_of_commands_needs_no_event_loop() -> None:
+    code = "import sys, toolcrib.state; print('asyncio' in sys.modules, 'psycopg' in sys.modules)"
+    output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+    assert output.split() == ["False", "False"]

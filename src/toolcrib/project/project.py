@@ -40,7 +40,7 @@ from toolcrib.project.root import Place, find
 from toolcrib.project.setup import Setup
 from toolcrib.project.workspaces import Workspaces
 from toolcrib.spec import Call, Caller, CallEvent, CallEvents, Result, SecretSource, Tool
-from toolcrib.state import Vault, cache_folder, load_user_settings
+from toolcrib.state import Vault, cache_folder, load_user_settings, require_database
 
 if TYPE_CHECKING:
     from toolcrib.bundles import BuiltIn
@@ -74,6 +74,7 @@ class Project:
         vault: Vault | None = None,
         accept: Accept | ProjectDigest = "reviewed",
         built_in: Sequence[BuiltIn] = (),
+        database: str | None = None,
     ) -> None:
         self._setup = setup = Setup.of(place, config, secrets, trusted, vault, whole=accept == "all")
         self.place, self.root = place, place.root
@@ -81,7 +82,7 @@ class Project:
         self.config = config = setup.config
         self.vault, self.audit, self.secrets = setup.vault, setup.audit, setup.secrets
         ttl_s = config.approval_ttl_hours * 3600
-        self._store = Store(place, self.vault, ttl_s=ttl_s, database=config.database)
+        self._store = Store(place, self.vault, ttl_s=ttl_s, database=config.database, own=database)
         fingerprints = Fingerprints(place.root, lambda tool: self._composites.tools_of(tool))  # noqa: PLW0108 - made below
         self.fingerprint = fingerprints.of
         versions = accept.tools if isinstance(accept, ProjectDigest) else {}
@@ -161,19 +162,23 @@ class Project:
         accept: Accept = "reviewed",
         data: Path | None = None,
         built_in: Sequence[BuiltIn] = (),
+        database: str | None = None,
     ) -> Project:
         """Open the project at `root`, or the nearest one upward from the working folder.
 
         `accept` says what may run: `reviewed`, what this user has made, accepted and reviewed; `all`,
         whatever the project holds, with its settings: the program answers for it. `data` is the user's data
         folder, which holds the bundles; by default the one of the platform. `built_in` are bundles that come
-        with the program.
+        with the program. `database` is `sqlite`, the project's own file, or the address of a Postgres server;
+        without it `--database`, `$DATABASE_URL` and the settings count.
 
-        Raises ProjectNotFound, ConfigError, and NotTrusted for a folder of another user.
+        Raises ProjectNotFound, ConfigError, UsageError for another address, and NotTrusted for a folder of another user.
         """
+        if database is not None:
+            require_database(database)
         place = find(root)
         config, vault = load_config(place.config, place.root), Vault(place.root, data)
-        make = partial(cls, place, config, secrets=secrets, vault=vault, built_in=built_in)
+        make = partial(cls, place, config, secrets=secrets, vault=vault, built_in=built_in, database=database)
         if accept == "all":
             return make(trusted=True, accept="all")
         trust = Trust(vault)

@@ -1,9 +1,10 @@
 """Data that outlives a process: a project's database, and the user's own folder outside every project."""
 
 from toolcrib.state.cache import cache_folder, cache_home
-from toolcrib.state.choice import IN_FILE, is_database, name_database, named_database
+from toolcrib.state.choice import IN_FILE, is_database, name_database, named_database, require_database
 from toolcrib.state.clock import ForwardClock
 from toolcrib.state.database import Database, Transaction
+from toolcrib.state.drivers.joined import join, join_async
 from toolcrib.state.drivers.postgres import PostgresDatabase, PostgresServer
 from toolcrib.state.drivers.sqlite import SqliteDatabase
 from toolcrib.state.outbox import Message, Outbox
@@ -42,10 +43,13 @@ __all__ = [
     "data_home",
     "is_alive",
     "is_database",
+    "join",
+    "join_async",
     "load_user_settings",
     "name_database",
     "named_database",
     "read_private",
+    "require_database",
     "this_process",
     "uptime",
     "user_name",

@@ -7,7 +7,7 @@ import re
 
 from toolcrib.errors import UsageError
 
-__all__ = ["IN_FILE", "is_database", "name_database", "named_database"]
+__all__ = ["IN_FILE", "is_database", "name_database", "named_database", "require_database"]
 
 IN_FILE = "sqlite"
 """The name of the project's own file."""
@@ -21,17 +21,23 @@ def is_database(text: object) -> bool:
     return isinstance(text, str) and (text == IN_FILE or _is_postgres(text) is not None)
 
 
+def require_database(text: object) -> None:
+    """Raise UsageError unless the text is `sqlite` or the address of a Postgres server."""
+    if not is_database(text):
+        raise UsageError(
+            "a database is named by `sqlite` or by postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
+            hint="The password can also be in PGPASSWORD or in ~/.pgpass.",
+        )
+
+
 def name_database(database: str | None) -> None:
     """Use this database in this process, whatever the environment and the settings say. Raises UsageError.
 
     It is not put into the environment, where tools and their helpers could read its password.
     """
     global _named
-    if database is not None and not is_database(database):
-        raise UsageError(
-            "a database is named by `sqlite` or by postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
-            hint="The password can also be in PGPASSWORD or in ~/.pgpass.",
-        )
+    if database is not None:
+        require_database(database)
     _named = database
 
 

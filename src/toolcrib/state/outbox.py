@@ -7,7 +7,6 @@ silent for too long, another goes on after the last message known to be delivere
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -88,6 +87,8 @@ class Outbox:
 
     async def run(self, send: Callable[[Message], Awaitable[None]]) -> None:
         """Deliver messages until cancelled. What could not be delivered is tried again."""
+        import asyncio
+
         while True:
             try:
                 await self._watch.wait("", None)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from toolcrib.errors import StateUnavailable
 from toolcrib.state.database import Database
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["DatabaseWatch"]
 
@@ -46,6 +48,8 @@ class DatabaseWatch(Generic[_V]):
 
     async def wait(self, key: str, timeout_s: float | None) -> _V | None:
         """Return the key's result, or None when the time is up. `StateUnavailable` if it cannot be read."""
+        import asyncio
+
         found = self._check([key]).get(key)
         if found is not None or (timeout_s is not None and timeout_s <= 0):
             return found
@@ -81,6 +85,8 @@ class DatabaseWatch(Generic[_V]):
                 waiters.task = None
 
     async def _serve(self, waiters: _LoopWaiters[_V]) -> None:
+        import asyncio
+
         seen: tuple[int, ...] = ()
         checked = float("-inf")
         while True:
@@ -108,6 +114,8 @@ class _LoopWaiters(Generic[_V]):
     """The waiters of one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        import asyncio
+
         self.loop = loop
         self.written = asyncio.Event()
         self.futures: dict[str, set[asyncio.Future[_V]]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import uuid
@@ -171,3 +172,20 @@ def test_the_starts_of_limited_calls_are_counted_on_the_server(
     assert results[2].error is not None
     assert results[2].error.code == "rate_limited"
     assert len(rows(url, "starts")) == 2
+
+
+def test_a_program_names_the_database_when_it_opens_the_project(
+    shop: Crib, url: str, person: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql://ada@127.0.0.1:1/nowhere")
+    project = Project.open(shop.root, database=url)
+    result = asyncio.run(project.call("dear", {"c": "echo done"}, wait="pending"))
+    asyncio.run(project.aclose())
+    assert result.status == "pending"
+    assert len(rows(url, "approvals")) == 1
+    assert (person / "grants-key").exists()
+    in_file = Project.open(shop.root, database="sqlite")
+    assert in_file.approval_service.approvals.list("pending") == []
+    asyncio.run(in_file.aclose())
+    with pytest.raises(UsageError, match="a database is named by"):
+        Project.open(shop.root, database="mysql://ada@db/shop")

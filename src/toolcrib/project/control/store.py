@@ -33,14 +33,18 @@ __all__ = ["Store"]
 class Store:
     """The project's database and the decisions of people. Both are created on first use.
 
-    `database` is the one that the project names, if it is trusted.
+    `database` is the one that the project names, if it is trusted. `own` is the one that the program names;
+    without it the process, the environment and the user's settings count.
     """
 
-    def __init__(self, place: Place, vault: Vault, *, ttl_s: float, database: str = IN_FILE) -> None:
+    def __init__(
+        self, place: Place, vault: Vault, *, ttl_s: float, database: str = IN_FILE, own: str | None = None
+    ) -> None:
         self._place = place
         self._vault = vault
         self._ttl_s = ttl_s
         self._database = database
+        self._own = own
         self._clock = ForwardClock(vault.data)
         self._open: list[Database] = []
         self.tokens = Tokens(vault)
@@ -48,7 +52,7 @@ class Store:
 
     @cached_property
     def _users_own(self) -> str | None:
-        return named_database() or load_user_settings().database
+        return self._own or named_database() or load_user_settings().database
 
     @cached_property
     def _server(self) -> PostgresServer | None:

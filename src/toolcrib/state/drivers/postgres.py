@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from toolcrib.errors import StateUnavailable
 from toolcrib.state.database import Transaction
@@ -20,7 +21,7 @@ from toolcrib.state.drivers.listener import Listener
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["PostgresDatabase", "PostgresServer"]
+__all__ = ["PostgresDatabase", "PostgresServer", "PostgresTransaction"]
 
 _WAIT_S = 5
 """Seconds until a connection, or until a lock that another transaction has."""
@@ -54,11 +55,13 @@ _INHERITED: list[psycopg.Connection[Any]] = []
 """Connections of a parent process: never used, never closed."""
 
 
-class _PostgresTransaction(Transaction):
+class PostgresTransaction(Transaction):
+    """Statements on one connection; `execute` runs one and returns its cursor."""
+
     __slots__ = ("_lease_s", "notifies")
 
-    def __init__(self, connection: psycopg.Connection[Any], lease_s: float) -> None:
-        super().__init__(lambda sql, values: connection.execute(postgres_statement(sql), values or None))
+    def __init__(self, execute: Callable[[str, Sequence[Any] | None], Any], lease_s: float) -> None:
+        super().__init__(lambda sql, values: execute(postgres_statement(sql), values or None))
         self._lease_s = lease_s
         self.notifies = False
 
@@ -90,14 +93,21 @@ class PostgresServer:
         self._idle: list[psycopg.Connection[Any]] = []
         self._pid = os.getpid()
         self.schema = ""
+        self.joined: WeakSet[Any] = WeakSet()
+        """Connections of others that were found to lead to this database."""
         self.listener = Listener(self._connect, self.unavailable, lease_s, [])
 
     def database(self, name: str, migrations: Sequence[str], *, durable: bool = True) -> PostgresDatabase:
         """Return the tables of these migrations; the version of each `name` is kept on its own."""
         return PostgresDatabase(self, name, migrations, durable=durable)
 
+    @property
+    def quoted_schema(self) -> str:
+        """The schema of the tables, as SQL; known once a connection was made."""
+        return '"{}"'.format(self.schema.replace('"', '""'))
+
     @contextmanager
-    def transaction(self, begin: str) -> Iterator[_PostgresTransaction]:
+    def transaction(self, begin: str) -> Iterator[PostgresTransaction]:
         """Open a transaction with the statements `begin`. A connection that broke before is replaced."""
         import psycopg
 
@@ -109,7 +119,7 @@ class PostgresServer:
         connection, commits = None, False
         try:
             connection = self._begin(begin)
-            transaction = _PostgresTransaction(connection, self.lease_s)
+            transaction = PostgresTransaction(connection.execute, self.lease_s)
             yield transaction
             commits = True
             notify = f"{self.listener.notify_sql(self.schema)}; " if transaction.notifies else ""
@@ -211,7 +221,7 @@ class PostgresDatabase:
     def __init__(
         self, server: PostgresServer, name: str, migrations: Sequence[str], *, durable: bool = True
     ) -> None:
-        self._server = server
+        self.server = server
         self._name = name
         self._migrations = tuple(migrations)
         self._durable = durable
@@ -220,14 +230,14 @@ class PostgresDatabase:
     @contextmanager
     def read(self) -> Iterator[Transaction]:
         """Open a transaction that sees one state of the tables and changes nothing."""
-        self._migrate_once()
-        with self._server.transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as transaction:
+        self.migrate()
+        with self.server.transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as transaction:
             yield transaction
 
     @contextmanager
     def write(self, scope: str | None = None) -> Iterator[Transaction]:
         """Open a transaction that no other one of this scope runs beside. It must not be nested."""
-        self._migrate_once()
+        self.migrate()
         whole = self._key("")
         lock = f"pg_advisory_xact_lock({whole})"
         if scope is not None:
@@ -235,7 +245,7 @@ class PostgresDatabase:
                 f"pg_advisory_xact_lock_shared({whole}), pg_advisory_xact_lock({self._key(f'scope {scope}')})"
             )
         quick = "" if self._durable else "; SET LOCAL synchronous_commit = off"
-        with self._server.transaction(f"BEGIN{quick}; SELECT {lock}") as transaction:
+        with self.server.transaction(f"BEGIN{quick}; SELECT {lock}") as transaction:
             yield transaction
         for notify in transaction.after_commit:
             notify()
@@ -243,36 +253,36 @@ class PostgresDatabase:
     @property
     def version(self) -> int:
         """A number that changes soon after another process has committed a transaction with `notify`."""
-        self._migrate_once()
-        return self._server.listener.version
+        self.migrate()
+        return self.server.listener.version
 
     def on_change(self, wake: Callable[[], None]) -> None:
         """Call `wake` in the listener's thread, once `version` was asked for."""
-        self._server.listener.wakes.append(wake)
+        self.server.listener.wakes.append(wake)
 
     def holder(self) -> str:
         """Return a name for this process, which it keeps up by itself until it ends."""
-        self._migrate_once()
-        return self._server.listener.holder()
+        self.migrate()
+        return self.server.listener.holder()
 
     def close(self) -> None:
         """Close the connections of all databases on this server."""
         self._migrated = False
-        self._server.close()
+        self.server.close()
 
     def _key(self, scope: str) -> int:
-        text = f"{self._server.schema}/{self._name}/{scope}"
+        text = f"{self.server.schema}/{self._name}/{scope}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], signed=True)
 
-    def _migrate_once(self) -> None:
+    def migrate(self) -> None:
         """Bring the tables up to date; of several processes one does it, and the others wait."""
         if self._migrated:
             return
-        with self._server.transaction("BEGIN") as tx:
-            schema = self._server.schema
+        with self.server.transaction("BEGIN") as tx:
+            schema = self.server.schema
             tx.one(f"SELECT pg_advisory_xact_lock({self._key('migrations')})")
             if tx.one("SELECT 1 FROM pg_namespace WHERE nspname = ?", schema) is None:
-                tx.run('CREATE SCHEMA "{}"'.format(schema.replace('"', '""')))
+                tx.run(f"CREATE SCHEMA {self.server.quoted_schema}")
             if (
                 tx.one("SELECT 1 FROM pg_tables WHERE schemaname = ? AND tablename = 'holders'", schema)
                 is None
@@ -282,7 +292,7 @@ class PostgresDatabase:
             (version,) = tx.one("SELECT version FROM migrations WHERE name = ?", self._name) or (0,)
             if version > len(self._migrations):
                 raise StateUnavailable(
-                    f"{self._server.name} was made by a newer version of Toolcrib (format {version})",
+                    f"{self.server.name} was made by a newer version of Toolcrib (format {version})",
                     hint="Use that version, or name another database or search_path.",
                 )
             for script in self._migrations[version:]:

@@ -1,0 +1,178 @@
+"""Statements of a database on Postgres inside a transaction that belongs to somebody else.
+
+The transaction is on a connection of psycopg that the caller opened, with settings of its own. So our
+statements use cursors of our own and our own schema, and leave the settings as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from toolcrib.errors import InvalidError
+from toolcrib.state.database import Database, Transaction
+from toolcrib.state.drivers.postgres import PostgresDatabase, PostgresServer, PostgresTransaction
+
+if TYPE_CHECKING:
+    import psycopg
+
+__all__ = ["join", "join_async"]
+
+_T = TypeVar("_T")
+
+_PLACE = (
+    "SELECT CAST(pg_postmaster_start_time() AS TEXT), CAST(oid AS BIGINT) FROM pg_database"
+    " WHERE datname = current_database()"
+)
+_SET_PATH = "SELECT set_config('search_path', %s, true)"
+_GET_PATH = "SELECT current_setting('search_path')"
+
+
+def join(database: Database, connection: object, work: Callable[[Transaction], _T]) -> _T:
+    """Return `work` of a transaction on this `psycopg.Connection`, which its owner commits or rolls back.
+
+    If `work` raises, what it wrote is undone, and the rest of the owner's transaction stays. Raises
+    InvalidError if the connection is of another kind or database, or has no open transaction.
+    """
+    server = _server(database)
+    import psycopg
+    from psycopg.rows import tuple_row
+
+    if not isinstance(connection, psycopg.Connection):
+        raise _wrong(connection, "a psycopg.Connection")
+    _require_open(connection)
+
+    def execute(sql: str, values: Sequence[Any] | None = None) -> Any:
+        return psycopg.Cursor(connection, row_factory=tuple_row).execute(sql.encode(), values)
+
+    try:
+        before = execute(_GET_PATH).fetchone()[0]  # begins the transaction, unless it has begun
+        if connection not in server.joined:
+            _require_same(server, execute(_PLACE).fetchone())
+            server.joined.add(connection)
+        with connection.transaction():
+            execute(_SET_PATH, (server.quoted_schema,))
+            transaction = PostgresTransaction(execute, server.lease_s)
+            result = work(transaction)
+            if transaction.notifies:
+                execute(_notify(server))
+            execute(_SET_PATH, (before,))
+    except psycopg.Error as error:
+        raise server.unavailable(error) from error
+    return result
+
+
+async def join_async(database: Database, connection: object, work: Callable[[Transaction], _T]) -> _T:
+    """Return as `join` does, for a `psycopg.AsyncConnection` of this event loop too."""
+    server = _server(database)
+    import asyncio
+
+    import psycopg
+    from psycopg.rows import tuple_row
+
+    if isinstance(connection, psycopg.Connection):
+        return join(database, connection, work)
+    if not isinstance(connection, psycopg.AsyncConnection):
+        raise _wrong(connection, "a psycopg.Connection or psycopg.AsyncConnection")
+    _require_open(connection)
+    loop, left_alone = asyncio.get_running_loop(), False
+
+    async def run(sql: str, values: Sequence[Any] | None = None) -> _Answer:
+        cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
+        await cursor.execute(sql.encode(), values)
+        return _Answer(cursor.rowcount, await cursor.fetchall() if cursor.description else [])
+
+    async def run_for_work(sql: str, values: Sequence[Any] | None) -> _Answer:
+        if left_alone:
+            raise asyncio.CancelledError
+        return await run(sql, values)
+
+    def execute(sql: str, values: Sequence[Any] | None) -> _Answer:  # runs in the thread of `work`
+        return asyncio.run_coroutine_threadsafe(run_for_work(sql, values), loop).result()
+
+    try:
+        before = (await run(_GET_PATH)).rows[0][0]
+        if connection not in server.joined:
+            place = await asyncio.to_thread(_place_of, server)
+            _require_same(server, (await run(_PLACE)).fetchone(), place)
+            server.joined.add(connection)
+        async with connection.transaction():
+            await run(_SET_PATH, (server.quoted_schema,))
+            transaction = PostgresTransaction(execute, server.lease_s)
+            try:
+                result = await asyncio.to_thread(work, transaction)
+            finally:
+                left_alone = True  # If the task was cancelled, `work` still runs; it must write nothing more.
+            if transaction.notifies:
+                await run(_notify(server))
+            await run(_SET_PATH, (before,))
+    except psycopg.Error as error:
+        raise server.unavailable(error) from error
+    return result
+
+
+class _Answer(NamedTuple):
+    """The answer to a statement, in the form of a cursor."""
+
+    rowcount: int
+    rows: list[tuple[Any, ...]]
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        return self.rows[0] if self.rows else None
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return self.rows
+
+
+def _server(database: Database) -> PostgresServer:
+    if not isinstance(database, PostgresDatabase):
+        raise InvalidError(
+            "a transaction of Postgres cannot hold calls that are in a SQLite file",
+            hint="Name the Postgres database by `--database`, DATABASE_URL or `Project.open(database=…)`.",
+        )
+    database.migrate()
+    return database.server
+
+
+def _wrong(connection: object, wanted: str) -> InvalidError:
+    kind = type(connection)
+    return InvalidError(
+        f"`connection` must be {wanted}, not {kind.__module__}.{kind.__qualname__}",
+        hint="Pass the connection of psycopg 3 on which your transaction is open.",
+    )
+
+
+def _require_open(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    from psycopg.pq import TransactionStatus
+
+    status = connection.info.transaction_status
+    if connection.closed or status == TransactionStatus.INERROR:
+        raise InvalidError(
+            "the connection is closed, or its transaction has failed", hint="Roll back, and begin again."
+        )
+    if connection.autocommit and status == TransactionStatus.IDLE:
+        raise InvalidError(
+            "no transaction is open on the connection, which commits each statement by itself",
+            hint="Open one first: `with connection.transaction(): …`.",
+        )
+
+
+def _place_of(server: PostgresServer) -> tuple[Any, ...] | None:
+    with server.transaction("BEGIN READ ONLY") as own:
+        return own.one(_PLACE)
+
+
+def _require_same(
+    server: PostgresServer, found: tuple[Any, ...] | None, place: tuple[Any, ...] | None = None
+) -> None:
+    """Raise InvalidError if the connection leads to another database, whose calls no worker would see."""
+    if found != (place or _place_of(server)):
+        raise InvalidError(
+            f"the connection leads to another database than {server.name}, where the calls are",
+            hint="Use the same database for both.",
+        )
+
+
+def _notify(server: PostgresServer) -> str:
+    """Return the statement that wakes the listeners of all processes, this one's too."""
+    return f"NOTIFY toolcrib, '{server.schema.encode().hex()}/'"
