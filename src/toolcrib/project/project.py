@@ -81,8 +81,7 @@ class Project:
         self.sandbox_level, self.waiting = setup.sandbox_level, setup.waiting
         self.config = config = setup.config
         self.vault, self.audit, self.secrets = setup.vault, setup.audit, setup.secrets
-        ttl_s = config.approval_ttl_hours * 3600
-        self._store = Store(place, self.vault, ttl_s=ttl_s, database=config.database, own=database)
+        self._store = Store(place, self.vault, config, database)
         fingerprints = Fingerprints(place.root, lambda tool: self._composites.tools_of(tool))  # noqa: PLW0108 - made below
         self.fingerprint = fingerprints.of
         versions = accept.tools if isinstance(accept, ProjectDigest) else {}
@@ -172,7 +171,8 @@ class Project:
         with the program. `database` is `sqlite`, the project's own file, or the address of a Postgres server;
         without it `--database`, `$DATABASE_URL` and the settings count.
 
-        Raises ProjectNotFound, ConfigError, UsageError for another address, and NotTrusted for a folder of another user.
+        Raises ProjectNotFound, ConfigError, UsageError for another address, and NotTrusted for a folder of
+        another user.
         """
         if database is not None:
             require_database(database)

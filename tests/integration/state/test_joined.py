@@ -1,4 +1,4 @@
-"""Calls that are submitted inside the caller's own transaction: they exist if, and only if, it is committed."""
+"""Calls submitted inside the caller's own transaction: they exist if, and only if, it is committed."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def calls(database: Database) -> DurableCalls:
 
 
 @pytest.fixture
-def shop(postgres: PostgresProcess) -> Iterator[str]:
+def shop(postgres: PostgresProcess) -> str:
     """The address of the caller's own tables, in another schema of the same database."""
     url = postgres.url(f"shop_{uuid.uuid4().hex}")
     with psycopg.connect(url) as connection:
         (path,) = connection.execute("SHOW search_path").fetchone() or ("",)
         connection.execute(f"CREATE SCHEMA {path}".encode())
         connection.execute("CREATE TABLE orders (n INTEGER)")
-    yield url
+    return url
 
 
 def submit(calls: DurableCalls, key: str | None = None, n: int = 1) -> Callable[[Transaction], str]:

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from toolcrib.guard import Approvals, Rates, RecordedCalls, Tokens
+from toolcrib.project.config.settings import Config
 from toolcrib.project.root import Place
 from toolcrib.state import (
     IN_FILE,
@@ -33,18 +34,16 @@ __all__ = ["Store"]
 class Store:
     """The project's database and the decisions of people. Both are created on first use.
 
-    `database` is the one that the project names, if it is trusted. `own` is the one that the program names;
-    without it the process, the environment and the user's settings count.
+    `database` is the one that the program names. Without it the process, the environment and the user's
+    settings count, then the project's settings, as far as they are trusted.
     """
 
-    def __init__(
-        self, place: Place, vault: Vault, *, ttl_s: float, database: str = IN_FILE, own: str | None = None
-    ) -> None:
+    def __init__(self, place: Place, vault: Vault, config: Config, database: str | None = None) -> None:
         self._place = place
         self._vault = vault
-        self._ttl_s = ttl_s
-        self._database = database
-        self._own = own
+        self._ttl_s = config.approval_ttl_hours * 3600
+        self._database = config.database
+        self._own = database
         self._clock = ForwardClock(vault.data)
         self._open: list[Database] = []
         self.tokens = Tokens(vault)
