@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.errors import DefinitionError
+from toolcrib.schema.gemini_shape import gemini_json, gemini_schema, single_types
+from toolcrib.schema.lenient import relaxed
 from toolcrib.schema.providers import anthropic_tool, compact, mcp_tool, wire_names
 from toolcrib.schema.validate import SchemaCheck
 from toolcrib.spec import Tool
@@ -35,6 +37,7 @@ _STRICT_FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
 )
 _GEMINI = _COMMON | _NUMBERS | {"nullable", "title", "minLength", "maxLength"}
+_GEMINI_JSON = _COMMON | {"minimum", "maximum", "minItems", "maxItems", "nullable", "additionalProperties"}
 _GEMINI_FORMATS = {
     "string": ("enum", "date-time"),
     "number": ("float", "double"),
@@ -55,6 +58,23 @@ class Shaped:
     """Name on the wire to the tool's own name."""
     refused: dict[str, str]
     """Tool name to the reason why it cannot be described to the provider."""
+    meta: dict[str, dict[str, Any]]
+    """Name on the wire to what does not fit into its entry: a `description` that is cut there."""
+    tools: dict[str, Tool]
+    """Name on the wire to the tool."""
+
+    def call(self, wire_name: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Return the tool's own name and its arguments for a call that a model made by this list.
+
+        What only the form of the provider needs is taken back: null for an optional argument, an object as
+        JSON text. Arguments that fit the tool's own schema stay as they are. Raises KeyError for a name that
+        is not in the list.
+        """
+        tool = self.tools[wire_name]
+        values = dict(arguments)
+        if not SchemaCheck(tool.input_schema).is_valid(values):
+            values = relaxed(values, tool.input_schema)
+        return tool.name, values
 
 
 def shape_tools(tools: Iterable[Tool], shape: str) -> Shaped:
@@ -63,16 +83,22 @@ def shape_tools(tools: Iterable[Tool], shape: str) -> Shaped:
     entries: list[dict[str, Any]] = []
     names: dict[str, str] = {}
     refused: dict[str, str] = {}
+    meta: dict[str, dict[str, Any]] = {}
+    made: dict[str, Tool] = {}
     wired = wire_names(tools)
     for wire_name, tool in wired.items():
         try:
             SchemaCheck(tool.input_schema)
-            name = _leading(wire_name, {*wired, *names}) if shape == "gemini" else wire_name
-            entries.append(make(tool, name))
+            name = _leading(wire_name, {*wired, *names}) if shape.startswith("gemini") else wire_name
+            entry = make(tool, name)
+            entries.append(entry)
             names[name] = tool.name
+            made[name] = tool
+            if "function" in entry and len(whole := _described(tool, _top_rules(tool))) > _DESCRIPTION:
+                meta[name] = {"description": whole}
         except (DefinitionError, RecursionError) as error:
             refused[tool.name] = str(error) or type(error).__name__
-    return Shaped(tuple(entries), names, refused)
+    return Shaped(tuple(entries), names, refused, meta, made)
 
 
 def _leading(name: str, taken: Container[str]) -> str:
@@ -95,6 +121,8 @@ def openai_tool(tool: Tool, wire_name: str, *, strict: bool = False) -> dict[str
     schema = {"type": "object", "properties": {}, **_written_out(tool.input_schema)}
     rules = {word: schema.pop(word) for word in _TOP if word in schema}
     description = _described(tool, rules)
+    if len(description) > _DESCRIPTION:
+        description = description[: _DESCRIPTION - 1].rstrip() + "…"
     if strict:
         schema = _strict(_restricted(schema, _OPENAI_STRICT, _strict_format), "$")
     function: dict[str, Any] = {"name": wire_name, "description": description, "parameters": schema}
@@ -108,20 +136,33 @@ def gemini_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
     schema = {"type": "object", "properties": {}, **_written_out(tool.input_schema)}
     rules = {word: schema.pop(word) for word in _TOP if word in schema}
     entry: dict[str, Any] = {"name": wire_name, "description": _described(tool, rules)}
-    parameters = _gemini(_restricted(_single_types(schema), _GEMINI, _gemini_format))
-    if parameters.get("properties"):
-        entry["parameters"] = parameters
+    if schema["properties"]:
+        entry["parameters"] = gemini_schema(_restricted(single_types(schema), _GEMINI, _gemini_format))
     return entry
+
+
+def gemini_json_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
+    """Return the tool as a function declaration with `parametersJsonSchema`."""
+    schema = {"type": "object", "properties": {}, **_written_out(tool.input_schema)}
+    rules = {word: schema.pop(word) for word in _TOP if word in schema}
+    restricted = _restricted(single_types(schema), _GEMINI_JSON, _gemini_format)
+    parameters = {"parametersJsonSchema": gemini_json(restricted)} if schema["properties"] else {}
+    return {"name": wire_name, "description": _described(tool, rules), **parameters}
 
 
 SHAPES: dict[str, Callable[[Tool, str], dict[str, Any]]] = {
     "anthropic": anthropic_tool,
     "gemini": gemini_tool,
+    "gemini-json": gemini_json_tool,
     "mcp": mcp_tool,
     "openai": openai_tool,
     "openai-strict": lambda tool, name: openai_tool(tool, name, strict=True),
 }
 """Provider name to the function that writes its form."""
+
+
+def _top_rules(tool: Tool) -> dict[str, Any]:
+    return {word: part for word, part in _written_out(tool.input_schema).items() if word in _TOP}
 
 
 def _described(tool: Tool, rules: Mapping[str, Any]) -> str:
@@ -261,59 +302,3 @@ def _nullable(rule: dict[str, Any]) -> dict[str, Any]:
         return {"anyOf": [words, {"type": "null"}], **text}
     kinds = list(kind) if isinstance(kind, list) else [kind]
     return rule if "null" in kinds else {**rule, "type": [*kinds, "null"]}
-
-
-def _single_types(rule: Any) -> Any:
-    """Return a schema with single types: lists become `anyOf` or `nullable`, constants an `enum`."""
-    if isinstance(rule, list):
-        return [_single_types(part) for part in rule]
-    if not isinstance(rule, Mapping):
-        return rule
-    made = {
-        word: ({name: _single_types(inner) for name, inner in part.items()} if word == "properties" else
-               part if word in ("enum", "const", "default", "examples", "required") else _single_types(part))
-        for word, part in rule.items()
-    }  # fmt: skip
-    if isinstance(made.get("const"), str):
-        made |= {"type": "string", "enum": [made.pop("const")]}
-    if "oneOf" in made and "anyOf" not in made:
-        made["anyOf"] = made.pop("oneOf")
-    kind = made.get("type")
-    if isinstance(kind, list):
-        kinds = [one for one in kind if one != "null"]
-        if len(kinds) < len(kind):
-            made["nullable"] = True
-        if len(kinds) == 1:
-            made["type"] = kinds[0]
-        else:
-            del made["type"]
-            made["anyOf"] = [{"type": one} for one in kinds]
-    branches = made.get("anyOf")
-    if isinstance(branches, list) and {"type": "null"} in branches:
-        left = [branch for branch in branches if branch != {"type": "null"}]
-        made["nullable"] = True
-        if len(left) == 1:
-            del made["anyOf"]
-            made = {**left[0], **made}
-        else:
-            made["anyOf"] = left
-    return made
-
-
-def _gemini(rule: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema with types in upper case, and with `items` for every array."""
-    made = dict(rule)
-    if isinstance(made.get("type"), str):
-        made["type"] = made["type"].upper()
-    if "properties" in made:
-        made["properties"] = {name: _gemini(inner) for name, inner in made["properties"].items()}
-        made["required"] = [name for name in made.get("required", ()) if name in made["properties"]]
-        if not made["required"]:
-            del made["required"]
-    if isinstance(made.get("items"), Mapping):
-        made["items"] = _gemini(dict(made["items"]))
-    elif made.get("type") == "ARRAY":
-        made["items"] = {"type": "STRING"}
-    if "anyOf" in made:
-        made["anyOf"] = [_gemini(branch) for branch in made["anyOf"]]
-    return made

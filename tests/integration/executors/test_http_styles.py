@@ -278,6 +278,20 @@ async def test_one_object_is_the_whole_form(http_server: Server, body_format: An
         }  # fmt: skip
 
 
+async def test_files_in_one_object(http_server: Server) -> None:
+    parts = {"file": BodyPart("base64", "${a}", "image/png"), "meta": BodyPart("json"), "gone": BodyPart()}
+    made = tool(http_server.port, body="${b}", body_format="multipart", parts=parts)
+    value = {"file": ["AAE=", None], "meta": [1], "note": "x"}
+    request = await sent(http_server, made, a="p.png", b=value)
+    assert parts_of(request, http_server.bodies[-1]) == {
+        "file": [("p.png", "image/png", b"\x00\x01")],
+        "meta": [(None, "application/json", b"[1]")],
+        "note": [(None, None, b"x")],
+    }
+    with pytest.raises(InvalidInput, match="not base64"):
+        await sent(http_server, made, b={"file": "%%%"})
+
+
 async def test_binary_text_and_json(http_server: Server) -> None:
     port = http_server.port
     binary = tool(port, body="${file}", body_format="binary", headers={"Content-Type": "image/png"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.errors import DefinitionError
+from toolcrib.schema import SchemaCheck
 from toolcrib.schema.provider_shapes import SHAPES, gemini_tool, openai_tool, shape_tools
 from toolcrib.spec import Example, FunctionExec, Tool
 
@@ -105,6 +107,125 @@ def test_gemini_gets_openapi_types_and_what_it_has_no_word_for_as_text() -> None
 
 def test_gemini_leaves_out_parameters_where_there_are_none() -> None:
     assert "parameters" not in gemini_tool(make(schema={"type": "object"}), "ping")
+
+
+NASTY: dict[str, Any] = {
+    "type": "object",
+    "required": ["color", "gone"],
+    "properties": {
+        "color": {"type": "string", "enum": ["", "red"]},
+        "empty": {"enum": [""]},
+        "level": {"enum": [1, 2]},
+        "map": {"type": "object", "additionalProperties": {"type": "string"}},
+        "any": {"description": "Anything"},
+        "true": True,
+        "list": {"type": "array", "items": {}},
+        "bare": {"type": "array"},
+        "all": {"allOf": [{"type": "object", "properties": {"a": {}}}, {"required": ["a", "b"]}]},
+        "either": {
+            "description": "One",
+            "type": "object",
+            "properties": {"x": {"type": "string"}, "y": {"type": "integer"}},
+            "anyOf": [{"required": ["x"]}, {"required": ["y"]}],
+        },
+        "mixed": {"type": ["string", "array", "null"], "items": {"type": "string"}, "description": "Two"},
+        "nested": {"oneOf": [{"type": "string"}, {"anyOf": [{"type": "integer"}, {"type": "null"}]}]},
+    },
+}
+
+
+def gemini_findings(rule: dict[str, Any], at: str = "$") -> list[str]:
+    """What the Gemini API refuses in a `Schema`."""
+    found: list[str] = []
+    if "anyOf" in rule:
+        found += [f"{at}: anyOf beside other fields"] if len(rule) > 1 else []
+        return found + [
+            one for n, part in enumerate(rule["anyOf"]) for one in gemini_findings(part, f"{at}|{n}")
+        ]
+    kind = rule.get("type")
+    if kind not in ("STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT"):
+        found.append(f"{at}: type {kind}")
+    if "enum" in rule and (kind != "STRING" or not rule["enum"] or not all(rule["enum"])):
+        found.append(f"{at}: enum {rule['enum']}")
+    properties = rule.get("properties", {})
+    if kind == "OBJECT" and not properties:
+        found.append(f"{at}: an object without properties")
+    found += [f"{at}: required {name}" for name in rule.get("required", ()) if name not in properties]
+    if kind == "ARRAY":
+        found += gemini_findings(rule.get("items", {}), f"{at}[]")
+    return found + [one for name, part in properties.items() for one in gemini_findings(part, f"{at}.{name}")]
+
+
+def test_gemini_refuses_nothing_in_odd_schemas() -> None:
+    parameters = gemini_tool(make(schema=NASTY), "t")["parameters"]
+    assert gemini_findings(parameters) == []
+    properties = parameters["properties"]
+    assert properties["color"] == {"type": "STRING", "enum": ["red"], "description": "(or an empty text)"}
+    assert properties["map"]["type"] == "STRING"
+    assert properties["either"]["anyOf"][0]["description"] == "One"
+    assert [branch["required"] for branch in properties["either"]["anyOf"]] == [["x"], ["y"]]
+    assert properties["all"]["properties"]["a"]["type"] == "STRING"
+    as_json = shape_tools([make(schema=NASTY)], "gemini-json").entries[0]["parametersJsonSchema"]
+    assert as_json["required"] == ["color"]
+    assert as_json["properties"]["map"] == {"type": "object", "additionalProperties": {"type": "string"}}
+    assert as_json["properties"]["mixed"]["anyOf"][-1] == {"type": "null"}
+    SchemaCheck(as_json)
+
+
+@given(
+    st.recursive(
+        st.sampled_from(
+            [{}, True, {"type": "string", "enum": ["", "a"]}, {"type": ["integer", "null"]}, {"const": 1}]
+        ),
+        lambda inner: st.one_of(
+            st.builds(lambda part: {"type": "array", "items": part}, inner),
+            st.builds(
+                lambda word, parts, name: {word: parts, "required": ["a", name], "description": "d"},
+                st.sampled_from(["anyOf", "oneOf", "allOf"]),
+                st.lists(inner, min_size=1, max_size=3),
+                st.sampled_from("bc"),
+            ),
+            st.builds(
+                lambda a, b: {"type": "object", "properties": {"a": a, "b": b}, "required": ["a"]},
+                inner,
+                inner,
+            ),
+        ),
+        max_leaves=8,
+    )
+)
+def test_gemini_refuses_nothing_in_any_schema(inner: Any) -> None:
+    tool = make(schema={"type": "object", "properties": {"a": inner}})
+    assert gemini_findings(gemini_tool(tool, "t")["parameters"]) == []
+    SchemaCheck(shape_tools([tool], "gemini-json").entries[0]["parametersJsonSchema"])
+
+
+def test_openai_gets_1024_characters_of_a_description_and_the_list_keeps_the_rest() -> None:
+    long = make("long", schema=SCHEMA)
+    long = replace(long, description="word " * 300)
+    shaped = shape_tools([long, make()], "openai")
+    described = shaped.entries[0]["function"]["description"]
+    assert len(described) <= 1024
+    assert described.endswith("…")
+    assert shaped.meta == {"long": {"description": "word " * 300}}
+    assert shape_tools([long], "anthropic").meta == {}
+
+
+def test_calls_by_a_list_lose_what_only_its_form_needs() -> None:
+    schema = {
+        "type": "object",
+        "required": ["q"],
+        "properties": {
+            "q": {"type": ["string", "null"]},
+            "n": {"type": "integer"},
+            "deep": {"type": "object", "properties": {"x": {"type": "string"}}},
+        },
+    }
+    shaped = shape_tools([make("a.b", schema)], "openai-strict")
+    assert shaped.call("a_b", {"q": None, "n": None, "deep": {"x": None}}) == ("a.b", {"q": None, "deep": {}})
+    assert shaped.call("a_b", {"q": "12"}) == ("a.b", {"q": "12"})
+    mapped = shape_tools([make(schema=NASTY)], "gemini")
+    assert mapped.call("search", {"color": "red", "gone": 1, "map": '{"k": "v"}'})[1]["map"] == {"k": "v"}
 
 
 def test_rules_over_the_whole_input_move_to_the_description() -> None:

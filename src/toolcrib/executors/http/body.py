@@ -6,7 +6,7 @@ import base64
 import binascii
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from toolcrib.errors import ManifestError
@@ -47,7 +47,10 @@ _Sent = tuple[bytes, str | None]
 
 @dataclass(frozen=True, slots=True)
 class RequestBody:
-    """The body of the request: entries for `form`, parts for `multipart`, else one template."""
+    """The body of the request: entries for `form`, parts for `multipart`, else one template.
+
+    Of a multipart body that is one argument, `parts` are the fields with rules of their own.
+    """
 
     mode: _Mode
     template: Template | None = None
@@ -91,9 +94,18 @@ class RequestBody:
 
     def _multipart(self, values: Values) -> tuple[bytes | None, str | None]:
         if self.template is not None:
-            pieces = _fields(self.template, values)
-            if pieces is None:
+            lone, value = _object(self.template, values)
+            if lone is None:
                 return None, None
+            rules = {part.name: part for part in self.parts}
+            plain = Part("", self.template, BodyPart())
+            pieces = [
+                piece
+                for key, item in value.items()
+                for piece in (rules.get(key) or replace(plain, name=scalar_text(lone, key))).pieces(
+                    item, lone, values
+                )
+            ]
         else:
             pieces = [piece for part in self.parts for piece in part.render(values)]
         boundary = secrets.token_hex(24)
@@ -118,15 +130,20 @@ class Part:
 
     def render(self, values: Values) -> Iterator[tuple[bytes, bytes]]:
         """Yield head and content of each part; none for an absent value."""
-        value = render_value(self.template, values)
+        lone = self.template.lone if isinstance(self.template, TextTemplate) else None
+        yield from self.pieces(render_value(self.template, values), lone, values)
+
+    def pieces(self, value: Any, lone: Reference | None, values: Values) -> Iterator[tuple[bytes, bytes]]:
+        """Yield head and content of each part for a value that is known; none for null."""
         if value is MISSING or value is None:
             return
-        lone = self.template.lone if isinstance(self.template, TextTemplate) else None
         name = None if self.filename is None else render_header(self.filename, values)
         if name is None and self.rule.encoding == "base64":
             name = self.name
         whole = self.rule.encoding == "json" or not isinstance(value, list)
         for item in [value] if whole else value:
+            if item is None:
+                continue
             content, kind = _content(item, self.rule, lone)
             yield _head(self.name, name, self.rule.content_type or kind), content
 
@@ -165,14 +182,13 @@ def _form(body: Any, names: Namespaces) -> RequestBody:
 
 
 def _parts(body: Any, rules: Mapping[str, BodyPart], names: Namespaces) -> RequestBody:
-    if isinstance(body, str):
-        return RequestBody("multipart", parse_text(body, names))
+    whole = parse_text(body, names) if isinstance(body, str) else None
     parts: list[Part] = []
-    for name, value in body.items():
+    for name in rules if isinstance(body, str) else body:
         rule = rules.get(name) or BodyPart()
         filename = None if rule.filename is None else parse_text(rule.filename, names)
-        parts.append(Part(name, parse(value, names), rule, filename))
-    return RequestBody("multipart", parts=tuple(parts))
+        parts.append(Part(name, whole or parse(body[name], names), rule, filename))
+    return RequestBody("multipart", whole, parts=tuple(parts))
 
 
 def _text_body(body: str, media: str | None, names: Namespaces) -> RequestBody:
@@ -212,20 +228,6 @@ def _name(reference: Reference, key: str) -> str:
     from urllib.parse import quote
 
     return quote(scalar_text(reference, key), safe="")
-
-
-def _fields(template: Template, values: Values) -> list[tuple[bytes, bytes]] | None:
-    """Return the parts of one object: one for each key, or for each item of its list."""
-    lone, value = _object(template, values)
-    if lone is None:
-        return None
-    out: list[tuple[bytes, bytes]] = []
-    for key, item in value.items():
-        for one in item if isinstance(item, list) else [item]:
-            if one is not None:
-                content, kind = _content(one, BodyPart(), lone)
-                out.append((_head(scalar_text(lone, key), None, kind), content))
-    return out
 
 
 def _object(template: Template, values: Values) -> tuple[Reference | None, dict[str, Any]]:

@@ -157,7 +157,7 @@ def _body(config: HttpExec) -> Iterator[RequestFault]:
         place = (*_HTTP, "parts", name)
         if form != "multipart":
             yield RequestFault("body", place, "`parts` stand with `body_format: multipart` only")
-        elif not isinstance(body, dict) or name not in body:
+        elif isinstance(body, dict) and name not in body:
             yield RequestFault("body", place, f"`body` has no field `{name}`")
         if part.content_type is not None and not part.content_type.isprintable():
             yield RequestFault("body", place, "`content_type` holds a control character")

@@ -8,7 +8,15 @@ from typing import Any
 
 from toolcrib.manifest.openapi.document import Node, OpenApiDocument, RefProblem
 from toolcrib.manifest.openapi.parameters import Parameter, Request, Unusable
-from toolcrib.manifest.openapi.schemas import ObjectFields, Schemas, fields_of, is_file, is_scalar
+from toolcrib.manifest.openapi.schemas import (
+    ObjectFields,
+    Schemas,
+    described_fields,
+    fields_of,
+    is_file,
+    is_files,
+    is_scalar,
+)
 from toolcrib.manifest.openapi.translation import Schema, flag
 from toolcrib.spec import BodyPart, Output, ParameterStyle
 from toolcrib.template import escape
@@ -65,11 +73,20 @@ def place_body(node: Node, request: Request, schemas: Schemas, document: OpenApi
             raise Unusable("the body is required, but has no content type")
         return
     media = min(offered, key=lambda name: _ORDER.index(media_kind(name)))
+    _note_choice(media, offered, request)
     inner = document.follow(offered[media]) if "$ref" in offered[media].value else offered[media]
     schema, needs = schemas.use(inner.at("schema"))
     required = flag(body.object.get("required")) is True
     sender = _Sender(request, schemas, required, body.object.get("description"))
     sender.send(media, schema, needs, inner.at("encoding"))
+
+
+def _note_choice(media: str, offered: Iterable[str], request: Request) -> None:
+    """Note that the body has another form in which files could be sent."""
+    if media_kind(media) != "multipart" and any(media_kind(other) == "multipart" for other in offered):
+        request.notes.append(
+            f"the body is sent as {media or 'JSON'}, not as multipart, which could carry files"
+        )
 
 
 def place_old_body(
@@ -85,6 +102,7 @@ def place_old_body(
             schema, needs = schemas.use(parameter.node.at("schema"))
             wanted = [media for media in medias if media_kind(media) not in ("form", "multipart")]
             best = min(wanted or ["application/json"], key=lambda name: _ORDER.index(media_kind(name)))
+            _note_choice(best, medias, request)
             sender = _Sender(request, schemas, parameter.required, value.get("description"))
             sender.send(best, schema, needs, Node(None, parameter.node.resource))
             return
@@ -103,10 +121,14 @@ def place_old_body(
     kinds = {media_kind(media) for media in medias}
     multipart = files or ("multipart" in kinds and "form" not in kinds)
     first = next(iter(fields.values()))[0].node
-    encoding = {
-        name: {"style": "form", "explode": parameter.node.object.get("collectionFormat") == "multi"}
-        for name, (parameter, _) in fields.items()
-    }
+    encoding = (
+        {}
+        if multipart
+        else {
+            name: {"style": "form", "explode": parameter.node.object.get("collectionFormat") == "multi"}
+            for name, (parameter, _) in fields.items()
+        }
+    )
     sender = _Sender(request, schemas, required=True, description="")
     sender.form(whole, Node(encoding, first.resource, ""), multipart=multipart)
 
@@ -125,12 +147,16 @@ class _Sender:
         kind = media_kind(media)
         request = self._request
         if kind in ("form", "multipart"):
+            if kind == "multipart" and media.partition(";")[0].strip().lower() not in (
+                MULTIPART,
+                "multipart/*",
+            ):
+                request.notes.append(f"the body is sent as {MULTIPART}, not as {media}")
             found = self._fields(schema, needs)
             if found is not None:
                 self.form(found, encoding, multipart=kind == "multipart")
             else:
-                request.body = self._whole(schema, needs)
-                request.body_format = kind
+                self._whole_form(schema, needs, encoding, kind)
             return
         plain = media.partition(";")[0].strip()
         if kind == "json" and not is_file(schema, self._schemas):
@@ -163,16 +189,18 @@ class _Sender:
                 )
                 continue
             rule = encoding.at(name).object
-            many = isinstance(schema, dict) and is_file(schema.get("items", False), self._schemas)
-            file = multipart and (is_file(schema, self._schemas) or many)
+            needed = self._required and name in found.required
+            if (secret := request.bound(name, required=needed)) is not None:
+                body[name] = f"${{{secret}}}"
+                continue
+            many = is_files(schema, self._schemas)
+            file = multipart and (many or is_file(schema, self._schemas))
             shown: Schema | bool = schema
             if file:
                 about = schema.get("description", _BASE64) if isinstance(schema, dict) else _BASE64
                 one: Schema = {**_FILE, "description": about}
                 shown = {"type": "array", "items": dict(_FILE), "description": about} if many else one
-            argument = request.argument(
-                name, shown, set(), required=self._required and name in found.required
-            )
+            argument = request.argument(name, shown, set(), required=needed, wire=name)
             body[name] = f"${{{argument}}}"
             if multipart:
                 part = self._part(name, rule, file=file, many=many, shown=schema)
@@ -183,6 +211,31 @@ class _Sender:
         request.needs |= found.needs
         request.body, request.body_format = body, "multipart" if multipart else "form"
 
+    def _whole_form(self, schema: Schema | bool, needs: set[str], encoding: Node, kind: str) -> None:
+        """Set a form that is one argument; of a multipart one, its files and types are parts."""
+        request = self._request
+        known = described_fields(schema, self._schemas)
+        files: list[str] = []
+        parts: dict[str, BodyPart] = {}
+        for name in dict.fromkeys([*known, *encoding.object]):
+            rule, shown = encoding.at(name).object, known.get(name, True)
+            many = is_files(shown, self._schemas)
+            file = many or is_file(shown, self._schemas)
+            if kind == "multipart":
+                part = self._part(name, rule, file=file, many=many, shown=shown)
+                if part is not None:
+                    parts[name] = part
+            if file and kind == "multipart":
+                files.append(name)
+            elif file or (kind == "form" and rule):
+                request.notes.append(f"the encoding of the form field {name!r} is not used")
+        others = schema.get("additionalProperties") if isinstance(schema, dict) else None
+        if others is not None and is_file(others, self._schemas):
+            request.notes.append("files under keys that the body does not name are sent as text")
+        text = f"Files are given as base64: {', '.join(files)}." if files else ""
+        request.body = self._whole(schema, needs, text)
+        request.body_format, request.parts = kind, parts
+
     def _part(
         self, name: str, rule: dict[str, Any], *, file: bool, many: bool, shown: Schema | bool
     ) -> BodyPart | None:
@@ -190,6 +243,13 @@ class _Sender:
         media = given.strip() if isinstance(given, str) and "," not in given and "*" not in given else None
         if media is not None and not (media.isascii() and media.isprintable()):
             media = None
+        lost = {
+            "headers": bool(rule.get("headers")),
+            "style": rule.get("style", "form") != "form" or flag(rule.get("explode")) is False,
+            "contentType": given is not None and media is None,
+        }
+        for key in (key for key, is_lost in lost.items() if is_lost):
+            self._request.notes.append(f"`{key}` in the encoding of the form field {name!r} is not used")
         if file:
             filename = None
             if not many:
@@ -207,7 +267,10 @@ class _Sender:
             return
         body: dict[str, str] = {}
         for name, rule in found.properties.items():
-            argument = self._request.argument(name, rule, set(), required=name in found.required)
+            needed = name in found.required
+            argument = self._request.bound(name, required=needed) or self._request.argument(
+                name, rule, set(), required=needed, wire=name
+            )
             body[escape(name)] = f"${{{argument}}}"
         self._request.needs |= found.needs
         self._request.body = body
@@ -223,6 +286,8 @@ class _Sender:
         return found if self._required or not found.required else None
 
     def _whole(self, schema: Schema | bool, needs: set[str], description: str = "") -> str:
+        for name in described_fields(schema, self._schemas).keys() & self._request.bind.keys():
+            self._request.notes.append(f"the field {name!r} stays in `body`: only an argument can be bound")
         text = "\n".join(text for text in (self._description, description) if isinstance(text, str) and text)
         name = self._request.argument("body", schema, needs, required=self._required, description=text)
         return f"${{{name}}}"

@@ -225,6 +225,8 @@ _MAX_SLOW = 4 * 1024 * 1024
 _MAX_DEPTH = 200
 _MAX_VALUES = 5_000_000
 _MERGE = "<<"
+_LONG_NUMBERS = 20
+_TOO_LONG = re.compile(r".*invalid type: integer `(-?[0-9]+)`", re.DOTALL)
 
 
 def parse_document(raw: bytes, where: str) -> dict[str, Any]:
@@ -263,10 +265,9 @@ def _decoded(raw: bytes, where: str) -> str:
 
 def _yaml(text: str, where: str, fault: str = "") -> Any:
     import orjson
-    from ryaml._ryaml import loads
 
     try:
-        data = loads(text)
+        data = _fast_yaml(text)
     except ValueError as error:
         if "repetition limit" in str(error) or "recursion limit" in str(error):
             raise ManifestError(f"{where} cannot be read: {error}") from None
@@ -278,6 +279,22 @@ def _yaml(text: str, where: str, fault: str = "") -> Any:
     except TypeError:
         pass
     return _PlainData(where).of(data)
+
+
+def _fast_yaml(text: str) -> Any:
+    """Parse YAML; an integer beyond 64 bits, as a whole value, becomes a decimal fraction."""
+    from ryaml._ryaml import loads
+
+    for _ in range(_LONG_NUMBERS):
+        try:
+            return loads(text)
+        except ValueError as error:
+            found = _TOO_LONG.match(str(error))
+            if found is None:
+                raise
+            whole = rf"(?<=[:,\[\s-])({re.escape(found[1])})(?=\s*(?:[,\]}}#\r\n]|$))"
+            text = re.sub(whole, r"\1.0", text)
+    return loads(text)
 
 
 def _slow_yaml(text: str, where: str, fault: str) -> Any:

@@ -34,12 +34,15 @@ def import_document(
     only: Sequence[str] = (),
     slim: int | None = None,
     secrets: Mapping[str, str] | None = None,
+    bind: Mapping[str, str] | None = None,
 ) -> Imported:
     """Return the tools of a document, with a report on each operation.
 
     `server` (a URL) replaces the servers of the document. `prefix` begins every name. `only` (patterns such
     as `get_*`) selects tools by name. `slim` is the maximum size of a schema in bytes of JSON. `secrets` maps
-    security schemes to names of secrets. Raises ManifestError for a bad `server` or `prefix`.
+    security schemes to names of secrets. `bind` maps parameters and fields of bodies, which are then no
+    arguments, to names of secrets. Raises ManifestError for a bad `server` or `prefix`, and for an entry of
+    `bind` that no operation has.
     """
     if server is not None:
         try:
@@ -53,7 +56,7 @@ def import_document(
     info = document.root.at("info")
     title = clean(info.at("title").value) or document.root.resource.uri.rsplit("/", 1)[-1]
     out = Imported(document.root.resource.uri, title, document.version)
-    builder = ToolBuilder(document, out.losses, server=server, secrets=secrets)
+    builder = ToolBuilder(document, out.losses, server=server, secrets=secrets, bind=bind)
     slimmer = None if slim is None else Slimmer(slim)
     taken: set[str] = set()
     for operation, made in _operations(document):
@@ -71,6 +74,9 @@ def import_document(
         if tool is not None:
             made.tool = tool.name
             out.tools.append(tool)
+    for argument, name in (bind or {}).items():
+        if out.tools and name not in builder.bound:
+            raise ManifestError(f"no operation has a parameter or a field {argument!r} to bind")
     builder.requests.check()
     builder.responses.check()
     _check_schemas(out)

@@ -68,8 +68,12 @@ class ToolBuilder:
         *,
         server: str | None = None,
         secrets: Mapping[str, str] | None = None,
+        bind: Mapping[str, str] | None = None,
     ) -> None:
         self.document = document
+        self._bind = dict(bind or {})
+        self.bound: set[str] = set()
+        """The secrets of `bind` that some operation uses."""
         self.requests = Schemas(document, "request", losses)
         self.responses = Schemas(document, "response", losses)
         root = document.root
@@ -83,19 +87,21 @@ class ToolBuilder:
         server = base_url(document, operation.item, node, self._server)
         parameters = collect(document, operation.item.at("parameters"), node.at("parameters"), notes)
         access = self._access(node, parameters)
-        request = Request(frozenset(secret.name for secret in access.secrets), notes=notes)
+        names = {*(secret.name for secret in access.secrets), *self._bind.values()}
+        request = Request(frozenset(names), notes=notes, bind=self._bind)
         self._fill(request, operation, parameters, access)
+        self.bound |= request.secrets.keys()
         produces = node.object.get("produces", document.root.object.get("produces"))
         found = expected_response(node, produces, self.responses, document)
         if found.accept is not None and not any(key.lower() == "accept" for key in request.headers):
             request.headers["Accept"] = escape(found.accept)
         notes += access.notes
         tool = self._tool(operation, name, request, access, server, found)
-        names = Namespaces.of(tool)
+        namespaces = Namespaces.of(tool)
         assert isinstance(tool.config, HttpExec)
-        for fault in url_faults(tool.config.url, tool.permissions.network, names):
+        for fault in url_faults(tool.config.url, tool.permissions.network, namespaces):
             raise Unusable(fault.message)
-        for wrong in request_faults(tool, names):
+        for wrong in request_faults(tool, namespaces):
             raise Unusable(wrong.message)
         return tool
 
@@ -160,6 +166,7 @@ class ToolBuilder:
         deprecated = flag(operation.node.object.get("deprecated")) is True
         tags = [tag(text) for text in operation.node.at("tags").value or () if isinstance(text, str)]
         definitions = self.requests.closure(request.needs)
+        secrets = tuple({**{one.name: one for one in access.secrets}, **request.secrets}.values())
         return Tool(
             name,
             _description(operation, deprecated=deprecated),
@@ -167,7 +174,7 @@ class ToolBuilder:
             request.input_schema(definitions),
             config,
             output=found.output,
-            permissions=Permissions(Network("hosts", (server.host.lower(),)), secrets=access.secrets),
+            permissions=Permissions(Network("hosts", (server.host.lower(),)), secrets=secrets),
             annotations=_HINTS[operation.method],
             tags=tuple(dict.fromkeys([*filter(None, tags), *(["deprecated"] if deprecated else [])])),
             version=self.version,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,7 @@ from toolcrib.manifest.http.requests import SET_BY_CLIENT, TOKEN
 from toolcrib.manifest.openapi.document import MAX_NAME, Node, OpenApiDocument, RefProblem, clean, unique
 from toolcrib.manifest.openapi.schemas import Schemas, is_scalar
 from toolcrib.manifest.openapi.translation import Schema, flag
-from toolcrib.spec import BodyPart, ParameterStyle
+from toolcrib.spec import BodyPart, ParameterStyle, SecretSpec
 from toolcrib.template import STYLES
 
 __all__ = [
@@ -84,6 +85,11 @@ def place(parameter: Parameter, request: Request, schemas: Schemas, document: Op
             raise Unusable(f"the {parameter.place} parameter {parameter.name!r} {reason}")
         request.notes.append(f"the {parameter.place} parameter {parameter.name!r} {reason}; it is left out")
         return
+    if (secret := request.bound(parameter.name, required=parameter.required)) is not None:
+        _entries(parameter, request)[parameter.name] = (
+            secret if parameter.place == "path" else f"${{{secret}}}"
+        )
+        return
     value = parameter.node.object
     schema_node, style = _described(parameter, document)
     schema, needs = schemas.use(schema_node)
@@ -95,6 +101,7 @@ def place(parameter: Parameter, request: Request, schemas: Schemas, document: Op
         description=value.get("description"),
         deprecated=flag(value.get("deprecated")) is True,
         instead=f"{parameter.name}_{parameter.place}",
+        wire=parameter.name,
     )
     position = "query" if parameter.place == "querystring" else parameter.place
     if style.style not in STYLES[position]:
@@ -102,11 +109,13 @@ def place(parameter: Parameter, request: Request, schemas: Schemas, document: Op
         style = ParameterStyle(_DEFAULTS[position], position in ("query", "cookie"))
     if _matters(style, schema, schemas):
         request.styles[name] = style
-    if position == "path":
-        request.path[parameter.name] = name
-    else:
-        entries = {"query": request.query, "header": request.headers, "cookie": request.cookies}[position]
-        entries[parameter.name] = f"${{{name}}}"
+    _entries(parameter, request)[parameter.name] = name if position == "path" else f"${{{name}}}"
+
+
+def _entries(parameter: Parameter, request: Request) -> dict[str, Any]:
+    if parameter.place == "path":
+        return request.path
+    return {"header": request.headers, "cookie": request.cookies}.get(parameter.place, request.query)
 
 
 def _left_out(parameter: Parameter, request: Request) -> str:
@@ -198,6 +207,19 @@ class Request:
     body_format: Any = None
     parts: dict[str, BodyPart] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    bind: Mapping[str, str] = field(default_factory=dict)
+    """Parameters and fields of the body that are a secret, and its name."""
+    secrets: dict[str, SecretSpec] = field(default_factory=dict)
+    """The secrets of `bind` that are used."""
+
+    def bound(self, wire: str, *, required: bool) -> str | None:
+        """Return `secret:NAME` if the parameter or field is a secret; None if it is an argument."""
+        name = self.bind.get(wire, self.bind.get(argument_name(wire)))
+        if name is None:
+            return None
+        needed = required or (name in self.secrets and self.secrets[name].required)
+        self.secrets[name] = SecretSpec(name, required=needed)
+        return f"secret:{name}"
 
     def argument(
         self,
@@ -209,8 +231,12 @@ class Request:
         description: Any = "",
         deprecated: bool = False,
         instead: str = "",
+        wire: str | None = None,
     ) -> str:
-        """Add an argument and return its name; `instead` is tried when the wished one is taken."""
+        """Add an argument and return its name; `instead` is tried when the wished one is taken.
+
+        `wire` is the name that the server reads; the description mentions one that differs.
+        """
         name = argument_name(wished)
         if instead and name in self.properties:
             name = argument_name(instead)
@@ -227,6 +253,11 @@ class Request:
                 rule["deprecated"] = True
         elif text:
             rule = {"description": text} if rule else rule
+        if wire is not None and (wire := clean(wire)) != name and rule:
+            rule = dict(rule) if isinstance(rule, dict) else {}
+            told = rule.get("description", "").rstrip()
+            end = "" if not told else " " if told.endswith((".", "!", "?", ":")) else ". "
+            rule["description"] = f"{told}{end}Sent as `{wire}`."
         self.properties[name] = rule
         if required:
             self.required.append(name)

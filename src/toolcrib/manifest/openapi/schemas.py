@@ -16,8 +16,10 @@ __all__ = [
     "SchemaStep",
     "Schemas",
     "cut",
+    "described_fields",
     "fields_of",
     "is_file",
+    "is_files",
     "is_scalar",
 ]
 
@@ -347,6 +349,18 @@ def is_scalar(schema: Schema | bool, schemas: Schemas, depth: int = 0) -> bool:
     return bool(either) and all(is_scalar(part, schemas, depth + 1) for part in either)
 
 
+def described_fields(schema: Schema | bool, schemas: Schemas, depth: int = 0) -> dict[str, Schema | bool]:
+    """Return every property that a schema describes, in any of its parts and alternatives."""
+    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+        return {}
+    found: dict[str, Schema | bool] = dict(schema.get("properties", {}))
+    name = _named(schema)
+    parts = [*schema.get("allOf", ()), *_alternatives(schema)]
+    for part in parts if name is None else [*parts, schemas.definition(name)]:
+        found = described_fields(part, schemas, depth + 1) | found
+    return found
+
+
 def is_file(schema: Schema | bool, schemas: Schemas, depth: int = 0) -> bool:
     """Return True if the values are bytes, not a text encoding of bytes."""
     if not isinstance(schema, dict) or depth > _MAX_DEPTH:
@@ -354,11 +368,30 @@ def is_file(schema: Schema | bool, schemas: Schemas, depth: int = 0) -> bool:
     name = _named(schema)
     if name is not None:
         return is_file(schemas.definition(name), schemas, depth + 1)
+    either = [part for part in _alternatives(schema) if part != {"type": "null"}]
+    if either:
+        return all(is_file(part, schemas, depth + 1) for part in either)
     if schema.get("type", "string") not in ("string", ["string", "null"]):
         return False
-    if schema.get("format") == "binary":
+    if schema.get("format") == "binary" or schema.get("contentEncoding") == "binary":
         return True
     return "contentMediaType" in schema and "contentEncoding" not in schema and "contentSchema" not in schema
+
+
+def is_files(schema: Schema | bool, schemas: Schemas, depth: int = 0) -> bool:
+    """Return True if the values are lists of files, or each is a file or a list of files."""
+    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+        return False
+    name = _named(schema)
+    if name is not None:
+        return is_files(schemas.definition(name), schemas, depth + 1)
+    either = [part for part in _alternatives(schema) if part != {"type": "null"}]
+    if either:
+        lists = [is_files(part, schemas, depth + 1) for part in either]
+        return any(lists) and all(
+            many or is_file(part, schemas) for many, part in zip(lists, either, strict=True)
+        )
+    return is_file(schema.get("items", False), schemas, depth + 1)
 
 
 def _named(schema: Schema) -> str | None:

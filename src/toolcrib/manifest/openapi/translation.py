@@ -426,6 +426,7 @@ _MEANT = {
     "map": "object",
     "str": "string",
     "text": "string",
+    "tuple": "array",
     "uuid": "string",
 }
 _LARGEST = 2**63 - 1

@@ -48,8 +48,8 @@ def test_a_plain_operation() -> None:
         "type": "object",
         "properties": {
             "id": {"type": "integer", "description": "Which"},
-            "id_query": {"type": "string", "deprecated": True},
-            "top": {"type": "integer", "description": "How many. Default: 10."},
+            "id_query": {"type": "string", "deprecated": True, "description": "Sent as `id`."},
+            "top": {"type": "integer", "description": "How many. Default: 10. Sent as `$top`."},
         },
         "required": ["id"],
         "additionalProperties": False,
@@ -241,6 +241,113 @@ def test_a_form_with_files(version: str) -> None:
         assert http(tool).parts["more"] == BodyPart("base64")
         assert http(tool).parts["meta"].encoding == "json"
         assert properties["more"]["items"] == {"type": "string", "contentEncoding": "base64"}
+
+
+ATTACHMENT = {
+    "anyOf": [
+        {
+            "type": "object",
+            "required": ["file"],
+            "properties": {"file": {"$ref": "#/components/schemas/File"}},
+        },
+        {"type": "object", "required": ["url"], "properties": {"url": {"type": "string"}}},
+    ],
+    "properties": {
+        "pages": {"type": "array", "items": {"type": "string", "contentEncoding": "binary"}},
+        "either": {
+            "oneOf": [
+                {"type": "string", "format": "binary"},
+                {"type": "array", "items": {"type": "string", "format": "binary"}},
+            ]
+        },
+        "meta": {"type": "object"},
+    },
+}
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_files_in_a_body_that_is_one_argument(required: bool) -> None:
+    encoding = {
+        "meta": {"contentType": "application/json"},
+        "file": {"contentType": "image/png, image/jpeg", "headers": {"X-A": {}}},
+    }
+    operation = body(ATTACHMENT, "multipart/form-data", encoding=encoding)
+    operation["requestBody"]["required"] = required
+    found = imported(
+        one(operation, "3.1.0", components={"schemas": {"File": {"type": "string", "format": "binary"}}})
+    )
+    (tool,) = found.tools
+    assert http(tool).body == "${body}"
+    assert http(tool).parts == {
+        "file": BodyPart("base64", "${file_filename}"),
+        "pages": BodyPart("base64"),
+        "either": BodyPart("base64"),
+        "meta": BodyPart("json", None, "application/json"),
+    }
+    assert "Files are given as base64: " in tool.input_schema["properties"]["body"]["description"]
+    assert set(tool.input_schema["properties"]) == {"body", "file_filename"}
+    assert found.operations[0].notes == [
+        "`headers` in the encoding of the form field 'file' is not used",
+        "`contentType` in the encoding of the form field 'file' is not used",
+    ]
+
+
+def test_a_form_in_json_says_that_a_multipart_form_is_offered() -> None:
+    content = {"application/json": {"schema": OBJECT}, "multipart/form-data": {"schema": FILES}}
+    found = imported(one({"requestBody": {"content": content}}))
+    assert found.operations[0].notes == [
+        "the body is sent as application/json, not as multipart, which could carry files"
+    ]
+    related = imported(one(body(FILES, "multipart/related")))
+    assert related.operations[0].notes == [
+        "the body is sent as multipart/form-data, not as multipart/related"
+    ]
+
+
+def test_arguments_with_other_names_say_what_is_sent() -> None:
+    parameters = [parameter("DateSent<", "query", description="Before"), parameter("DateSent>", "query")]
+    operation = {"parameters": parameters, **body({**OBJECT, "properties": {"a b": True, "ok": {}}})}
+    properties = tool_of(one(operation)).input_schema["properties"]
+    assert properties == {
+        "DateSent": {"type": "string", "description": "Before. Sent as `DateSent<`."},
+        "DateSent__query": {"type": "string", "description": "Sent as `DateSent>`."},
+        "a_b": {"description": "Sent as `a b`."},
+        "ok": {},
+    }
+
+
+@pytest.mark.parametrize("place", ["query", "header", "path", "json", "form"])
+def test_a_bound_parameter_is_a_secret_and_no_argument(place: str) -> None:
+    schema = {**OBJECT, "required": ["token"], "properties": {"token": {"type": "string"}, "a": {}}}
+    media = {"json": "application/json", "form": FORM}.get(place)
+    operation = (
+        {"parameters": [parameter("token", place, required=True)]} if media is None else body(schema, media)
+    )
+    path = "/{token}/x" if place == "path" else "/x"
+    tool = tool_of(one(operation, path=path), bind={"token": "SLACK_TOKEN"})
+    config = http(tool)
+    assert "token" not in tool.input_schema["properties"]
+    sent = {"query": config.query, "header": config.headers, "path": {"token": config.url}}.get(
+        place, config.body
+    )
+    assert "${secret:SLACK_TOKEN}" in sent["token"]
+    assert tool.permissions.secrets == (SecretSpec("SLACK_TOKEN"),)
+
+
+def test_a_binding_of_nothing_is_refused() -> None:
+    with pytest.raises(ManifestError, match="no operation has a parameter or a field 'tokn'"):
+        imported(one({"parameters": [parameter("token", "query")]}), bind={"tokn": "SLACK_TOKEN"})
+    whole = body({**OBJECT, "additionalProperties": True, "properties": {"token": {}}})
+    operations = {"/x": {"post": whole, "get": {"parameters": [parameter("token", "query")]}}}
+    found = imported(a_document(paths=operations), bind={"token": "SLACK_TOKEN"})
+    assert found.operations[0].notes == ["the field 'token' stays in `body`: only an argument can be bound"]
+
+
+def test_type_words_of_other_languages() -> None:
+    words = {"a": "dict", "b": "float", "c": "tuple", "d": "any"}
+    schema = {**OBJECT, "properties": {name: {"type": word} for name, word in words.items()}}
+    properties = tool_of(one(body(schema))).input_schema["properties"]
+    assert properties == {"a": OBJECT, "b": {"type": "number"}, "c": {"type": "array"}, "d": {}}
 
 
 SERVERS: list[tuple[dict[str, Any], str, str]] = [

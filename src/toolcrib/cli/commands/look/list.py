@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "--for",
     "--as",
     "shape",
-    type=click.Choice(["anthropic", "gemini", "mcp", "openai", "openai-strict"]),
+    type=click.Choice(["anthropic", "gemini", "gemini-json", "mcp", "openai", "openai-strict"]),
     help="Print JSON in the shape of this provider. Tools that do not fit are reported.",
 )
 @click.option("--tag", "tags", multiple=True, help="Only tools with this tag, or one of several. Repeatable.")
@@ -122,4 +122,6 @@ def _shaped(tools: list[Tool], shape: str) -> list[Any]:
     shaped = shape_tools(tools, shape)
     for name, reason in shaped.refused.items():
         print_note(f"{name} is left out: {reason}")
+    if shaped.meta:
+        print_note(f"descriptions that {shape} does not accept whole are cut: {', '.join(shaped.meta)}")
     return list(shaped.entries)

@@ -23,6 +23,8 @@ _LARGE = 200_000
 """Bytes of an average manifest from which on the report suggests --slim."""
 _SCHEME = re.compile(r"(.+)=([A-Za-z_][A-Za-z0-9_]{0,200})", re.DOTALL)
 
+_BINDING = re.compile(r"(.+)=secret:([A-Za-z_][A-Za-z0-9_]{0,200})", re.DOTALL)
+
 
 @click.command("import")
 @click.argument("kind", type=click.Choice(["openapi"]))
@@ -47,6 +49,13 @@ _SCHEME = re.compile(r"(.+)=([A-Za-z_][A-Za-z0-9_]{0,200})", re.DOTALL)
     metavar="SCHEME=NAME",
     help="Use the secret NAME for a security scheme. Repeatable.",
 )
+@click.option(
+    "--bind",
+    "bindings",
+    multiple=True,
+    metavar="ARG=secret:NAME",
+    help="Send the secret NAME as ARG, hidden from the model. Repeatable.",
+)
 @click.option("--replace", is_flag=True, help="Replace the manifests of existing tools.")
 def command(
     kind: str,  # noqa: ARG001 - there is only one
@@ -59,6 +68,7 @@ def command(
     server: str | None,
     slim: int,
     secrets: tuple[str, ...],
+    bindings: tuple[str, ...],
     replace: bool,
 ) -> int:
     """Create tools from the operations of an OpenAPI document.
@@ -72,9 +82,12 @@ def command(
 
     place = None if only_list else find(root)
     names = dict(_scheme(text) for text in secrets)
+    bind = dict(_binding(text) for text in bindings)
     started = time.perf_counter()
     document = _read(source)
-    found = import_document(document, server=server, prefix=prefix, only=only, slim=slim, secrets=names)
+    found = import_document(
+        document, server=server, prefix=prefix, only=only, slim=slim, secrets=names, bind=bind
+    )
     seconds = time.perf_counter() - started
     if only and not found.operations:
         raise NotFoundError(f"no operation of {source} gives a tool named {' or '.join(only)}")
@@ -100,6 +113,13 @@ def _scheme(text: str) -> tuple[str, str]:
         raise click.UsageError(
             f"--secret {text!r} is not SCHEME=NAME with the name of an environment variable"
         )
+    return match[1], match[2]
+
+
+def _binding(text: str) -> tuple[str, str]:
+    match = _BINDING.fullmatch(text)
+    if match is None:
+        raise click.UsageError(f"--bind {text!r} is not ARG=secret:NAME with the name of a secret")
     return match[1], match[2]
 
 
