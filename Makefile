@@ -78,8 +78,8 @@ lock: setup ## Update the lock files to pyproject.toml and the newest releases
 	@$(EXPORT) --no-dev --output-file requirements.lock >/dev/null
 	@$(EXPORT) --all-groups --output-file requirements-dev.lock >/dev/null
 	@awk '/^[^ ]/ { on = /^uv==/ } on' requirements-dev.lock >requirements-uv.lock
-	@.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-		--no-annotate --no-header --constraint requirements.lock pyproject.toml --extra http \
+	@.venv/bin/uv pip compile --quiet --python-platform linux --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-annotate --no-header --constraint requirements.lock pyproject.toml --extra http --extra postgres \
 		benchmarks/requirements-peers.in --output-file benchmarks/requirements-peers.lock
 	@$(PY) scripts/check_repo.py
 	@sh scripts/setup.sh
