@@ -42,6 +42,7 @@
     │   ├── StateUnavailable      state_unavailable
     │   └── AuditUnavailable      audit_unavailable
     ├── TimedOut                  timed_out
+    │   └── SlowRequest           slow_request
     ├── Cancelled                 cancelled
     └── ToolFailed                tool_failed
         ├── ToolCancelled         tool_cancelled
@@ -96,6 +97,7 @@ __all__ = [
     "RetryableError",
     "SandboxUnavailable",
     "SecretMissing",
+    "SlowRequest",
     "StateUnavailable",
     "TimedOut",
     "TooLarge",
@@ -453,6 +455,13 @@ class TimedOut(ToolcribError):
     status = 504
     exit_code = 6
     retryable = True
+
+
+class SlowRequest(TimedOut):
+    """The body of the HTTP request did not arrive in time."""
+
+    code = "slow_request"
+    status = 408
 
 
 class Cancelled(ToolcribError):

@@ -1,4 +1,7 @@
-"""A REST server with functions of its own: `python -m tests.e2e.rest_server --root ROOT --data DATA`."""
+"""A REST server with functions of its own: `python -m tests.e2e.rest_server --root ROOT --data DATA`.
+
+It comes with a bundle of its own, `shipped`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import sys
 from pathlib import Path
 
 from toolcrib import Context, Project, ToolDiscard
+from toolcrib.bundles import BuiltIn, BundleRecord, ToolRecord
 from toolcrib.errors import HostNotAllowed
 from toolcrib.serve.process import run_until_end
 from toolcrib.serve.rest import HttpSettings, serve_http
@@ -69,15 +73,37 @@ def reach() -> None:
     raise HostNotAllowed("evil.example is not allowed")
 
 
-async def main(root: str, data: str) -> int:
-    async with Project.open(root, data=Path(data)) as project:
+SHIPPED = "018faf50-b7b6-7a01-9a05-a22a6e0af101"
+MOMENT = "2026-01-01T00:00:00.000Z"
+
+
+def shipped() -> BuiltIn:
+    bundle = BundleRecord(id=SHIPPED, slug="shipped", created_at=MOMENT, modified_at=MOMENT)
+    tool = ToolRecord(
+        id="018faf50-b7b6-7a01-9a05-a22a6e0af102",
+        bundle_id=SHIPPED,
+        slug="sum",
+        version="v1",
+        display_name="Sum",
+        type="go",
+        impl={"goFunc": "Sum"},
+        arg_schema={"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}},
+        created_at=MOMENT,
+        modified_at=MOMENT,
+    )
+    return BuiltIn(bundle, [tool])
+
+
+async def main(root: str, data: str, body_s: float) -> int:
+    async with Project.open(root, data=Path(data), built_in=[shipped()]) as project:
         for function in (add, count_up, hold, fail, discard, reach):
             project.toolset.register(function)
         project.toolset.register("dotted.name", add, isolation="async")
         project.functions.register("Hold", hold)
+        project.functions.register("Sum", add)
         await serve_http(
             project,
-            HttpSettings(port=0),
+            HttpSettings(port=0, body_s=body_s),
             lambda address, link: print(f"{address}\n{link}", flush=True),
         )
     return 0
@@ -85,4 +111,4 @@ async def main(root: str, data: str) -> int:
 
 if __name__ == "__main__":
     options = dict(zip(sys.argv[1:], sys.argv[2:], strict=False))
-    run_until_end(main(options["--root"], options["--data"]))
+    run_until_end(main(options["--root"], options["--data"], float(options.get("--body-s", 30))))

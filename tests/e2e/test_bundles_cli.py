@@ -69,6 +69,25 @@ def shelf(tmp_path: Path) -> Shelf:
     return Shelf(tmp_path)
 
 
+def test_revisions_and_history_of_a_tool(shelf: Shelf) -> None:
+    shelf.ok("bundle", "create", "weather")
+    first = shelf.put("weather")
+    shelf.ok("tool", "disable", "weather/forecast")
+    shelf.ok("tool", "delete", "weather/forecast", "--yes")
+    found = shelf.ok("tool", "revisions", "weather/forecast@v1")["revisions"]
+    assert [(one["change"], one["changedBy"]) for one in found] == [("deleted", "cli"), ("disabled", "cli")]
+    assert found[1]["tool"] == first
+    changes = shelf.ok("tool", "history", "weather/forecast")["changes"]
+    assert [one["event"] for one in changes] == ["TOOL_DELETED", "TOOL_DISABLED", "TOOL_PUT"]
+    assert shelf("tool", "revisions", "weather/forecast@v1").out.count("cli") == 2
+    assert "TOOL_PUT" in shelf("tool", "history", "weather/forecast").out
+    shelf.refused(3, "tool_not_found", "tool", "revisions", "weather/forecast@v2")
+    assert [one["event"] for one in (line for line in shelf.ok("audit", "tail", "--store")["lines"])] == [
+        "BUNDLE_CREATED", "TOOL_PUT", "TOOL_DISABLED", "TOOL_DELETED",
+    ]  # fmt: skip
+    assert shelf.ok("audit", "verify", "--store")["ok"] is True
+
+
 def test_a_bundle_from_its_creation_to_its_restoration(shelf: Shelf) -> None:
     made = shelf.ok("bundle", "create", "weather", "--name", "Weather", "--description", "Forecasts.")
     assert (made["slug"], made["displayName"], made["isEnabled"]) == ("weather", "Weather", True)

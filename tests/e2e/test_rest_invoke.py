@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.crib import Crib
+from tests.e2e.rest_server import SHIPPED
 from tests.http_server import HttpServerProcess, Reply, http_server
 from toolcrib import Project
 from toolcrib.spec.identifier import new_id
@@ -91,9 +93,9 @@ class Bundle:
         reply = self.server.send("PUT", f"{self.path}/tools/{slug}/version/v1", {"displayName": "x", **body})
         assert reply.status == 201, reply.body
         if reviewed:
-            asyncio.run(self._review(slug))
+            asyncio.run(self.review(slug))
 
-    async def _review(self, slug: str) -> None:
+    async def review(self, slug: str) -> None:
         async with Project.open(self.server.root, data=self.server.data) as project:
             project.review(project.get(project.bundles.name(self.id, slug, "v1")), "ann")
 
@@ -101,6 +103,16 @@ class Bundle:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         path = f"{self.path}/tools/{slug}/version/v1/invoke"
         return self.server.send("POST", path, {"args": args or {}}, named)
+
+
+READS = """\
+name: read_notes
+description: Read the notes.
+kind: file
+version: v1
+exec: {file: {action: read, path: notes.txt}}
+permissions: {fs: {read: [notes.txt], write: []}}
+"""
 
 
 @pytest.fixture
@@ -180,7 +192,7 @@ def test_a_function_of_the_program_reports_as_it_runs(bundle: Bundle, tmp_path: 
     reply = bundle.invoke("hold", {"mark": str(mark)}, Accept="text/event-stream")
     kinds = [line.removeprefix("event: ") for line in reply.body.decode().splitlines() if "event: " in line]
     assert kinds == ["started", "chunk", "result"]
-    bundle.put("gone", {"type": "go", "impl": {"goFunc": "Nowhere"}}, reviewed=False)
+    bundle.put("gone", {"type": "go", "impl": {"goFunc": "Nowhere"}})
     missing = bundle.invoke("gone")
     assert (missing.status, missing.code) == (503, "tool_unavailable")
 
@@ -190,3 +202,92 @@ def test_a_call_with_a_key_is_sent_once(bundle: Bundle, weather: Weather) -> Non
     replies = [bundle.invoke("weather", {"city": "Bern"}, Idempotency_Key="k") for _ in range(3)]
     assert {reply.body for reply in replies} == {b'{"ok":true,"value":{"path":"/once/Bern"}}'}
     assert weather.paths.count("/once/Bern") == 1
+
+
+def test_a_tool_put_by_a_token_needs_approval_until_a_person_has_reviewed_it(bundle: Bundle) -> None:
+    tool = {"type": "native", "impl": {"manifest": READS}}
+    (bundle.server.root / "notes.txt").write_text("noted")
+    bundle.put("read-notes", tool, reviewed=False)
+    asked = bundle.invoke("read-notes")
+    assert asked.status == 202, asked.body
+    assert ", which the agent token:admin-" in json.dumps(
+        bundle.server.send("GET", f"/tools/calls/{asked.json['callId']}").json
+    )
+    asyncio.run(bundle.review("read-notes"))
+    assert bundle.invoke("read-notes").status == 200
+
+
+# -- a bundle that comes with the program ------------------------------------------------------------
+
+
+@pytest.fixture
+def shipped(server: HttpServerProcess) -> Iterator[Bundle]:
+    yield Bundle(server, SHIPPED)
+    for path in (f"/tools/bundles/{SHIPPED}", f"/tools/bundles/{SHIPPED}/tools/sum/version/v1"):
+        server.send("PATCH", path, {"isEnabled": True})
+
+
+def test_a_built_in_bundle_is_read_and_called_as_any_other(shipped: Bundle) -> None:
+    send, one = shipped.server.send, f"{shipped.path}/tools/sum/version/v1"
+    assert send("GET", shipped.path).json["isBuiltIn"] is True
+    assert (send("GET", one).json["isBuiltIn"], send("GET", one).json["availability"]) == (True, "available")
+    assert SHIPPED in [bundle["id"] for bundle in send("GET", "/tools/bundles?pageSize=256").json["bundles"]]
+    assert [tool["slug"] for tool in send("GET", f"/tools?bundleIDs={SHIPPED}").json["tools"]] == ["sum"]
+    assert send("GET", f"/tools/search?q=sum&bundleIDs={SHIPPED}").json["total"] == 1
+    assert shipped.invoke("sum", {"a": 2, "b": 3}).json == {"ok": True, "value": 5}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", "", {"slug": "mine"}),
+        ("PATCH", "", {"isEnabled": False, "slug": "mine"}),
+        ("DELETE", "", None),
+        ("PUT", "/tools/sum/version/v1", {"type": "go", "displayName": "x", "impl": {"goFunc": "Sum"}}),
+        ("PUT", "/tools/new/version/v1", {"type": "go", "displayName": "x", "impl": {"goFunc": "Sum"}}),
+        ("PATCH", "/tools/sum/version/v1", {"isEnabled": False, "description": "mine"}),
+        ("DELETE", "/tools/sum/version/v1", None),
+    ],
+)
+def test_what_is_built_in_cannot_be_changed(shipped: Bundle, method: str, path: str, body: Any) -> None:
+    reply = shipped.server.send(method, shipped.path + path, body)
+    assert (reply.status, reply.code) == (403, "builtin_read_only")
+
+
+@pytest.mark.parametrize(
+    ("path", "code"), [("", "bundle_disabled"), ("/tools/sum/version/v1", "tool_disabled")]
+)
+def test_the_switch_of_what_is_built_in_is_kept(shipped: Bundle, path: str, code: str) -> None:
+    server = shipped.server
+    reply = server.send("PATCH", shipped.path + path, {"isEnabled": False})
+    assert (reply.status, reply.json["isEnabled"]) == (200, False)
+    refused = shipped.invoke("sum", {"a": 1, "b": 1})
+    assert (refused.status, refused.code) == (409, code)
+    with http_server(server.root, program=("-m", "tests.e2e.rest_server")) as later:
+        assert later.send("GET", shipped.path + path).json["isEnabled"] is False
+    assert server.send("PATCH", shipped.path + path, {"isEnabled": True}).status == 200
+    assert shipped.invoke("sum", {"a": 1, "b": 1}).json == {"ok": True, "value": 2}
+
+
+# -- a slow client -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/tools/invoke/add", f"/tools/bundles/{SHIPPED}"])
+@pytest.mark.parametrize("sent", [b"", b'{"args"'])
+def test_a_body_that_does_not_come_is_given_up(tmp_path: Path, path: str, sent: bytes) -> None:
+    crib = Crib(tmp_path / "project")
+    program = ("-m", "tests.e2e.rest_server")
+    with http_server(crib.root, "--body-s", "0.5", program=program) as server:
+        assert server.send("POST", "/tools/invoke/add", {"args": {"a": 1, "b": 2}}).status == 200
+        method = "POST" if "invoke" in path else "PUT"
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+            head = (
+                f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+                f"Authorization: Bearer {server.token}\r\nContent-Type: application/json\r\n"
+                "Content-Length: 100\r\n\r\n"
+            )
+            client.sendall(head.encode() + sent)
+            answer = b"".join(iter(lambda: client.recv(65_536), b""))  # the server closes the connection
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b'"slow_request"' in answer
+        assert server.send("POST", "/tools/invoke/add", {"args": {"a": 1, "b": 2}}).status == 200

@@ -13,7 +13,8 @@ import pytest
 
 from tests.crib import Crib
 from tests.http_server import HttpServerProcess, Reply, http_server
-from toolcrib.bundles import Store, ToolBody
+from toolcrib.bundles import Store, ToolBody, log_of
+from toolcrib.guard import AuditQuery, AuditReader, verify
 from toolcrib.spec.identifier import new_id
 
 HTTP = {"type": "http", "displayName": "Weather", "impl": {"urlTemplate": "https://api.example.com/x"}}
@@ -498,3 +499,43 @@ def test_records_are_the_users_own(full: Bundle, tmp_path: Path) -> None:
     folder = full.server.data / "bundles" / full.id
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {file.stat().st_mode & 0o777 for file in folder.rglob("*.json")} == {0o600}
+
+
+def test_revisions_and_history_of_a_tool(full: Bundle) -> None:
+    first = full.send_tool("GET").json
+    assert full.send_tool("PATCH", {"isEnabled": False}).status == 200
+    assert full.send_tool("DELETE").status == 204
+    revisions = full.server.send("GET", f"{full.tool()}/revisions").json["revisions"]
+    assert [one["change"] for one in revisions] == ["deleted", "disabled"]
+    assert revisions[1]["tool"] == {key: first[key] for key in revisions[1]["tool"]}
+    changes = full.server.send("GET", f"{full.path}/tools/weather/history").json["changes"]
+    assert [one["event"] for one in changes] == ["TOOL_DELETED", "TOOL_DISABLED", "TOOL_PUT"]
+    assert {one["by"] for one in changes} == {revisions[0]["changedBy"]}
+    assert revisions[0]["changedBy"].startswith("token:admin-")
+    one = full.server.create_token(f"reader-{full.id[-6:]}", "read", tools=["other"])
+    for path in (f"{full.tool()}/revisions", f"{full.path}/tools/weather/history"):
+        assert full.server.send("GET", path, token=one).code == "tool_not_found"
+    assert full.server.send("GET", f"{full.path}/tools/none/history").code == "tool_not_found"
+    assert full.server.send("GET", f"{full.tool('none')}/revisions").code == "tool_not_found"
+
+
+def test_each_change_over_http_is_in_the_log_of_the_store(full: Bundle) -> None:
+    archive = full.server.send("GET", f"{full.path}/export").body
+    assert full.send("PATCH", {"isEnabled": False}).status == 200
+    assert full.send("PUT", BUNDLE).status == 200
+    assert full.send_tool("DELETE").status == 204
+    zipped = {"Content-Type": "application/zip"}
+    assert full.server.send("POST", "/tools/import?onConflict=skip", archive, zipped).status == 200
+    path, anchor = log_of(full.server.data)
+    with AuditReader(path) as reader:
+        lines = [line.entry for line in reader.newest(AuditQuery(text=full.id), 100)]
+    assert [line.event for line in lines if line is not None] == [
+        "BUNDLE_CREATED",
+        "TOOL_PUT",
+        "BUNDLE_DISABLED",
+        "BUNDLE_REPLACED",
+        "TOOL_DELETED",
+        "BUNDLE_IMPORTED",
+    ]
+    assert all(line is not None and line.fields["caller"].startswith("token:admin-") for line in lines)
+    assert verify(path, anchor=anchor).ok

@@ -1,5 +1,6 @@
 """Bundles of tools kept as JSON files: the store that REST, the command line and Python share."""
 
+from toolcrib.bundles.changes import RecordedChange, log_of
 from toolcrib.bundles.forms import (
     PutTool,
     entry_of,
@@ -10,6 +11,7 @@ from toolcrib.bundles.forms import (
     slug_of,
 )
 from toolcrib.bundles.records import BundleBody, BundleRecord, ToolBody, ToolRecord
+from toolcrib.bundles.revisions import Revision
 from toolcrib.bundles.store import BuiltIn, Store
 
 __all__ = [
@@ -17,10 +19,13 @@ __all__ = [
     "BundleBody",
     "BundleRecord",
     "PutTool",
+    "RecordedChange",
+    "Revision",
     "Store",
     "ToolBody",
     "ToolRecord",
     "entry_of",
+    "log_of",
     "read_manifest",
     "read_record",
     "record_text",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from toolcrib.bundles.files import make_folder, write_derived
 from toolcrib.bundles.journal import Change, Position
 from toolcrib.bundles.records import BundleRecord, ToolRecord, file_of
 from toolcrib.bundles.store import Store
-from toolcrib.errors import StateUnavailable
+from toolcrib.errors import StateUnavailable, ToolNotFound
 
 __all__ = ["ListedTool", "Listing", "Mark", "Put"]
 
@@ -159,6 +159,16 @@ class Listing:
     def find(self, bundle: str, slug: str, version: str) -> ListedTool | None:
         """Return one tool; None if there is none."""
         return self._tools.get((bundle, file_of(slug, version)))
+
+    def versions(self, slug: str, bundles: Collection[str]) -> list[ToolRecord]:
+        """Return the versions of a tool in each of these bundles, the newest first."""
+        found = [tool for tool in self._tools.values() if tool.slug == slug and tool.bundle in bundles]
+        found.sort(key=lambda tool: tool.order, reverse=True)
+        records = []
+        for tool in found:
+            with suppress(ToolNotFound):  # It was deleted just now.
+                records.append(self._store.tool(tool.bundle, tool.slug, tool.version))
+        return records
 
     def with_key(self, key: str) -> ListedTool | None:
         """Return the tool with this `key`; None if there is none."""

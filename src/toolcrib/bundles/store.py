@@ -2,7 +2,9 @@
 
     <data>/bundles/<bundle id>/bundle.json
     <data>/bundles/<bundle id>/tools/<UUID of slug and version>.json
+    <data>/bundles/<bundle id>/revisions/…    records as they were before their changes
     <data>/switches.json                      the switches of built-in bundles and tools
+    <data>/audit/store.log                    one line for each change
 
 The files are the truth. Nothing here is cached, so every process sees the writes of the others at once.
 """
@@ -10,14 +12,17 @@ The files are the truth. Nothing here is cached, so every process sees the write
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from toolcrib.bundles.changes import ChangeLog, RecordedChange
 from toolcrib.bundles.files import StoreLock, create_file, make_folder, remove_file, replace_file
 from toolcrib.bundles.journal import Journal
 from toolcrib.bundles.records import (
@@ -34,6 +39,7 @@ from toolcrib.bundles.records import (
     decode,
     file_of,
 )
+from toolcrib.bundles.revisions import FOLDER, Revision, ToolChange, keep, revision_files
 from toolcrib.bundles.staging import put_in_place, remove_left, staged
 from toolcrib.errors import (
     BuiltInReadOnly,
@@ -77,6 +83,7 @@ class Store:
         built_in: Sequence[BuiltIn] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self.data = data
         self._folder = data / "bundles"
         make_folder(self._folder)
         self._switches = data / "switches.json"
@@ -84,6 +91,14 @@ class Store:
         self.journal = Journal(data, self._lock)
         self._built_in = {one.bundle.id: one for one in built_in}
         self._clock = clock
+        self._changes = ChangeLog(data)
+        self._by = "local"
+
+    def acting(self, by: str) -> Store:
+        """Return this store for changes by another caller: `cli`, `page`, `token:NAME`."""
+        store = copy(self)
+        store._by = by  # noqa: SLF001 - the same class
+        return store
 
     def now(self) -> tuple[float, str]:
         """Return the time in seconds since the epoch, and as records have it."""
@@ -133,8 +148,10 @@ class Store:
                 created_at=now if before is None else before.created_at,
                 modified_at=now,
             )
+            self._changes.ensure()
             make_folder(self._folder / id / "tools")
             self._replace_bundle(bundle)
+            self._changes.bundle("BUNDLE_CREATED" if before is None else "BUNDLE_REPLACED", bundle, self._by)
         return bundle, before is None
 
     def switch_bundle(self, id: str, *, enabled: bool, check: Check = _no_check) -> BundleRecord:  # noqa: A002
@@ -142,11 +159,13 @@ class Store:
         with self._lock.alone():
             bundle = self.bundle(id)
             check(bundle)
+            self._changes.ensure()
             bundle = msgspec.structs.replace(bundle, is_enabled=enabled)
             if bundle.is_built_in:
                 self._set_switch(id, enabled)
             else:
                 self._replace_bundle(bundle)
+            self._changes.bundle("BUNDLE_ENABLED" if enabled else "BUNDLE_DISABLED", bundle, self._by)
         return bundle
 
     def delete_bundle(self, id: str, check: Check = _no_check) -> BundleRecord:  # noqa: A002
@@ -160,8 +179,10 @@ class Store:
             check(bundle)
             if any(True for _ in self._tool_files(id)):
                 raise BundleNotEmpty(f"the bundle {id} still has tools", hint="Delete its tools first.")
+            self._changes.ensure()
             bundle = msgspec.structs.replace(bundle, soft_deleted_at=self._now())
             self._replace_bundle(bundle)
+            self._changes.bundle("BUNDLE_DELETED", bundle, self._by)
         self._remove_due()
         return bundle
 
@@ -189,10 +210,15 @@ class Store:
         with staged(self._folder, self._lock, {"bundle.json": bundle, **files}) as new, self._lock.alone():
             if not unchanged():
                 return False
+            self._changes.ensure()
             for name in files:
+                if (before := _read(self._folder / bundle.id / name, ToolRecord)) is not None:
+                    self._keep(before, "replaced")
                 self.journal.add(bundle.id, name.removeprefix("tools/"))
             self.journal.add(bundle.id)
             put_in_place(new, self._folder / bundle.id)
+            named = [f"{tool.slug}@{tool.version}" for tool in files.values()]
+            self._changes.bundle("BUNDLE_IMPORTED", bundle, self._by, enabled=bundle.is_enabled, tools=named)
         return True
 
     def damaged(self) -> list[StateUnavailable]:
@@ -224,16 +250,19 @@ class Store:
         if not any(self._is_due(bundle) for bundle in self.bundles()):
             return []  # The usual case keeps no writer waiting.
         with self._lock.alone():
-            due = [bundle.id for bundle in self.bundles() if self._is_due(bundle)]
-            for id in due:  # noqa: A001
-                folder = self._folder / id
-                self.journal.add(id)
+            due = [bundle for bundle in self.bundles() if self._is_due(bundle)]
+            for bundle in due:
+                self._changes.ensure()
+                folder = self._folder / bundle.id
+                self.journal.add(bundle.id)
                 # Without its record the rest is nothing; so a crash in between leaves no half bundle.
                 remove_file(folder / "bundle.json")
+                shutil.rmtree(folder / FOLDER, ignore_errors=True)
                 with suppress(OSError):
                     (folder / "tools").rmdir()
                     folder.rmdir()
-        return due
+                self._changes.bundle("BUNDLE_REMOVED", bundle, self._by)
+        return [bundle.id for bundle in due]
 
     def _is_due(self, bundle: BundleRecord) -> bool:
         deleted = bundle.soft_deleted_at
@@ -252,13 +281,6 @@ class Store:
         else:
             found = _whole(self._tool_files(bundle_id), ToolRecord)
         return sorted(found, key=lambda tool: (tool.created_at, tool.id), reverse=True)
-
-    def versions(self, bundle_id: str, slug: str) -> list[ToolRecord]:
-        """Return every version of a tool, the newest first. Raises ToolNotFound if there is none."""
-        found = [tool for tool in self.tools(bundle_id) if tool.slug == slug]
-        if not found:
-            raise ToolNotFound(f"the bundle {bundle_id} has no tool {slug!r}")
-        return found
 
     def tool(self, bundle_id: str, slug: str, version: str) -> ToolRecord:
         """Return one tool. Raises as `bundle`, and ToolNotFound."""
@@ -298,13 +320,38 @@ class Store:
                 modified_at=now,
                 **values,
             )
+            self._changes.ensure()
             self.journal.add(bundle_id, file_of(slug, version))
             if not create_file(self._tool_file(bundle_id, slug, version), tool):
                 raise ConflictError(
                     f"the bundle {bundle_id} already has version {version!r} of {slug!r}",
                     hint="Put it with another version, or delete this one first.",
                 )
+            self._changes.tool("TOOL_PUT", tool, self._by)
         return tool
+
+    def revisions(self, bundle_id: str, slug: str, version: str) -> list[Revision]:
+        """Return one version of a tool as it was before each change, the latest change first.
+
+        Of a deleted tool too. At most 50 are kept. Raises as `bundle`, and ToolNotFound if there are none and
+        there is no such tool.
+        """
+        self.bundle(bundle_id)
+        found = _whole(revision_files(self._folder / bundle_id, slug, version), Revision)
+        if not found:
+            self.tool(bundle_id, slug, version)
+        return found
+
+    def history(self, bundle_id: str, slug: str) -> list[RecordedChange]:
+        """Return who changed a tool in any of its versions, and when; the latest 256 changes, newest first.
+
+        Raises as `bundle`, and OSError if the log cannot be read.
+        """
+        self.bundle(bundle_id)
+        return self._changes.of_tool(bundle_id, slug)
+
+    def _keep(self, tool: ToolRecord, change: ToolChange) -> None:
+        keep(self._folder / tool.bundle_id, tool, change, self._by, *self.now())
 
     def tool_in(self, bundle_id: str, file: str) -> ToolRecord | None:
         """Return the tool in a file that the journal names; None if it is gone or damaged."""
@@ -322,21 +369,29 @@ class Store:
             self._require_enabled(bundle_id)
             tool = self.tool(bundle_id, slug, version)
             check(tool)
-            tool = msgspec.structs.replace(tool, is_enabled=enabled)
+            self._changes.ensure()
             if tool.is_built_in:
                 self._set_switch(tool.id, enabled)
-            else:
+            elif tool.is_enabled != enabled:
+                self._keep(tool, "enabled" if enabled else "disabled")
+            tool = msgspec.structs.replace(tool, is_enabled=enabled)
+            if not tool.is_built_in:
                 self.journal.add(bundle_id, file_of(slug, version))
                 replace_file(self._tool_file(bundle_id, slug, version), tool)
+            self._changes.tool("TOOL_ENABLED" if enabled else "TOOL_DISABLED", tool, self._by)
         return tool
 
     def delete_tool(self, bundle_id: str, slug: str, version: str, check: Check = _no_check) -> None:
         """Remove a tool for good. Raises BuiltInReadOnly, and as `tool` and `check`."""
         self._refuse_built_in(bundle_id)
         with self._lock.alone():
-            check(self.tool(bundle_id, slug, version))
+            tool = self.tool(bundle_id, slug, version)
+            check(tool)
+            self._changes.ensure()
+            self._keep(tool, "deleted")
             self.journal.add(bundle_id, file_of(slug, version))
             remove_file(self._tool_file(bundle_id, slug, version))
+            self._changes.tool("TOOL_DELETED", tool, self._by)
 
     # -- within ------------------------------------------------------------------------------------
 

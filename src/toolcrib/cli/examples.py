@@ -100,6 +100,10 @@ toolcrib tool get weather/forecast
 toolcrib tool get weather/forecast@v2 --json
 toolcrib tool versions weather/forecast
 toolcrib tool versions weather/forecast --json
+toolcrib tool revisions weather/forecast@v1
+toolcrib tool revisions weather/forecast@v1 --json
+toolcrib tool history weather/forecast
+toolcrib tool history weather/forecast --json
 toolcrib tool enable weather/forecast@v2
 toolcrib tool enable forecast
 toolcrib tool disable weather/forecast@v2

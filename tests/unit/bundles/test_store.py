@@ -10,9 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store, ToolBody, ToolRecord
+from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store, ToolBody, ToolRecord, log_of, revisions
+from toolcrib.bundles.listing import Listing
 from toolcrib.bundles.records import MIGRATIONS, SCHEMA_VERSION
+from toolcrib.bundles.store import REAP_AFTER_S
 from toolcrib.errors import (
+    AuditUnavailable,
     BuiltInReadOnly,
     BundleDeleting,
     BundleDisabled,
@@ -27,6 +30,7 @@ from toolcrib.errors import (
     ToolcribError,
     ToolNotFound,
 )
+from toolcrib.guard import verify
 from toolcrib.spec.identifier import new_id
 
 A, B = new_id(1000.0), new_id(2000.0)
@@ -143,8 +147,10 @@ def test_a_pair_that_is_there_is_a_conflict_and_stays_byte_for_byte(store: Store
     refused(ToolNotFound, lambda: store.tool(A, "a", "1"))
     refused(ToolNotFound, lambda: store.delete_tool(A, "a", "1"))
     assert store.put_tool(A, "a", "1", TOOL).id != first.id
-    assert {tool.version for tool in store.versions(A, "a")} == {"1", "2"}
-    refused(ToolNotFound, lambda: store.versions(A, "b"))
+    listing = Listing(store, None)
+    listing.refresh()
+    assert [tool.version for tool in listing.versions("a", [A])] == ["1", "2"]
+    assert listing.versions("b", [A]) == []
 
 
 def test_the_switch_of_a_tool_changes_nothing_else(store: Store, clock: Clock) -> None:
@@ -260,3 +266,66 @@ def test_a_record_of_an_earlier_version_is_migrated_and_one_of_a_later_is_refuse
     assert "2020-01-01" in file.read_text()
     file.write_text(json.dumps(new | {"schemaVersion": "2999-01-01"}))
     refused(StateUnavailable, lambda: store.bundle(A))
+
+
+def test_each_replaced_record_is_kept_and_each_change_is_recorded(
+    store: Store, clock: Clock, tmp_path: Path
+) -> None:
+    store.put_bundle(A, BundleBody(slug="x"))
+    first = store.put_tool(A, "a", "1", TOOL)
+    assert store.revisions(A, "a", "1") == []
+    clock.now += 1
+    store.acting("cli").switch_tool(A, "a", "1", enabled=False)
+    store.switch_tool(A, "a", "1", enabled=False)  # it was off: nothing is replaced
+    clock.now += 1
+    store.acting("token:ci").delete_tool(A, "a", "1")
+    second = store.put_tool(A, "a", "1", TOOL)
+    found = store.revisions(A, "a", "1")
+    assert [(one.change, one.changed_by, one.tool.is_enabled) for one in found] == [
+        ("deleted", "token:ci", False),
+        ("disabled", "cli", True),
+    ]
+    assert found[1].tool == first
+    assert [(one.event, one.by, one.id) for one in store.history(A, "a")] == [
+        ("TOOL_PUT", "local", second.id),
+        ("TOOL_DELETED", "token:ci", first.id),
+        ("TOOL_DISABLED", "local", first.id),
+        ("TOOL_DISABLED", "cli", first.id),
+        ("TOOL_PUT", "local", first.id),
+    ]
+    refused(ToolNotFound, lambda: store.revisions(A, "a", "2"))
+    path, anchor = log_of(tmp_path)
+    assert verify(path, anchor=anchor).ok
+
+
+def test_the_oldest_revisions_go_first(store: Store) -> None:
+    store.put_bundle(A, BundleBody(slug="x"))
+    store.put_tool(A, "a", "1", TOOL)
+    for number in range(revisions.MOST + 4):
+        store.switch_tool(A, "a", "1", enabled=bool(number % 2))
+    kept = store.revisions(A, "a", "1")
+    assert len(kept) == revisions.MOST
+    assert kept[0].change == "enabled"
+
+
+def test_the_revisions_go_with_their_bundle(store: Store, clock: Clock, tmp_path: Path) -> None:
+    store.put_bundle(A, BundleBody(slug="x"))
+    store.put_tool(A, "a", "1", TOOL)
+    store.delete_tool(A, "a", "1")
+    store.delete_bundle(A)
+    store.put_bundle(A, BundleBody(slug="x"))
+    assert [one.change for one in store.revisions(A, "a", "1")] == ["deleted"]
+    store.delete_bundle(A)
+    clock.now += REAP_AFTER_S
+    assert store.reap() == [A]
+    assert not (tmp_path / "bundles" / A).exists()
+
+
+def test_a_change_that_cannot_be_recorded_is_refused(store: Store, tmp_path: Path) -> None:
+    store.put_bundle(A, BundleBody(slug="x"))
+    path, _ = log_of(tmp_path)
+    path.unlink()
+    path.mkdir()
+    refused(AuditUnavailable, lambda: store.put_tool(A, "a", "1", TOOL))
+    refused(AuditUnavailable, lambda: store.switch_bundle(A, enabled=False))
+    assert (store.tools(A), store.bundle(A).is_enabled) == ([], True)

@@ -1,6 +1,6 @@
 """The HTTP application: routes with their schemas, bodies, errors, ETags, and the server that runs it."""
 
-from toolcrib.serve.http.app import SECURITY_HEADERS, create_app
+from toolcrib.serve.http.app import BODY_S, SECURITY_HEADERS, create_app
 from toolcrib.serve.http.etags import check_preconditions
 from toolcrib.serve.http.openapi import describe, errors_of
 from toolcrib.serve.http.problems import problem
@@ -8,6 +8,7 @@ from toolcrib.serve.http.route import Answer, HttpRequest, Route
 from toolcrib.serve.http.server import HttpServer, open_socket
 
 __all__ = [
+    "BODY_S",
     "SECURITY_HEADERS",
     "Answer",
     "HttpRequest",

@@ -5,6 +5,7 @@ It is one plain ASGI callable, so it can be mounted below any prefix of another 
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import re
@@ -20,7 +21,7 @@ from starlette.routing import Route as PathRoute
 from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from toolcrib.errors import MethodNotAllowed, NotFoundError, ToolcribError
+from toolcrib.errors import MethodNotAllowed, NotFoundError, SlowRequest, ToolcribError
 from toolcrib.serve.auth import Access
 from toolcrib.serve.http.etags import etag_of, matches
 from toolcrib.serve.http.problems import problem
@@ -28,7 +29,11 @@ from toolcrib.serve.http.reading import JSON, check_length, media_type_of, read_
 from toolcrib.serve.http.route import Answer, Handled, HttpRequest, Route
 from toolcrib.spec.identifier import new_id
 
-__all__ = ["SECURITY_HEADERS", "create_app"]
+__all__ = ["BODY_S", "SECURITY_HEADERS", "create_app"]
+
+BODY_S = 30.0
+_SLOWEST = 16_384
+"""Bytes of a body that give it another second."""
 
 _log = logging.getLogger("toolcrib.serve.http")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -41,12 +46,17 @@ SECURITY_HEADERS = {
 _SAFE = ("GET", "HEAD")
 
 
-def create_app(routes: Sequence[Route], services: Any, access: Access) -> ASGIApp:
-    """Return the application of these routes. Each handler gets `services` in its request."""
+def create_app(routes: Sequence[Route], services: Any, access: Access, *, body_s: float = BODY_S) -> ASGIApp:
+    """Return the application of these routes. Each handler gets `services` in its request.
+
+    `body_s` is how many seconds a body may take, beside those of its length.
+    """
     by_path: dict[str, dict[str, Route]] = {}
     for route in routes:
         by_path.setdefault(route.path, {})[route.method] = route
-    endpoints = [PathRoute(path, _Address(methods, services, access)) for path, methods in by_path.items()]
+    endpoints = [
+        PathRoute(path, _Address(methods, services, access, body_s)) for path, methods in by_path.items()
+    ]
     return _Frame(Router(endpoints, redirect_slashes=False, default=_no_such_path), access)
 
 
@@ -97,11 +107,11 @@ class _Frame:
 class _Address:
     """The routes of one path, by method."""
 
-    def __init__(self, methods: Mapping[str, Route], services: Any, access: Access) -> None:
+    def __init__(self, methods: Mapping[str, Route], services: Any, access: Access, body_s: float) -> None:
         self._methods = dict(methods)
         if "GET" in methods:
             self._methods["HEAD"] = methods["GET"]
-        self._services, self._access = services, access
+        self._services, self._access, self._body_s = services, access, body_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         http = Request(scope, receive)
@@ -124,7 +134,7 @@ class _Address:
         if route.body is not None or route.raw:
             allowed = [*([] if route.body is None else [JSON]), *route.raw]
             media_type = media_type_of(http.headers.get("content-type", ""), allowed)
-            data = await _body(http, route.max_body)
+            data = await _body(http, route.max_body, self._body_s)
         request = HttpRequest(http, route, self._services, client, query, data, media_type)
         if inspect.iscoroutinefunction(route.handler):
             answer: Handled = await route.handler(request)
@@ -132,15 +142,21 @@ class _Address:
         return await run_in_threadpool(route.handler, request)  # type: ignore[arg-type]
 
 
-async def _body(http: Request, limit: int) -> bytes:
-    """Read the whole body. Raises TooLarge as soon as it is known to be so."""
+async def _body(http: Request, limit: int, seconds: float) -> bytes:
+    """Read the whole body. Raises TooLarge as soon as it is known to be so, and SlowRequest."""
     length = http.headers.get("content-length", "0")
     check_length(int(length) if length.isdecimal() else 0, limit)
     parts, size = [], 0
-    async for part in http.stream():
-        size += len(part)
-        check_length(size, limit)
-        parts.append(part)
+    until = asyncio.get_running_loop().time() + seconds
+    try:
+        async with asyncio.timeout_at(until) as timer:
+            async for part in http.stream():
+                size += len(part)
+                check_length(size, limit)
+                parts.append(part)
+                timer.reschedule(until + size / _SLOWEST)
+    except TimeoutError:
+        raise SlowRequest(f"{size} bytes of the body came in time", hint="Send it faster.") from None
     return b"".join(parts)
 
 

@@ -17,6 +17,7 @@ from toolcrib.errors import (
     InvalidError,
     InvalidToken,
     PreconditionFailed,
+    SlowRequest,
     StateUnavailable,
     TooLarge,
     ToolcribError,
@@ -76,7 +77,7 @@ def errors_of(route: Route) -> list[type[ToolcribError]]:
     if route.query is not None or route.body is not None or route.raw:
         found.add(InvalidError)
     if route.body is not None or route.raw:
-        found |= {TooLarge, UnsupportedMediaType}
+        found |= {SlowRequest, TooLarge, UnsupportedMediaType}
     return sorted(found, key=lambda kind: (kind.status, kind.code))
 
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 from starlette.responses import Response
 
-from toolcrib.errors import InvalidToken, RateLimited, ToolcribError
+from toolcrib.errors import InvalidToken, RateLimited, SlowRequest, ToolcribError
 
 __all__ = ["ErrorAnswer", "problem"]
 
@@ -46,5 +46,7 @@ def problem(error: ToolcribError, headers: Mapping[str, str] | None = None) -> R
         more["www-authenticate"] = "Bearer"
     if isinstance(error, RateLimited):
         more["retry-after"] = str(max(1, math.ceil(error.details.get("retry_after_s", 1))))
+    if isinstance(error, SlowRequest):
+        more["connection"] = "close"  # The rest of the body could be taken for the next request.
     body = msgspec.json.encode({"error": error.as_dict()}, enc_hook=str)
     return Response(body, error.status, more, "application/json")

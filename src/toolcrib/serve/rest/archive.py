@@ -58,7 +58,7 @@ def import_from_zip(request: HttpRequest) -> Answer:
     query: ImportQuery = request.query
     require_all(request)
     use = plan_import if query.dry_run else apply_import
-    return Answer(use(services.store, request.data, query.on_conflict, enable=query.enable))
+    return Answer(use(services.store_for(request), request.data, query.on_conflict, enable=query.enable))
 
 
 ROUTES = (

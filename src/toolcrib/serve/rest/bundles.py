@@ -94,14 +94,14 @@ def put_bundle(request: HttpRequest) -> Answer:
         refuse_ours(body, ours | {name: getattr(before, name) for name in times})
 
     content = BundleBody(**{name: getattr(body, name) for name in BundleBody.__struct_fields__})
-    bundle, new = services.store.put_bundle(bundle_id, content, check)
+    bundle, new = services.store_for(request).put_bundle(bundle_id, content, check)
     return Answer(bundle, 201 if new else 200, etag=True)
 
 
 def patch_bundle(request: HttpRequest) -> Answer:
     """Turn a bundle on or off."""
     services: Services = request.services
-    store, bundle_id = services.store, request.path["bundleID"]
+    store, bundle_id = services.store_for(request), request.path["bundleID"]
     enabled = read_switch(request, lambda: store.bundle(bundle_id).is_built_in)
     check = partial(check_preconditions, request.http.headers)
     return Answer(store.switch_bundle(bundle_id, enabled=enabled, check=check), etag=True)
@@ -111,7 +111,7 @@ def delete_bundle(request: HttpRequest) -> Answer:
     """Delete an empty bundle. PUT restores it within 48 hours."""
     services: Services = request.services
     check = partial(check_preconditions, request.http.headers)
-    return Answer(services.store.delete_bundle(request.path["bundleID"], check), 202)
+    return Answer(services.store_for(request).delete_bundle(request.path["bundleID"], check), 202)
 
 
 def read_switch(request: HttpRequest, built_in: Callable[[], bool]) -> bool:

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from toolcrib.guard import Tokens
 from toolcrib.project import Project
 from toolcrib.serve.auth import Access, Sessions, TrustedHosts
-from toolcrib.serve.http import HttpServer, create_app, open_socket
+from toolcrib.serve.http import BODY_S, HttpServer, create_app, open_socket
 from toolcrib.serve.rest.calls.quick_invoke import QuickInvoke
 from toolcrib.serve.rest.routes import ROUTES
 from toolcrib.serve.rest.running import CallTable
@@ -31,6 +31,8 @@ class HttpSettings:
     """0 takes a free one."""
     allowed_hosts: tuple[str, ...] = ()
     """Further names by which clients may address the server."""
+    body_s: float = BODY_S
+    """Seconds that the body of a request may take, beside those of its length."""
 
 
 async def serve_http(
@@ -46,7 +48,10 @@ async def serve_http(
     port = listening.getsockname()[1]
     closing = asyncio.Event()
     hosts = (settings.host, *settings.allowed_hosts)
-    async with rest_app(project, port=port, allowed_hosts=hosts, closing=closing) as (app, login):
+    async with rest_app(project, port=port, allowed_hosts=hosts, closing=closing, body_s=settings.body_s) as (
+        app,
+        login,
+    ):
         if announce is not None:
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
             address = f"http://{host}:{port}"
@@ -56,7 +61,12 @@ async def serve_http(
 
 @asynccontextmanager
 async def rest_app(
-    project: Project, *, port: int, allowed_hosts: Sequence[str] = (), closing: asyncio.Event | None = None
+    project: Project,
+    *,
+    port: int,
+    allowed_hosts: Sequence[str] = (),
+    closing: asyncio.Event | None = None,
+    body_s: float = BODY_S,
 ) -> AsyncIterator[tuple[ASGIApp, str]]:
     """Give the application for an open project, and a one-time login link: its path and query.
 
@@ -67,7 +77,7 @@ async def rest_app(
     calls = CallTable(project.invoke)
     services = Services(project=project, calls=calls, access=access, closing=closing or asyncio.Event())
     try:
-        app = QuickInvoke(create_app(ROUTES, services, access), services)
+        app = QuickInvoke(create_app(ROUTES, services, access, body_s=body_s), services, body_s)
         yield app, f"/login?code={access.sessions.new_code()}"
     finally:
         await calls.close()

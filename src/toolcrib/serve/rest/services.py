@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from toolcrib.bundles import Store
 from toolcrib.project import Project
 from toolcrib.serve.auth import Access
+from toolcrib.serve.http import HttpRequest
 from toolcrib.serve.rest.running import CallTable
 from toolcrib.spec.naming import stored_name
 
@@ -34,3 +35,8 @@ class Services:
     def store(self) -> Store:
         """The bundles of this user."""
         return self.project.bundles.store
+
+    def store_for(self, request: HttpRequest) -> Store:
+        """The bundles of this user, to be changed by the client of a request."""
+        assert request.client is not None
+        return self.store.acting(request.client.caller)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from hashlib import sha256
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
-from toolcrib.bundles import ToolBody, ToolRecord, read_manifest, require_one_name
+from toolcrib.bundles import (
+    RecordedChange,
+    Revision,
+    ToolBody,
+    ToolRecord,
+    read_manifest,
+    require_one_name,
+)
 from toolcrib.bundles.records import SCHEMA_VERSION, check_slug, check_tool_body, check_version
 from toolcrib.errors import (
+    AuditUnavailable,
     BuiltInReadOnly,
     BundleDeleting,
     BundleDisabled,
@@ -52,6 +60,18 @@ class Versions(Struct, frozen=True, kw_only=True):
     versions: list[ToolAnswer]
 
 
+class Revisions(Struct, frozen=True, kw_only=True):
+    """A version of a tool as it was before each change."""
+
+    revisions: list[Revision]
+
+
+class History(Struct, frozen=True, kw_only=True):
+    """The changes of a tool."""
+
+    changes: list[RecordedChange]
+
+
 def get_tool(request: HttpRequest) -> Answer:
     """Return one version of a tool."""
     services: Services = request.services
@@ -77,12 +97,34 @@ def _versions(services: Services, bundle_id: str, slug: str) -> list[ToolRecord]
     services.store.bundle(bundle_id)
     stored = services.project.bundles.stored
     with stored.lock:
-        listed = [one for one in stored.listing.tools() if one.bundle == bundle_id and one.slug == slug]
-    found = []
-    for one in sorted(listed, key=lambda one: one.order, reverse=True):
-        with suppress(ToolNotFound):  # It was deleted just now.
-            found.append(services.store.tool(bundle_id, slug, one.version))
-    return found
+        return stored.listing.versions(slug, [bundle_id])
+
+
+def list_revisions(request: HttpRequest) -> Answer:
+    """List a version of a tool as it was before each change, the latest change first; a deleted one too.
+
+    At most 50 are kept.
+    """
+    services: Services = request.services
+    return Answer(Revisions(revisions=services.store.revisions(*named_tool(request))))
+
+
+def list_changes(request: HttpRequest) -> Answer:
+    """List who changed a tool in any of its versions, and when: the latest 256 changes, the newest first."""
+    bundle_id, slug = request.path["bundleID"], request.path["toolSlug"]
+    services: Services = request.services
+    try:
+        found = services.store.history(bundle_id, slug)
+    except OSError as error:
+        raise AuditUnavailable(f"the log of the bundles cannot be read: {error.strerror}") from None
+    seen = [
+        one
+        for one in found
+        if covers_all(request) or covers(request, services.name(bundle_id, slug, one.version))
+    ]
+    if not seen:
+        raise ToolNotFound(f"the bundle {bundle_id} has no tool {slug!r}")
+    return Answer(History(changes=seen))
 
 
 def put_tool(request: HttpRequest) -> Answer:
@@ -97,8 +139,25 @@ def put_tool(request: HttpRequest) -> Answer:
         body = _from_record(request.body(), bundle_id, slug, version)
     if body.type == "native":
         require_one_name(slug, body, _versions(services, bundle_id, slug))
-    made = services.store.put_tool(bundle_id, slug, version, body)
+    made = _put(request, bundle_id, slug, version, body)
     return Answer(_answer(services, made), 201, etag=True)
+
+
+def _put(request: HttpRequest, bundle_id: str, slug: str, version: str, body: ToolBody) -> ToolRecord:
+    """Put a tool. One by a token counts as made by an agent: a person has to see it before it runs."""
+    services: Services = request.services
+    store = services.store_for(request)
+    assert request.client is not None
+    if request.client.identity is None:
+        return store.put_tool(bundle_id, slug, version, body)
+    reviews = services.project.first_use.reviews
+    digest = sha256(msgspec.json.encode(body, order="deterministic")).hexdigest()
+    entry = reviews.note(services.name(bundle_id, slug, version), request.client.caller, digest)
+    try:
+        return store.put_tool(bundle_id, slug, version, body)
+    except BaseException:
+        reviews.drop(entry)
+        raise
 
 
 def _from_record(put: ToolPut, bundle_id: str, slug: str, version: str) -> ToolBody:
@@ -124,14 +183,14 @@ def patch_tool(request: HttpRequest) -> Answer:
     services: Services = request.services
     named = named_tool(request)
     enabled = read_switch(request, lambda: services.store.tool(*named).is_built_in)
-    tool = services.store.switch_tool(*named, enabled=enabled, check=_check(request))
+    tool = services.store_for(request).switch_tool(*named, enabled=enabled, check=_check(request))
     return Answer(_answer(services, tool), etag=True)
 
 
 def delete_tool(request: HttpRequest) -> Answer:
     """Remove a version of a tool for good."""
     services: Services = request.services
-    services.store.delete_tool(*named_tool(request), _check(request))
+    services.store_for(request).delete_tool(*named_tool(request), _check(request))
     return Answer(status=204)
 
 
@@ -216,5 +275,21 @@ ROUTES = (
         scope="read",
         answers={200: Versions},
         errors=_NO_TOOL,
+    ),
+    Route(
+        method="GET",
+        path=f"{_ONE}/revisions",
+        handler=list_revisions,
+        scope="read",
+        answers={200: Revisions},
+        errors=_NO_TOOL,
+    ),
+    Route(
+        method="GET",
+        path=f"{_TOOL}/history",
+        handler=list_changes,
+        scope="read",
+        answers={200: History},
+        errors=(*_NO_TOOL, AuditUnavailable),
     ),
 )

@@ -15,6 +15,7 @@ from toolcrib.errors import NotFoundError, ToolcribError, ToolNotFound, UsageErr
 
 if TYPE_CHECKING:
     from toolcrib.bundles import BundleRecord, Store, ToolRecord
+    from toolcrib.bundles.listing import Listing
 
 __all__ = [
     "bundle_argument",
@@ -22,6 +23,7 @@ __all__ = [
     "find_bundle",
     "find_tool",
     "find_version",
+    "listing_of",
     "open_store",
     "store_options",
     "tool_argument",
@@ -46,7 +48,7 @@ def open_store(data: str | None) -> Store:
     from toolcrib.bundles import Store
     from toolcrib.state import data_home
 
-    return Store(data_home() if data is None else Path(data).absolute())
+    return Store(data_home() if data is None else Path(data).absolute()).acting("cli")
 
 
 def find_bundle(store: Store, text: str) -> BundleRecord:
@@ -87,31 +89,45 @@ def find_tool(store: Store, target: str) -> tuple[BundleRecord, list[ToolRecord]
         bundles = [one for one in store.bundles() if one.soft_deleted_at is None]
     else:
         bundles = [find_bundle(store, named)]
-    slugs: set[str] = set()
-    found = []
-    for bundle in bundles:
-        tools = store.tools(bundle.id)
-        slugs |= {tool.slug for tool in tools}
-        if versions := [one for one in tools if one.slug == slug and version in (None, one.version)]:
-            found.append((bundle, versions))
+    listing = listing_of(store)
+    every = listing.versions(slug, [bundle.id for bundle in bundles])
+    matching = [one for one in every if version in (None, one.version)]
+    found = [
+        (bundle, versions)
+        for bundle in bundles
+        if (versions := [one for one in matching if one.bundle_id == bundle.id])
+    ]
     if len(found) > 1:
         names = ", ".join(f"{bundle.slug}/{slug} ({bundle.id})" for bundle, _ in found)
         raise UsageError(f"{target!r} may be any of these tools: {names}", hint="Give BUNDLE/SLUG.")
     if found:
         return found[0]
-    if slug in slugs:
+    if every:
         raise ToolNotFound(
             f"{slug} has no version {version!r}",
             hint=f"To see all: toolcrib tool versions {named or ''}/{slug}",
         )
     from toolcrib.spec.naming import nearest
 
-    close = nearest(slug, slugs)
+    ids = {bundle.id for bundle in bundles}
+    close = nearest(slug, {tool.slug for tool in listing.tools() if tool.bundle in ids})
     where = f"the bundle {bundles[0].slug}" if named is not None else "any bundle"
     raise ToolNotFound(
         f"there is no tool {slug!r} in {where}." + (f" Did you mean {close}?" if close else ""),
         hint="To see the tools of a bundle: toolcrib bundle show BUNDLE",
     )
+
+
+def listing_of(store: Store) -> Listing:
+    """Return the list of all tools: it saves reading every file of a large bundle."""
+    from toolcrib.bundles.listing import Listing
+    from toolcrib.state import cache_folder
+
+    cache = cache_folder(store.data)
+    listing = Listing(store, None if cache is None else cache / "listing")
+    listing.refresh()
+    listing.save_if_worth()
+    return listing
 
 
 def find_version(store: Store, target: str, *, change: bool) -> tuple[BundleRecord, ToolRecord]:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.arguments import parse_target
 from toolcrib.cli.commands.bundles.chosen import (
     bundle_argument,
     find_bundle,
     find_tool,
     find_version,
+    listing_of,
     open_store,
     store_options,
     tool_argument,
@@ -22,10 +24,10 @@ from toolcrib.cli.confirm import confirm
 from toolcrib.cli.options import yes_option
 from toolcrib.cli.output import print_json, print_note, print_result
 from toolcrib.cli.table import brief, print_listing
-from toolcrib.errors import Cancelled, NotFoundError, UsageError
+from toolcrib.errors import AuditUnavailable, Cancelled, NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from toolcrib.bundles import BundleRecord, ToolRecord
+    from toolcrib.bundles import BundleRecord, Store
 
 _MANIFEST = (".yml", ".yaml")
 
@@ -67,7 +69,8 @@ def put_command(
         made = read_manifest(raw, file, slug=slug, version=version)
     else:
         made = read_record(raw, found.id, slug=slug, version=version)
-    require_one_name(made.slug, made.body, store.tools(found.id))
+    if made.body.type == "native":
+        require_one_name(made.slug, made.body, listing_of(store).versions(made.slug, [found.id]))
     tool = store.put_tool(found.id, *made)
     if as_json:
         print_json(_document(tool))
@@ -121,6 +124,62 @@ def versions_command(tool: str, data: str | None, as_json: bool) -> None:
     )  # fmt: skip
 
 
+@command.command("revisions")
+@tool_argument
+@store_options
+def revisions_command(tool: str, data: str | None, as_json: bool) -> None:
+    """Show a version of a tool as it was before each change.
+
+    The last 50 changes are kept, for a deleted version too: then TOOL names bundle and version.
+    """
+    store = open_store(data)
+    bundle, slug, version = _named(store, tool)
+    found = store.revisions(bundle.id, slug, version)
+    print_listing(
+        as_json,
+        {"bundle": _document(bundle), "revisions": _document(found)},
+        ("CHANGED", "CHANGE", "BY", "ID", "DESCRIPTION"),
+        [
+            (one.changed_at, one.change, one.changed_by, one.tool.id,
+             brief(one.tool.description or one.tool.display_name))
+            for one in found
+        ],
+        empty=f"{slug}@{version} is as it was put.",
+    )  # fmt: skip
+
+
+def _named(store: Store, target: str) -> tuple[BundleRecord, str, str]:
+    named, slug, version = parse_target(target)
+    if named is not None and version is not None:
+        return find_bundle(store, named), slug, version
+    bundle, tool = find_version(store, target, change=False)
+    return bundle, tool.slug, tool.version
+
+
+@command.command("history")
+@tool_argument
+@store_options
+def history_command(tool: str, data: str | None, as_json: bool) -> None:
+    """Show who changed a tool in any of its versions, the latest change first.
+
+    TOOL is BUNDLE/SLUG for a tool that has been deleted.
+    """
+    store = open_store(data)
+    named, slug, _ = parse_target(tool)
+    bundle = find_tool(store, tool)[0] if named is None else find_bundle(store, named)
+    try:
+        found = store.history(bundle.id, slug)
+    except OSError as error:
+        raise AuditUnavailable(f"the log of the bundles cannot be read: {error.strerror}") from None
+    print_listing(
+        as_json,
+        {"bundle": _document(bundle), "changes": _document(found)},
+        ("TIME", "EVENT", "VERSION", "BY", "ID"),
+        [(one.at, one.event, one.version, one.by, one.id) for one in found],
+        empty=f"Nothing is recorded of {slug}.",
+    )
+
+
 @command.command("enable")
 @tool_argument
 @store_options
@@ -165,7 +224,7 @@ def delete_command(tool: str, yes: bool, data: str | None, as_json: bool) -> Non
         print_note(f"{name} is deleted.")
 
 
-def _document(record: BundleRecord | ToolRecord) -> Any:
+def _document(record: object) -> Any:
     from msgspec import to_builtins
 
     return to_builtins(record)

@@ -37,21 +37,25 @@ def _time(value: str) -> datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
+_store_option = click.option("--store", is_flag=True, help="The log of your bundles, not the project's.")
+
+
 @click.group("audit")
 def command() -> None:
     """Verify, show and search the audit log."""
 
 
 @command.command("verify")
+@_store_option
 @project_options
-def verify_command(root: str | None, as_json: bool) -> int:
+def verify_command(store: bool, root: str | None, as_json: bool) -> int:
     """Verify every line of the log.
 
     Exit 1 if a line was changed, removed or added; the first such place is printed.
     """
     from toolcrib.guard import verify
 
-    path, anchor = _places(root)
+    path, anchor = _places(root, store)
     with _readable(path):
         verdict = verify(path, anchor=anchor)
     problem = verdict.problem
@@ -102,15 +106,16 @@ def _print_valid(verdict: Verdict) -> None:
     help="Number of lines (default: 20).",
 )
 @click.option("-f", "--follow", is_flag=True, help="Also show new lines, until interrupted.")
+@_store_option
 @project_options
-def tail_command(number: int, follow: bool, root: str | None, as_json: bool) -> int:
+def tail_command(number: int, follow: bool, store: bool, root: str | None, as_json: bool) -> int:
     """Show the last lines.
 
     With --follow, --json prints one document for each line.
     """
     from toolcrib.guard import AuditQuery, AuditReader, find_interrupted
 
-    path, anchor = _places(root)
+    path, anchor = _places(root, store)
     with AuditReader(path) as reader:
         with _readable(path):
             found = reader.newest(AuditQuery(), number)
@@ -148,12 +153,13 @@ def tail_command(number: int, follow: bool, root: str | None, as_json: bool) -> 
 @click.option(
     "--limit", type=click.IntRange(1, 100_000), default=100, help="Show only the newest lines (default: 100)."
 )
+@_store_option
 @project_options
-def search_command(root: str | None, as_json: bool, limit: int, **asked: Any) -> None:
+def search_command(store: bool, root: str | None, as_json: bool, limit: int, **asked: Any) -> None:
     """Show the lines that match every option, the newest last."""
     from toolcrib.guard import AuditQuery, AuditReader, find_interrupted
 
-    path, anchor = _places(root)
+    path, anchor = _places(root, store)
     with _readable(path), AuditReader(path) as reader:
         found = reader.newest(AuditQuery(**asked), limit)
         interrupted = find_interrupted(path, anchor)
@@ -168,8 +174,13 @@ def search_command(root: str | None, as_json: bool, limit: int, **asked: Any) ->
         print_note("No line matches.")
 
 
-def _places(root: str | None) -> tuple[Path, Path]:
+def _places(root: str | None, store: bool) -> tuple[Path, Path]:
     """Return the paths of the log, and of the anchor that records where it ends."""
+    if store:
+        from toolcrib.bundles import log_of
+        from toolcrib.state import data_home
+
+        return log_of(data_home())
     from toolcrib.guard import ANCHOR
     from toolcrib.project import find
     from toolcrib.state import Vault

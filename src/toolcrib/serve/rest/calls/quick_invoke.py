@@ -6,11 +6,13 @@ refused before the call, goes to the application.
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolcrib.core.context import Context
-from toolcrib.errors import ToolcribError
+from toolcrib.errors import SlowRequest, ToolcribError
 from toolcrib.serve.auth import Client
 from toolcrib.serve.http import SECURITY_HEADERS, problem
 from toolcrib.serve.rest.calls.routes import INVOKE, arguments_of, call_answer
@@ -31,8 +33,8 @@ _OWN = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.item
 class QuickInvoke:
     """Answers usual calls by name, and gives everything else to the application."""
 
-    def __init__(self, app: ASGIApp, services: Services) -> None:
-        self._app, self._services = app, services
+    def __init__(self, app: ASGIApp, services: Services, body_s: float) -> None:
+        self._app, self._services, self._body_s = app, services, body_s
         self._host = b""
         """The header Host that was checked last."""
 
@@ -42,7 +44,12 @@ class QuickInvoke:
         if name is None or client is None:
             await self._app(scope, receive, send)
             return
-        message = await receive()
+        try:
+            async with asyncio.timeout(self._body_s):
+                message = await receive()
+        except TimeoutError:
+            await problem(SlowRequest())(scope, receive, send)
+            return
         body: bytes = message.get("body", b"")
         arguments = None if message.get("more_body") else arguments_of(body)
         if arguments is None:
