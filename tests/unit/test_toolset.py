@@ -6,10 +6,11 @@ import asyncio
 import dataclasses
 import functools
 import json
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, computed_field
 
 from toolcrib import Context, Retry, Toolset
 from toolcrib.core.bound import Bound, BoundTool
@@ -176,7 +177,7 @@ def test_a_bad_definition_fails_where_it_is_written(function: Any, options: Any,
 
 def test_an_unknown_option_is_refused() -> None:
     with pytest.raises(TypeError, match="timeout"):
-        Toolset().register(add, timeout=1)
+        Toolset().register(add, timeout=1)  # type: ignore[call-arg]
 
 
 def test_a_toolsets_own_retry_is_checked() -> None:
@@ -409,9 +410,113 @@ async def test_execute_raises_what_call_tells() -> None:
     assert caught.value.code == "invalid_input"
 
 
-async def test_call_sync_says_where_it_cannot_be_used() -> None:
-    with pytest.raises(UsageError, match="without an event loop"):
-        Toolset().call_sync("add")
+async def test_call_sync_works_inside_of_a_loop_as_in_a_notebook() -> None:
+    tools, held = Toolset(), Toolset()
+    tools.register(add)
+    assert tools.call_sync("add", {"a": 1, "b": 2}).value == 3
+    held.register("held", Opened())
+    assert held.call_sync("held", {}).value == "open"
+    async with held:
+        with pytest.raises(UsageError, match="open toolset"):
+            held.call_sync("held", {})
+
+
+class Opened:
+    """A tool that is opened and closed."""
+
+    name, description, input_schema = "held", "Says that it is open.", {"type": "object"}
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def execute(self, arguments: dict[str, Any]) -> str:
+        return "open"
+
+
+async def test_replace_takes_the_place_of_a_tool_and_keeps_its_position() -> None:
+    tools = Toolset()
+    for name in ("one", "two"):
+        tools.register(name, lambda: 1)
+    with pytest.raises(ConflictError, match="named 'one' already"):
+        tools.register("one", lambda: 2)
+    tools.register("one", lambda: 3, replace=True)
+
+    @tools.tool("new", replace=True)
+    def new() -> int:
+        return 4
+
+    assert tools.names == ["one", "two", "new"]
+    assert await tools.execute("one") == 3
+
+
+def test_a_wrong_option_names_the_right_one() -> None:
+    tools = Toolset()
+    with pytest.raises(TypeError, match="'timout_ms' is no option of a tool; did you mean 'timeout_ms'"):
+        tools.tool(timout_ms=5)(add)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"'wrong' is no option of a tool$"):
+        tools.register("add", add, wrong=1)  # type: ignore[call-arg]
+
+
+def test_toolsets_and_tools_show_themselves_in_one_line() -> None:
+    tools = Toolset()
+    assert repr(tools) == "<Toolset without tools>"
+    for number in range(6):
+        tools.register(f"t{number}", add)
+    assert repr(tools) == "<Toolset of 6 tools: t0, t1, t2, t3, t4, …>"
+    assert repr(tools.get("t0")).startswith("<Tool t0 version 1 (function): ")
+
+
+class Place(TypedDict):
+    name: str
+    at: NotRequired[list[float]]
+
+
+class Found(BaseModel):
+    name: str = Field(serialization_alias="calledName")
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def size(self) -> int:
+        return len(self.name)
+
+
+def returns(annotation: Any, value: Any) -> Callable[[], Any]:
+    def tool() -> Any:
+        return value
+
+    tool.__annotations__["return"] = annotation
+    return tool
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "kind"),
+    [
+        (Place, {"name": "here", "at": [1.5]}, "object"),
+        (list[Found], [Found(name="here")], "array"),
+        (dict[str, int], {"a": 1}, "object"),
+        (int, 3, "integer"),
+        ("list[Place]", [{"name": "here"}], "array"),
+    ],
+)
+async def test_the_return_annotation_is_the_output_schema(annotation: Any, value: Any, kind: str) -> None:
+    tools = Toolset()
+    tools.register("tool", returns(annotation, value))
+    schema = tools.get("tool").output.schema
+    assert schema is not None
+    assert schema.get("type", "object") == kind
+    assert (await tools.call("tool")).warnings == ()
+    tools.register("wrong", returns(annotation, "no such thing"), on_violation="fail")
+    assert (await tools.call("wrong")).error.code == "invalid_output"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "annotation", [None, str, bytes, Any, object, Outcome, Outcome | int, "Unknown", type]
+)
+def test_an_annotation_that_says_nothing_of_the_value_is_no_schema(annotation: Any) -> None:
+    tools = Toolset()
+    tools.register("tool", returns(annotation, 1))
+    assert tools.get("tool").output.schema is None
 
 
 async def test_what_a_caller_gives_is_never_changed_even_by_the_tool() -> None:

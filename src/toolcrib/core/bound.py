@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from toolcrib.errors import DefinitionError, Violation
 from toolcrib.executors.function.executor import function_executor
@@ -19,8 +19,17 @@ from toolcrib.spec import (
     Retry,
     Tool,
 )
+from toolcrib.spec.naming import nearest
 
-__all__ = ["DEFAULT_TIMEOUT_MS", "Bound", "BoundTool", "FunctionTool", "Options", "check_retry"]
+__all__ = [
+    "DEFAULT_TIMEOUT_MS",
+    "Bound",
+    "BoundTool",
+    "FunctionTool",
+    "Options",
+    "ToolOptions",
+    "check_retry",
+]
 
 DEFAULT_TIMEOUT_MS = 300_000
 """Limit of one attempt unless something says otherwise."""
@@ -41,10 +50,8 @@ class Bound:
     """True if an attempt that timed out is repeated as well."""
     approval_reason: str | None
     """Why a person must approve each call; None when nobody must."""
-    output: Output
 
-    def _set_rules(self, approval: Approval, output: Output, retry: Retry | None, default: Retry) -> None:
-        self.output = output
+    def _set_rules(self, approval: Approval, retry: Retry | None, default: Retry) -> None:
         self.retry = retry or default
         self.retries_timeouts = retry is not None
         self.approval_reason = (approval.reason or "no reason is given") if approval.required else None
@@ -59,6 +66,11 @@ class Bound:
     def tool(self) -> Tool:
         """The description of the tool."""
         raise NotImplementedError
+
+    @cached_property
+    def output(self) -> Output:
+        """The form of the tool's output."""
+        return self.tool.output
 
     @cached_property
     def executor(self) -> Executor:
@@ -96,7 +108,7 @@ class BoundTool(Bound):
         self.name = tool.name
         self._tool = tool = _asking(tool)
         self._make_executor = make_executor
-        self._set_rules(tool.approval, tool.output, tool.retry, retry or Retry())
+        self._set_rules(tool.approval, tool.retry, retry or Retry())
         self._limit(
             timeout_ms, timeout_source, tool.limits.timeout_ms, getattr(tool.config, "timeout_ms", None)
         )
@@ -135,7 +147,7 @@ class FunctionTool(Bound):
         self.name = name
         self._shape = shape
         self._options = options
-        self._set_rules(options.approval, options.output, options.retry, retry)
+        self._set_rules(options.approval, options.retry, retry)
         self._limit(timeout_ms, "the toolset's limit", options.timeout_ms)
 
     @cached_property
@@ -144,6 +156,7 @@ class FunctionTool(Bound):
         from toolcrib.spec.kinds import FunctionExec
 
         options, function = self._options, self._shape.function
+        schema = options.output_schema or self._shape.output_schema()
         return Tool(
             name=self.name,
             description=options.description or self._shape.docs.description or self.name,
@@ -153,7 +166,7 @@ class FunctionTool(Bound):
                 f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', self.name)}",
                 options.isolation,  # type: ignore[arg-type]
             ),
-            output=options.output,
+            output=_JSON if schema is None else Output("json", schema, options.on_violation),
             approval=options.approval,
             retry=options.retry,
             limits=Limits(timeout_ms=options.timeout_ms),
@@ -170,8 +183,36 @@ class FunctionTool(Bound):
         return function_executor(shape.function, options.isolation, adapt, shape.context_parameter)
 
 
+class ToolOptions(TypedDict, total=False):
+    """The keywords of `Toolset.tool` and `Toolset.register`."""
+
+    description: str | None
+    input_schema: dict[str, Any] | None
+    output_schema: dict[str, Any] | None
+    on_violation: Literal["warn", "fail"]
+    isolation: str | None
+    retry: Retry | None
+    idempotent: bool | None
+    timeout_ms: int | None
+    approval: str | None
+    annotations: Annotations | None
+    tags: Sequence[str]
+    version: int | str
+
+
 class Options:
     """The options of a registered function, beyond what the function itself says."""
+
+    @classmethod
+    def of(cls, given: ToolOptions) -> Options:
+        """Check the keywords; TypeError names the one that was meant."""
+        for name in given:
+            if name not in ToolOptions.__annotations__:
+                near = nearest(name, ToolOptions.__annotations__)
+                raise TypeError(
+                    f"{name!r} is no option of a tool" + (f"; did you mean {near!r}?" if near else "")
+                )
+        return cls(**given)
 
     def __init__(
         self,
@@ -197,7 +238,8 @@ class Options:
         """Makes keyword arguments of the checked arguments; None to derive that from the signature."""
         self.description = description
         self.input_schema = input_schema
-        self.output = _JSON if output_schema is None else Output("json", output_schema, on_violation)
+        self.output_schema = output_schema
+        self.on_violation = on_violation
         self.isolation = isolation or ""
         self.retry = None if retry is None else check_retry(retry)
         self.timeout_ms = timeout_ms

@@ -7,9 +7,17 @@ import os
 import unicodedata
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, Unpack, overload
 
-from toolcrib.core.bound import DEFAULT_TIMEOUT_MS, Bound, BoundTool, FunctionTool, Options, check_retry
+from toolcrib.core.bound import (
+    DEFAULT_TIMEOUT_MS,
+    Bound,
+    BoundTool,
+    FunctionTool,
+    Options,
+    ToolOptions,
+    check_retry,
+)
 from toolcrib.core.context import Context
 from toolcrib.core.controls import Controls
 from toolcrib.core.events import Subscription, stream_events
@@ -75,8 +83,10 @@ class Toolset:
     @overload
     def tool(self, function: F, /) -> F: ...
     @overload
-    def tool(self, name: str | None = None, /, **options: Any) -> Callable[[F], F]: ...
-    def tool(self, what: Any = None, /, **options: Any) -> Any:
+    def tool(
+        self, name: str | None = None, /, *, replace: bool = False, **options: Unpack[ToolOptions]
+    ) -> Callable[[F], F]: ...
+    def tool(self, what: Any = None, /, *, replace: bool = False, **options: Unpack[ToolOptions]) -> Any:
         """Decorator: `@tools.tool` or `@tools.tool("name", retry=…, timeout_ms=…, approval="reason", …)`.
 
         Options are those of `register`. The function itself is returned unchanged.
@@ -86,22 +96,24 @@ class Toolset:
             return what
 
         def decorate(function: F) -> F:
-            self.register(what or function.__name__, function, **options)
+            self.register(what or function.__name__, function, replace=replace, **options)
             return function
 
         return decorate
 
-    def register(self, name: Any, target: Any = None, /, **options: Any) -> None:
+    def register(
+        self, name: Any, target: Any = None, /, *, replace: bool = False, **options: Unpack[ToolOptions]
+    ) -> None:
         """Make a tool from a function or an object.
 
         `register(function)`, `register("name", function, …)` or `register(object)`. An object has `name`,
         `description`, `input_schema` and `execute`. Options: `description`,
-        `input_schema` (instead of the derived one), `output_schema`, `isolation` (`thread`, `inline`,
-        `async`, `process`), `retry` (a `Retry`), `idempotent` (true if it may be run again after a failure),
-        `timeout_ms` (one attempt), `approval` (the reason why a person must approve each call),
-        `on_violation` (`warn` or `fail`, for an output that does not match `output_schema`), `annotations`,
-        `tags`, `version`. Raises `DefinitionError` when the function cannot
-        be described, `ConflictError` when the name is taken.
+        `input_schema` (instead of the derived one), `output_schema` (likewise), `isolation` (`thread`,
+        `inline`, `async`, `process`), `retry` (a `Retry`), `idempotent` (true if it may be run again after a
+        failure), `timeout_ms` (one attempt), `approval` (the reason why a person must approve each call),
+        `on_violation` (`warn` or `fail`, for an output that does not match its schema), `annotations`,
+        `tags`, `version`, `replace` (take the place of a tool of this name). Raises `DefinitionError` when
+        the function cannot be described, `ConflictError` when the name is taken.
 
         An object may hold resources: it has `open` and `close`, or is an async context manager, and can be
         called only while its toolset is open (`async with`). Run variables do not reach another process.
@@ -111,27 +123,31 @@ class Toolset:
         if hasattr(target, "execute") and hasattr(target, "input_schema"):
             if isinstance(target, type):
                 raise DefinitionError(f"{target.__name__} is a class; register an instance of it")
-            self._register_object(_value(target.name) if name is None else name, target, options)
+            bound = self._bind_object(_value(target.name) if name is None else name, target, options)
         elif callable(target):
             given = getattr(target, "__name__", None) if name is None else name
-            self._register_function(given, target, Options(**options))
+            bound = self._bind_function(given, target, Options.of(options))
         else:
             raise DefinitionError(
                 f"{target!r} is neither callable nor has it name, description, input_schema and execute"
             )
+        if replace and bound.name in self._bound:
+            self.replace(bound)
+        else:
+            self.add(bound)
 
-    def _register_function(self, name: Any, function: Callable[..., Any], options: Options) -> None:
-        self._check_name(name)
+    def _bind_function(self, name: Any, function: Callable[..., Any], options: Options) -> FunctionTool:
+        _check_name(name)
         shape = inspect_function(function, _CONTEXTS, typed=options.input_schema is None)
         if options.input_schema is not None:
             options.input_schema = fitting(name, shape, options.input_schema)
         options.isolation = isolation_of(name, shape, options.isolation)
-        self._add_function(name, shape, options)
+        return self._function_tool(name, shape, options)
 
-    def _register_object(self, name: Any, target: Any, given: dict[str, Any]) -> None:
-        self._check_name(name)
+    def _bind_object(self, name: Any, target: Any, given: ToolOptions) -> FunctionTool:
+        _check_name(name)
         schema, description = _value(target.input_schema), _value(target.description)
-        options = Options(**{"description": description, "input_schema": schema, **given})
+        options = Options.of({"description": description, "input_schema": schema, **given})
         ArgumentCheck(options.input_schema or {})
         shape = inspect_function(target.execute, _CONTEXTS, typed=False)
         if len(shape.parameters) != 1:
@@ -146,11 +162,11 @@ class Toolset:
             lifespan = ToolLifespan(name, target)
             self._lifespans.append(lifespan)
         options.adapt = _as_one_argument(shape.parameters[0].name, lifespan)
-        self._add_function(name, shape, options)
+        return self._function_tool(name, shape, options)
 
-    def _add_function(self, name: str, shape: FunctionShape, options: Options) -> None:
+    def _function_tool(self, name: str, shape: FunctionShape, options: Options) -> FunctionTool:
         retry = self._retry or (self._safe_retry if options.annotations.idempotent else Retry())
-        self.add(FunctionTool(name, shape, options, retry, self._timeout_ms))
+        return FunctionTool(name, shape, options, retry, self._timeout_ms)
 
     def add(self, bound: Bound) -> None:
         """Add a tool that is bound already; `ConflictError` when its name is taken."""
@@ -161,7 +177,8 @@ class Toolset:
         added: list[str] = []
         try:
             for one in bound:
-                self._check_name(one.name)
+                _check_name(one.name)
+                self._check_free(one.name)
                 one.lenient = self._lenient
                 self._bound[one.name] = one
                 if (wire := wire_name(one.name)) != one.name:
@@ -213,22 +230,16 @@ class Toolset:
         """Replace the tool of the same name; running calls continue with the old one."""
         if bound.name not in self._bound:
             raise self.pipeline.unknown(bound.name)
+        bound.lenient = self._lenient
         self._bound[bound.name] = bound
         self.announce()
-
-    def _check_name(self, name: Any) -> None:
-        if not isinstance(name, str) or not _is_name(name):
-            raise DefinitionError(
-                f"{name!r} cannot be the name of a tool",
-                hint="Use 1 to 64 letters, digits, '_', '-' or '.'; a lambda needs a name of its own.",
-            )
-        self._check_free(name)
 
     def _check_free(self, name: str) -> None:
         other = self.same_name(name)
         if other == name:
             raise ConflictError(
-                f"there is a tool named {name!r} already", hint="Register it under another name."
+                f"there is a tool named {name!r} already",
+                hint="Register it under another name, or with replace=True.",
             )
         if other is not None:
             from toolcrib.schema.providers import wire_conflict
@@ -274,6 +285,10 @@ class Toolset:
         """
         self._listeners.append(listener)
         return partial(_discard, self._listeners, listener)
+
+    def __repr__(self) -> str:
+        some = ", ".join([*list(self._bound)[:5], *["…"][: len(self._bound) > 5]])
+        return f"<Toolset of {len(self._bound)} tools: {some}>" if some else "<Toolset without tools>"
 
     def __contains__(self, name: object) -> bool:
         """Return True if there is a tool of this name."""
@@ -386,12 +401,21 @@ class Toolset:
     def call_sync(
         self, name: str, arguments: Mapping[str, Any] | bytes | str | None = None, **options: Any
     ) -> Result:
-        """Do the same as `call`, for code without an event loop; resources are opened for this one call."""
+        """Do the same as `call`, for code without `await`; resources are opened for this one call.
+
+        Inside of a running event loop, as in a notebook, the call runs in a thread of its own, and the loop
+        stands still meanwhile. Raises `UsageError` if the toolset was opened by that loop.
+        """
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             return asyncio.run(self._call_once(name, arguments, options))
-        raise UsageError("call_sync needs a thread without an event loop", hint="Use `await tools.call(…)`.")
+        if self._opened:
+            raise UsageError("call_sync cannot use an open toolset", hint="Use `await tools.call(…)`.")
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(1, "toolcrib-call") as thread:
+            return thread.submit(asyncio.run, self._call_once(name, arguments, options)).result()
 
     async def _call_once(self, name: str, arguments: Any, options: dict[str, Any]) -> Result:
         async with self:
@@ -443,6 +467,14 @@ def _as_one_argument(
         return {parameter: arguments}
 
     return adapt
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not _is_name(name):
+        raise DefinitionError(
+            f"{name!r} cannot be the name of a tool",
+            hint="Use 1 to 64 letters, digits, '_', '-' or '.'; a lambda needs a name of its own.",
+        )
 
 
 def _is_name(name: str) -> bool:

@@ -24,12 +24,15 @@ from toolcrib.schema.types import (
     metadata,
 )
 from toolcrib.schema.validate import refuse
+from toolcrib.spec import Outcome
 
 __all__ = ["FunctionShape", "inspect_function"]
 
 _EMPTY = inspect.Parameter.empty
 _UNNAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
 _EXTRA = inspect.Parameter.VAR_KEYWORD
+_UNTOLD = (_EMPTY, None, type(None), Any, object, str, bytes, Outcome)
+"""What a function may say that it returns without a word about its value; text is not structured."""
 _accepted: set[Any] = set()
 """Types known to have a schema."""
 
@@ -85,6 +88,18 @@ class FunctionShape:
         if schemas.defs:
             rule["$defs"] = schemas.defs
         return rule
+
+    def output_schema(self) -> dict[str, Any] | None:
+        """Return the schema of what the function returns; None if its annotation does not say, or text."""
+        returned = _returned(self.function)
+        if returned in _UNTOLD or Outcome in typing.get_args(returned):
+            return None
+        schemas = TypeSchemas(returned=True)
+        try:
+            rule = schemas.schema(returned)
+        except (DefinitionError, RecursionError):
+            return None
+        return {**rule, "$defs": schemas.defs} if schemas.defs else rule or None
 
     def _property(self, parameter: inspect.Parameter, schemas: TypeSchemas) -> dict[str, Any]:
         rule = schemas.schema(parameter.annotation)
@@ -219,6 +234,20 @@ def _signature(function: Callable[..., Any], *, resolved: bool) -> inspect.Signa
         for parameter in signature.parameters.values()
     ]
     return signature.replace(parameters=parameters)
+
+
+def _returned(function: Callable[..., Any]) -> Any:
+    """Return the annotation of what a function returns; `_EMPTY` if there is none that can be read."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        return _EMPTY
+    try:
+        returned = inspect.signature(function).return_annotation
+        if returned.__class__ is str:
+            returned = typing.get_type_hints(inspect.unwrap(function), include_extras=True)["return"]
+        hash(returned)
+    except Exception:  # The function runs without it: an annotation may name what is only imported for types.
+        return _EMPTY
+    return returned
 
 
 def _is_context(annotation: Any, context_types: tuple[Any, ...]) -> bool:

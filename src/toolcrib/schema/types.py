@@ -192,10 +192,11 @@ def _dataclass_field(field: dataclasses.Field[Any], hint: Any) -> StructField:
 
 
 class TypeSchemas:
-    """The schemas of one tool; structured types are in `defs`, once each."""
+    """The schemas of one tool; structured types are in `defs`, once each. `returned`: of what it returns."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, returned: bool = False) -> None:
         self.defs: dict[str, Any] = {}
+        self._returned = returned
         self._names: dict[Any, str] = {}
 
     def schema(self, annotation: Any) -> dict[str, Any]:
@@ -303,23 +304,24 @@ class TypeSchemas:
         return schema
 
     def _model(self, model: type) -> dict[str, Any]:
-        rule = _model_schema(model, "#/$defs/{model}")
+        rule = _model_schema(model, "#/$defs/{model}", returned=self._returned)
         inner = rule.pop("$defs", {})
         if any(self.defs.get(name, other) not in ({}, other) for name, other in inner.items()):
             prefix = _long_name(model)
-            rule = _model_schema(model, f"#/$defs/{prefix}.{{model}}")
+            rule = _model_schema(model, f"#/$defs/{prefix}.{{model}}", returned=self._returned)
             inner = {f"{prefix}.{name}": other for name, other in rule.pop("$defs", {}).items()}
         self.defs.update(inner)
         own = rule.get("$ref", "").removeprefix("#/$defs/")
         return dict(inner[own]) if own in inner else rule  # a model that contains itself is only referred to
 
 
-def _model_schema(model: Any, template: str) -> dict[str, Any]:
+def _model_schema(model: Any, template: str, *, returned: bool) -> dict[str, Any]:
+    form: dict[str, Any] = {"mode": "serialization", "by_alias": False} if returned else {}
     if hasattr(model, "model_json_schema"):
-        return model.model_json_schema(ref_template=template)  # type: ignore[no-any-return]
+        return model.model_json_schema(ref_template=template, **form)  # type: ignore[no-any-return]
     from pydantic import TypeAdapter
 
-    return TypeAdapter(model).json_schema(ref_template=template)
+    return TypeAdapter(model).json_schema(ref_template=template, **form)
 
 
 def _unique(kind: Any, rule: dict[str, Any]) -> dict[str, Any]:

@@ -65,6 +65,9 @@ class Tool:
     extensions: dict[str, Any] = field(default_factory=dict)
     auth: tuple[Auth, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<Tool {self.name} version {self.version} ({self.kind}): {self.description[:60]!r}>"
+
     @property
     def is_stored(self) -> bool:
         """True if it comes from the user's store of bundles, not from the project."""
