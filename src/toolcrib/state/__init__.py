@@ -7,7 +7,7 @@ from toolcrib.state.database import Database, Transaction
 from toolcrib.state.drivers.joined import join, join_async
 from toolcrib.state.drivers.postgres import PostgresDatabase, PostgresServer
 from toolcrib.state.drivers.sqlite import SqliteDatabase
-from toolcrib.state.outbox import Message, Outbox
+from toolcrib.state.outbox import Message, Outbox, next_number
 from toolcrib.state.private import read_private, write_private
 from toolcrib.state.process import boot_id, is_alive, this_process, uptime
 from toolcrib.state.tables import PROJECT, VAULT_GRANTS, VAULT_REVIEWS
@@ -48,6 +48,7 @@ __all__ = [
     "load_user_settings",
     "name_database",
     "named_database",
+    "next_number",
     "read_private",
     "require_database",
     "this_process",

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from toolcrib.state.database import Database, Transaction
 from toolcrib.state.watch import DatabaseWatch
 
-__all__ = ["OUTBOX", "Message", "Outbox"]
+__all__ = ["OUTBOX", "Message", "Outbox", "next_number"]
 
 OUTBOX = """
 CREATE TABLE topics (
@@ -51,6 +51,12 @@ _RETRY_S = 1.0
 _log = logging.getLogger(__name__)
 
 
+def next_number(tx: Transaction, topic: str) -> int:
+    """Return the next number of a topic: 1, 2, …. Others wait for theirs until this transaction ends."""
+    (number,) = tx.one(_NUMBER, topic) or (0,)
+    return int(number)
+
+
 class Message(NamedTuple):
     """One message."""
 
@@ -75,8 +81,7 @@ class Outbox:
     @staticmethod
     def put(tx: Transaction, topic: str, body: bytes) -> Message:
         """Add a message to a transaction of this database. It is delivered once that is committed."""
-        (number,) = tx.one(_NUMBER, topic) or (0,)
-        message = Message(topic, number, body)
+        message = Message(topic, next_number(tx, topic), body)
         tx.insert("outbox", message._asdict())
         tx.notify()
         return message

@@ -137,6 +137,102 @@ CREATE TABLE deliveries (
 CREATE INDEX deliveries_due ON deliveries (entry, priority DESC, ready_at, key) WHERE due = 1;
 CREATE INDEX deliveries_later ON deliveries (ready_at) WHERE due = 0;
 """,
+    """
+CREATE TABLE sessions (
+    id TEXT PRIMARY KEY,
+    caller TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    active_run TEXT,
+    created_at REAL NOT NULL
+);
+CREATE TABLE runs (
+    id TEXT PRIMARY KEY,
+    session_id TEXT NOT NULL,
+    root_id TEXT NOT NULL,
+    parent_id TEXT,
+    depth INTEGER NOT NULL,
+    agent TEXT NOT NULL,
+    definition TEXT NOT NULL,
+    caller TEXT NOT NULL,
+    identity TEXT,
+    variables TEXT NOT NULL,
+    prompt TEXT NOT NULL,
+    streams INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    ready_at REAL NOT NULL,
+    epoch INTEGER NOT NULL,
+    iteration INTEGER NOT NULL,
+    open_calls INTEGER NOT NULL,
+    messages INTEGER NOT NULL,
+    failures INTEGER NOT NULL,
+    rescues INTEGER NOT NULL,
+    worker TEXT,
+    lease_ends_at REAL,
+    input_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    cost_usd REAL,
+    active_s REAL NOT NULL,
+    answer TEXT,
+    error TEXT,
+    forked_from TEXT,
+    created_at REAL NOT NULL,
+    ended_at REAL
+);
+CREATE INDEX runs_session ON runs (session_id, id);
+CREATE INDEX runs_root ON runs (root_id, id);
+CREATE INDEX runs_parent ON runs (parent_id) WHERE parent_id IS NOT NULL;
+CREATE INDEX runs_ready ON runs (ready_at) WHERE state = 'ready';
+CREATE INDEX runs_running ON runs (lease_ends_at) WHERE state = 'running';
+CREATE TABLE run_iterations (
+    run_id TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    live INTEGER NOT NULL,
+    model TEXT NOT NULL,
+    input_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    cost_usd REAL,
+    began_at REAL NOT NULL,
+    answered_at REAL NOT NULL,
+    ended_at REAL,
+    PRIMARY KEY (run_id, number)
+);
+CREATE TABLE run_uses (
+    run_id TEXT NOT NULL,
+    iteration INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    use_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    arguments TEXT NOT NULL,
+    call_id TEXT,
+    child_id TEXT,
+    answer TEXT,
+    ended_at REAL,
+    PRIMARY KEY (run_id, iteration, position)
+);
+CREATE UNIQUE INDEX run_uses_call ON run_uses (call_id) WHERE call_id IS NOT NULL;
+CREATE UNIQUE INDEX run_uses_child ON run_uses (child_id) WHERE child_id IS NOT NULL;
+CREATE TABLE run_messages (
+    run_id TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    iteration INTEGER NOT NULL,
+    live INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    content BLOB NOT NULL,
+    at REAL NOT NULL,
+    PRIMARY KEY (run_id, number)
+);
+CREATE TABLE run_events (
+    number INTEGER PRIMARY KEY,
+    run_id TEXT NOT NULL,
+    root_id TEXT NOT NULL,
+    at REAL NOT NULL,
+    kind TEXT NOT NULL,
+    iteration INTEGER NOT NULL,
+    detail TEXT NOT NULL
+);
+CREATE INDEX run_events_run ON run_events (run_id, number);
+CREATE INDEX run_events_root ON run_events (root_id, number);
+""",
 )
 """`state.db` in the project's home folder. Version 2 names the holders of leases in another way.
 Version 5 adds who made a call, and the queue of what is ready."""

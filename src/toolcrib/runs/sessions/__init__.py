@@ -1,0 +1,38 @@
+"""Sessions and agent runs: their rows, every change that one can make, and the events of these changes."""
+
+from toolcrib.runs.sessions.events import RunEvents
+from toolcrib.runs.sessions.records import (
+    ENDED,
+    ClaimedRun,
+    Iteration,
+    Run,
+    RunEvent,
+    RunState,
+    Session,
+    StoredMessage,
+    ToolUse,
+    Usage,
+)
+from toolcrib.runs.sessions.store import NewRun, RunStore
+from toolcrib.runs.sessions.transitions import NewUse, RunTransitions, Step
+from toolcrib.runs.sessions.tree import RunTree
+
+__all__ = [
+    "ENDED",
+    "ClaimedRun",
+    "Iteration",
+    "NewRun",
+    "NewUse",
+    "Run",
+    "RunEvent",
+    "RunEvents",
+    "RunState",
+    "RunStore",
+    "RunTransitions",
+    "RunTree",
+    "Session",
+    "Step",
+    "StoredMessage",
+    "ToolUse",
+    "Usage",
+]

@@ -1,0 +1,98 @@
+"""The events of runs: numbered in the order of their transactions, and read again from any number on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from toolcrib.runs.sessions.records import ENDED, RunEvent
+from toolcrib.state import Database, DatabaseWatch, Transaction, next_number
+
+__all__ = ["RunEvents", "RunNotes"]
+
+_TOPIC = "run events"
+_PAGE = 200
+_COLUMNS = "number, run_id, root_id, at, kind, iteration, detail"
+
+
+class RunNotes:
+    """The events of one transaction. `write` comes last: all transactions with events take turns from there.
+
+    So no event appears before one with a smaller number.
+    """
+
+    def __init__(self, tx: Transaction, now: float) -> None:
+        self.tx = tx
+        self.now = now
+        self._events: list[tuple[str, str, str, int, str]] = []
+
+    def add(self, run: tuple[str, str], kind: str, iteration: int = 0, **detail: Any) -> None:
+        """Note an event of a run, given by its id and the id of its root."""
+        self._events.append((*run, kind, iteration, json.dumps(detail)))
+
+    def write(self) -> None:
+        """Store the events."""
+        for run_id, root_id, kind, iteration, detail in self._events:
+            event = RunEvent(next_number(self.tx, _TOPIC), run_id, root_id, self.now, kind, iteration, detail)
+            self.tx.insert("run_events", event._asdict())
+        if self._events:
+            self.tx.notify()
+        self._events.clear()
+
+
+class RunEvents:
+    """The events of all runs of a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._watch: DatabaseWatch[bool] = DatabaseWatch(self._newer, database)
+
+    def wake(self) -> None:
+        """Look at once, because this process has written events. Callable from any thread."""
+        self._watch.notify()
+
+    def page(
+        self, run_id: str | None = None, after: int = 0, *, tree: bool = False, limit: int = _PAGE
+    ) -> Sequence[RunEvent]:
+        """Return events after this number: of all runs, of one, or of one and those below it."""
+        where: str = "number > ?"
+        values: tuple[str | int, ...] = (after,)
+        if run_id is not None:
+            column = "root_id" if tree else "run_id"
+            where, values = f"{column} = ? AND {where}", (run_id, after)
+        query = f"SELECT {_COLUMNS} FROM run_events WHERE {where} ORDER BY number LIMIT ?"
+        with self._database.read() as tx:
+            return [RunEvent(*row) for row in tx.all(query, *values, max(0, min(limit, 1_000)))]
+
+    @property
+    def last(self) -> int:
+        """The number of the newest event; 0 if there is none."""
+        with self._database.read() as tx:
+            row = tx.one("SELECT last FROM topics WHERE topic = ?", _TOPIC)
+        return 0 if row is None else int(row[0])
+
+    async def follow(
+        self, run_id: str | None = None, after: int = 0, *, tree: bool = False
+    ) -> AsyncIterator[RunEvent]:
+        """Yield events after this number as they come. Of one run, or its tree, ends when that has ended."""
+        while True:
+            seen = self.last
+            page = self.page(run_id, after, tree=tree)
+            for event in page:
+                yield event
+                after = event.number
+                if event.run_id == run_id and event.kind in ENDED and self._is_over(run_id, after):
+                    return
+            if not page:
+                await self._watch.wait(str(seen), None)
+
+    def _is_over(self, run_id: str, after: int) -> bool:
+        """Return True unless the run went on after this event: a retry."""
+        query = "SELECT 1 FROM run_events WHERE run_id = ? AND number > ? LIMIT 1"
+        with self._database.read() as tx:
+            return tx.one(query, run_id, after) is None
+
+    def _newer(self, keys: Sequence[str]) -> Mapping[str, bool]:
+        last = self.last
+        return {key: True for key in keys if int(key) < last}

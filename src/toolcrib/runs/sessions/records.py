@@ -1,0 +1,216 @@
+"""Sessions, runs and their parts as they are stored. Pure data; times are seconds since the epoch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from typing import Any, Literal, NamedTuple
+
+__all__ = [
+    "ENDED",
+    "ITERATION_COLUMNS",
+    "RUN_COLUMNS",
+    "SESSION_COLUMNS",
+    "USE_COLUMNS",
+    "ClaimedRun",
+    "Iteration",
+    "MessageKind",
+    "Run",
+    "RunEvent",
+    "RunState",
+    "Session",
+    "StoredMessage",
+    "ToolUse",
+    "Usage",
+]
+
+RunState = Literal["queued", "ready", "running", "waiting", "done", "failed", "cancelled"]
+"""`queued`: an earlier run of the session has not ended. `ready`: the next model step may begin. `running`: a
+worker makes a model step. `waiting`: calls of tools or runs of sub-agents have not ended."""
+ENDED: tuple[RunState, ...] = ("done", "failed", "cancelled")
+MessageKind = Literal["prompt", "response", "results", "summary"]
+
+
+class Usage(NamedTuple):
+    """The tokens of model steps, and their price."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = 0.0
+    """None if the price of one of the models is unknown."""
+
+    def plus(self, other: Usage) -> Usage:
+        """Return the sum; its cost is unknown if one of the two is."""
+        known = self.cost_usd is not None and other.cost_usd is not None
+        cost = (self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None
+        return Usage(self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens, cost)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in both directions."""
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A conversation: runs one after the other, each of which sees those before it."""
+
+    id: str
+    caller: str
+    metadata: str
+    """A JSON object."""
+    active_run: str | None
+    created_at: float
+
+
+SESSION_COLUMNS = ", ".join(field.name for field in fields(Session))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of an agent."""
+
+    id: str
+    """A UUID version 7."""
+    session_id: str
+    root_id: str
+    """The run at the top of its tree: its own id, unless an agent called it."""
+    parent_id: str | None
+    depth: int
+    """0 for a run that no agent called."""
+    agent: str
+    caller: str
+    variables: str
+    """A JSON object."""
+    prompt: str
+    state: RunState
+    ready_at: float
+    epoch: int
+    iteration: int
+    """The number of the last iteration; 0 before the first."""
+    open_calls: int
+    """Calls and runs of this iteration that have not ended."""
+    failures: int
+    """Model steps that failed one after the other."""
+    rescues: int
+    worker: str | None
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    active_s: float
+    """Seconds of work: model steps and tools, without waiting for people and for its turn."""
+    answer: str | None
+    error: str | None
+    """JSON of a `ToolcribError`."""
+    forked_from: str | None
+    """Id of the run that this one continues from one of its iterations."""
+    created_at: float
+    ended_at: float | None
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of the run and of those that it called."""
+        return Usage(self.input_tokens, self.output_tokens, self.cost_usd)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The run as JSON, as every interface shows it."""
+        shown = {field.name: getattr(self, field.name) for field in fields(self)}
+        for internal in ("epoch", "open_calls", "failures", "rescues", "worker", "ready_at"):
+            del shown[internal]
+        shown["variables"] = json.loads(self.variables)
+        shown["error"] = None if self.error is None else json.loads(self.error)
+        return shown
+
+
+RUN_COLUMNS = ", ".join(field.name for field in fields(Run))
+
+
+class ClaimedRun(NamedTuple):
+    """A run whose next model step a worker has taken."""
+
+    run: Run
+    definition: str
+    """The agent as it was when the run began: a JSON object."""
+    identity: str | None
+    """The token that began the run, as JSON; None for this machine's own user."""
+    streams: bool
+    """Parts of the answer are events too."""
+
+    @property
+    def epoch(self) -> int:
+        """Only what is recorded with the newest epoch counts."""
+        return self.run.epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One model step of a run and the calls that the model asked for."""
+
+    number: int
+    live: bool
+    """False if a retry from an earlier iteration replaced it."""
+    model: str
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    began_at: float
+    answered_at: float
+    """The end of the model step."""
+    ended_at: float | None
+    """The end of the last call."""
+
+
+ITERATION_COLUMNS = ", ".join(field.name for field in fields(Iteration))
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """One call that a model asked for."""
+
+    iteration: int
+    position: int
+    use_id: str
+    """The model's own id of it."""
+    name: str
+    arguments: str
+    """JSON as the model wrote it."""
+    call_id: str | None
+    child_id: str | None
+    """The run of a sub-agent."""
+    answer: str | None
+    """The text for the model, if nothing was called: no such tool, or it may not be used."""
+    ended_at: float | None
+
+
+USE_COLUMNS = ", ".join(field.name for field in fields(ToolUse))
+
+
+class StoredMessage(NamedTuple):
+    """One message of a conversation with a model."""
+
+    run_id: str
+    number: int
+    iteration: int
+    kind: MessageKind
+    content: bytes
+    """JSON. A prompt and a summary are texts; the others are in the form of pydantic-ai."""
+
+
+class RunEvent(NamedTuple):
+    """One change of a run, in the order of all changes of all runs."""
+
+    number: int
+    """A reader that has seen this one continues after it."""
+    run_id: str
+    root_id: str
+    at: float
+    kind: str
+    iteration: int
+    detail: str
+    """A JSON object."""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The event as JSON."""
+        return {**self._asdict(), "detail": json.loads(self.detail)}

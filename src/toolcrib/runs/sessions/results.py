@@ -1,0 +1,60 @@
+"""The results of an iteration as one message for the model, made from the rows of its calls."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from toolcrib.errors import Cancelled, ToolcribError, ToolFailed
+from toolcrib.spec import Result
+from toolcrib.spec.views import cut_text, error_text, text_view
+from toolcrib.state import Transaction
+
+__all__ = ["results_message"]
+
+_ROWS = (
+    "SELECT run_uses.use_id, run_uses.name, run_uses.answer, calls.state, calls.result, calls.error,"
+    " child.agent, child.state, child.answer, child.error FROM run_uses"
+    " LEFT JOIN calls ON calls.id = run_uses.call_id LEFT JOIN runs AS child ON child.id = run_uses.child_id"
+    " WHERE run_uses.run_id = ? AND run_uses.iteration = ? ORDER BY run_uses.position"
+)
+
+
+def results_message(tx: Transaction, run_id: str, iteration: int) -> bytes:
+    """Return the results of all calls of an iteration, in the form of pydantic-ai.
+
+    Each is tied to its call by the model's own id, so no output can pass for the result of another tool.
+    """
+    parts = [
+        {
+            "part_kind": "tool-return",
+            "tool_name": name,
+            "tool_call_id": use_id,
+            "content": text,
+            "outcome": "failed" if failed else "success",
+        }
+        for use_id, name, text, failed in (_result(row) for row in tx.all(_ROWS, run_id, iteration))
+    ]
+    return json.dumps({"kind": "request", "parts": parts}).encode()
+
+
+def _result(row: tuple[Any, ...]) -> tuple[str, str, str, bool]:
+    use_id, name, answer, call_state, result, error, agent, child_state, child_answer, child_error = row
+    if answer is not None:
+        return use_id, name, answer, True
+    if call_state == "done":
+        return use_id, name, text_view(Result.from_dict(json.loads(result))), False
+    if child_state == "done":
+        return use_id, name, cut_text(child_answer or ""), False
+    if child_state is not None:
+        return use_id, name, error_text(_of_child(agent, child_state, child_error)), True
+    failure = (
+        Cancelled("the call was cancelled") if error is None else ToolcribError.from_dict(json.loads(error))
+    )
+    return use_id, name, cut_text(error_text(failure)), True
+
+
+def _of_child(agent: str, state: str, error: str | None) -> ToolcribError:
+    if state == "cancelled" or error is None:
+        return Cancelled(f"the run of agent {agent} was cancelled")
+    return ToolFailed(f"agent {agent} failed: {json.loads(error)['message']}")

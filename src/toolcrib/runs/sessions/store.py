@@ -1,0 +1,293 @@
+"""The rows of sessions and runs: made here, and read for every interface."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from toolcrib.errors import ConflictError, InvalidError, NotFoundError
+from toolcrib.runs.sessions.events import RunEvents, RunNotes
+from toolcrib.runs.sessions.records import (
+    ITERATION_COLUMNS,
+    RUN_COLUMNS,
+    SESSION_COLUMNS,
+    USE_COLUMNS,
+    Iteration,
+    Run,
+    RunState,
+    Session,
+    StoredMessage,
+    ToolUse,
+)
+from toolcrib.spec.identifier import new_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from toolcrib.state import Database, Transaction
+
+__all__ = ["NewRun", "RunStore", "Send"]
+
+Send = Callable[["Transaction", str, float], None]
+"""Asks, within the transaction, that a worker advances a run: its id, and in how many seconds."""
+_MAX_TEXT = 1_000_000
+_MAX_VARIABLES = 256_000
+_TAKE_SESSION = "UPDATE sessions SET active_run = ? WHERE id = ? AND active_run IS NULL"
+_MESSAGES = "SELECT run_id, number, iteration, kind, content FROM run_messages"
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run to be stored."""
+
+    agent: str
+    definition: str
+    """The agent as JSON."""
+    prompt: str
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    caller: str = "local"
+    identity: str | None = None
+    streams: bool = False
+
+
+class RunStore:
+    """The sessions and runs of one database. Safe for threads, processes and, on a server, machines.
+
+    `clock` returns seconds since the epoch; without it the database's clock counts, which all workers share.
+    `send` hands a ready run to the workers.
+    """
+
+    def __init__(
+        self, database: Database, clock: Callable[[], float] | None = None, send: Send | None = None
+    ) -> None:
+        self.database = database
+        self.events = RunEvents(database)
+        self.send: Send = send or (lambda _tx, _run, _delay: None)
+        self._clock = clock
+
+    @contextmanager
+    def change(self, scope: str) -> Iterator[RunNotes]:
+        """Open a transaction whose events are stored at its end."""
+        with self.database.write(scope) as tx:
+            notes = RunNotes(tx, self.now(tx))
+            yield notes
+            notes.write()
+        self.events.wake()
+
+    def now(self, tx: Transaction) -> float:
+        """Return the time that all workers share."""
+        return tx.now() if self._clock is None else self._clock()
+
+    # -- new ones --------------------------------------------------------------------------------
+
+    def create_session(self, caller: str = "local", metadata: Mapping[str, Any] | None = None) -> str:
+        """Store a session and return its id. `metadata` is a JSON object for its owner."""
+        with self.database.write("session") as tx:
+            return self._insert_session(tx, self.now(tx), caller, _json_object("metadata", metadata or {}))
+
+    def _insert_session(self, tx: Transaction, now: float, caller: str, metadata: str) -> str:
+        id = new_id(now)
+        row = {"id": id, "caller": caller, "metadata": metadata, "created_at": now}
+        tx.insert("sessions", row)
+        return id
+
+    def create_run(self, session_id: str | None, new: NewRun) -> str:
+        """Store a run of a session, or of a new one, and return its id.
+
+        It waits while an earlier run of the session has not ended. Raises `NotFoundError` for the session,
+        and `InvalidError` for variables that are no JSON.
+        """
+        variables = _json_object("variables", new.variables)
+        if len(new.prompt) > _MAX_TEXT:
+            raise InvalidError(f"the prompt has more than {_MAX_TEXT:,} characters")
+        with self.change(f"session {session_id or new_id()}") as notes:
+            tx, now = notes.tx, notes.now
+            if session_id is None:
+                session_id = self._insert_session(tx, now, new.caller, "{}")
+            elif tx.one("SELECT 1 FROM sessions WHERE id = ?", session_id) is None:
+                raise NotFoundError(f"there is no session {session_id[:100]!r}")
+            id = new_id(now)
+            first = bool(tx.run(_TAKE_SESSION, id, session_id))
+            row = run_row(id, session_id, new, variables, now)
+            row |= {"root_id": id, "depth": 0, "state": "ready" if first else "queued"}
+            self.insert_run(notes, row)
+            if first:
+                self.send(tx, id, 0.0)
+        return id
+
+    @staticmethod
+    def insert_run(notes: RunNotes, row: Mapping[str, Any]) -> None:
+        """Add a run with its prompt."""
+        notes.tx.insert("runs", row)
+        add_message(notes.tx, (row["id"], 1, 0, "prompt", str(row["prompt"]).encode()), notes.now)
+        about = {"agent": row["agent"], "parent": row.get("parent_id"), "session": row["session_id"]}
+        notes.add((row["id"], row["root_id"]), "created", **about)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def session(self, id: str) -> Session:
+        """Return a session; `NotFoundError`."""
+        with self.database.read() as tx:
+            row = tx.one(f"SELECT {SESSION_COLUMNS} FROM sessions WHERE id = ?", id)
+        if row is None:
+            raise NotFoundError(f"there is no session {id[:100]!r}")
+        return Session(*cast("Any", row))
+
+    def sessions(self, limit: int = 100, *, before: str | None = None) -> Sequence[Session]:
+        """Return sessions, the newest first, at most 500; `before` is the last id of the page before."""
+        where, values = ("WHERE id < ?", [before]) if before else ("", [])
+        query = f"SELECT {SESSION_COLUMNS} FROM sessions {where} ORDER BY id DESC LIMIT ?"
+        with self.database.read() as tx:
+            rows = tx.all(query, *values, max(0, min(limit, 500)))
+        return [Session(*cast("Any", row)) for row in rows]
+
+    def find(self, id: str) -> Run:
+        """Return a run as it is now; `NotFoundError`."""
+        with self.database.read() as tx:
+            row = tx.one(f"SELECT {RUN_COLUMNS} FROM runs WHERE id = ?", id)
+        if row is None:
+            raise NotFoundError(f"there is no run {id[:100]!r}")
+        return Run(*cast("Any", row))
+
+    def resolve(self, beginning: str, table: str = "runs") -> str:
+        """Return the id that begins like this; `NotFoundError`, or `ConflictError` if there are several."""
+        names = {"runs": "run", "sessions": "session"}
+        kind = names[table]
+        wanted = beginning.lower()
+        query = f"SELECT id FROM {table} WHERE id >= ? AND id < ? ORDER BY id LIMIT 2"
+        with self.database.read() as tx:
+            found = tx.all(query, wanted, wanted + "~") if wanted else []
+        if not found:
+            raise NotFoundError(f"there is no {kind} {beginning[:100]!r}")
+        if len(found) > 1:
+            raise ConflictError(
+                f"several ids begin with {beginning[:100]!r}", hint=f"Give more of the {kind}'s id."
+            )
+        return str(found[0][0])
+
+    def page(
+        self,
+        state: RunState | None = None,
+        limit: int = 100,
+        *,
+        before: str | None = None,
+        session_id: str | None = None,
+        agent: str | None = None,
+        top: bool = False,
+    ) -> Sequence[Run]:
+        """Return runs, the newest first, at most 500; `before` is the last id of the page before.
+
+        `top`: only those that no agent called.
+        """
+        where, values = ["parent_id IS NULL" if top else "1 = 1"], []
+        filters = (
+            ("state = ?", state),
+            ("id < ?", before),
+            ("session_id = ?", session_id),
+            ("agent = ?", agent),
+        )
+        for clause, value in filters:
+            if value is not None:
+                where.append(clause)
+                values.append(value)
+        query = f"SELECT {RUN_COLUMNS} FROM runs WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
+        with self.database.read() as tx:
+            rows = tx.all(query, *values, max(0, min(limit, 500)))
+        return [Run(*cast("Any", row)) for row in rows]
+
+    def tree(self, id: str) -> Sequence[Run]:
+        """Return a run and those below it, each after the one that called it; `NotFoundError`."""
+        top = self.find(id)
+        with self.database.read() as tx:
+            rows = tx.all(f"SELECT {RUN_COLUMNS} FROM runs WHERE root_id = ? ORDER BY id", top.root_id)
+        every = [Run(*cast("Any", row)) for row in rows]
+        found = {top.id: top}
+        for run in every:
+            if run.parent_id in found:
+                found[run.id] = run
+        return list(found.values())
+
+    def iterations(self, id: str) -> Sequence[Iteration]:
+        """Return the iterations of a run, the first one first."""
+        query = f"SELECT {ITERATION_COLUMNS} FROM run_iterations WHERE run_id = ? ORDER BY number"
+        with self.database.read() as tx:
+            return [Iteration(*cast("Any", row)) for row in tx.all(query, id)]
+
+    def uses(self, id: str, iteration: int | None = None) -> Sequence[ToolUse]:
+        """Return the calls that the model of a run asked for, in all iterations or in one."""
+        only = "" if iteration is None else " AND iteration = ?"
+        values = (id,) if iteration is None else (id, iteration)
+        query = f"SELECT {USE_COLUMNS} FROM run_uses WHERE run_id = ?{only} ORDER BY iteration, position"
+        with self.database.read() as tx:
+            return [ToolUse(*cast("Any", row)) for row in tx.all(query, *values)]
+
+    def messages(self, id: str, *, every: bool = False) -> Sequence[StoredMessage]:
+        """Return the messages of a run alone; with `every` also those that a retry replaced."""
+        live = "" if every else " AND live = 1"
+        with self.database.read() as tx:
+            rows = tx.all(f"{_MESSAGES} WHERE run_id = ?{live} ORDER BY number", id)
+        return [StoredMessage(*cast("Any", row)) for row in rows]
+
+    def conversation(self, run: Run) -> Sequence[StoredMessage]:
+        """Return what a run's model sees: for a run at the top, after those of the session before it.
+
+        It begins with the newest summary, if there is one.
+        """
+        if run.parent_id is not None:
+            query, values = f"{_MESSAGES} WHERE run_id = ? AND live = 1 ORDER BY number", [run.id]
+        else:
+            query = (
+                f"{_MESSAGES} WHERE live = 1 AND run_id IN (SELECT id FROM runs WHERE session_id = ?"
+                " AND parent_id IS NULL AND id <= ?) ORDER BY run_id, number"
+            )
+            values = [run.session_id, run.id]
+        with self.database.read() as tx:
+            found = [StoredMessage(*cast("Any", row)) for row in tx.all(query, *values)]
+        summaries = [at for at, message in enumerate(found) if message.kind == "summary"]
+        return found[summaries[-1] :] if summaries else found
+
+
+def run_row(id: str, session_id: str, new: NewRun, variables: str, now: float) -> dict[str, Any]:
+    """Return the row of a run that has not begun; the place in its tree and the state are not in it."""
+    zero = ("epoch", "iteration", "open_calls", "failures", "rescues")
+    return {
+        "id": id,
+        "session_id": session_id,
+        "agent": new.agent,
+        "definition": new.definition,
+        "caller": new.caller,
+        "identity": new.identity,
+        "variables": variables,
+        "prompt": new.prompt,
+        "streams": int(new.streams),
+        "ready_at": now,
+        "messages": 1,
+        "input_tokens": 0,
+        "output_tokens": 0,
+        "cost_usd": 0.0,
+        "active_s": 0.0,
+        "created_at": now,
+        **dict.fromkeys(zero, 0),
+    }
+
+
+def add_message(tx: Transaction, message: tuple[str, int, int, str, bytes], now: float) -> None:
+    """Add a message: run, number, iteration, kind, content."""
+    run_id, number, iteration, kind, content = message
+    row = {"run_id": run_id, "number": number, "iteration": iteration, "kind": kind, "content": content}
+    tx.insert("run_messages", {**row, "live": 1, "at": now})
+
+
+def _json_object(what: str, value: Mapping[str, Any]) -> str:
+    try:
+        text = json.dumps(dict(value), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidError(
+            f"the {what} are no JSON: {error}", hint="Use texts, numbers, booleans, null, lists, objects."
+        ) from None
+    if len(text) > _MAX_VARIABLES:
+        raise InvalidError(f"the {what} have more than {_MAX_VARIABLES:,} characters")
+    return text

@@ -1,0 +1,151 @@
+"""What people do with runs: cancel a tree, let a run go on, and begin another one where it once was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from toolcrib.errors import ConflictError, InvalidError, NotFoundError
+from toolcrib.runs.sessions.events import RunNotes
+from toolcrib.runs.sessions.records import ENDED, Run, StoredMessage
+from toolcrib.runs.sessions.store import NewRun, RunStore, add_message, run_row
+from toolcrib.runs.sessions.transitions import end_run
+from toolcrib.spec.identifier import new_id
+
+__all__ = ["RunTree"]
+
+_OPEN = ", ".join(f"'{state}'" for state in ("queued", "ready", "running", "waiting"))
+_OPEN_CALLS = (
+    "SELECT call_id FROM run_uses JOIN runs ON runs.id = run_uses.run_id WHERE call_id IS NOT NULL"
+    " AND run_uses.ended_at IS NULL AND runs.root_id = ? AND runs.state IN ('failed', 'cancelled')"
+)
+_AGAIN = (
+    "UPDATE runs SET state = ?, epoch = epoch + 1, ready_at = ?, ended_at = NULL, error = NULL,"
+    " answer = NULL, failures = 0, rescues = 0 WHERE id = ? AND state = ? AND epoch = ?"
+)
+_LATER_RUN = "SELECT id FROM runs WHERE session_id = ? AND parent_id IS NULL AND id > ? LIMIT 1"
+
+
+class RunTree:
+    """The changes that people make. `cancel_call` ends a call of a tool; it may have ended."""
+
+    def __init__(self, store: RunStore, cancel_call: Callable[[str], None]) -> None:
+        self._store = store
+        self._cancel_call = cancel_call
+
+    def cancel(self, id: str) -> list[str]:
+        """End a run and all below it; return their ids. What their workers record later is refused.
+
+        Raises `ConflictError` if it has ended, `NotFoundError`.
+        """
+        top = self._store.find(id)
+        cancelled: list[str] = []
+        while left := [run for run in self._store.tree(id) if run.state not in ENDED]:
+            # The lowest first, as they end by themselves: so two transactions never wait for each other.
+            for run in sorted(left, key=lambda run: run.id, reverse=True):
+                with self._store.change(f"run {run.id}") as notes:
+                    if end_run(self._store, notes, (run.id, run.epoch, run.state), "cancelled"):
+                        cancelled.append(run.id)
+        if not cancelled:
+            raise ConflictError(f"run {id} has ended: it is {top.state}")
+        self.cancel_calls(top.root_id)
+        return cancelled
+
+    def cancel_calls(self, root_id: str) -> None:
+        """End the open calls of those runs of a tree that have failed or were cancelled."""
+        with self._store.database.read() as tx:
+            calls = [str(row[0]) for row in tx.all(_OPEN_CALLS, root_id)]
+        for call in calls:
+            try:
+                self._cancel_call(call)
+            except ConflictError:
+                continue
+
+    def retry(self, id: str, iteration: int | None = None) -> None:
+        """Let a failed or cancelled run go on after its last complete iteration, or after an earlier one.
+
+        Raises `ConflictError` for a run of another state, of a sub-agent, or with later runs in its session.
+        """
+        run = self._store.find(id)
+        if run.state not in ("failed", "cancelled"):
+            raise ConflictError(
+                f"run {id} is {run.state}; only a failed or cancelled run can be retried",
+                hint="To try another way from one of its iterations: toolcrib runs fork.",
+            )
+        if run.parent_id is not None:
+            raise ConflictError(f"run {id} was made by an agent", hint=f"Retry its root, {run.root_id}.")
+        with self._store.change(f"session {run.session_id}") as notes:
+            tx, now = notes.tx, notes.now
+            later = tx.one(_LATER_RUN, run.session_id, id)
+            if later is not None:
+                raise ConflictError(
+                    f"the session has gone on after run {id}", hint="Fork it: toolcrib runs fork."
+                )
+            keep = _cut(notes, run, iteration)
+            tx.run("UPDATE sessions SET active_run = ? WHERE id = ?", id, run.session_id)
+            if not tx.run(_AGAIN, "ready", now, id, run.state, run.epoch):
+                raise ConflictError(f"run {id} has changed meanwhile")
+            notes.add((run.id, run.root_id), "retried", keep)
+            self._store.send(tx, id, 0.0)
+
+    def fork(self, id: str, iteration: int | None = None, prompt: str | None = None) -> str:
+        """Begin a run in a new session that goes on after an iteration of this one; return its id.
+
+        It sees what the model saw then. Without `iteration` that is the last complete one; 0 is the prompt
+        alone. With `prompt`, the model gets this next. Raises `NotFoundError` for an iteration.
+        """
+        run = self._store.find(id)
+        seen = self._store.conversation(run)
+        complete = {one.number for one in self._store.iterations(id) if one.ended_at is not None}
+        last = max(complete, default=0) if iteration is None else iteration
+        if last and last not in complete:
+            raise NotFoundError(f"run {id} has no complete iteration {last}")
+        kept = [one for one in seen if one.run_id != id or one.iteration <= last]
+        if prompt is None and kept and kept[-1].kind == "response" and _is_answer(run, last):
+            raise InvalidError("that iteration is the run's answer", hint="Give a prompt to go on from it.")
+        with self._store.change(f"session {new_id()}") as notes:
+            return self._copy(notes, run, kept, prompt)
+
+    def _copy(self, notes: RunNotes, run: Run, kept: Sequence[StoredMessage], prompt: str | None) -> str:
+        """Store the new run with its session and these messages."""
+        tx, now = notes.tx, notes.now
+        found = tx.one("SELECT definition, identity, streams FROM runs WHERE id = ?", run.id)
+        assert found is not None
+        definition, identity, streams = found
+        asked = run.prompt if prompt is None else prompt
+        new = NewRun(run.agent, definition, asked, {}, run.caller, identity, bool(streams))
+        id, session_id = new_id(now), new_id(now)
+        session = {"id": session_id, "caller": run.caller, "metadata": "{}", "created_at": now}
+        tx.insert("sessions", {**session, "active_run": id})
+        messages = [(one.kind, one.content) for one in kept]
+        if prompt is not None:
+            messages.append(("prompt", prompt.encode()))
+        row = run_row(id, session_id, new, run.variables, now)
+        row |= {"root_id": id, "depth": 0, "state": "ready", "messages": len(messages), "forked_from": run.id}
+        tx.insert("runs", row)
+        for number, (kind, content) in enumerate(messages, 1):
+            add_message(tx, (id, number, 0, kind, content), now)
+        about: dict[str, Any] = {"agent": run.agent, "session": session_id, "forked_from": run.id}
+        notes.add((id, id), "created", **about)
+        self._store.send(tx, id, 0.0)
+        return id
+
+
+def _is_answer(run: Run, iteration: int) -> bool:
+    return run.state == "done" and iteration == run.iteration
+
+
+def _cut(notes: RunNotes, run: Run, iteration: int | None) -> int:
+    """Take everything after an iteration out of the conversation; return the iteration."""
+    tx = notes.tx
+    query = "SELECT MAX(number) FROM run_iterations WHERE run_id = ? AND live = 1 AND ended_at IS NOT NULL"
+    (last,) = tx.one(query, run.id) or (None,)
+    keep = (last or 0) if iteration is None else iteration
+    exists = (
+        "SELECT 1 FROM run_iterations WHERE run_id = ? AND number = ? AND live = 1 AND ended_at IS NOT NULL"
+    )
+    if keep and tx.one(exists, run.id, keep) is None:
+        raise NotFoundError(f"run {run.id} has no complete iteration {keep}")
+    tx.run("UPDATE run_messages SET live = 0 WHERE run_id = ? AND iteration > ?", run.id, keep)
+    tx.run("UPDATE run_iterations SET live = 0 WHERE run_id = ? AND number > ?", run.id, keep)
+    return int(keep)
