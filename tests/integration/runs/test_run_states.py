@@ -56,8 +56,8 @@ class Machine:
         assert claim is not None
         return claim
 
-    def step(self, claim: ClaimedRun, *uses: NewUse, usage: Usage = Usage(10, 5, 0.25)) -> bool:
-        return self.runs.step(claim, self.response(usage), uses)
+    def step(self, claim: ClaimedRun, *uses: NewUse, usage: Usage | None = None) -> bool:
+        return self.runs.step(claim, self.response(usage or Usage(10, 5, 0.25)), uses)
 
     def finish(self, run_id: str, answer: str = "done") -> bool:
         return self.runs.finish(self.taken(run_id), self.response(Usage(1, 1, 0.0)), answer)
