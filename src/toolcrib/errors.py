@@ -40,7 +40,9 @@
     │   ├── SecretMissing         secret_missing
     │   ├── ToolUnavailable       tool_unavailable
     │   ├── StateUnavailable      state_unavailable
+    │   ├── CapabilityMissing     capability_missing
     │   └── AuditUnavailable      audit_unavailable
+    ├── InputRequired             input_required
     ├── TimedOut                  timed_out
     │   └── SlowRequest           slow_request
     ├── Cancelled                 cancelled
@@ -68,6 +70,7 @@ __all__ = [
     "BundleDisabled",
     "BundleNotEmpty",
     "Cancelled",
+    "CapabilityMissing",
     "CommandFailed",
     "ConfigError",
     "ConflictError",
@@ -76,6 +79,7 @@ __all__ = [
     "HostNotAllowed",
     "HttpFailed",
     "IdempotencyConflict",
+    "InputRequired",
     "InvalidArchive",
     "InvalidError",
     "InvalidId",
@@ -446,6 +450,22 @@ class AuditUnavailable(UnavailableError):
     """The audit log cannot be written, so nothing runs."""
 
     code = "audit_unavailable"
+
+
+class CapabilityMissing(UnavailableError):
+    """The client that called does not support what the tool needs of it."""
+
+    code = "capability_missing"
+
+
+class InputRequired(ToolcribError):
+    """The tool needs input of the client that called; `details` has the `requests` and the tool's `state`.
+
+    MCP clients of protocol 2026-07-28 get the requests and call again with the answers.
+    """
+
+    code = "input_required"
+    status = 409
 
 
 class TimedOut(ToolcribError):

@@ -102,6 +102,7 @@ class Context(Call):
             call.idempotency_key,
             call.approval_channel,
             call.approved_digest,
+            call.client,
         )
 
     def identify(self) -> str:

@@ -185,6 +185,7 @@ class McpCatalog:
             on_event=ctx.relay,
             identity=ctx.identity,
             wait="raise" if ctx.wait == "pending" else ctx.wait,
+            client=ctx.client,
         )
         result = await self._project.invoke(inner)
         return Outcome(result.unwrap(), result.warnings, result.details)

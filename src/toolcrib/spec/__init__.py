@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.spec.call import Call, Outcome, Result
 from toolcrib.spec.caller import SCOPES, Caller, Scope
+from toolcrib.spec.client import CallClient
 from toolcrib.spec.events import CallEvent, CallEvents
 from toolcrib.spec.permissions import Network, Permissions, SecretSpec
 from toolcrib.spec.policies import LEVELS, Annotations, Approval, Auth, Example, Level, Limits, Output, Retry
@@ -46,6 +47,7 @@ __all__ = [
     "BodyPart",
     "BuiltinExec",
     "Call",
+    "CallClient",
     "CallContext",
     "CallEvent",
     "CallEvents",

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from toolcrib.errors import ApprovalRequired, ToolcribError
 from toolcrib.spec.caller import Caller
+from toolcrib.spec.client import CallClient
 from toolcrib.spec.events import CallEvent
 
 __all__ = ["Call", "Outcome", "Result"]
@@ -41,6 +42,8 @@ class Call:
     """How `approved_by` decided: `terminal`, `flag` (`--approve`) or `program`."""
     approved_digest: str | None = None
     """The digest of the tool that `approved_by` was shown; None: whatever it is when the call is made."""
+    client: CallClient | None = None
+    """The MCP client that called, for tools that ask it; None if there is none to ask."""
 
 
 # Call, Outcome and Result are made once per call, so they are not frozen: a frozen dataclass sets each field

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from toolcrib.errors import ToolcribError
 from toolcrib.spec.call import Call, Outcome, Result
 from toolcrib.spec.caller import Caller
+from toolcrib.spec.client import CallClient
 from toolcrib.spec.events import CallEvent, CallEvents
 from toolcrib.spec.tool import Tool
 
@@ -51,6 +52,10 @@ class CallContext(Protocol):
     @property
     def session_id(self) -> str | None:
         """The session this call belongs to, if any."""
+
+    @property
+    def client(self) -> CallClient | None:
+        """The MCP client that called; None if there is none to ask."""
 
     @property
     def secrets(self) -> Mapping[str, str]:

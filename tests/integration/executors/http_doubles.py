@@ -12,7 +12,17 @@ from aiohttp import web
 from toolcrib.egress import Egress
 from toolcrib.errors import TimedOut, ToolcribError
 from toolcrib.executors import HttpExecutor
-from toolcrib.spec import Call, CallEvent, HttpExec, Network, Outcome, Permissions, SecretSpec, Tool
+from toolcrib.spec import (
+    Call,
+    CallClient,
+    CallEvent,
+    HttpExec,
+    Network,
+    Outcome,
+    Permissions,
+    SecretSpec,
+    Tool,
+)
 
 SECRET = "s3cr3t/+ value"
 
@@ -31,6 +41,7 @@ class Attempt:
     variables: dict[str, Any] | None = None
     run_id: str | None = "run-1"
     session_id: str | None = None
+    client: CallClient | None = None
 
     def timed_out(self) -> ToolcribError:
         """Not asked for by HTTP tools."""

@@ -118,7 +118,7 @@ async def test_a_session_has_the_version_asked_for_or_the_newest() -> None:
     for wanted, given in {**versions, "2026-07-28": "2025-11-25", "1999-01-01": "2025-11-25"}.items():
         assert (await session(Client(), wanted))["result"] == {
             "protocolVersion": given,
-            "capabilities": {"tools": {"listChanged": True}},
+            "capabilities": {"tools": {"listChanged": True}, "logging": {}},
             "serverInfo": {"name": "crib", "version": "9"},
         }
 

@@ -42,6 +42,7 @@ class BuiltinExecutor:
             timeout_ms=max(1, int(ctx.remaining * 1000)),
             on_event=ctx.relay,
             approval_channel=call.approval_channel,
+            client=call.client,
         )
         result = await self._catalog.invoke(inner)
         return Outcome(result.unwrap(), tuple(result.warnings))

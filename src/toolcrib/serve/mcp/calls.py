@@ -10,8 +10,23 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any
 
-from toolcrib.errors import Cancelled, InvalidOutput, ToolcribError, ToolNotFound
-from toolcrib.serve.mcp.elicitation import OpenQuestions, Question, question_about, take_answer, waiting_for
+from toolcrib.errors import (
+    Cancelled,
+    CapabilityMissing,
+    InputRequired,
+    InvalidOutput,
+    ToolcribError,
+    ToolNotFound,
+)
+from toolcrib.serve.mcp.client import OpenQuestions, input_required
+from toolcrib.serve.mcp.elicitation import (
+    Question,
+    UserAnswer,
+    question_about,
+    read_answer,
+    take_answer,
+    waiting_for,
+)
 from toolcrib.serve.mcp.listing import ListedTool
 from toolcrib.serve.mcp.request import McpRequest
 from toolcrib.serve.mcp.results import call_result
@@ -55,24 +70,25 @@ class ClientCalls:
     def __init__(
         self,
         catalog: Catalog,
-        send: Callable[[bytes], None],
         settings: ServerSettings,
-        congested: Callable[[], bool],
+        questions: OpenQuestions,
     ) -> None:
         self._catalog = catalog
-        self._send = send
         self._settings = settings
-        self._congested = congested
-        self._questions = OpenQuestions(send)
+        self._questions = questions
         self._server_info = settings.server_info
         self._slots = asyncio.Semaphore(settings.max_running)
-        self._open: dict[RequestId, ClientCall] = {}
+        self._open: dict[object, ClientCall] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         """Also those of cancelled calls, until they have ended."""
 
-    def __contains__(self, request_id: object) -> bool:
-        """Return True if a call with this id has not been answered."""
-        return request_id in self._open
+    def __contains__(self, key: object) -> bool:
+        """Return True if a call with this key has not been answered."""
+        return key in self._open
+
+    def __len__(self) -> int:
+        """Return the number of calls that have not ended."""
+        return len(self._tasks)
 
     def start(self, one: ClientCall) -> None:
         """Run a call as soon as a slot is free. Raises JsonRpcError if too many calls wait already."""
@@ -83,22 +99,18 @@ class ClientCalls:
         token = one.request.meta.get("progressToken")
         if is_request_id(token):
             one.call.on_event = self._progress(one, token)
-        self._open[one.request.id] = one
+        self._open[one.request.key] = one
         one.task = _start(self._run(one))
         if not one.task.done():
             self._tasks.add(one.task)
             one.task.add_done_callback(self._tasks.discard)
 
-    def cancel(self, request_id: RequestId) -> None:
+    def cancel(self, key: object) -> None:
         """Cancel a call at the client's wish. It gets no answer."""
-        one = self._open.pop(request_id, None)
+        one = self._open.pop(key, None)
         if one is not None and one.task is not None:
             one.task.cancel()
             one.request.reply(None)
-
-    def receive_answer(self, message: dict[str, Any]) -> None:
-        """Take the client's answer to a question of ours."""
-        self._questions.receive(message)
 
     async def drain(self, grace: float) -> None:
         """Wait `grace` seconds for the calls to end, then cancel the rest and answer them as cancelled."""
@@ -119,9 +131,10 @@ class ClientCalls:
             # The catalog promises not to raise. If it does, the server and the other calls continue.
             _log.exception("the call path raised")
             result = Result("error", error=ToolcribError(f"the call failed: {type(error).__name__}"))
-        if self._open.get(one.request.id) is one:
-            del self._open[one.request.id]
-            one.request.reply(self._answer(one, result))
+        key = one.request.key
+        if self._open.get(key) is one:
+            del self._open[key]
+            self._answer(one, result)
 
     async def _invoke(self, one: ClientCall) -> Result:
         """Make the call. In a session, ask the client's user for approval and make it again."""
@@ -132,29 +145,45 @@ class ClientCalls:
         if waiting_for(result) is None or (one.request.modern and self._question(one, result) is not None):
             return result
         question = self._question(one, result)
-        answered = None if question is None else await self._questions.ask(question)
+        answered = None if question is None else await self._ask(one, question)
         if question is not None and answered is not None:
             approver.decide(question.approval, call.caller, answered)
         elif call.wait == "pending":
             return result
         return await self._catalog.invoke(call)
 
+    async def _ask(self, one: ClientCall, question: Question) -> UserAnswer | None:
+        channel = one.request.channel
+        return read_answer(await self._questions.ask(question.request(), channel.send))
+
     def _question(self, one: ClientCall, result: Result) -> Question | None:
         """Return the question to the client's user about a call that waits; None if there is none to ask."""
         return question_about(self._settings.approver, result) if one.can_ask else None
 
-    def _answer(self, one: ClientCall, result: Result) -> bytes:
-        error = result.error
+    def _answer(self, one: ClientCall, result: Result) -> None:
+        request, error = one.request, result.error
         if one.listed is None and isinstance(error, ToolNotFound):
             # In MCP an unknown tool is an error of the request, not of a tool.
             message = f"{error.message} {error.hint}" if error.hint else error.message
-            refused = JsonRpcError(ErrorCode.INVALID_PARAMS, message, {"error": error.as_dict()})
-            return error_answer(one.request.id, refused)
+            self._refuse(request, ErrorCode.INVALID_PARAMS, message, {"error": error.as_dict()})
+        elif request.modern and isinstance(error, CapabilityMissing):
+            data = {"requiredCapabilities": error.details.get("required", {})}
+            self._refuse(request, ErrorCode.CAPABILITY_MISSING, error.message, data)
+        else:
+            request.reply(self._written(one, result))
+
+    def _refuse(self, request: McpRequest, code: ErrorCode, message: str, data: dict[str, Any]) -> None:
+        request.reply(error_answer(request.id, JsonRpcError(code, message, data)), code)
+
+    def _written(self, one: ClientCall, result: Result) -> bytes:
         if one.request.modern:
-            question = self._question(one, result)
-            if question is not None:
-                meta = {SERVER_KEY: self._server_info}
-                return answer(one.request.id, {**question.input_required(), "_meta": meta})
+            asked: dict[str, Any] | None = None
+            if isinstance(result.error, InputRequired):
+                asked = input_required(result.error.details)
+            elif (question := self._question(one, result)) is not None:
+                asked = question.input_required()
+            if asked is not None:
+                return answer(one.request.id, {**asked, "_meta": {SERVER_KEY: self._server_info}})
         try:
             return self._encode(one, call_result(result, one.listed))
         except Exception as broken:
@@ -170,13 +199,13 @@ class ClientCalls:
 
     def _progress(self, one: ClientCall, token: RequestId) -> Callable[[CallEvent], None]:
         """Return a function that sends progress while the call runs; MCP wants it to increase."""
-        last = -math.inf
+        last, channel = -math.inf, one.request.channel
 
         def report(event: CallEvent) -> None:
             nonlocal last
-            live = self._open.get(one.request.id) is one
+            live = self._open.get(one.request.key) is one
             done = event.done if event.kind == "progress" and live else None
-            if done is None or not last < done < math.inf or self._congested():
+            if done is None or not last < done < math.inf or channel.congested():
                 return
             last = done
             params: dict[str, Any] = {"progressToken": token, "progress": done}
@@ -184,7 +213,7 @@ class ClientCalls:
                 params["total"] = event.total
             if event.message:
                 params["message"] = event.message
-            self._send(notification("notifications/progress", params))
+            channel.send(notification("notifications/progress", params))
 
         return report
 

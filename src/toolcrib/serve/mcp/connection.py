@@ -11,10 +11,12 @@ import orjson
 
 from toolcrib.errors import InvalidToken
 from toolcrib.serve.mcp.calls import ClientCall, ClientCalls
-from toolcrib.serve.mcp.changes import ListChanges
+from toolcrib.serve.mcp.changes import ListChanges, Revision
+from toolcrib.serve.mcp.client import LOG_LEVELS, ModernClient, OpenQuestions, SessionClient
 from toolcrib.serve.mcp.elicitation import supports_forms
-from toolcrib.serve.mcp.listing import Listing
+from toolcrib.serve.mcp.listing import Listings
 from toolcrib.serve.mcp.request import (
+    Channel,
     McpRequest,
     Reply,
     Sender,
@@ -29,6 +31,7 @@ from toolcrib.serve.mcp.wire import (
     CAPABILITIES_KEY,
     CLIENT_KEY,
     LATEST_SESSION_VERSION,
+    LOG_LEVEL_KEY,
     MODERN_VERSIONS,
     SERVER_KEY,
     SESSION_VERSIONS,
@@ -50,8 +53,6 @@ _log = logging.getLogger("toolcrib.serve.mcp")
 
 _BATCH_VERSION = "2025-03-26"
 """The one protocol version with batches; 2025-06-18 removed them."""
-_MAX_LISTINGS = 8
-"""Lists kept for one client, which may give itself another name in each request."""
 _LOCAL_USER = Sender()
 _Method = Callable[[McpRequest], None]
 
@@ -70,48 +71,81 @@ class Connection:
         settings: ServerSettings | None = None,
         *,
         congested: Callable[[], bool] = lambda: False,
+        listings: Listings | None = None,
     ) -> None:
-        self._catalog = catalog
-        self._send = send
         self._settings = settings = settings or ServerSettings()
-        self._listings: dict[tuple[str, str, Caller | None], Listing] = {}
+        self._listings = listings or Listings(catalog, settings.page_size)
         self._forms = False
         """True if the session's client can show forms to its user."""
+        self._capabilities: Any = None
+        """Capabilities of the session's client."""
+        self._log_level: Any = None
         self._version: str | None = None
         """Protocol version of the session; None before `initialize`."""
         self._caller = "mcp"
         self._session = new_id()
         """An approval with scope `session` holds as long as this connection."""
-        self._calls = ClientCalls(catalog, send, settings, congested)
-        self._changes = ListChanges(catalog, send, congested, settings.server_info)
+        self._channel = Channel(_LOCAL_USER, send, congested)
+        """Everything that belongs to no request goes here."""
+        self._questions = OpenQuestions()
+        self._calls = ClientCalls(catalog, settings, self._questions)
+        lists: dict[str, Revision] = {"toolsListChanged": lambda: catalog.revision}
+        self._changes = ListChanges(catalog.on_change, lists, settings.server_info, settings.max_streams)
         self._server_meta = {SERVER_KEY: settings.server_info}
-        self._described: dict[str, Any] = {"capabilities": {"tools": {"listChanged": True}}}
+        self._described: dict[str, Any] = {"capabilities": {"tools": {"listChanged": True}, "logging": {}}}
         if settings.instructions:
             self._described["instructions"] = settings.instructions
         both: dict[str, _Method] = {"tools/call": self._call_tool, "tools/list": self._list_tools}
-        self._session_methods = {**both, "ping": self._ping, "initialize": self._initialize}
+        self._session_methods = {
+            **both,
+            "ping": self._ping,
+            "initialize": self._initialize,
+            "logging/setLevel": self._set_level,
+        }
         self._modern_methods = {
             **both,
             "server/discover": self._discover,
             "subscriptions/listen": self._listen,
         }
 
+    @property
+    def version(self) -> str | None:
+        """Protocol version of the session; None before `initialize`."""
+        return self._version
+
+    @property
+    def running(self) -> int:
+        """The number of calls that have not ended."""
+        return len(self._calls)
+
     def receive(self, line: bytes, sender: Sender = _LOCAL_USER) -> None:
         """Take one line from the client. Never raises and never waits."""
+        channel = self._channel
+        if channel.sender is not sender:
+            channel.sender = sender
+        self.take(line, channel, self._reply)
+
+    def take(self, data: bytes, channel: Channel, reply: Reply) -> None:
+        """Take one message or batch. `reply` gets the answer, now or later. Never raises and never waits."""
         try:
-            if line.lstrip()[:1] == b"[":
-                self._receive_batch(line, sender)
+            if data.lstrip()[:1] == b"[":
+                self._receive_batch(data, channel, reply)
             else:
-                self._handle(read_message(line), self._reply, sender)
+                self.handle(read_message(data), channel, reply)
         except JsonRpcError as error:
-            self._send(error_answer(error.request_id, error))
+            reply(error_answer(error.request_id, error), error.code)
         except Exception:
-            self._send(error_answer(None, _logged()))
+            reply(error_answer(None, _logged()), ErrorCode.INTERNAL_ERROR)
 
     def receive_oversize(self, limit: int) -> None:
         """Refuse a line of more than `limit` bytes, which was discarded."""
         error = JsonRpcError(ErrorCode.INVALID_REQUEST, f"the message is longer than {limit:,} bytes")
-        self._send(error_answer(None, error))
+        self._channel.send(error_answer(None, error))
+
+    def abandon(self, channel: Channel) -> None:
+        """Cancel the request of a channel whose client is gone."""
+        self._changes.cancel(channel)
+        self._calls.cancel(channel)
 
     async def drain(self, grace: float) -> None:
         """Wait `grace` seconds for the calls to end, then cancel the rest and answer them as cancelled."""
@@ -120,19 +154,19 @@ class Connection:
 
     # --- messages
 
-    def _reply(self, data: bytes | None) -> None:
+    def _reply(self, data: bytes | None, _error: ErrorCode | None = None, /) -> None:
         if data is not None:
-            self._send(data)
+            self._channel.send(data)
 
-    def _receive_batch(self, line: bytes, sender: Sender) -> None:
+    def _receive_batch(self, line: bytes, channel: Channel, reply: Reply) -> None:
         messages = read_batch(line)
         if self._version != _BATCH_VERSION:
             raise JsonRpcError(ErrorCode.INVALID_REQUEST, "only protocol 2025-03-26 has batches")
-        batch = _BatchReply(self._send, len(messages))
+        batch = _BatchReply(reply, len(messages))
         for message in messages:
-            self._handle(message, batch.reply, sender)
+            self.handle(message, channel, batch.reply)
 
-    def _handle(self, message: Any, reply: Reply, sender: Sender) -> None:
+    def handle(self, message: Any, channel: Channel, reply: Reply) -> None:
         """Handle one parsed message. `reply` is called exactly once, now or later."""
         request_id = None
         try:
@@ -144,36 +178,39 @@ class Connection:
                 if method is not None or not ("result" in message or "error" in message):
                     text = 'a message needs "jsonrpc": "2.0" and a "method"'
                     raise JsonRpcError(ErrorCode.INVALID_REQUEST, text)
-                self._calls.receive_answer(message)
+                self._questions.receive(message)
                 return reply(None)
             params = message.get("params")
             params = {} if params is None else params
             if "id" not in message:
-                self._take_notification(method, params)
+                self._take_notification(method, params, channel)
                 return reply(None)
             if request_id is None:
                 raise JsonRpcError(ErrorCode.INVALID_REQUEST, "an id must be a string or an integer")
             if not isinstance(params, dict):
                 raise JsonRpcError(ErrorCode.INVALID_PARAMS, "params must be an object")
-            if request_id in self._calls or request_id in self._changes:
+            modern = (
+                not channel.shared
+                or method == "server/discover"
+                or (VERSION_KEY in meta_of(params) and method != "initialize")
+            )
+            request = McpRequest(params, request_id, modern, reply, channel)
+            if request.key in self._calls or request.key in self._changes:
                 text = f"the id {request_id!r} belongs to a request still running"
                 raise JsonRpcError(ErrorCode.INVALID_REQUEST, text)
-            modern = method == "server/discover" or (
-                VERSION_KEY in meta_of(params) and method != "initialize"
-            )
-            self._dispatch(method, McpRequest(params, request_id, modern, reply, sender))
+            self._dispatch(method, request)
         except JsonRpcError as error:
-            reply(error_answer(request_id, error))
+            reply(error_answer(request_id, error), error.code)
         except Exception:
-            reply(error_answer(request_id, _logged()))
+            reply(error_answer(request_id, _logged()), ErrorCode.INTERNAL_ERROR)
 
-    def _take_notification(self, method: str, params: Any) -> None:
+    def _take_notification(self, method: str, params: Any, channel: Channel) -> None:
         """Take a notification. An unknown one is ignored."""
         if method == "notifications/initialized" and self._version is not None:
-            self._changes.begin_session()
+            self._changes.begin_session(self._channel)
         elif method == "notifications/cancelled" and isinstance(params, dict):
             request_id = params.get("requestId")
-            if is_request_id(request_id):
+            if is_request_id(request_id) and channel.shared:
                 self._changes.cancel(request_id)
                 self._calls.cancel(request_id)
 
@@ -194,6 +231,13 @@ class Connection:
     def _ping(self, request: McpRequest) -> None:
         request.reply(answer(request.id, {}))
 
+    def _set_level(self, request: McpRequest) -> None:
+        level = request.params.get("level")
+        if level not in LOG_LEVELS:
+            raise JsonRpcError(ErrorCode.INVALID_PARAMS, f"level must be one of {', '.join(LOG_LEVELS)}")
+        self._log_level = level
+        request.reply(answer(request.id, {}))
+
     def _initialize(self, request: McpRequest) -> None:
         params = request.params
         if self._version is not None:
@@ -203,7 +247,8 @@ class Connection:
             raise JsonRpcError(ErrorCode.INVALID_PARAMS, "initialize needs protocolVersion, a string")
         self._version = wanted if wanted in SESSION_VERSIONS else LATEST_SESSION_VERSION
         self._caller = caller_name(params.get("clientInfo"))
-        self._forms = supports_forms(params.get("capabilities"))
+        self._capabilities = params.get("capabilities")
+        self._forms = supports_forms(self._capabilities)
         result = {"protocolVersion": self._version, "serverInfo": self._settings.server_info}
         request.reply(answer(request.id, result | self._described))
 
@@ -218,17 +263,17 @@ class Connection:
         request.reply(answer(request.id, result | self._described))
 
     def _listen(self, request: McpRequest) -> None:
-        self._changes.listen(request.params, request.id)
-        request.reply(None)  # The answer comes when the stream ends.
+        self._changes.listen(request)  # The answer comes when the stream ends.
 
     def _list_tools(self, request: McpRequest) -> None:
         cursor = request.params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
             raise JsonRpcError(ErrorCode.INVALID_PARAMS, "cursor must be a string")
         try:
-            if request.sender.verify is not None:
-                request.sender.verify()
-            page = self._listing(*self._caller_of(request)).page(cursor)
+            verify = request.channel.sender.verify
+            if verify is not None:
+                verify()
+            page = self._listings.of(*self._caller_of(request)).page(cursor)
         except InvalidToken as error:
             data = {"error": error.as_dict()}
             raise JsonRpcError(ErrorCode.INVALID_REQUEST, error.message, data) from None
@@ -251,7 +296,7 @@ class Connection:
             raise JsonRpcError(ErrorCode.INVALID_PARAMS, "arguments must be an object")
         caller, identity = self._caller_of(request)
         try:
-            listed = self._listing(caller, identity).get(name)
+            listed = self._listings.of(caller, identity).get(name)
         except InvalidToken:
             listed = None  # The call itself is refused, and recorded.
         call = Call(
@@ -262,6 +307,7 @@ class Connection:
             identity=identity,
             wait=wait_of(request.meta),
             idempotency_key=key_of(request.meta),
+            client=self._client_of(request),
         )
         forms = supports_forms(request.meta.get(CAPABILITIES_KEY)) if request.modern else self._forms
         can_ask = forms and self._settings.approver is not None
@@ -270,22 +316,19 @@ class Connection:
     def _caller_of(self, request: McpRequest) -> tuple[str, Caller | None]:
         """Return `Call.caller` and `Call.identity` of a request."""
         client = caller_name(request.meta.get(CLIENT_KEY)) if request.modern else self._caller
-        caller, identity = request.sender.caller, request.sender.identity
+        caller, identity = request.channel.sender.caller, request.channel.sender.identity
         if identity is not None:
             identity = replace(identity, client=client)
         return client if caller is None else caller, identity
 
-    def _listing(self, caller: str, identity: Caller | None) -> Listing:
-        """Return the list of tools that this caller may see."""
-        key = (caller, "" if identity is None else identity.client, identity)
-        listing = self._listings.pop(key, None)
-        if listing is None:
-            if len(self._listings) >= _MAX_LISTINGS:
-                del self._listings[next(iter(self._listings))]  # the one used longest ago
-            page_size = self._settings.page_size
-            listing = Listing(self._catalog, page_size, caller=caller, identity=identity)
-        self._listings[key] = listing
-        return listing
+    def _client_of(self, request: McpRequest) -> ModernClient | SessionClient:
+        """Return the client of a call, as the tool may use it."""
+        if request.modern:
+            meta = request.meta
+            version, level = meta[VERSION_KEY], meta.get(LOG_LEVEL_KEY)
+            return ModernClient(request.channel, version, meta[CAPABILITIES_KEY], level, request.params)
+        version = self._version or LATEST_SESSION_VERSION
+        return SessionClient(request.channel, version, self._capabilities, self._log_level, self._questions)
 
 
 def _logged() -> JsonRpcError:
@@ -297,14 +340,14 @@ def _logged() -> JsonRpcError:
 class _BatchReply:
     """Collects the answers of one batch and sends them as one array when the last has come."""
 
-    def __init__(self, send: Callable[[bytes], None], size: int) -> None:
-        self._send = send
+    def __init__(self, reply: Reply, size: int) -> None:
+        self._reply = reply
         self._open = size
         self._answers: list[bytes] = []
 
-    def reply(self, data: bytes | None) -> None:
+    def reply(self, data: bytes | None, _error: ErrorCode | None = None, /) -> None:
         self._open -= 1
         if data is not None:
             self._answers.append(data)
-        if not self._open and self._answers:
-            self._send(b"[" + b",".join(self._answers) + b"]")
+        if not self._open:
+            self._reply(b"[" + b",".join(self._answers) + b"]" if self._answers else None)

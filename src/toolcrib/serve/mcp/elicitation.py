@@ -5,20 +5,17 @@ It is used only if the project allows this channel, because a client may also an
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from toolcrib.serve.mcp.wire import notification, to_json
 from toolcrib.spec import Result
 
 __all__ = [
     "Approver",
-    "OpenQuestions",
     "Question",
     "UserAnswer",
     "question_about",
+    "read_answer",
     "supports_forms",
     "take_answer",
     "waiting_for",
@@ -107,12 +104,12 @@ def take_answer(approver: Approver, params: dict[str, Any], caller: str) -> None
     """Take the user's answer from a call that is made again after `input_required`."""
     approval, answers = params.get("requestState"), params.get("inputResponses")
     if isinstance(approval, str) and isinstance(answers, dict):
-        answer = _read_answer(answers.get(_KEY))
+        answer = read_answer(answers.get(_KEY))
         if answer is not None:
             approver.decide(approval, caller, answer)
 
 
-def _read_answer(value: Any) -> UserAnswer | None:
+def read_answer(value: Any) -> UserAnswer | None:
     """Return the answer in an `ElicitResult`; None if the user has not decided, or it is malformed."""
     if not isinstance(value, dict):
         return None
@@ -126,34 +123,3 @@ def _read_answer(value: Any) -> UserAnswer | None:
     if value.get("action") != "accept" or not isinstance(approved, bool):
         return None
     return UserAnswer(approved, reason, content.get("dont_ask_again") is True)
-
-
-class OpenQuestions:
-    """Questions sent to a session's client and not answered yet."""
-
-    def __init__(self, send: Callable[[bytes], None]) -> None:
-        self._send = send
-        self._open: dict[str, asyncio.Future[Any]] = {}
-        self._sent = 0
-
-    async def ask(self, question: Question) -> UserAnswer | None:
-        """Ask, and wait for the answer. If the call is cancelled, the question is withdrawn."""
-        self._sent += 1
-        name = f"toolcrib-{self._sent}"
-        answered = self._open[name] = asyncio.get_running_loop().create_future()
-        try:
-            self._send(to_json({"jsonrpc": "2.0", "id": name, **question.request()}))
-            return _read_answer(await answered)
-        except asyncio.CancelledError:
-            params = {"requestId": name, "reason": "the call was cancelled"}
-            self._send(notification("notifications/cancelled", params))
-            raise
-        finally:
-            del self._open[name]
-
-    def receive(self, message: dict[str, Any]) -> None:
-        """Take a client's answer. An answer to a question that is not open is ignored."""
-        name = message.get("id")
-        waiting = self._open.get(name) if isinstance(name, str) else None
-        if waiting is not None and not waiting.done():
-            waiting.set_result(message.get("result"))

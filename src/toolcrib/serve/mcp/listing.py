@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator, Mapping
 from functools import cached_property
+from typing import Any
 
 import orjson
 
@@ -12,9 +14,18 @@ from toolcrib.schema.providers import mcp_tool, wire_names, wraps_output
 from toolcrib.serve.mcp.wire import ErrorCode, JsonRpcError, to_json
 from toolcrib.spec import Caller, Catalog, Tool
 
-__all__ = ["DEFAULT_PAGE_SIZE", "ListedTool", "Listing"]
+__all__ = ["DEFAULT_PAGE_SIZE", "PARAM_PREFIX", "ListedTool", "Listing", "Listings", "ParamHeader"]
 
 DEFAULT_PAGE_SIZE = 500
+
+
+_MAX_LISTINGS = 8
+"""Lists kept for callers, who may give themselves another name in each request."""
+
+
+PARAM_PREFIX = b"mcp-param-"
+ParamHeader = tuple[tuple[str, ...], bytes]
+"""Path of an argument of a tool, and the header of HTTP that repeats it."""
 
 
 class ListedTool:
@@ -29,10 +40,25 @@ class ListedTool:
         return wraps_output(self.tool)
 
     @cached_property
+    def param_headers(self) -> tuple[ParamHeader, ...]:
+        """The arguments that a request over HTTP must repeat in headers."""
+        return tuple(_param_headers(self.tool.input_schema))
+
+    @cached_property
     def output_check(self) -> SchemaCheck | None:
         """The compiled output schema, which every value sent must match; None if none is advertised."""
         schema = self.tool.output.schema
         return None if schema is None else SchemaCheck(schema)
+
+
+def _param_headers(schema: Any, path: tuple[str, ...] = ()) -> Iterator[ParamHeader]:
+    """Give the headers that the properties of an input schema declare by `x-mcp-header`."""
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    for key, part in properties.items() if isinstance(properties, Mapping) else ():
+        name = part.get("x-mcp-header") if isinstance(part, Mapping) else None
+        if isinstance(name, str) and name.isascii():
+            yield (*path, key), PARAM_PREFIX + name.lower().encode()
+        yield from _param_headers(part, (*path, key))
 
 
 class Listing:
@@ -114,3 +140,22 @@ class Listing:
             message = "the cursor is not of this list: it may have changed, so list again without a cursor"
             raise JsonRpcError(ErrorCode.INVALID_PARAMS, message)
         return self._ends[last]
+
+
+class Listings:
+    """The lists of the callers of one server, made when they are needed; the ones used last are kept."""
+
+    def __init__(self, catalog: Catalog, page_size: int, most: int = _MAX_LISTINGS) -> None:
+        self._catalog, self._page_size, self._most = catalog, page_size, most
+        self._kept: dict[tuple[str, str, Caller | None], Listing] = {}
+
+    def of(self, caller: str, identity: Caller | None) -> Listing:
+        """Return the list of tools that this caller may see."""
+        key = (caller, "" if identity is None else identity.client, identity)
+        listing = self._kept.pop(key, None)
+        if listing is None:
+            if len(self._kept) >= self._most:
+                del self._kept[next(iter(self._kept))]  # the one used longest ago
+            listing = Listing(self._catalog, self._page_size, caller=caller, identity=identity)
+        self._kept[key] = listing
+        return listing

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from toolcrib.serve.mcp.wire import (
     CAPABILITIES_KEY,
@@ -18,12 +18,26 @@ from toolcrib.serve.mcp.wire import (
 )
 from toolcrib.spec import Caller
 
-__all__ = ["McpRequest", "Reply", "Sender", "caller_name", "check_envelope", "key_of", "meta_of", "wait_of"]
+__all__ = [
+    "Channel",
+    "McpRequest",
+    "Reply",
+    "Sender",
+    "caller_name",
+    "check_envelope",
+    "key_of",
+    "meta_of",
+    "wait_of",
+]
 
 _MAX_KEY = 200
 
-Reply = Callable[[bytes | None], None]
-"""Takes the answer of one request, or None for a message that gets none."""
+
+class Reply(Protocol):
+    """Takes the answer of one request, or None for a message that gets none."""
+
+    def __call__(self, data: bytes | None, error: ErrorCode | None = None, /) -> None:
+        """Send the answer; `error` is the code if it is an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +52,20 @@ class Sender:
     """Raises InvalidToken once that token is no longer valid."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
+class Channel:
+    """The way on which a message came, and on which everything about it goes back."""
+
+    sender: Sender
+    send: Callable[[bytes], None]
+    """Sends a message that is not the answer: a notification, a question."""
+    congested: Callable[[], bool]
+    """Returns True if the client reads too slowly: progress is left out then."""
+    shared: bool = True
+    """True if several requests use it, so that their ids differ; False for the channel of one request."""
+
+
+@dataclass(eq=False, slots=True)
 class McpRequest:
     """One request whose form has been checked."""
 
@@ -47,7 +74,12 @@ class McpRequest:
     modern: bool
     """True if it uses protocol 2026-07-28, which has an envelope in each request."""
     reply: Reply
-    sender: Sender
+    channel: Channel
+
+    @property
+    def key(self) -> object:
+        """Tells the request from all others that are open."""
+        return self.id if self.channel.shared else self.channel
 
     @property
     def meta(self) -> dict[str, Any]:

@@ -23,6 +23,8 @@ class ServerSettings:
     max_running: int = 64
     max_waiting: int = 4_096
     """Calls that may wait until one of `max_running` ends; further ones are refused at once."""
+    max_streams: int = 64
+    """Streams of `subscriptions/listen` that may be open at once."""
 
     @property
     def server_info(self) -> dict[str, str]:

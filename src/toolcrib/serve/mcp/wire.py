@@ -16,6 +16,7 @@ __all__ = [
     "CAPABILITIES_KEY",
     "CLIENT_KEY",
     "LATEST_SESSION_VERSION",
+    "LOG_LEVEL_KEY",
     "MODERN_VERSIONS",
     "SERVER_KEY",
     "SESSION_VERSIONS",
@@ -42,6 +43,7 @@ MODERN_VERSIONS = ("2026-07-28",)
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 CLIENT_KEY = "io.modelcontextprotocol/clientInfo"
 CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
+LOG_LEVEL_KEY = "io.modelcontextprotocol/logLevel"
 SERVER_KEY = "io.modelcontextprotocol/serverInfo"
 
 RequestId = int | str
@@ -56,6 +58,10 @@ class ErrorCode(IntEnum):
     METHOD_NOT_FOUND = -32601
     INVALID_PARAMS = -32602
     INTERNAL_ERROR = -32603
+    HEADER_MISMATCH = -32020
+    """Defined by MCP 2026-07-28: a header of HTTP does not agree with the message."""
+    CAPABILITY_MISSING = -32021
+    """Defined by MCP 2026-07-28; `data.requiredCapabilities` names what the client would have to support."""
     UNSUPPORTED_VERSION = -32022
     """Defined by MCP 2026-07-28; `data` names the supported versions and the requested one."""
     BUSY = -32000

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp
 
+from toolcrib import __version__
 from toolcrib.guard import Tokens
-from toolcrib.project import Project
+from toolcrib.project import McpCatalog, Project
 from toolcrib.serve.auth import Access, Sessions, TrustedHosts
 from toolcrib.serve.http import BODY_S, HttpServer, create_app, open_socket
+from toolcrib.serve.mcp import ServerSettings
+from toolcrib.serve.mcp.http import McpEndpoint
 from toolcrib.serve.rest.calls.quick_invoke import QuickInvoke
 from toolcrib.serve.rest.routes import ROUTES
 from toolcrib.serve.rest.running import CallTable
@@ -77,7 +80,20 @@ async def rest_app(
     calls = CallTable(project.invoke)
     services = Services(project=project, calls=calls, access=access, closing=closing or asyncio.Event())
     try:
-        app = QuickInvoke(create_app(ROUTES, services, access, body_s=body_s), services, body_s)
-        yield app, f"/login?code={access.sessions.new_code()}"
+        rest = QuickInvoke(create_app(ROUTES, services, access, body_s=body_s), services, body_s)
+        settings = ServerSettings(version=__version__, approver=project.elicitation)
+        endpoint = McpEndpoint(rest, McpCatalog(project), access, settings)
+        ending = asyncio.create_task(_end_with(services.closing, endpoint))
+        try:
+            yield endpoint, f"/login?code={access.sessions.new_code()}"
+        finally:
+            ending.cancel()
+            await endpoint.close()
     finally:
         await calls.close()
+
+
+async def _end_with(closing: asyncio.Event, endpoint: McpEndpoint) -> None:
+    """End the streams of MCP when the server stops: it waits for all responses to end."""
+    await closing.wait()
+    await endpoint.close()

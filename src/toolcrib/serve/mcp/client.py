@@ -1,0 +1,149 @@
+"""The client of a call, for tools that ask it: requests in a session, `input_required` in 2026-07-28."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from toolcrib.errors import CapabilityMissing, InputRequired, ToolFailed
+from toolcrib.serve.mcp.request import Channel
+from toolcrib.serve.mcp.wire import notification, to_json
+
+__all__ = ["LOG_LEVELS", "ModernClient", "OpenQuestions", "SessionClient", "input_required"]
+
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+_LOG = "notifications/message"
+_NEEDS = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class OpenQuestions:
+    """Requests sent to a session's client and not answered yet."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._sent = 0
+
+    async def ask(self, request: Mapping[str, Any], send: Callable[[bytes], None]) -> Any:
+        """Send a request, and return the result; None for an error."""
+        return (await self.send(request, send)).get("result")
+
+    async def send(self, request: Mapping[str, Any], send: Callable[[bytes], None]) -> dict[str, Any]:
+        """Send a request, and return the whole answer. If cancelled, withdraw the request."""
+        self._sent += 1
+        name = f"toolcrib-{self._sent}"
+        answered: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._open[name] = answered
+        try:
+            send(to_json({"jsonrpc": "2.0", "id": name, **request}))
+            return await answered
+        except asyncio.CancelledError:
+            params = {"requestId": name, "reason": "the call was cancelled"}
+            send(notification("notifications/cancelled", params))
+            raise
+        finally:
+            del self._open[name]
+
+    def receive(self, message: dict[str, Any]) -> None:
+        """Take a client's answer. An answer to a question that is not open is ignored."""
+        name = message.get("id")
+        waiting = self._open.get(name) if isinstance(name, str) else None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(message)
+
+
+class _Client:
+    """The part that both protocols share."""
+
+    def __init__(self, channel: Channel, protocol: str, capabilities: Any, log_level: Any) -> None:
+        self.protocol = protocol
+        self.capabilities: Mapping[str, Any] = capabilities if isinstance(capabilities, dict) else _NOTHING
+        self.log_level = log_level
+        """The lowest level of log messages that the client wants; None for no messages."""
+        self._channel = channel
+
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification that belongs to the call."""
+        if method == _LOG and not self._wants(params.get("level")):
+            return
+        if not self._channel.congested():
+            self._channel.send(notification(method, dict(params)))
+
+    def _wants(self, level: Any) -> bool:
+        wanted = self.log_level
+        if wanted not in LOG_LEVELS or level not in LOG_LEVELS:
+            return False
+        return LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted)
+
+    def _require(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
+        for request in requests.values():
+            method = request.get("method")
+            needed = _NEEDS.get(method) if isinstance(method, str) else None
+            if needed is None:
+                raise ToolFailed(f"a client cannot be asked for {method!r}")
+            if not isinstance(self.capabilities.get(needed), dict):
+                raise CapabilityMissing(
+                    f"the tool needs a client with the capability {needed!r}",
+                    details={"required": {needed: {}}},
+                )
+
+
+class SessionClient(_Client):
+    """The client of a session: it gets requests while the call runs."""
+
+    responses = _NOTHING
+    state = None
+
+    def __init__(
+        self, channel: Channel, protocol: str, capabilities: Any, log_level: Any, questions: OpenQuestions
+    ) -> None:
+        super().__init__(channel, protocol, capabilities, log_level)
+        self._questions = questions
+
+    async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """Send requests and return their results by key."""
+        self._require(requests)
+        send = self._channel.send
+        answers = await asyncio.gather(*(self._questions.send(one, send) for one in requests.values()))
+        for one in answers:
+            if "error" in one:
+                error = one["error"]
+                reason = error.get("message") if isinstance(error, dict) else error
+                raise ToolFailed(f"the client refused: {reason}", details={"error": error})
+        return {key: one.get("result") for key, one in zip(requests, answers, strict=True)}
+
+
+class ModernClient(_Client):
+    """The client of a request that stands alone: it gets requests as the result, and calls again."""
+
+    def __init__(
+        self, channel: Channel, protocol: str, capabilities: Any, log_level: Any, params: Mapping[str, Any]
+    ) -> None:
+        super().__init__(channel, protocol, capabilities, log_level)
+        responses, state = params.get("inputResponses"), params.get("requestState")
+        self.responses: Mapping[str, Any] = responses if isinstance(responses, dict) else _NOTHING
+        self.state: str | None = state if isinstance(state, str) else None
+
+    async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the answers, or end this round with the requests that have none."""
+        self._require(requests)
+        missing = {key: dict(one) for key, one in requests.items() if key not in self.responses}
+        if missing:
+            raise InputRequired(details={"requests": missing, "state": None})
+        return {key: self.responses[key] for key in requests}
+
+
+def input_required(details: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result of 2026-07-28 for the details of an `InputRequired`."""
+    result: dict[str, Any] = {"resultType": "input_required"}
+    if details.get("requests"):
+        result["inputRequests"] = details["requests"]
+    if details.get("state") is not None:
+        result["requestState"] = details["state"]
+    return result

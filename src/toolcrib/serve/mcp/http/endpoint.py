@@ -1,0 +1,293 @@
+"""The MCP endpoint of the HTTP server, straight on ASGI."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from toolcrib.errors import (
+    InvalidToken,
+    MethodNotAllowed,
+    ToolcribError,
+    UnsupportedMediaType,
+    UsageError,
+)
+from toolcrib.serve.auth import Access, Client
+from toolcrib.serve.http import SECURITY_HEADERS, problem
+from toolcrib.serve.mcp.connection import Connection
+from toolcrib.serve.mcp.http.exchange import EVENT_STREAM, Exchange
+from toolcrib.serve.mcp.http.headers import check_message, check_params, single_headers
+from toolcrib.serve.mcp.http.sessions import McpSession, McpSessions
+from toolcrib.serve.mcp.http.streams import EventStream
+from toolcrib.serve.mcp.listing import Listings
+from toolcrib.serve.mcp.request import Channel, Sender, caller_name, meta_of
+from toolcrib.serve.mcp.settings import ServerSettings
+from toolcrib.serve.mcp.wire import (
+    CLIENT_KEY,
+    SESSION_VERSIONS,
+    VERSION_KEY,
+    ErrorCode,
+    JsonRpcError,
+    error_answer,
+    is_request_id,
+    read_message,
+)
+from toolcrib.spec import Catalog
+
+__all__ = ["PATH", "McpEndpoint"]
+
+PATH = "/mcp"
+_JSON = "application/json"
+_GRACE_S = 1.0
+_LISTINGS = 64
+_STATUS = {
+    ErrorCode.PARSE_ERROR: 400,
+    ErrorCode.INVALID_REQUEST: 400,
+    ErrorCode.INVALID_PARAMS: 400,
+    ErrorCode.HEADER_MISMATCH: 400,
+    ErrorCode.CAPABILITY_MISSING: 400,
+    ErrorCode.UNSUPPORTED_VERSION: 400,
+    ErrorCode.METHOD_NOT_FOUND: 404,
+    ErrorCode.BUSY: 503,
+}
+"""HTTP status of an error in 2026-07-28."""
+
+
+class McpEndpoint:
+    """Answers requests for `/mcp`, and gives everything else to the application."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        catalog: Catalog,
+        access: Access,
+        settings: ServerSettings,
+        *,
+        sessions: McpSessions | None = None,
+    ) -> None:
+        self._app, self._catalog, self._access = app, catalog, access
+        self._settings = settings
+        self._listings = Listings(catalog, settings.page_size, _LISTINGS)
+        alone = replace(settings, max_running=max(256, settings.max_running), max_streams=1_024)
+        self._alone = Connection(catalog, _drop, alone, listings=self._listings)
+        """Serves all requests that stand alone."""
+        self.sessions = sessions or McpSessions()
+        self._host = b""
+        """The header Host that was checked last."""
+        self._methods = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
+
+    async def close(self) -> None:
+        """Cancel all calls and end all streams."""
+        await asyncio.gather(self._alone.drain(_GRACE_S), self.sessions.close())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] != scope.get("root_path", "") + PATH:
+            await self._app(scope, receive, send)
+            return
+        try:
+            headers = single_headers(scope["headers"])
+            self._check_origin(headers)
+            method = self._methods.get(scope["method"])
+            if method is None:
+                raise MethodNotAllowed(hint="Allowed: DELETE, GET, POST.")
+            await method(Exchange(headers, self._client(headers), receive, send))
+        except JsonRpcError as error:
+            status = 404 if isinstance(error, _NoSession) else _STATUS.get(error.code, 400)
+            response = Response(error_answer(error.request_id, error), status, media_type=_JSON)
+            await _respond(response, scope, receive, send)
+        except ToolcribError as error:
+            await _respond(problem(error), scope, receive, send)
+
+    # --- the client
+
+    def _check_origin(self, headers: Mapping[bytes, bytes]) -> None:
+        host, origin = headers.get(b"host", b""), headers.get(b"origin")
+        if host != self._host or origin is not None:
+            given = None if origin is None else origin.decode("latin-1")
+            self._access.hosts.check(host.decode("latin-1"), given)
+            self._host = host
+
+    def _client(self, headers: Mapping[bytes, bytes]) -> Client:
+        """Return the client by its token. A session of a browser is no client of MCP."""
+        given = headers.get(b"authorization", b"").decode("latin-1")
+        known = self._access.recall(given)  # Calls and lists verify it once more.
+        client = known or self._access.client({"authorization": given}, {}, safe=True)
+        client.require("read")
+        return client
+
+    def _sender(self, client: Client) -> Sender:
+        return Sender(client.caller, client.identity, partial(self._access.require_valid, client))
+
+    # --- the methods of HTTP
+
+    async def _post(self, http: Exchange) -> None:
+        if http.text(b"content-type").partition(";")[0].strip().lower() != _JSON:
+            raise UnsupportedMediaType("a message must come as application/json")
+        if not http.accepts(_JSON):
+            raise UsageError("the header Accept must allow application/json and text/event-stream")
+        body = await http.body()
+        version = http.headers.get(b"mcp-protocol-version")
+        if body.lstrip()[:1] == b"[" and b"mcp-session-id" in http.headers:
+            await self._in_session(http, None, body)
+            return
+        message = read_message(body)
+        if self._is_alone(message, version):
+            await self._post_alone(http, message)
+        elif message.get("method") == "initialize":
+            await self._begin(http, message)
+        else:
+            await self._in_session(http, message, body)
+
+    async def _get(self, http: Exchange) -> None:
+        session = self._session(http)
+        if not http.accepts(EVENT_STREAM):
+            raise UsageError("the header Accept must allow text/event-stream")
+        self._access.require_valid(http.client)
+        event = http.text(b"last-event-id")
+        found = session.find(event) if event else (session.own, None)
+        if found is None:
+            raise _refused(f"the events after {event[:80]!r} are not there any more")
+        stream, after = found
+        await http.stream(stream, stream.events(after))
+        session.settled(stream)
+
+    async def _delete(self, http: Exchange) -> None:
+        self._access.require_valid(http.client)
+        await self.sessions.remove(self._session(http))
+        await http.empty(204)
+
+    # --- requests that stand alone
+
+    @staticmethod
+    def _is_alone(message: Mapping[str, Any], version: bytes | None) -> bool:
+        if version is not None and version.decode("latin-1").strip() not in SESSION_VERSIONS:
+            return True
+        params = message.get("params")
+        declares = isinstance(params, dict) and VERSION_KEY in meta_of(params)
+        return message.get("method") == "server/discover" or (
+            declares and message.get("method") != "initialize"
+        )
+
+    async def _post_alone(self, http: Exchange, message: dict[str, Any]) -> None:
+        request_id = message.get("id")
+        sender = self._sender(http.client)
+        try:
+            check_message(http.headers, message)
+            params = message.get("params")
+            if not isinstance(params, dict) or VERSION_KEY not in meta_of(params):
+                text = f"params._meta must hold {VERSION_KEY}, a string"
+                raise JsonRpcError(ErrorCode.INVALID_PARAMS, text)
+            if message.get("method") == "tools/call":
+                self._check_params(http, sender, params)
+        except JsonRpcError as error:
+            error.request_id = request_id if is_request_id(request_id) else None
+            raise
+        stream = EventStream()
+        channel = Channel(sender, stream.send, stream.congested, shared=False)
+        self._alone.handle(message, channel, stream.reply)
+        if not stream.is_plain:
+            await http.settle(stream, partial(self._alone.abandon, channel))
+        if stream.is_plain:
+            code = stream.error
+            await http.answer(stream.answer, 200 if code is None else _STATUS.get(code, 200))
+            return
+        try:
+            await http.stream(stream, stream.events())
+        finally:
+            self._alone.abandon(channel)
+
+    def _check_params(self, http: Exchange, sender: Sender, params: dict[str, Any]) -> None:
+        """Check the headers that the tool's input schema declares."""
+        name, arguments = params.get("name"), params.get("arguments")
+        if not isinstance(name, str):
+            return
+        identity, client = sender.identity, caller_name(meta_of(params).get(CLIENT_KEY))
+        if identity is not None:
+            identity = replace(identity, client=client)
+        try:
+            listed = self._listings.of(sender.caller or client, identity).get(name)
+        except InvalidToken:
+            return  # The call itself is refused, and recorded.
+        if listed is not None and listed.param_headers:
+            check_params(http.headers, listed.param_headers, arguments if isinstance(arguments, dict) else {})
+
+    # --- sessions
+
+    async def _begin(self, http: Exchange, message: dict[str, Any]) -> None:
+        if b"mcp-session-id" in http.headers:
+            raise _refused("the session is initialized already", message)
+        self._access.require_valid(http.client)
+        sender = self._sender(http.client)
+        session = McpSession(http.client, self._connection)
+        stream = EventStream()
+        session.connection.handle(message, Channel(sender, stream.send, stream.congested), stream.reply)
+        if session.connection.version is None:
+            await http.answer(stream.answer, 400)
+            return
+        self.sessions.add(session)
+        await http.answer(stream.answer, 200, (b"mcp-session-id", session.id.encode()))
+
+    def _connection(self, own: EventStream) -> Connection:
+        return Connection(
+            self._catalog, own.send, self._settings, congested=own.congested, listings=self._listings
+        )
+
+    def _session(self, http: Exchange) -> McpSession:
+        name = http.text(b"mcp-session-id")
+        if not name:
+            raise _refused(
+                "a session begins with initialize; then each request has the header Mcp-Session-Id"
+            )
+        version = http.text(b"mcp-protocol-version")
+        if version and version not in SESSION_VERSIONS:
+            raise _refused(f"sessions do not use protocol {version[:40]!r}")
+        session = self.sessions.find(name, http.client)
+        if session is None:
+            text = "there is no such session, or it has ended: begin a new one with initialize"
+            raise _NoSession(ErrorCode.INVALID_REQUEST, text)
+        return session
+
+    async def _in_session(self, http: Exchange, message: dict[str, Any] | None, body: bytes) -> None:
+        """Give a message or a batch to its session."""
+        session = self._session(http)
+        stream = session.stream()
+        channel = Channel(self._sender(http.client), stream.send, stream.congested)
+        try:
+            if message is None:
+                session.connection.take(body, channel, stream.reply)
+            else:
+                session.connection.handle(message, channel, stream.reply)
+            if not stream.is_plain:
+                await http.settle(stream)
+            if stream.is_plain:
+                code = stream.error
+                bad = code in (ErrorCode.PARSE_ERROR, ErrorCode.INVALID_REQUEST)
+                await http.answer(stream.answer, 400 if bad else 200)
+            else:
+                await http.stream(stream, stream.events())
+        finally:
+            session.settled(stream)
+
+
+class _NoSession(JsonRpcError):
+    """A session that is not there: the client must begin a new one."""
+
+
+def _refused(text: str, message: Mapping[str, Any] | None = None) -> JsonRpcError:
+    given = None if message is None else message.get("id")
+    return JsonRpcError(ErrorCode.INVALID_REQUEST, text, None, given if is_request_id(given) else None)
+
+
+def _drop(data: bytes) -> None:
+    """Take a message for nobody: requests that stand alone have channels of their own."""
+
+
+async def _respond(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    response.headers.update(SECURITY_HEADERS)
+    await response(scope, receive, send)

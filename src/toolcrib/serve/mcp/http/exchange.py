@@ -1,0 +1,131 @@
+"""One HTTP request to the MCP endpoint, and its response."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+
+from starlette.types import Receive, Send
+
+from toolcrib.errors import TooLarge, UsageError
+from toolcrib.serve.auth import Client
+from toolcrib.serve.http import SECURITY_HEADERS
+from toolcrib.serve.mcp.http.streams import EventStream
+from toolcrib.serve.mcp.wire import ErrorCode, JsonRpcError
+
+__all__ = ["EVENT_STREAM", "Exchange"]
+
+MAX_BODY = 16 << 20
+"""Bytes of the longest message."""
+EVENT_STREAM = "text/event-stream"
+_SILENT_S = 5.0
+"""Seconds after which an answer becomes a stream, so that the connection does not look dead."""
+_OWN = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
+_JSON_HEAD = [*_OWN, (b"content-type", b"application/json")]
+_SSE_HEAD = [
+    *((name, value) for name, value in _OWN if name != b"cache-control"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"content-type", b"text/event-stream"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class Exchange:
+    """One HTTP request, and its response."""
+
+    def __init__(self, headers: Mapping[bytes, bytes], client: Client, receive: Receive, send: Send) -> None:
+        self.headers, self.client = headers, client
+        self._receive, self._send = receive, send
+
+    def text(self, name: bytes) -> str:
+        """Return a header; "" without it."""
+        return self.headers.get(name, b"").decode("latin-1").strip()
+
+    def accepts(self, media_type: str) -> bool:
+        """Return True if the client takes this media type."""
+        given = self.headers.get(b"accept")
+        if given is None:
+            return True
+        kinds = {one.partition(";")[0].strip().lower() for one in given.decode("latin-1").split(",")}
+        return bool(kinds & {"*/*", media_type, f"{media_type.partition('/')[0]}/*"})
+
+    async def body(self) -> bytes:
+        """Read the whole body. Raises TooLarge as soon as it is known to be so."""
+        length = self.headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length) > MAX_BODY:
+            raise _too_large()
+        message = await self._receive()
+        data: bytes = message.get("body", b"")
+        if not message.get("more_body"):
+            return data
+        parts, size = [data], len(data)
+        while message.get("more_body"):
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise JsonRpcError(ErrorCode.INVALID_REQUEST, "the message is not complete")
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > MAX_BODY:
+                raise _too_large()
+        return b"".join(parts)
+
+    async def settle(self, stream: EventStream, gone: Callable[[], None] | None = None) -> None:
+        """Wait until there is something to send, or for some seconds. Call `gone` if the client leaves."""
+        await asyncio.sleep(0)
+        if stream.is_plain:
+            return
+        watch = asyncio.ensure_future(self._left()) if gone is not None else None
+        if watch is not None and gone is not None:
+            watch.add_done_callback(lambda done: None if done.cancelled() else gone())
+        try:
+            await stream.settle(_SILENT_S)
+        finally:
+            if watch is not None:
+                watch.cancel()
+
+    async def _left(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def answer(self, data: bytes | None, status: int, *more: tuple[bytes, bytes]) -> None:
+        """Answer with JSON; a message that gets no answer is accepted."""
+        if data is None:
+            await self.empty(202)
+        else:
+            head = [*_JSON_HEAD, (b"content-length", b"%d" % len(data)), *more]
+            await self._send({"type": "http.response.start", "status": status, "headers": head})
+            await self._send({"type": "http.response.body", "body": data})
+
+    async def empty(self, status: int) -> None:
+        """Answer without a body."""
+        head = [*_OWN, (b"content-length", b"0")] if status != 204 else list(_OWN)
+        await self._send({"type": "http.response.start", "status": status, "headers": head})
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def stream(self, stream: EventStream, events: AsyncGenerator[bytes]) -> None:
+        """Answer with events until the stream ends or the client leaves."""
+        if not self.accepts(EVENT_STREAM):
+            await events.aclose()
+            raise UsageError("the answer is a stream, and the header Accept does not allow text/event-stream")
+        await self._send({"type": "http.response.start", "status": 200, "headers": _SSE_HEAD})
+        sending = asyncio.ensure_future(self._send_all(events))
+        leaving = asyncio.ensure_future(self._left())
+        try:
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+            await events.aclose()
+            stream.is_read = False
+
+    async def _send_all(self, events: AsyncGenerator[bytes]) -> None:
+        async for event in events:
+            await self._send({"type": "http.response.body", "body": event, "more_body": True})
+        await self._send({"type": "http.response.body", "body": b""})
+
+
+def _too_large() -> TooLarge:
+    return TooLarge(f"the message is longer than {MAX_BODY:,} bytes")

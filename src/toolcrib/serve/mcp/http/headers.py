@@ -1,0 +1,116 @@
+"""The headers of a request of 2026-07-28: they repeat parts of its message for proxies.
+
+The rules are those of MCP 2026-07-28, "Streamable HTTP": a proxy may route by the headers and the server acts
+on the message, so a request in which they differ is refused.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from toolcrib.serve.mcp.listing import PARAM_PREFIX, ParamHeader
+from toolcrib.serve.mcp.request import meta_of
+from toolcrib.serve.mcp.wire import VERSION_KEY, ErrorCode, JsonRpcError
+
+__all__ = ["check_message", "check_params", "single_headers"]
+
+_SINGLE = frozenset(
+    (
+        b"accept",
+        b"authorization",
+        b"content-type",
+        b"host",
+        b"last-event-id",
+        b"mcp-method",
+        b"mcp-name",
+        b"mcp-protocol-version",
+        b"mcp-session-id",
+        b"origin",
+    )
+)
+"""Headers on which two readers could disagree if they came twice."""
+_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""Method to the parameter that the header Mcp-Name repeats."""
+_ENCODED = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
+
+
+def single_headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Return the headers by name. Raises JsonRpcError if one that decides something comes twice."""
+    headers: dict[bytes, bytes] = {}
+    for name, value in pairs:
+        if name in headers and (name in _SINGLE or name.startswith(PARAM_PREFIX)):
+            raise _mismatch(f"the header {name.decode('latin-1')} comes more than once")
+        headers[name] = value
+    return headers
+
+
+def check_message(headers: Mapping[bytes, bytes], message: Mapping[str, Any]) -> None:
+    """Check protocol version, method and name. Raises JsonRpcError."""
+    method, params = message.get("method"), message.get("params")
+    params = params if isinstance(params, dict) else {}
+    version = _text(headers, b"mcp-protocol-version")
+    if version is None:
+        raise _mismatch("the header MCP-Protocol-Version is missing")
+    declared = meta_of(params).get(VERSION_KEY)
+    if declared is not None and declared != version:
+        raise _mismatch("the header MCP-Protocol-Version differs from params._meta")
+    if _text(headers, b"mcp-method") != method:
+        raise _mismatch("the header Mcp-Method is missing or differs from the message's method")
+    field = _NAMED.get(method) if isinstance(method, str) else None
+    if field is not None and isinstance(value := params.get(field), str):
+        name = _text(headers, b"mcp-name")
+        if name is None or _decoded(name, "Mcp-Name") != value:
+            raise _mismatch(f"the header Mcp-Name is missing or differs from params.{field}")
+
+
+def check_params(
+    headers: Mapping[bytes, bytes], declared: Iterable[ParamHeader], arguments: Mapping[str, Any]
+) -> None:
+    """Check the headers `Mcp-Param-*` that the input schema of a tool declares. Raises JsonRpcError."""
+    for path, header in declared:
+        value: Any = arguments
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        given = _text(headers, header)
+        name = header.decode()
+        if (given is None) != (value is None):
+            raise _mismatch(
+                f"the header {name} and the argument {'.'.join(path)} must both be there, or none"
+            )
+        if given is not None and not _is_same(_decoded(given, name), value):
+            raise _mismatch(f"the header {name} differs from the argument {'.'.join(path)}")
+
+
+def _text(headers: Mapping[bytes, bytes], name: bytes) -> str | None:
+    value = headers.get(name)
+    return None if value is None else value.strip(b" \t").decode("latin-1")
+
+
+def _decoded(text: str, header: str) -> str:
+    """Return the value of a header; one that is not plain ASCII comes as `=?base64?…?=`."""
+    found = _ENCODED.fullmatch(text)
+    if found is None:
+        return text
+    try:
+        return base64.b64decode(found[1], validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise _mismatch(f"the header {header} is not Base64 of UTF-8") from None
+
+
+def _is_same(text: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return text == ("true" if value else "false")
+    if isinstance(value, int | float):
+        try:
+            return float(text) == float(value)
+        except (ValueError, OverflowError):
+            return False
+    return bool(text == value)
+
+
+def _mismatch(reason: str) -> JsonRpcError:
+    return JsonRpcError(ErrorCode.HEADER_MISMATCH, reason)

@@ -1,0 +1,138 @@
+"""Sessions of MCP clients over HTTP: made by `initialize`, bounded, and ended by DELETE or by time."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import Counter
+from collections.abc import Callable
+
+from toolcrib.serve.auth import Client
+from toolcrib.serve.mcp.connection import Connection
+from toolcrib.serve.mcp.http.streams import EventStream
+from toolcrib.serve.mcp.wire import busy
+
+__all__ = ["McpSession", "McpSessions"]
+
+IDLE_S = 3600.0
+"""Seconds after which a session ends that made no request and reads nothing."""
+_MOST = 2_000
+_MOST_STREAMS = 32
+"""Ended streams that are kept for a client that comes back."""
+_SWEEP_S = 60.0
+
+
+class McpSession:
+    """One session: its client, its connection, and its streams of events."""
+
+    def __init__(self, client: Client, make: Callable[[EventStream], Connection]) -> None:
+        self.id = secrets.token_urlsafe(32)
+        self.client = client
+        """The client that began it. To any other it does not exist."""
+        self.own = EventStream("0")
+        """The stream of GET: everything that belongs to no request."""
+        self.connection = make(self.own)
+        self.used = 0.0
+        self._streams: dict[str, EventStream] = {"0": self.own}
+        self._begun = 0
+
+    def stream(self) -> EventStream:
+        """Return a new stream for one request."""
+        self._begun += 1
+        made = EventStream(str(self._begun))
+        self._streams[made.name] = made
+        return made
+
+    def settled(self, stream: EventStream) -> None:
+        """Note that a stream was answered, or its client is gone. Those that can be read again are kept."""
+        if stream.is_plain:
+            self._streams.pop(stream.name, None)
+        ended = [name for name, one in self._streams.items() if one.done and not one.is_read]
+        for name in ended[:-_MOST_STREAMS]:
+            del self._streams[name]
+
+    def find(self, event: str) -> tuple[EventStream, int] | None:
+        """Return the stream of an event and the event's number; None if it cannot be read on from there."""
+        name, _, number = event.rpartition("-")
+        stream = self._streams.get(name)
+        if stream is None or not (number.isascii() and number.isdecimal() and len(number) < 16):
+            return None
+        return (stream, int(number)) if stream.holds(int(number)) else None
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no call runs and no stream is read."""
+        return not self.connection.running and not any(one.is_read for one in self._streams.values())
+
+    async def end(self, grace: float = 0.0) -> None:
+        """Cancel the calls and close the streams."""
+        await self.connection.drain(grace)
+        for stream in self._streams.values():
+            stream.close()
+
+
+class McpSessions:
+    """All sessions of one server."""
+
+    def __init__(self, most: int = _MOST, idle_s: float = IDLE_S) -> None:
+        self._most, self._idle_s = most, idle_s
+        self._open: dict[str, McpSession] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        """Return the number of sessions."""
+        return len(self._open)
+
+    def add(self, session: McpSession) -> None:
+        """Keep a session. With too many, the client that has most loses the one it used longest ago."""
+        if len(self._open) >= self._most:
+            self._evict()
+        session.used = self._now()
+        self._open[session.id] = session
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
+
+    def find(self, session_id: str, client: Client) -> McpSession | None:
+        """Return a client's own session, which then lasts longer."""
+        session = self._open.get(session_id)
+        if session is None or session.client != client:
+            return None
+        session.used = self._now()
+        return session
+
+    async def remove(self, session: McpSession) -> None:
+        """End a session."""
+        self._open.pop(session.id, None)
+        await session.end()
+
+    async def close(self) -> None:
+        """End all sessions."""
+        if self._timer is not None:
+            self._timer.cancel()
+        sessions, self._open = list(self._open.values()), {}
+        await asyncio.gather(*(session.end() for session in sessions), *self._ending)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _evict(self) -> None:
+        most = Counter(session.client.caller for session in self._open.values()).most_common(1)[0][0]
+        idle = [one for one in self._open.values() if one.client.caller == most and one.is_idle]
+        if not idle:
+            raise busy("too many sessions are open", "End one with DELETE, or begin one later.")
+        self._end(min(idle, key=lambda session: session.used))
+
+    def _end(self, session: McpSession) -> None:
+        task = asyncio.get_running_loop().create_task(self.remove(session))
+        del self._open[session.id]
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    def _sweep(self) -> None:
+        """End the sessions that were not used for long."""
+        oldest = self._now() - self._idle_s
+        for session in [one for one in self._open.values() if one.used < oldest and one.is_idle]:
+            self._end(session)
+        again = asyncio.get_running_loop().call_later
+        self._timer = again(_SWEEP_S, self._sweep) if self._open else None

@@ -1,0 +1,142 @@
+"""The answer to one HTTP request: JSON if nothing comes before it, else server-sent events.
+
+In a session each event has an id, and the last ones are kept: a client whose connection broke reads on from
+the event that it saw last (MCP 2025-11-25, Streamable HTTP, resumability).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+
+from toolcrib.serve.mcp.wire import ErrorCode
+
+__all__ = ["EventStream"]
+
+_HIGH = 1 << 20
+"""Unread bytes above which progress and messages are left out."""
+_KEPT = 64 << 10
+"""Bytes of events that were sent already and are kept for a client that comes back."""
+_QUIET_S = 15.0
+"""Seconds without an event after which a comment shows that the connection still works."""
+_RETRY_MS = 1_000
+"""Milliseconds that a client waits before it reads on."""
+
+
+class EventStream:
+    """Everything that goes back to the client for one request, in its order. One reader at a time."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        """Names the stream in the ids of its events; "" for a stream that is not kept."""
+        self.answer: bytes | None = None
+        """The answer, if nothing was sent before it."""
+        self.error: ErrorCode | None = None
+        """The code of that answer, if it is an error."""
+        self.done = False
+        """True once nothing more will come."""
+        self.is_read = False
+        """True while a client reads it as events."""
+        self._begun = False
+        self._events: deque[tuple[int, bytes]] = deque()
+        self._last = 0
+        self._read = 0
+        self._unread = 0
+        """Bytes that no client has read."""
+        self._kept = 0
+        """Bytes that one has read."""
+        self._changed = asyncio.Event()
+        self._reader: object = None
+
+    @property
+    def is_plain(self) -> bool:
+        """True if the answer is there, and nothing was sent before it."""
+        return self.done and not self._begun
+
+    def congested(self) -> bool:
+        """Return True if the client reads too slowly."""
+        return self._unread > _HIGH
+
+    def send(self, data: bytes) -> None:
+        """Add a message."""
+        self._begun = True
+        self._last += 1
+        self._events.append((self._last, data))
+        self._unread += len(data)
+        self._changed.set()
+
+    def reply(self, data: bytes | None, error: ErrorCode | None = None, /) -> None:
+        """Add the answer, which ends the stream."""
+        if data is not None and self._begun:
+            self.send(data)
+        elif data is not None:
+            self.answer, self.error = data, error
+        self.close()
+
+    def close(self) -> None:
+        """End the stream."""
+        self.done = True
+        self._changed.set()
+
+    async def settle(self, seconds: float) -> bool:
+        """Wait until there is something to send, at most so long. Return True if there is."""
+        if not self.done and not self._begun:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._changed.wait()
+            except TimeoutError:
+                return False
+        return True
+
+    async def events(self, after: int | None = None) -> AsyncGenerator[bytes]:
+        """Give the events after this number as they come. A later reader ends this one.
+
+        None begins with the first event, and with one without data, so that the client knows an id at once.
+        """
+        me = self._reader = object()
+        self._begun = self.is_read = True
+        self._changed.set()
+        if after is None and self.name:
+            yield b"id: %s-0\nretry: %d\ndata: \n\n" % (self.name.encode(), _RETRY_MS)
+        position = after or 0
+        try:
+            while self._reader is me:
+                self._changed.clear()
+                for number, data in tuple(self._events):
+                    if number > position:
+                        position = number
+                        yield self._event(number, data)
+                        self._note_read(number)
+                if self.done and position >= self._last:
+                    return
+                if position >= self._last and self._reader is me:
+                    try:
+                        async with asyncio.timeout(_QUIET_S):
+                            await self._changed.wait()
+                    except TimeoutError:
+                        yield b":\n\n"
+        finally:
+            if self._reader is me:
+                self.is_read = False
+
+    def _event(self, number: int, data: bytes) -> bytes:
+        if self.name:
+            return b"id: %s-%d\nevent: message\ndata: %s\n\n" % (self.name.encode(), number, data)
+        return b"event: message\ndata: %s\n\n" % data
+
+    def _note_read(self, number: int) -> None:
+        """Note that an event was read, and forget what is not kept any longer."""
+        for at, data in self._events if number > self._read else ():
+            if self._read < at <= number:
+                self._unread -= len(data)
+                self._kept += len(data)
+        self._read = max(number, self._read)
+        limit = _KEPT if self.name else 0
+        while self._events and self._kept > limit and self._events[0][0] <= self._read:
+            self._kept -= len(self._events.popleft()[1])
+
+    def holds(self, after: int) -> bool:
+        """Return True if every event after this number is still there."""
+        first = self._events[0][0] if self._events else self._last + 1
+        return first - 1 <= after <= self._last
