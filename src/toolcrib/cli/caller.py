@@ -19,11 +19,17 @@ __all__ = ["admit", "caller_of", "given_token", "identity_of", "require_open", "
 
 _VARIABLE = "TOOLCRIB_TOKEN"
 _OPEN: dict[str, Scope] = {
+    "calls cancel": "invoke",
+    "calls list": "read",
+    "calls retry": "invoke",
+    "calls show": "read",
+    "calls wait": "read",
     "list": "read",
     "run": "invoke",
     "search": "read",
     "serve": "read",
     "show": "read",
+    "submit": "invoke",
     "test": "invoke",
 }
 """Scopes that commands need of a token; every other command of a project needs `admin`."""

@@ -40,6 +40,16 @@ toolcrib bundle disable weather
 toolcrib bundle disable 018faf50 --json
 toolcrib bundle delete weather
 toolcrib bundle delete 018faf50
+toolcrib calls list --state failed
+toolcrib calls list --json
+toolcrib calls show --last
+toolcrib calls show 019bb1c2 --json
+toolcrib calls wait --last --timeout 60
+toolcrib calls wait 019bb1c2 --json
+toolcrib calls cancel --last
+toolcrib calls cancel 019bb1c2
+toolcrib calls retry --last
+toolcrib calls retry 019bb1c2
 toolcrib connect claude-code
 toolcrib connect cursor --write
 toolcrib bundle export weather
@@ -86,6 +96,8 @@ toolcrib servers review github
 toolcrib servers review github --yes
 toolcrib show repo_scan
 toolcrib show project/repo_scan@1.0 --json
+toolcrib submit repo_scan path=src
+toolcrib submit repo_scan path=src --idempotency-key nightly-7 --json
 toolcrib test
 toolcrib test repo_scan web_search --live
 toolcrib token create ci --scope invoke --expires 30d

@@ -32,6 +32,8 @@ class KeyedCall(TypedDict):
     """Canonical JSON of the checked arguments."""
     repeatable: NotRequired[bool]
     """True if the tool may run again after its process has died."""
+    call: NotRequired[str | None]
+    """The id of a durable call: its newest attempt takes the key over from an earlier one."""
 
 
 class RecordedCalls:
@@ -76,7 +78,7 @@ class RecordedCalls:
         holder = self._state.holder()
         with self._state.write(_scope(caller, key)) as tx:
             row = tx.one(
-                "SELECT tool, arguments_digest, state, holder, result, size, begun_at"
+                "SELECT tool, arguments_digest, state, holder, result, size, begun_at, claim"
                 f" FROM recorded WHERE {_ROW} AND (ended_at IS NULL OR ended_at > ?)",
                 caller,
                 key,
@@ -85,17 +87,18 @@ class RecordedCalls:
             if row is None:
                 self._require_room(tx, caller)
             else:
-                known_tool, known_digest, state, known_holder, result, size, since = row
+                known_tool, known_digest, state, known_holder, result, size, since, claim = row
                 if (known_tool, known_digest) != (tool, digest):
                     raise _used_otherwise(key, known_tool, tool)
                 if state == "done" and result is not None:
                     return bytes(result)
                 if state == "done":
                     raise _not_kept(key, size)
-                if tx.is_held(known_holder):
-                    raise _still_running(key, tool, since)
-                if not call.get("repeatable"):
-                    raise _unknown_outcome(key, tool, since)
+                if not claim.startswith(f"{call.get('call')}/"):
+                    if tx.is_held(known_holder):
+                        raise _still_running(key, tool, since)
+                    if not call.get("repeatable"):
+                        raise _unknown_outcome(key, tool, since)
             tx.run(f"DELETE FROM recorded WHERE {_ROW}", caller, key)
             self._claim(tx, key, call, digest, holder)
             return None
@@ -160,7 +163,7 @@ class RecordedCalls:
             )
 
     def _claim(self, tx: Transaction, key: str, call: KeyedCall, arguments_digest: str, holder: str) -> None:
-        claim = uuid.uuid4().hex
+        claim = f"{call.get('call') or ''}/{uuid.uuid4().hex}"
         tx.insert(
             "recorded",
             {

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from toolcrib.core.bound import Bound
 from toolcrib.core.context import Context
 from toolcrib.core.pipeline import Pipeline
-from toolcrib.runs import DurableCall, DurableCalls, Take, Worker, identity_as_json
+from toolcrib.runs import CallState, DurableCall, DurableCalls, Take, Worker, identity_as_json
 from toolcrib.spec import Caller, Result
 from toolcrib.state import Transaction
 
@@ -75,16 +75,61 @@ class ProjectCalls:
                 "identity": None if identity is None else identity_as_json(identity),
                 "variables": variables,
                 "timeout_ms": timeout_ms,
+                "idempotency_key": idempotency_key,
             },
             session_id=session_id,
             run_id=run_id,
             transaction=transaction,
         )
 
-    async def wait(self, call_id: str, timeout_s: float | None = None) -> DurableCall:
+    async def wait(
+        self, call_id: str, timeout_s: float | None = None, *, caller: str | None = None
+    ) -> DurableCall:
         """Return a call once it has ended, or as it is when the time is up. This process serves meanwhile."""
+        self.find(call_id, caller)
         self.serve()
-        return await self._calls().wait(call_id, timeout_s)
+        return await self.stored.wait(call_id, timeout_s)
+
+    def wait_sync(self, call_id: str, timeout_s: float | None = None) -> DurableCall:
+        """Do the same as `wait`, for code without an event loop."""
+        return asyncio.run(self._wait_once(call_id, timeout_s))
+
+    async def _wait_once(self, call_id: str, timeout_s: float | None) -> DurableCall:
+        try:
+            return await self.wait(call_id, timeout_s)
+        finally:
+            await self.stop()
+
+    @property
+    def stored(self) -> DurableCalls:
+        """All calls of the project, whoever made them."""
+        return self._calls()
+
+    def find(self, call_id: str, caller: str | None = None) -> DurableCall:
+        """Return a call as it is now, if it is one of this caller; `NotFoundError`."""
+        return self.stored.find(call_id, caller)
+
+    def page(self, state: CallState | None = None, limit: int = 100, **options: Any) -> Sequence[DurableCall]:
+        """Return calls, the newest first; options are those of `StoredCalls.page`."""
+        return self.stored.page(state, limit, **options)
+
+    def history(self, call_id: str) -> dict[str, Any]:
+        """Return a call with every attempt and every change, as JSON. `NotFoundError`."""
+        return {
+            **self.find(call_id).as_dict(),
+            "history": {
+                "attempts": [attempt.as_dict() for attempt in self.stored.attempts(call_id)],
+                "changes": [change.as_dict() for change in self.stored.changes(call_id)],
+            },
+        }
+
+    def cancel(self, call_id: str) -> None:
+        """End a call; a result that comes later is refused. Raises `ConflictError` if it has ended."""
+        self.stored.cancel(call_id)
+
+    def retry(self, call_id: str) -> None:
+        """Run a call again that ended without a result. Raises `ConflictError` for any other."""
+        self.stored.retry(call_id)
 
     def serve(self) -> None:
         """Serve in this event loop from now on, until `stop`."""

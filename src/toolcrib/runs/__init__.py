@@ -2,12 +2,13 @@
 
 from toolcrib.runs.calls import ClaimedCall, DurableCalls, Ended, entry_of
 from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher, Take, Work
-from toolcrib.runs.history import CallAttempt, CallChange, DurableCall
+from toolcrib.runs.history import CallAttempt, CallChange, CallState, DurableCall
 from toolcrib.runs.worker import Worker, identity_as_json
 
 __all__ = [
     "CallAttempt",
     "CallChange",
+    "CallState",
     "ClaimedCall",
     "Dispatcher",
     "DurableCall",

@@ -9,12 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 from toolcrib.core.decision import AttemptDecision, Cancel, Discard, RetryAfter, SnoozeFor
-from toolcrib.errors import ConflictError, IdempotencyConflict, InvalidError, NotFoundError, ToolFailed
+from toolcrib.errors import (
+    ApprovalRequired,
+    ConflictError,
+    IdempotencyConflict,
+    InvalidError,
+    ToolFailed,
+)
 from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher
-from toolcrib.runs.history import COLUMNS, ENDED, CallAttempt, CallChange, CallState, DurableCall
+from toolcrib.runs.history import ENDED, CallState, DurableCall
+from toolcrib.runs.stored import StoredCalls
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Database, DatabaseWatch, Transaction
 
@@ -58,8 +65,13 @@ _WAIT = (
     f" lease_ends_at = NULL {_OWN}"
 )
 _DECIDED = (
-    "SELECT id, tool, priority FROM calls WHERE state = 'waiting' AND NOT EXISTS (SELECT 1 FROM approvals"
-    " WHERE approvals.id = calls.approval AND status = 'pending' AND expires_at > ?) LIMIT 500"
+    "SELECT id, tool, priority, (SELECT status = 'expired' OR (status = 'pending' AND expires_at <= ?)"
+    " FROM approvals WHERE approvals.id = calls.approval) FROM calls WHERE state = 'waiting' AND NOT EXISTS"
+    " (SELECT 1 FROM approvals WHERE approvals.id = calls.approval AND status = 'pending' AND expires_at > ?)"
+    " LIMIT 500"
+)
+_WOKEN = (
+    "UPDATE calls SET state = ?, ready_at = ?, error = ?, ended_at = ? WHERE id = ? AND state = 'waiting'"
 )
 _CLOSE = "UPDATE call_attempts SET ended_at = ?, ending = ?, reason = ? WHERE call_id = ?"
 _NUMBER = "SELECT COALESCE(MAX(number), 0) + 1 FROM call_events WHERE call_id = ?"
@@ -95,7 +107,7 @@ class Ended(NamedTuple):
     state: CallState
 
 
-class DurableCalls:
+class DurableCalls(StoredCalls):
     """The durable calls of one project. Safe for threads, processes and, on a server, machines.
 
     A claim that was not renewed for `lease_s` seconds is lost. `clock` returns seconds since the epoch;
@@ -110,7 +122,8 @@ class DurableCalls:
         lease_s: float = _LEASE_S,
         dispatcher: Dispatcher | None = None,
     ) -> None:
-        self.database = self._database = database
+        super().__init__(database)
+        self.database = database
         self._clock = clock
         self.lease_s = lease_s
         self.dispatcher: Dispatcher = dispatcher or EmbeddedDispatcher(database, clock)
@@ -183,40 +196,6 @@ class DurableCalls:
         self.find(id)
         await self._ends.wait(id, timeout_s)
         return self.find(id)
-
-    def find(self, id: str) -> DurableCall:
-        """Return a call as it is now; `NotFoundError`."""
-        with self._database.read() as tx:
-            row = tx.one(f"SELECT {COLUMNS} FROM calls WHERE id = ?", id)
-        if row is None:
-            raise NotFoundError(f"there is no call {id[:100]!r}")
-        return DurableCall(*cast("Any", row))
-
-    def page(
-        self, state: CallState | None = None, limit: int = 100, *, before: str | None = None
-    ) -> Sequence[DurableCall]:
-        """Return calls, the newest first, at most 500; for the next page pass the last id as `before`."""
-        where, values = ["1 = 1"], []
-        for clause, value in (("state = ?", state), ("id < ?", before)):
-            if value is not None:
-                where.append(clause)
-                values.append(value)
-        query = f"SELECT {COLUMNS} FROM calls WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
-        with self._database.read() as tx:
-            rows = tx.all(query, *values, max(0, min(limit, 500)))
-        return [DurableCall(*cast("Any", row)) for row in rows]
-
-    def attempts(self, id: str) -> Sequence[CallAttempt]:
-        """Return each time that a worker took the call, the first one first."""
-        query = "SELECT epoch, worker, began_at, ended_at, ending, reason FROM call_attempts"
-        with self._database.read() as tx:
-            return [CallAttempt(*row) for row in tx.all(f"{query} WHERE call_id = ? ORDER BY epoch", id)]
-
-    def changes(self, id: str, after: int = 0) -> Sequence[CallChange]:
-        """Return the changes of a call that came after one of this number."""
-        query = "SELECT number, at, kind, detail FROM call_events WHERE call_id = ? AND number > ?"
-        with self._database.read() as tx:
-            return [CallChange(*row) for row in tx.all(f"{query} ORDER BY number", id, after)]
 
     def cancel(self, id: str) -> None:
         """End a call that has not ended; what its worker records later is refused. Raises `ConflictError`."""
@@ -312,23 +291,26 @@ class DurableCalls:
     def wake_decided(self) -> list[str]:
         """Make calls ready whose approval no longer waits, at most 500; return their ids.
 
-        The approval itself is checked again when the call runs.
+        The approval itself is checked again when the call runs. Where nobody has decided in time, the call
+        fails.
         """
         with self._database.read() as tx:
-            if not tx.all(_DECIDED, self._now(tx)):
+            now = self._now(tx)
+            if not tx.all(_DECIDED, now, now):
                 return []
         with self._database.write(_CLAIM) as tx:
             now = self._now(tx)
             woken = []
-            for id, tool, priority in tx.all(_DECIDED, now):
-                if tx.run(
-                    "UPDATE calls SET state = 'ready', ready_at = ? WHERE id = ? AND state = 'waiting'",
-                    now,
-                    id,
-                ):
-                    self._note(tx, id, now, "decided", "")
-                    self._send(tx, id, tool, priority, 0.0)
+            for id, tool, priority, expired in tx.all(_DECIDED, now, now):
+                state: CallState = "failed" if expired else "ready"
+                if tx.run(_WOKEN, state, now, *((_NOBODY, now) if expired else (None, None)), id):
                     woken.append(id)
+                    self._note(tx, id, now, state if expired else "decided", "")
+                    if expired:
+                        self._tell(tx, id, state)
+                    else:
+                        self._send(tx, id, tool, priority, 0.0)
+        self._ends.notify()
         return woken
 
     def rescue(self) -> list[str]:
@@ -423,6 +405,9 @@ class DurableCalls:
 
     def _now(self, tx: Transaction) -> float:
         return tx.now() if self._clock is None else self._clock()
+
+
+_NOBODY = json.dumps(ApprovalRequired("nobody approved the call in time").as_dict())
 
 
 def _worker_died(state: CallState, rescues: int) -> str:

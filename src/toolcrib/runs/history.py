@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Any, Literal
+
+from toolcrib.errors import Cancelled, ToolcribError
+from toolcrib.spec import Result
+from toolcrib.spec.moment import written
 
 __all__ = ["COLUMNS", "ENDED", "CallAttempt", "CallChange", "CallState", "DurableCall"]
 
@@ -43,6 +48,46 @@ class DurableCall:
     approval: str | None
     """The approval that it waits for."""
 
+    @property
+    def ended(self) -> bool:
+        """True if nothing more happens unless somebody retries it."""
+        return self.state in ENDED
+
+    def outcome(self) -> Result:
+        """Return the result of the call as a direct call returns it; `pending` while it has not ended."""
+        if self.result is not None and self.state == "done":
+            result = Result.from_dict(json.loads(self.result))
+        elif self.error is not None:
+            result = Result("error", error=ToolcribError.from_dict(json.loads(self.error)))
+        elif self.state == "cancelled":
+            result = Result("error", error=Cancelled("the call was cancelled"))
+        else:
+            result = Result("pending", details={"state": self.state, "approval": self.approval})
+        result.call_id, result.attempts, result.snoozes = self.id, max(1, self.attempts), self.snoozes
+        return result
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "id": self.id,
+            "tool": self.tool,
+            "arguments": json.loads(self.arguments),
+            "caller": self.caller,
+            "state": self.state,
+            "priority": self.priority,
+            "attempts": self.attempts,
+            "snoozes": self.snoozes,
+            "rescues": self.rescues,
+            "worker": self.worker,
+            "approval": self.approval,
+            "session_id": self.session_id,
+            "run_id": self.run_id,
+            "submitted_at": written(self.submitted_at),
+            "ready_at": written(self.ready_at),
+            "ended_at": written(self.ended_at),
+            "result": self.outcome().as_dict() if self.ended else None,
+        }
+
 
 COLUMNS = ", ".join(field.name for field in fields(DurableCall))
 
@@ -60,6 +105,11 @@ class CallAttempt:
     """`done`, `retry`, `snooze`, `failed`, `discarded`, `cancelled`, `handed_back`, `waits` or `lost`."""
     reason: str | None
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        times = {"began_at": written(self.began_at), "ended_at": written(self.ended_at)}
+        return {"worker": self.worker, **times, "ending": self.ending, "reason": _message(self.reason)}
+
 
 @dataclass(frozen=True, slots=True)
 class CallChange:
@@ -71,3 +121,15 @@ class CallChange:
     kind: str
     """`submitted`, `claimed`, or how an attempt ended."""
     detail: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        at, detail = written(self.at), _message(self.detail)
+        return {"number": self.number, "at": at, "kind": self.kind, "detail": detail}
+
+
+def _message(detail: str | None) -> str | None:
+    """Return the message where the detail is an error as JSON."""
+    if detail is None or not detail.startswith("{"):
+        return detail
+    return str(json.loads(detail).get("message", detail))

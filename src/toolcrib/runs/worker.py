@@ -118,6 +118,7 @@ def context_of(claim: ClaimedCall) -> Context:
         timeout_ms=more.get("timeout_ms"),
         identity=None if identity is None else identity_from(identity),
         wait="pending",
+        idempotency_key=more.get("idempotency_key"),
     )
     ctx.single, ctx.attempt, ctx.snoozes = True, claim.attempt, claim.snoozes
     return ctx

@@ -126,6 +126,7 @@ CREATE INDEX calls_ready ON calls (ready_at) WHERE state = 'ready';
 CREATE INDEX calls_waiting ON calls (approval) WHERE state = 'waiting';
 CREATE INDEX calls_run ON calls (run_id) WHERE run_id IS NOT NULL;
 CREATE INDEX calls_state ON calls (state, id);
+CREATE INDEX calls_caller ON calls (caller, id);
 CREATE TABLE deliveries (
     entry TEXT NOT NULL,
     key TEXT NOT NULL,
@@ -268,8 +269,13 @@ CREATE INDEX grants_state ON grants (state, id);
     """
 ALTER TABLE grants ADD COLUMN mac TEXT NOT NULL DEFAULT '';
 """,
+    """
+ALTER TABLE grants ADD COLUMN used_by TEXT;
+CREATE INDEX grants_used ON grants (used_by) WHERE used_by IS NOT NULL;
+""",
 )
-"""`grants.db` in the user's own folder for the project. Version 2 can bind a decision to a key."""
+"""`grants.db` in the user's own folder for the project. Version 2 can bind a decision to a key.
+Version 3 names the call that has used one up."""
 
 VAULT_REVIEWS: tuple[str, ...] = (
     """

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tests.crib import Crib
-from toolcrib.errors import InvalidInput, ToolCancel, ToolDiscard, ToolNotFound, ToolSnooze
+from toolcrib import get_run_context
+from toolcrib.errors import (
+    ConflictError,
+    IdempotencyConflict,
+    InvalidInput,
+    InvalidToken,
+    ToolCancel,
+    ToolDiscard,
+    ToolNotFound,
+    ToolSnooze,
+)
+from toolcrib.guard import Tokens
+from toolcrib.spec import Retry
 
 
 async def test_a_submitted_call_runs_by_the_one_path(crib: Crib) -> None:
@@ -57,3 +72,144 @@ async def test_a_snooze_waits_in_the_database(crib: Crib) -> None:
 
         call = await project.calls.wait(project.submit("later"), 30)
         assert (call.state, call.attempts, call.snoozes) == ("done", 1, 2)
+
+
+async def test_a_call_that_needs_approval_waits_without_a_worker_and_goes_on(crib: Crib) -> None:
+    runs: list[int] = []
+
+    def pay(amount: int) -> str:
+        """Pay."""
+        runs.append(amount)
+        if len(runs) == 1:
+            raise OSError("the bank is away")
+        return "paid"
+
+    retry = Retry(2)
+    async with crib.open() as project:
+        project.toolset.register("pay", pay, approval="it is dear", retry=retry)
+        call_id = project.submit("pay", {"amount": 5})
+        project.calls.serve()
+        await until(lambda: project.calls.find(call_id).state == "waiting")
+        approval = project.calls.find(call_id).approval
+        assert approval is not None
+    other = crib.open()  # Another process decides while nobody serves.
+    other.toolset.register("pay", pay, approval="it is dear", retry=retry)
+    other.approval_service.approve(approval, "ann")
+    assert runs == []
+    async with other:
+        call = await other.calls.wait(call_id, 30)
+        assert (call.state, call.attempts) == ("done", 2)
+        assert runs == [5, 5]  # One approval is for all attempts of its call,
+        again = other.submit("pay", {"amount": 5})  # and for no other call.
+        other.calls.serve()
+        await until(lambda: other.calls.find(again).state == "waiting")
+        other.approval_service.deny(str(other.calls.find(again).approval), "ann")
+        assert (await other.calls.wait(again, 30)).state == "failed"
+    assert runs == [5, 5]
+    kinds = [change.kind for change in other.calls.stored.changes(call_id)]
+    assert kinds == ["submitted", "claimed", "waits", "decided", "claimed", "retry", "claimed", "done"]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not holds():  # noqa: ASYNC110 - what is awaited is in a database
+            await asyncio.sleep(0.02)
+
+
+async def test_one_key_is_one_run_for_direct_and_durable_calls(crib: Crib) -> None:
+    runs: list[int] = []
+    async with crib.open() as project:
+
+        @project.toolset.tool
+        def count(start: int) -> int:
+            """Count the runs."""
+            runs.append(start)
+            return len(runs)
+
+        assert (await project.call("count", {"start": 0}, idempotency_key="direct")).value == 1
+        call = await project.calls.wait(project.submit("count", {"start": 0}, idempotency_key="direct"), 30)
+        assert call.outcome().value == 1
+        call_id = project.submit("count", {"start": 0}, idempotency_key="durable")
+        assert project.submit("count", {"start": 0}, idempotency_key="durable") == call_id
+        assert (await project.calls.wait(call_id, 30)).outcome().value == 2
+        assert (await project.call("count", {"start": 0}, idempotency_key="durable")).value == 2
+        with pytest.raises(IdempotencyConflict):
+            project.submit("count", {"start": 1}, idempotency_key="durable")
+    assert len(runs) == 2
+
+
+async def test_a_retry_with_a_key_runs_again(crib: Crib) -> None:
+    left = [OSError("away"), ToolSnooze(0.01, "soon")]
+    async with crib.open() as project:
+
+        def shaky() -> str:
+            """Fail first."""
+            if left:
+                raise left.pop(0)
+            return "done"
+
+        project.toolset.register("shaky", shaky, retry=Retry(2))
+        call = await project.calls.wait(project.submit("shaky", idempotency_key="k"), 30)
+        assert (call.state, call.attempts, call.snoozes) == ("done", 2, 1)
+        assert (await project.call("shaky", idempotency_key="k")).value == "done"
+
+
+async def test_the_caller_travels_with_its_call(crib: Crib) -> None:
+    seen: list[Any] = []
+    async with crib.open() as project:
+        tokens = Tokens(project.vault)
+        token = tokens.verify(tokens.create("ci", ["invoke"], ["look"], owner="ann"))
+
+        @project.toolset.tool
+        def look() -> None:
+            """Look who calls."""
+            context = get_run_context()
+            assert context is not None
+            seen.append((context.session_id, context.run_id, dict(context.variables)))
+
+        @project.toolset.tool
+        def hidden() -> None:
+            """Do nothing."""
+
+        options: dict[str, Any] = {"caller": "token:ci", "identity": token}
+        with pytest.raises(InvalidToken):
+            project.submit("hidden", **options)
+        call_id = project.submit("look", session_id="s", run_id="r", variables={"n": 1}, **options)
+        assert (await project.calls.wait(call_id, 30)).state == "done"
+        assert seen == [("s", "r", {"n": 1})]
+        late = project.submit("look", **options)
+        tokens.revoke("ci")
+        call = await project.calls.wait(late, 30)
+        assert call.state == "failed"
+        assert json.loads(call.error or "")["code"] == "invalid_token"
+
+
+async def test_too_many_calls_wait_for_their_time(crib: Crib) -> None:
+    async with crib.open() as project:
+        crib.shell("slow", limits={"concurrent_calls": 1})
+    async with crib.open() as project:
+        ids = [project.submit("slow", {"c": "sleep 0.1"}) for _ in range(3)]
+        calls = [await project.calls.wait(call_id, 30) for call_id in ids]
+        assert [call.state for call in calls] == ["done"] * 3
+        assert sum(call.snoozes for call in calls) > 0
+
+
+def test_without_an_event_loop(crib: Crib) -> None:
+    project = crib.open()
+
+    @project.toolset.tool
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    call_id = project.submit("add", {"a": 1, "b": 2}, delay_s=60)
+    project.calls.cancel(call_id)
+    with pytest.raises(ConflictError):
+        project.calls.cancel(call_id)
+    project.calls.retry(call_id)
+    assert project.calls.wait_sync(call_id, 30).outcome().value == 3
+    assert [one["kind"] for one in project.calls.history(call_id)["history"]["changes"]][:3] == [
+        "submitted",
+        "cancelled",
+        "retried",
+    ]

@@ -30,6 +30,10 @@ _COVERING = (
     f" UNION ALL {_SELECT} WHERE state = 'live' AND scope IN ('session', 'rule') AND tool = ? AND bundle = ?"
     " AND asker = ? AND tool_digest = ? AND rule = ? AND (scope = 'rule' OR session_id = ?)"
 )
+_USED = (
+    f"SELECT {', '.join(_COLUMNS)}, mac FROM grants WHERE used_by = ? AND state = 'used'"
+    " AND arguments_digest = ? AND tool = ? AND bundle = ? AND asker = ? AND tool_digest = ? AND rule = ?"
+)
 _CHANGED = "WHERE state = 'live' AND answer = 'approved' AND tool = ? AND bundle = ? AND tool_digest"
 _IS_CHANGED = f"SELECT 1 FROM grants {_CHANGED} < ? UNION ALL SELECT 1 FROM grants {_CHANGED} > ? LIMIT 1"
 """In two parts, because each uses the index, which `<>` and OR do not."""
@@ -66,17 +70,29 @@ class Grants:
                 raise grant.denial()
         # A lasting one first, so that none given once is used up in vain.
         for grant in sorted(live, key=lambda grant: grant.scope == "once"):
-            if grant.scope != "once" or self._use(grant.id, now):
-                arguments = ask.arguments if grant.edited is None else grant.edited
-                return Permit(grant.decided_by, grant.scope, grant.id, arguments, grant.edited is not None)
-        return None
+            if grant.scope != "once" or self._use(grant, ask, now):
+                return _permit(grant, ask)
+        return self._used(ask) if ask.durable else None
 
-    def _use(self, id: str, now: float) -> bool:
+    def _use(self, grant: Grant, ask: Ask, now: float) -> bool:
         """Use up a grant given once; False if another process was faster."""
-        use = "UPDATE grants SET state = 'used', used_at = ?, mac = '' WHERE id = ? AND state = 'live'"
-        with self._grants.write(id) as tx:
+        use = "UPDATE grants SET state = 'used', used_at = ?, used_by = ?, mac = ?"
+        call_id = ask.call_id if ask.durable else None
+        mac = "" if call_id is None else self._mac(grant, f"{ask.asker} {call_id}")
+        with self._grants.write(grant.id) as tx:
             tx.notify()
-            return bool(tx.run(use, now, id))
+            return bool(tx.run(f"{use} WHERE id = ? AND state = 'live'", now, call_id, mac, grant.id))
+
+    def _used(self, ask: Ask) -> Permit | None:
+        """Return the permission that an earlier attempt of this very call has used up."""
+        same = (ask.arguments_digest, ask.tool, ask.bundle, ask.asker, ask.tool_digest, ask.rule)
+        with self._grants.read() as tx:
+            rows = tx.all(_USED, ask.call_id, *same)
+        for *values, mac in rows:
+            grant = Grant(*cast("Any", values))
+            if hmac.compare_digest(mac, self._mac(grant, f"{ask.asker} {ask.call_id}")):
+                return _permit(grant, ask)
+        return None
 
     def _void(self, version: tuple[str, str, str]) -> None:
         """End what was allowed to other versions of a tool. What was denied to them is never asked again."""
@@ -140,6 +156,11 @@ class Grants:
         values = [getattr(grant, name) for name in _COLUMNS if name != "state"]
         text = json.dumps([*map(_signed, values), asker])
         return hmac.new(self._key, text.encode(), "sha256").hexdigest()
+
+
+def _permit(grant: Grant, ask: Ask) -> Permit:
+    arguments = ask.arguments if grant.edited is None else grant.edited
+    return Permit(grant.decided_by, grant.scope, grant.id, arguments, grant.edited is not None)
 
 
 def _signed(value: Any) -> Any:

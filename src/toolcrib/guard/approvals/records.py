@@ -63,6 +63,8 @@ class Ask:
     call_id: str | None
     token: str | None = None
     """Name of the caller's token."""
+    durable: bool = False
+    """True if later attempts of this call, by its id, run by the same approval."""
 
     @property
     def arguments_digest(self) -> str:

@@ -16,6 +16,7 @@ LOGGERS = (
     "toolcrib.egress.proxy.server",
     "toolcrib.project.bundles",
     "toolcrib.project.catalog.reload",
+    "toolcrib.runs",
     "toolcrib.serve.http",
     "toolcrib.serve.mcp",
     "toolcrib.serve.rest",

@@ -9,6 +9,7 @@ import orjson
 
 from toolcrib.core.context import Context
 from toolcrib.core.controls import Proceed
+from toolcrib.core.decision import RetryAfter, SnoozeFor
 from toolcrib.core.results import Mask, mask_result
 from toolcrib.errors import Cancelled
 from toolcrib.guard import canonical
@@ -49,7 +50,7 @@ class IdempotencyStep:
             self._end(ctx, key, None)
             raise
         except asyncio.CancelledError:
-            self._end(ctx, key, ctx.failed(Cancelled()) if ctx.started else None)
+            self._end(ctx, key, ctx.failed(Cancelled()) if ctx.started and not ctx.single else None)
             raise
         self._end(ctx, key, result)
         return result
@@ -66,12 +67,14 @@ class IdempotencyStep:
             arguments=canonical(dict(ctx.arguments)),
             repeatable=bool(tool.annotations.idempotent or tool.annotations.read_only),
             timeout_s=ctx.limit_ms / 1000,
+            call=ctx.call_id if ctx.single else None,
         )
         return None if recorded is None else Result.from_dict(orjson.loads(recorded))
 
     def _end(self, ctx: Context, key: str, result: Result | None) -> None:
         """Keep the result of a call that ran; give the key back otherwise."""
-        if result is None or result.status == "pending" or was_refused(ctx, result):
+        again = isinstance(ctx.follows, RetryAfter | SnoozeFor)
+        if result is None or again or result.status == "pending" or was_refused(ctx, result):
             self._store.recorded.abandon(key, ctx.caller)
         else:
             mask_result(result, self._mask)

@@ -101,6 +101,7 @@ class ApprovalStep:
             touches=tuple(may_touch(tool)),
             call_id=ctx.identify(),
             token=None if identity is None else identity.name,
+            durable=ctx.single,
         )
 
 

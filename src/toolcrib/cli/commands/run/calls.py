@@ -1,0 +1,189 @@
+"""`toolcrib calls`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolcrib.cli.caller import caller_of
+from toolcrib.cli.options import project_options
+from toolcrib.cli.output import one_line, print_error, print_json, print_note, print_result
+from toolcrib.cli.table import print_listing
+from toolcrib.errors import NotFoundError, TimedOut, UsageError
+from toolcrib.spec.moment import written
+
+if TYPE_CHECKING:
+    from toolcrib.project import Project
+    from toolcrib.runs import DurableCall
+
+_STATES = ("ready", "running", "waiting", "done", "failed", "discarded", "cancelled", "unknown")
+
+last_option = click.option("--last", is_flag=True, help="The newest call, in place of an ID.")
+
+
+@click.group("calls")
+def command() -> None:
+    """Follow and steer the calls that were submitted.
+
+    They are stored before they run, and recorded once, whatever process dies.
+    """
+
+
+@command.command("list")
+@project_options
+@click.option("--state", type=click.Choice(_STATES), help="Only calls in this state.")
+@click.option(
+    "--limit", type=click.IntRange(1, 500), default=100, help="Show at most so many (default: 100)."
+)
+@click.option("--before", metavar="ID", help="Show the next page, after the call ID.")
+def list_command(root: str | None, as_json: bool, state: Any, limit: int, before: str | None) -> None:
+    """List calls, the newest first."""
+    project, caller = _open(root)
+    found = project.calls.page(state, limit, before=before, caller=caller)
+    print_listing(
+        as_json,
+        {"calls": [call.as_dict() for call in found]},
+        ("ID", "STATE", "TOOL", "CALLER", "SUBMITTED", "ARGUMENTS"),
+        [_row(call) for call in found],
+        empty="There are no such calls." if state else "No calls were submitted.",
+    )
+    if not as_json and len(found) == limit:
+        print_note(f"There may be more: --before {found[-1].id}")
+
+
+@command.command("show")
+@click.argument("id", required=False)
+@project_options
+@last_option
+def show_command(id: str | None, root: str | None, as_json: bool, last: bool) -> None:  # noqa: A002 - the name in the usage
+    """Show one call: its result, attempts and history.
+
+    ID may be the beginning of an id, if no other begins so.
+    """
+    project, caller = _open(root)
+    call_id = _one(project, caller, id, last=last)
+    document = project.calls.history(call_id)
+    if as_json:
+        print_json(document)
+    else:
+        print_result("\n".join(_lines(project, call_id)))
+
+
+@command.command("wait")
+@click.argument("id", required=False)
+@project_options
+@last_option
+@click.option("--timeout", type=click.FloatRange(min=0), help="Wait at most so many seconds.")
+def wait_command(
+    id: str | None,  # noqa: A002 - the name in the usage
+    root: str | None,
+    as_json: bool,
+    last: bool,
+    timeout: float | None,
+) -> int:
+    """Wait until a call has ended, and print its result.
+
+    Calls of the project that nobody else runs are run here meanwhile. ID may be the beginning of an id.
+    """
+    project, caller = _open(root)
+    call_id = _one(project, caller, id, last=last)
+    call = asyncio.run(_waited(project, call_id, timeout))
+    if as_json:
+        print_json(call.as_dict())
+        outcome = call.outcome()
+        return TimedOut.exit_code if not call.ended else outcome.error.exit_code if outcome.error else 0
+    if not call.ended:
+        print_note(f"The call has not ended: it is {call.state}.")
+        return TimedOut.exit_code
+    result = call.outcome()
+    if result.error is not None:
+        print_error(result.error)
+        return result.error.exit_code
+    if isinstance(result.value, str):
+        print_result(result.value, nl=not result.value.endswith("\n"))
+    elif result.value is not None:
+        print_json(result.value)
+    return 0
+
+
+@command.command("cancel")
+@click.argument("id", required=False)
+@project_options
+@last_option
+def cancel_command(id: str | None, root: str | None, as_json: bool, last: bool) -> None:  # noqa: A002 - as above
+    """Cancel a call. What its worker reports later is refused."""
+    _change("cancel", id, root, as_json, last)
+
+
+@command.command("retry")
+@click.argument("id", required=False)
+@project_options
+@last_option
+def retry_command(id: str | None, root: str | None, as_json: bool, last: bool) -> None:  # noqa: A002 - as above
+    """Run a call again that ended without a result."""
+    _change("retry", id, root, as_json, last)
+
+
+def _change(change: str, beginning: str | None, root: str | None, as_json: bool, last: bool) -> None:
+    project, caller = _open(root)
+    call_id = _one(project, caller, beginning, last=last)
+    getattr(project.calls, change)(call_id)
+    call = project.calls.find(call_id)
+    if as_json:
+        print_json(call.as_dict())
+    else:
+        print_note(f"{call.state}: {one_line(call.tool)} {call_id}")
+
+
+async def _waited(project: Project, call_id: str, timeout_s: float | None) -> DurableCall:
+    async with project:
+        return await project.calls.wait(call_id, timeout_s)
+
+
+def _open(root: str | None) -> tuple[Project, str | None]:
+    """Return the project, and the caller whose calls this command may see; None for all of them."""
+    from toolcrib.project import Project
+
+    project = Project.open(root)
+    caller, identity = caller_of(project)
+    return project, None if identity is None or identity.may("admin") else caller
+
+
+def _one(project: Project, caller: str | None, beginning: str | None, *, last: bool) -> str:
+    """Return the id of the call that is meant."""
+    if (beginning is None) is not last:
+        raise UsageError("give an ID, or --last", hint="To see them: toolcrib calls list")
+    if beginning is not None:
+        return project.calls.stored.resolve(beginning, caller)
+    newest = project.calls.page(limit=1, caller=caller)
+    if not newest:
+        raise NotFoundError("no calls were submitted")
+    return newest[0].id
+
+
+def _row(call: DurableCall) -> tuple[str, ...]:
+    at = written(call.submitted_at)
+    return call.id, call.state, call.tool, call.caller, at, one_line(call.arguments.decode())
+
+
+def _lines(project: Project, call_id: str) -> list[str]:
+    call, stored = project.calls.find(call_id), project.calls.stored
+    facts = {
+        "call": call.id,
+        "tool": call.tool,
+        "arguments": call.arguments.decode(),
+        "caller": call.caller,
+        "state": call.state,
+        "approval": call.approval,
+        "counts": f"attempts {call.attempts}, snoozes {call.snoozes}, rescues {call.rescues}",
+    }
+    if call.ended:
+        outcome = call.outcome()
+        facts["error" if outcome.error else "result"] = str(outcome.error or outcome.value)
+    lines = [f"{name:10} {one_line(value)}" for name, value in facts.items() if value]
+    for change in stored.changes(call_id):
+        told = change.as_dict()
+        lines.append(f"  {told['at']}  {told['kind']} {one_line(told['detail'] or '')}".rstrip())
+    return lines

@@ -1,0 +1,58 @@
+"""`toolcrib submit`."""
+
+from __future__ import annotations
+
+import click
+
+from toolcrib.cli.arguments import complete_tool, parse_arguments
+from toolcrib.cli.caller import caller_of
+from toolcrib.cli.options import project_options, timeout_option
+from toolcrib.cli.output import print_json, print_note, print_result, print_warnings
+
+__all__ = ["command"]
+
+
+@click.command("submit")
+@click.argument("tool", shell_complete=complete_tool)
+@click.argument("arguments", nargs=-1)
+@project_options
+@click.option("--idempotency-key", help="Calls with the same key run once and share the result.")
+@click.option("--priority", type=int, default=0, help="Higher ones are taken first (default: 0).")
+@click.option("--delay", type=click.FloatRange(min=0), default=0.0, help="Run after so many seconds.")
+@timeout_option
+def command(
+    tool: str,
+    arguments: tuple[str, ...],
+    root: str | None,
+    as_json: bool,
+    idempotency_key: str | None,
+    priority: int,
+    delay: float,
+    timeout_ms: int | None,
+) -> None:
+    """Store a call that a worker runs, and print its id.
+
+    TOOL and ARGUMENTS are those of `toolcrib run`. The call survives the end of any process. A worker runs
+    it, or whoever waits for it: `toolcrib calls wait ID`.
+    """
+    from toolcrib.cli.commands.look.show import find_tool
+    from toolcrib.project import Project
+
+    project = Project.open(root)
+    print_warnings(project)
+    caller, identity = caller_of(project)
+    call_id = project.submit(
+        find_tool(project, tool).name,
+        parse_arguments(arguments),
+        caller=caller,
+        identity=identity,
+        idempotency_key=idempotency_key,
+        priority=priority,
+        delay_s=delay,
+        timeout_ms=timeout_ms,
+    )
+    if as_json:
+        print_json(project.calls.find(call_id).as_dict())
+    else:
+        print_result(call_id)
+        print_note(f"To wait for its result: toolcrib calls wait {call_id}")

@@ -1,0 +1,71 @@
+"""The calls of a database, as they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from toolcrib.errors import NotFoundError, UsageError
+from toolcrib.runs.history import COLUMNS, CallAttempt, CallChange, CallState, DurableCall
+from toolcrib.state import Database
+
+__all__ = ["StoredCalls"]
+
+_HINT = "To see all: toolcrib calls list"
+
+
+class StoredCalls:
+    """Durable calls with their attempts and changes. `caller` limits a method to the calls of that one."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def find(self, id: str, caller: str | None = None) -> DurableCall:
+        """Return a call as it is now; `NotFoundError`."""
+        with self._database.read() as tx:
+            row = tx.one(f"SELECT {COLUMNS} FROM calls WHERE id = ?", id)
+        call = None if row is None else DurableCall(*cast("Any", row))
+        if call is None or caller not in (None, call.caller):
+            raise NotFoundError(f"there is no call {id[:100]!r}", hint=_HINT)
+        return call
+
+    def resolve(self, beginning: str, caller: str | None = None) -> str:
+        """Return the id that begins so. Raises NotFoundError, and UsageError if several do."""
+        mine, values = ("", []) if caller is None else (" AND caller = ?", [caller])
+        query = f"SELECT id FROM calls WHERE id >= ? AND id < ?{mine} ORDER BY id LIMIT 2"
+        with self._database.read() as tx:
+            found = [id for (id,) in tx.all(query, beginning, beginning + "~", *values)] if beginning else []
+        if len(found) > 1 and beginning not in found:
+            raise UsageError(f"several calls begin with {beginning!r}", hint="Write more of the id.")
+        return str(found[0]) if found else self.find(beginning, caller).id
+
+    def page(
+        self,
+        state: CallState | None = None,
+        limit: int = 100,
+        *,
+        before: str | None = None,
+        caller: str | None = None,
+    ) -> Sequence[DurableCall]:
+        """Return calls, the newest first, at most 500; for the next page pass the last id as `before`."""
+        where, values = ["1 = 1"], []
+        for clause, value in (("state = ?", state), ("id < ?", before), ("caller = ?", caller)):
+            if value is not None:
+                where.append(clause)
+                values.append(value)
+        query = f"SELECT {COLUMNS} FROM calls WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
+        with self._database.read() as tx:
+            rows = tx.all(query, *values, max(0, min(limit, 500)))
+        return [DurableCall(*cast("Any", row)) for row in rows]
+
+    def attempts(self, id: str) -> Sequence[CallAttempt]:
+        """Return each time that a worker took the call, the first one first."""
+        query = "SELECT epoch, worker, began_at, ended_at, ending, reason FROM call_attempts"
+        with self._database.read() as tx:
+            return [CallAttempt(*row) for row in tx.all(f"{query} WHERE call_id = ? ORDER BY epoch", id)]
+
+    def changes(self, id: str, after: int = 0) -> Sequence[CallChange]:
+        """Return the changes of a call that came after one of this number."""
+        query = "SELECT number, at, kind, detail FROM call_events WHERE call_id = ? AND number > ?"
+        with self._database.read() as tx:
+            return [CallChange(*row) for row in tx.all(f"{query} ORDER BY number", id, after)]
