@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 
 import pytest
 
 from tests.commands import PROGRAM
-from tests.crib import SH, Crib
+from tests.crib import SH, Crib, accept
 from tests.e2e.test_cli import ENVIRONMENT, cli
+from tests.integration.egress.servers import serving
+from tests.integration.executors.token_server import CLIENT, TokenServer
 
 VALUE = "s3cr3t-value"
 
@@ -98,3 +101,30 @@ def test_a_project_without_secrets(crib: Crib) -> None:
     done = cli(crib, "secrets", "check")
     assert (done.code, done.out, done.err) == (0, "", "No tool declares a secret.\n")
     assert cli(crib, "secrets", "list", "--json").document == {"ok": True, "secrets": []}
+
+
+async def test_a_login_on_a_device_stores_a_token_for_the_tool(crib: Crib) -> None:
+    server = TokenServer()
+    async with serving(server.handle) as port:
+        base = f"http://127.0.0.1:{port}"
+        rule = {"grant": "device_code", "device_url": f"{base}/device", "token_url": f"{base}/token"}
+        crib.tool(
+            "api",
+            "http",
+            {"url": f"{base}/api"},
+            auth={"type": "oauth2", "oauth2": {**rule, "client_id": CLIENT, "client_auth": "none"}},
+            permissions={"network": {"allow": [f"127.0.0.1:{port}"]}},
+        )
+        crib.shell("sh")
+        accept(crib.root)
+        done = await asyncio.to_thread(cli, crib, "secrets", "login", "sh")
+        assert (done.code, "sh has no login" in done.err) == (2, True)
+        before = await asyncio.to_thread(cli, crib, "run", "api")
+        assert "nobody has logged in" in before.err
+        done = await asyncio.to_thread(cli, crib, "secrets", "login", "api")
+        assert done.code == 0, done.err
+        assert "Open https://example.com/activate and enter the code WDJB-MJHT." in done.err
+        after = await asyncio.to_thread(cli, crib, "run", "api")
+        assert after.code == 0, after.err
+        assert server.issued == ["access-token-0"]
+        assert "access-token-0" not in done.out + done.err + after.out + after.err

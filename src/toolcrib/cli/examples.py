@@ -80,6 +80,8 @@ toolcrib schema manifest
 toolcrib schema manifest > tool.schema.json
 toolcrib search read file
 toolcrib search weather --kind http
+toolcrib secrets login list_issues
+toolcrib secrets login list_issues --root ~/shop
 toolcrib secrets list
 toolcrib secrets list --json
 toolcrib secrets check

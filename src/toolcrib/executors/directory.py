@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -77,7 +77,8 @@ def _executor(tool: Tool, host: Host) -> Executor:
     make = kind_of(tool).executor
     if make is None:
         raise ToolUnavailable(f"{tool.name}: tools of kind {tool.kind!r} cannot be in a folder")
-    return _WithSecrets(tool, make(tool, host))
+    learned: dict[str, str] = {}
+    return _WithSecrets(tool, make(tool, replace(host, learn=learned.update)), learned)
 
 
 def _host(root: str, catalog: Catalog) -> Host:
@@ -109,25 +110,27 @@ def _host(root: str, catalog: Catalog) -> Host:
 class _WithSecrets:
     """Gives a tool its secrets from the environment, and masks them in its results and errors."""
 
-    def __init__(self, tool: Tool, inner: Executor) -> None:
+    def __init__(self, tool: Tool, inner: Executor, learned: Mapping[str, str]) -> None:
         self._tool = tool
+        self._learned = learned
         self._inner = inner
         self.grace_s = getattr(inner, "grace_s", 0.0)
 
     async def run(self, call: Call, ctx: CallContext) -> Outcome | Any:
         """Run one attempt."""
-        if not self._tool.permissions.secrets:
+        if not self._tool.permissions.secrets and not self._tool.auth:
             return await self._inner.run(call, ctx)
         secrets = resolve(self._tool.permissions, EnvironmentSecrets())
         ctx.secrets = secrets  # type: ignore[misc]
-        redact = Redactor(secrets).redact
         try:
             outcome = await self._inner.run(call, ctx)
         except ToolcribError as error:
+            redact = Redactor({**secrets, **self._learned}).redact
             error.message = redact(error.message)
             error.args = (error.message,)
             error.hint, error.details = redact(error.hint), redact(error.details)
             raise
+        redact = Redactor({**secrets, **self._learned}).redact
         if not isinstance(outcome, Outcome):
             return redact(outcome)
         return Outcome(redact(outcome.value), tuple(redact(list(outcome.warnings))), redact(outcome.details))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,8 @@ from toolcrib.manifest.plugins import on_call
 from toolcrib.spec import Call, Catalog, Executor, Invoke, Retry, Tool
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from toolcrib.egress import Egress
     from toolcrib.executors.workspace.workspace import Workspace
 
@@ -42,5 +44,9 @@ class Host:
     """The only hosts that requests may go to; None: those that the tool's permission names."""
     retry: Retry | None = None
     """The attempts that the call path makes for a tool that does not say."""
+    token_folder: Callable[[], Path] | None = None
+    """Return the user's folder for access tokens; None: one for tools without a project."""
+    learn: Callable[[Mapping[str, str]], None] = lambda _: None
+    """Receives values that must be masked like secrets, by name."""
     observe_host: Callable[[str, int, bool], None] | None = None
     """Receives host, port and whether it was allowed, for each request."""

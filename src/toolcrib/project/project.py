@@ -110,7 +110,10 @@ class Project:
         self._composites = Composites(self.bound, self._steps.access)
         self.parts_of = self._composites.tools_of
         self._workspaces = Workspaces(setup, self.toolset, self.first_use.reviewed_grants)
-        binder = Binder(setup, self.toolset, self.functions, self._workspaces, self._composites, self.invoke)
+        learn = self._steps.secrets.learn
+        binder = Binder(
+            setup, self.toolset, self.functions, self._workspaces, self._composites, self.invoke, learn
+        )
         self._registry = ToolRegistry(
             place, source_files(place.root, place.home, setup.hidden), self.toolset, binder.bind
         )

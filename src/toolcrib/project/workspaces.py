@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolcrib.core.toolset import Toolset
@@ -100,6 +101,12 @@ class Workspaces:
 
             self._egress = Egress()
         return self._egress
+
+    def token_folder(self) -> Path:
+        """Return the user's folder for the access tokens of this project's tools."""
+        folder = self._setup.vault.folder / "oauth"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
 
     async def aclose(self) -> None:
         """Close connections."""

@@ -10,7 +10,19 @@ from toolcrib.spec.caller import SCOPES, Caller, Scope
 from toolcrib.spec.client import CallClient
 from toolcrib.spec.events import CallEvent, CallEvents
 from toolcrib.spec.permissions import Network, Permissions, SecretSpec
-from toolcrib.spec.policies import LEVELS, Annotations, Approval, Auth, Example, Level, Limits, Output, Retry
+from toolcrib.spec.policies import (
+    LEVELS,
+    Annotations,
+    Approval,
+    Auth,
+    Example,
+    Hmac,
+    Level,
+    Limits,
+    OAuth2,
+    Output,
+    Retry,
+)
 from toolcrib.spec.ports import CallContext, Catalog, Clock, Executor, Invoke, SecretSource
 from toolcrib.spec.tool import Source, Spelling, Tool
 
@@ -64,12 +76,14 @@ __all__ = [
     "FieldMap",
     "FileExec",
     "FunctionExec",
+    "Hmac",
     "HttpExec",
     "Invoke",
     "Level",
     "Limits",
     "McpExec",
     "Network",
+    "OAuth2",
     "Outcome",
     "Output",
     "ParameterStyle",

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["LEVELS", "Annotations", "Approval", "Auth", "Example", "Level", "Limits", "Output", "Retry"]
+__all__ = [
+    "LEVELS",
+    "Annotations",
+    "Approval",
+    "Auth",
+    "Example",
+    "Hmac",
+    "Level",
+    "Limits",
+    "OAuth2",
+    "Output",
+    "Retry",
+]
 
 Level = Literal["full", "landlock", "none"]
 """Confinement of a tool's process: namespaces and all else; Landlock and seccomp alone; none."""
@@ -23,18 +35,55 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True)
+class Hmac:
+    """The signature of a request: the message that is signed, and its form."""
+
+    parts: tuple[str, ...] = ("method", "target", "timestamp", "body")
+    """The message: `method`, `url`, `host`, `path`, `query`, `target` (path and query), `timestamp`, `nonce`,
+    `body`, `body_sha256`, `header:NAME`, `text:LITERAL`."""
+    separator: str = "\n"
+    algorithm: Literal["sha1", "sha256", "sha384", "sha512"] = "sha256"
+    encoding: Literal["hex", "base64", "base64url"] = "hex"
+    key_encoding: Literal["text", "hex", "base64"] = "text"
+    value: str = "{signature}"
+    """Also `{timestamp}`, `{nonce}` and `{username}`, the value of `username_secret`."""
+    timestamp: Literal["unix", "unix_ms", "iso"] = "unix"
+    timestamp_header: str | None = None
+    nonce_header: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OAuth2:
+    """The way to an access token (RFC 6749)."""
+
+    token_url: str
+    grant: Literal["client_credentials", "refresh_token", "device_code"] = "client_credentials"
+    client_id: str | None = None
+    """In clear text; `username_secret` names a secret instead."""
+    client_auth: Literal["basic", "post", "none"] = "basic"
+    scope: str | None = None
+    refresh_secret: str | None = None
+    """Name of the secret that holds the first refresh token."""
+    device_url: str | None = None
+    params: dict[str, str] = field(default_factory=dict)
+    """Further fields of the request, such as `audience`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Auth:
     """Authentication of a request: the secrets it sends, and their place. They are declared permissions."""
 
-    type: Literal["bearer", "basic", "api_key"]
+    type: Literal["bearer", "basic", "api_key", "hmac", "oauth2"]
     secret: str | None = None
-    """Name of the secret: the token, the key, or the password (`basic` may have none)."""
+    """Name of the secret: the token, the key, the password or the client's secret (the last two may miss)."""
     username_secret: str | None = None
-    """`basic`: name of the secret that holds the user name."""
+    """`basic`, `hmac`, `oauth2`: name of the secret that is the user name, the key's or the client's id."""
     location: Literal["header", "query", "cookie"] | None = None
-    """`api_key`: the place of the key (`in` in the manifest)."""
+    """`api_key`, `hmac`: the place of key or signature (`in` in the manifest)."""
     name: str | None = None
-    """`api_key`: the name of that header, query entry or cookie."""
+    """`api_key`, `hmac`: the name of that header, query entry or cookie."""
+    hmac: Hmac | None = None
+    oauth2: OAuth2 | None = None
 
 
 @dataclass(frozen=True, slots=True)

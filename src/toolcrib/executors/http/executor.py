@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -27,6 +29,8 @@ from toolcrib.executors.http.extraction import (
     compile_jsonpath,
     compile_regex,
 )
+from toolcrib.executors.http.oauth import AccessTokens, shared_folder
+from toolcrib.executors.http.signing import Signer
 from toolcrib.executors.output import beginning, uncut
 from toolcrib.manifest.http.addresses import bind_policy, bind_url
 from toolcrib.manifest.http.requests import request_faults
@@ -51,8 +55,9 @@ class HttpExecutor:
     applies in addition to the tool's own permission. `retry` is the policy for tools that have none
     (default: one attempt): with `error_mode: empty` only the last failure is empty. `permissions.env` names
     are read from `environ` (default: the process environment). `on_check` is called with host and port of
-    each request, and True if they may be reached. Raises ManifestError, with `details["path"]`, for a field
-    that cannot be used.
+    each request, and True if they may be reached. `token_folder` returns the folder for access tokens, which
+    `learn` gets to mask. `now` returns seconds since 1970. Raises ManifestError, with `details["path"]`,
+    for a field that cannot be used.
     """
 
     def __init__(
@@ -64,6 +69,9 @@ class HttpExecutor:
         retry: Retry | None = None,
         environ: Mapping[str, str] | None = None,
         on_check: Callable[[str, int, bool], None] | None = None,
+        token_folder: Callable[[], Path] | None = None,
+        learn: Callable[[Mapping[str, str]], None] = lambda _: None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         config = tool.config
         if not isinstance(config, HttpExec):
@@ -87,7 +95,15 @@ class HttpExecutor:
             self._body = bind_body(config, self._headers, names)
         with placed("response"):
             self._extract, self._project = _response(config)
-        self._secret_headers = frozenset(header.name.lower() for header in self._headers if header.secret)
+        self._signers = tuple(Signer(auth, now) for auth in tool.auth if auth.type == "hmac")
+        hosts = tool.permissions.network.allow
+        self._tokens = tuple(
+            AccessTokens(auth, egress, self._policy, hosts, token_folder or shared_folder, learn, now)
+            for auth in tool.auth
+            if auth.type == "oauth2"
+        )
+        own = frozenset(header.name.lower() for header in self._headers if header.secret)
+        self._secret_headers = own.union(*(signer.headers for signer in self._signers))
         self._secret_body = self._body is not None and self._body.secret
         self._typed = any(header.name.lower() == "content-type" for header in self._headers)
         self._required = tuple(secret.name for secret in tool.permissions.secrets if secret.required)
@@ -108,7 +124,7 @@ class HttpExecutor:
                 raise SecretMissing(f"the secret {name} is not set", details={"name": name})
         request = self._request(Values.of(self._tool, call, ctx, self._environ), ctx)
         try:
-            return await self._outcome(await self._egress.request(request, self._policy), ctx)
+            return await self._outcome(await self._send(request, ctx), ctx)
         except (HttpFailed, TimedOut) as error:
             self._annotate(error, request, ctx)
             if self._config.error_mode != "empty" or (error.retryable and ctx.attempt < self._attempts):
@@ -117,6 +133,29 @@ class HttpExecutor:
             return Outcome(
                 None, (warning,), {"status": error.details.get("status"), "error": error.as_dict()}
             )
+
+    async def log_in(self, secrets: Mapping[str, str], show: Callable[[str, str], None]) -> bool:
+        """Let a person log in; `show` gets an address and a code. False if the tool has no such login."""
+        devices = [tokens for tokens in self._tokens if tokens.by_device]
+        for tokens in devices:
+            await tokens.log_in(secrets, show)
+        return bool(devices)
+
+    async def _send(self, request: EgressRequest, ctx: CallContext) -> EgressResponse:
+        """Send the request with tokens and signatures; with new tokens once if the server refuses them."""
+        if not self._tokens and not self._signers:
+            return await self._egress.request(request, self._policy)
+        refused: list[str | None] = [None] * len(self._tokens)
+        while True:
+            tokens = [await one.get(ctx.secrets, old) for one, old in zip(self._tokens, refused, strict=True)]
+            added = [("Authorization", f"Bearer {token}") for token in tokens]
+            sent = replace(request, headers=[*request.headers, *added])
+            for signer in self._signers:
+                signer.sign(sent, ctx.secrets)
+            response = await self._egress.request(sent, self._policy)
+            if response.status != HTTPStatus.UNAUTHORIZED or not tokens or refused[0] is not None:
+                return response
+            refused = list(tokens)
 
     def _request(self, values: Values, ctx: CallContext) -> EgressRequest:
         styles = self._styles

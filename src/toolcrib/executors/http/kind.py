@@ -90,7 +90,13 @@ def _executor(tool: Tool, host: Host) -> Executor:
     from toolcrib.executors.http.executor import HttpExecutor
 
     return HttpExecutor(
-        tool, host.egress(), allowed_hosts=host.allowed_hosts, retry=host.retry, on_check=host.observe_host
+        tool,
+        host.egress(),
+        allowed_hosts=host.allowed_hosts,
+        retry=host.retry,
+        on_check=host.observe_host,
+        token_folder=host.token_folder,
+        learn=host.learn,
     )
 
 

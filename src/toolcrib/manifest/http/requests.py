@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolcrib.spec import Auth, HttpExec, Tool
+from toolcrib.spec import Auth, HttpExec, OAuth2, Tool
 
 if TYPE_CHECKING:
     from toolcrib.template import Namespaces
@@ -181,25 +181,62 @@ def _auth(tool: Tool, auth: Auth, path: tuple[str | int, ...]) -> Iterator[Reque
     config = tool.config
     assert isinstance(config, HttpExec)
     declared = {secret.name for secret in tool.permissions.secrets}
-    needed = ("username_secret",) if auth.type == "basic" else ("secret",)
-    for field in needed:
-        if getattr(auth, field) is None:
-            yield RequestFault("auth", path, f"`auth` of type {auth.type} needs `{field}`")
-    for name in (auth.secret, auth.username_secret):
+    needed = {"basic": "username_secret", "oauth2": "oauth2"}.get(auth.type, "secret")
+    if getattr(auth, needed) is None:
+        yield RequestFault("auth", path, f"`auth` of type {auth.type} needs `{needed}`")
+    for field in ("hmac", "oauth2"):
+        if getattr(auth, field) is not None and auth.type != field:
+            yield RequestFault("auth", path, f"`{field}` is for {field}, not for {auth.type}")
+    if auth.oauth2 is not None:
+        yield from _oauth2(tool, auth, auth.oauth2, path)
+    for name in (auth.secret, auth.username_secret, auth.oauth2 and auth.oauth2.refresh_secret):
         if name is not None and name not in declared:
             hint = f"add to permissions.secrets: {name}: {{type: string, required: true}}"
             yield RequestFault("auth", path, f"the secret {name} is not declared", hint)
     yield from _key(config, auth, path)
 
 
+def _oauth2(tool: Tool, auth: Auth, rule: OAuth2, path: tuple[str | int, ...]) -> Iterator[RequestFault]:
+    """Check that the token can be fetched: addresses, the client's id, and what the grant needs."""
+    from toolcrib.manifest.http.addresses import url_faults
+    from toolcrib.template import Namespaces
+
+    for field in ("token_url", "device_url"):
+        url = getattr(rule, field)
+        if url is not None and "${" in url:
+            yield RequestFault("auth", (*path, "oauth2", field), f"`{field}` cannot hold a placeholder")
+        elif url is not None:
+            if tool.permissions.network.mode != "hosts" and _host(url) != _host(_config(tool).url):
+                message = (
+                    f"`{field}` has another host than the tool, which `permissions.network` does not list"
+                )
+                yield RequestFault("auth", (*path, "oauth2", field), message, "write {allow: [both hosts]}")
+            for fault in url_faults(url, tool.permissions.network, Namespaces.of(tool)):
+                yield RequestFault("auth", (*path, "oauth2", field), fault.message, fault.hint)
+    if (rule.client_id is None) is (auth.username_secret is None):
+        yield RequestFault("auth", path, "oauth2 needs either `client_id` or `username_secret`")
+    needed = {"refresh_token": "refresh_secret", "device_code": "device_url"}.get(rule.grant)
+    if needed is not None and getattr(rule, needed) is None:
+        yield RequestFault("auth", path, f"the grant {rule.grant} needs `{needed}`")
+
+
+def _config(tool: Tool) -> HttpExec:
+    assert isinstance(tool.config, HttpExec)
+    return tool.config
+
+
+def _host(url: str) -> str:
+    return url.partition("://")[2].partition("/")[0].lower()
+
+
 def _key(config: HttpExec, auth: Auth, path: tuple[str | int, ...]) -> Iterator[RequestFault]:
     """Check the place of an API key, and that the request does not set it too."""
-    if auth.type != "api_key":
+    if auth.type not in ("api_key", "hmac"):
         if auth.location is not None or auth.name is not None:
-            yield RequestFault("auth", path, f"`in` and `name` are for api_key, not for {auth.type}")
+            yield RequestFault("auth", path, f"`in` and `name` are for api_key and hmac, not for {auth.type}")
         place, name = "header", "Authorization"
     elif auth.location is None or auth.name is None:
-        yield RequestFault("auth", path, "`auth` of type api_key needs `in` and `name`")
+        yield RequestFault("auth", path, f"`auth` of type {auth.type} needs `in` and `name`")
         return
     else:
         place, name = auth.location, auth.name

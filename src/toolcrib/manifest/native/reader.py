@@ -23,8 +23,10 @@ from toolcrib.spec import (
     Approval,
     Auth,
     Example,
+    Hmac,
     Limits,
     Network,
+    OAuth2,
     Output,
     Permissions,
     Retry,
@@ -323,6 +325,10 @@ def _auth(block: Any) -> tuple[Auth, ...]:
                 entry.get("username_secret"),
                 entry.get("in"),
                 entry.get("name"),
+                Hmac(**{**rule, **({"parts": tuple(rule["parts"])} if "parts" in rule else {})})
+                if (rule := entry.get("hmac")) is not None
+                else None,
+                OAuth2(**entry["oauth2"]) if "oauth2" in entry else None,
             )
             for entry in entries
         ]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from toolcrib.manifest.kinds import kind_of
+from toolcrib.manifest.kinds import block_of, kind_of
 from toolcrib.manifest.yaml.source import dump
 from toolcrib.spec import Auth, Output, Permissions, Tool
 
@@ -77,11 +77,11 @@ def _permissions(permissions: Permissions) -> dict[str, Any]:
 
 
 def _auth(entries: Iterable[Auth]) -> Any:
-    names = {"location": "in"}
-    blocks = [
-        {names.get(key, key): value for key, value in asdict(entry).items() if value is not None}
-        for entry in entries
-    ]
+    blocks: list[dict[str, Any]] = []
+    for entry in entries:
+        block = block_of(entry)
+        block |= {key: block_of(block[key]) for key in ("hmac", "oauth2") if key in block}
+        blocks.append({"in" if key == "location" else key: value for key, value in block.items()})
     return blocks[0] if len(blocks) == 1 else blocks
 
 

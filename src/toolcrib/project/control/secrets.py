@@ -34,7 +34,7 @@ class SecretsStep:
             permissions = ctx.bound.tool.permissions
             if permissions.secrets:
                 ctx.secrets = resolve(permissions, self._source)
-                self._learn(ctx.secrets)
+                self.learn(ctx.secrets)
             ctx.redactor = self.redactor
             return proceed(ctx)
 
@@ -52,7 +52,7 @@ class SecretsStep:
             except SecretMissing:  # Reported when the tool is called.
                 continue
             if value:
-                self._learn({name: value})
+                self.learn({name: value})
 
     def mask(self, value: Any) -> Any:
         """Return a JSON value with every known secret masked."""
@@ -62,7 +62,8 @@ class SecretsStep:
         """Leave the loggers as they were."""
         self._logs.remove()
 
-    def _learn(self, secrets: Mapping[str, str]) -> None:
+    def learn(self, secrets: Mapping[str, str]) -> None:
+        """Mask these values from now on."""
         new = {name: value for name, value in secrets.items() if value not in self._known.get(name, ())}
         if new:
             for name, value in new.items():  # The value before it may still turn up.

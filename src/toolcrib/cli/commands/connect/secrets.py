@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import click
 
-from toolcrib.cli.options import project_options
+from toolcrib.cli.options import project_options, root_option
 from toolcrib.cli.output import print_note
 from toolcrib.cli.table import print_listing
+from toolcrib.errors import UsageError
 
 if TYPE_CHECKING:
     from toolcrib.project.reports import SecretNeed
@@ -42,6 +44,40 @@ def check_command(root: str | None, as_json: bool) -> int:
     needs = _needs(root)
     _print(needs, as_json)
     return 1 if any(need.blocks for need in needs) else 0
+
+
+@command.command("login")
+@click.argument("tool")
+@root_option
+def login_command(tool: str, root: str | None) -> None:
+    """Log in for an HTTP tool whose `auth` has the grant device_code.
+
+    Open the printed address and enter the code. The token is stored in your data folder and renewed.
+    """
+    from toolcrib.executors import HttpExecutor
+    from toolcrib.guard import resolve
+    from toolcrib.project import Project
+
+    project = Project.open(root)
+    if not project.acceptance.given:
+        raise project.acceptance.refusal(own=True)
+    bound = project.bound(tool)
+    executor = bound.executor
+
+    async def log_in() -> bool:
+        async with project:
+            secrets = resolve(bound.tool.permissions, project.secrets)
+            return isinstance(executor, HttpExecutor) and await executor.log_in(secrets, _show)
+
+    if not asyncio.run(log_in()):
+        raise UsageError(
+            f"{tool} has no login", hint="Only `auth.oauth2` with the grant device_code has one."
+        )
+    print_note(f"Logged in for {tool}.")
+
+
+def _show(address: str, code: str) -> None:
+    print_note(f"Open {address} and enter the code {code}.")
 
 
 def _needs(root: str | None) -> list[SecretNeed]:
