@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,8 +27,7 @@ _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 class Binder:
     """Gives each tool its limits and its executor, which is made on first use.
 
-    `functions` are what manifests of kind `function` refer to; `invoke` makes the calls of steps;
-    `learn` masks values that are not declared secrets.
+    `functions` are what manifests of kind `function` refer to; `invoke` makes the calls of steps.
     """
 
     def __init__(
@@ -39,9 +38,7 @@ class Binder:
         workspaces: Workspaces,
         composites: Composites,
         invoke: Invoke,
-        learn: Callable[[Mapping[str, str]], None],
     ) -> None:
-        self._learn = learn
         self._config = setup.config
         self._toolset = toolset
         self._functions = functions
@@ -72,7 +69,7 @@ class Binder:
             allowed_hosts=self._config.allowed_hosts,
             retry=self._retry(tool),
             token_folder=self._workspaces.token_folder,
-            learn=self._learn,
+            learn=self._workspaces.learn,
             observe_host=None if seen is None else seen.record_host,
         )
         return make(tool, host)

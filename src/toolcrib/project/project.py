@@ -109,11 +109,10 @@ class Project:
         """The functions that manifests of kind `function` name; they are no tools themselves."""
         self._composites = Composites(self.bound, self._steps.access)
         self.parts_of = self._composites.tools_of
-        self._workspaces = Workspaces(setup, self.toolset, self.first_use.reviewed_grants)
-        learn = self._steps.secrets.learn
-        binder = Binder(
-            setup, self.toolset, self.functions, self._workspaces, self._composites, self.invoke, learn
+        self._workspaces = Workspaces(
+            setup, self.toolset, self.first_use.reviewed_grants, self._steps.secrets
         )
+        binder = Binder(setup, self.toolset, self.functions, self._workspaces, self._composites, self.invoke)
         self._registry = ToolRegistry(
             place, source_files(place.root, place.home, setup.hidden), self.toolset, binder.bind
         )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolcrib.core.toolset import Toolset
+from toolcrib.project.control.secrets import SecretsStep
 from toolcrib.project.programs import closed_folders, programs_of, running_from, settled
 from toolcrib.project.setup import Setup, private_folders
 from toolcrib.spec import Tool
@@ -26,8 +27,14 @@ class Workspaces:
     """Makes the workspace on first use, and again after `reset`. No tool can write the programs of others."""
 
     def __init__(
-        self, setup: Setup, toolset: Toolset, reviewed: Callable[[Tool], frozenset[tuple[str, str]] | None]
+        self,
+        setup: Setup,
+        toolset: Toolset,
+        reviewed: Callable[[Tool], frozenset[tuple[str, str]] | None],
+        secrets: SecretsStep,
     ) -> None:
+        self.learn = secrets.learn
+        """Masks values that are not declared secrets, such as access tokens."""
         self._setup = setup
         self._reviewed = reviewed
         self._toolset = toolset
