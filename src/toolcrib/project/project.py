@@ -109,13 +109,11 @@ class Project:
         """The functions that manifests of kind `function` name; they are no tools themselves."""
         self._composites = Composites(self.bound, self._steps.access)
         self.parts_of = self._composites.tools_of
-        self._workspaces = Workspaces(
-            setup, self.toolset, self.first_use.reviewed_grants, self._steps.secrets
-        )
+        masks = self._steps.secrets
+        self._workspaces = Workspaces(setup, self.toolset, self.first_use.reviewed_grants, masks)
         binder = Binder(setup, self.toolset, self.functions, self._workspaces, self._composites, self.invoke)
-        self._registry = ToolRegistry(
-            place, source_files(place.root, place.home, setup.hidden), self.toolset, binder.bind
-        )
+        files = source_files(place.root, place.home, setup.hidden)
+        self._registry = ToolRegistry(place, files, self.toolset, binder.bind)
         self._external = ExternalTools(config.sources, self._registry)
         self.bundles = Bundles(self.vault.data, built_in, partial(self._stored_tools, built_in))
         """The user's bundles. Their tools are tools of the project too."""
