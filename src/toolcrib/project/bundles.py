@@ -163,7 +163,7 @@ class Bundles:
         """
         _check_limit(limit)
         if not self.exist:
-            return ToolHits([], None, 0, {}, {})
+            return ToolHits([], None, 0)
         return self.index.find(query, bundles, tags, include_disabled, limit, page)
 
     def start(self) -> None:

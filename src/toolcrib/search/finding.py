@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -57,8 +58,7 @@ class Part:
     """Labels of which a tool has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """One tool that was found."""
 
     card: Any
@@ -68,16 +68,37 @@ class Hit:
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Found:
     """One page of hits, and how many there are in all: of each tag and of each kind too."""
 
     hits: list[Hit]
     more: bool
     total: int
-    tags: Counter[str]
-    kinds: Counter[str]
-    types: Counter[str]
+    count: Callable[[], tuple[Counter[str], Counter[str]]] = field(repr=False)
+    """Counts all hits by kind and by tag: many pages are shown without."""
+
+    @cached_property
+    def _counts(self) -> tuple[Counter[str], Counter[str]]:
+        with explained():
+            return self.count()
+
+    @property
+    def tags(self) -> Counter[str]:
+        """Hits with each tag."""
+        return self._counts[1]
+
+    @property
+    def kinds(self) -> Counter[str]:
+        """Hits of each kind."""
+        found = self._counts[0]
+        return Counter({kind: number for kind, number in found.items() if not kind.startswith(TYPE)})
+
+    @property
+    def types(self) -> Counter[str]:
+        """Hits of each type, where a tool has one."""
+        found = self._counts[0].items()
+        return Counter({kind.removeprefix(TYPE): number for kind, number in found if kind.startswith(TYPE)})
 
 
 def find(parts: Sequence[Part], wanted: Wanted, count: int, after: Place | None = None) -> Found:
@@ -94,7 +115,9 @@ class _Search:
         assert None not in indexes
         self._parts = parts
         self._searchers: list[Searcher] = [index.searcher() for index in indexes if index is not None]
-        self._queries = queries = Queries(indexes[0].schema if indexes[0] is not None else None)
+        self._queries = queries = Queries(
+            self._searchers, indexes[0].schema if indexes[0] is not None else None
+        )
         filters = [
             queries.one_of(field, values)
             for field, values in (("tag", wanted.tags), ("kind", wanted.kinds))
@@ -118,22 +141,25 @@ class _Search:
                 self._classes, self._all = queries.some(rare), queries.any(rare)
                 self._total = self._count(self._all)
         for number, part in enumerate(parts):
-            if part.hidden is not None:
-                self._hide(number, part.card, part.hidden)
+            if part.hidden is not None and self._hide(number, part.card, part.hidden):
+                self._total = self._count(self._all)
 
-    def _hide(self, number: int, card: Callable[[int], Any], hidden: Callable[[Any], bool]) -> None:
+    def _hide(self, number: int, card: Callable[[int], Any], hidden: Callable[[Any], bool]) -> bool:
+        if self._all is None:
+            return False
         searcher = self._searchers[number]
         query = self._narrowed(number, self._all)
         found = searcher.search(query, max(searcher.num_docs, 1), False, "rank")
         ranks = [rank for rank, _ in found.hits if (one := card(rank)) is None or hidden(one)]
         if ranks:
             self._never[number].append(self._queries.numbers("rank", ranks))
+        return bool(ranks)
 
     def page(self, count: int, after: Place | None) -> Found:
         """Return one page."""
         hits: dict[int, Hit] = {}
         # The pages before this one showed the classes before, and this class down to the rank.
-        shown: list[Query] = []
+        shown: list[Query | None] = []
         for number, one in enumerate(self._classes):
             if after is not None and number < after.number:
                 shown.append(one.query)
@@ -142,18 +168,14 @@ class _Search:
             if after is not None and number == after.number:
                 query = self._queries.all([query, self._queries.up_to("rank", after.rank - 1)])
                 shown.append(one.query)
+            if query is None:
+                continue
             for rank, card in self._best(query, hits, count + 1):
                 hits[rank] = Hit(card, one.match, one.field, Place(number, rank))
             if len(hits) > count or len(hits) == self._total:
                 break
         page = list(hits.values())
-        if after is None and len(page) == self._total <= count:
-            return _counted(page)
-        of_kinds, of_tags = self._facets()
-        types = {kind: number for kind, number in of_kinds.items() if kind.startswith(TYPE)}
-        of_types = Counter({kind.removeprefix(TYPE): number for kind, number in types.items()})
-        of_kinds -= Counter(types)
-        return Found(page[:count], len(page) > count, of_kinds.total(), of_tags, of_kinds, of_types)
+        return Found(page[:count], len(page) > count, self._total, self._facets)
 
     def _best(self, query: Query, known: dict[int, Hit], most: int) -> list[tuple[int, Any]]:
         """Return the last changed tools that are not known yet, up to `most` together with those."""
@@ -175,33 +197,25 @@ class _Search:
             found.sort(key=lambda one: one[0], reverse=True)
         return found[: most - len(known)]
 
-    def _facets(self) -> list[Counter[str]]:
+    def _facets(self) -> tuple[Counter[str], Counter[str]]:
         """Return how many hits there are of each kind and of each tag."""
-        found: list[Counter[str]] = [Counter(), Counter()]
-        for number, searcher in enumerate(self._searchers):
+        kinds: Counter[str] = Counter()
+        tags: Counter[str] = Counter()
+        for number, searcher in enumerate(self._searchers if self._all is not None else ()):
             counts = searcher.aggregate(self._narrowed(number, self._all), _FACETS)
-            for into, name in zip(found, ("kinds", "tags"), strict=True):
+            for into, name in ((kinds, "kinds"), (tags, "tags")):
                 into.update({bucket["key"]: bucket["doc_count"] for bucket in counts[name]["buckets"]})
-        return found
+        return kinds, tags
 
-    def _narrowed(self, number: int, query: Query) -> Query:
-        if self._filters[number]:
-            query = self._queries.all([query, *self._filters[number]])
-        return self._queries.without(query, self._never[number])
+    def _narrowed(self, number: int, query: Query | None) -> Query:
+        narrowed = self._queries.all([query, *self._filters[number]])
+        narrowed = self._queries.without(narrowed, self._never[number])
+        assert narrowed is not None
+        return narrowed
 
-    def _count(self, query: Query) -> int:
+    def _count(self, query: Query | None) -> int:
         total = 0
-        for number, searcher in enumerate(self._searchers):
+        for number, searcher in enumerate(self._searchers if query is not None else ()):
             found: Any = searcher.search(self._narrowed(number, query), 1, count=True)
             total += int(found.count)
         return total
-
-
-def _counted(hits: list[Hit]) -> Found:
-    """Return all hits there are."""
-    kinds, types = (
-        Counter(hit.card.kind for hit in hits),
-        Counter(getattr(hit.card, "type", "") for hit in hits),
-    )
-    del types[""]
-    return Found(hits, False, len(hits), Counter(tag for hit in hits for tag in hit.card.tags), kinds, types)

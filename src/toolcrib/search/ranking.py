@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from tantivy import Query
+    from tantivy import Query, Searcher
 
 __all__ = ["FIELDS", "START_LENGTH", "HitClass", "Queries"]
 
@@ -20,6 +20,7 @@ FIELDS = ("name", "tags", "description", "arguments")
 START_LENGTH = 32
 """Characters of the beginning of a field that are indexed as a whole."""
 _FEW = 64
+_SHORT = 3
 _COMMON = 5
 """A word in more than one tool of so many says little where not all words are found."""
 _MOST = 4
@@ -33,16 +34,20 @@ class HitClass(NamedTuple):
     """`prefix`, `word`, `fuzzy` or `some`."""
     field: str
     """One of `FIELDS`, or `several`."""
-    query: Query
+    query: Query | None
+    """None where no tool can match. The class has its number all the same: tokens of pages hold it."""
 
 
 class Queries:
-    """Builds the queries of one index."""
+    """Builds the queries of a search in some indexes of one schema. A query for nothing is None.
 
-    def __init__(self, schema: Any) -> None:
+    A look into the dictionary of words takes 1 µs, a query 5 to 50: most classes are known to be empty.
+    """
+
+    def __init__(self, searchers: Sequence[Searcher], schema: Any) -> None:
         from tantivy import Occur, Query
 
-        self._schema, self._query = schema, Query
+        self._searchers, self._schema, self._query = searchers, schema, Query
         self._must, self._should, self._never = Occur.Must, Occur.Should, Occur.MustNot
 
     # -- classes -----------------------------------------------------------------------------------
@@ -56,10 +61,11 @@ class Queries:
             yield HitClass("prefix", field, self._start(field, phrase, words))
         for field in FIELDS:
             yield HitClass("word", field, self.all([self.term(field, word) for word in words]))
-            yield HitClass("word", field, self._begun(field, words))
+            more = self._is_begun(field, words[-1])
+            yield HitClass("word", field, self._begun(field, words) if more else None)
         yield HitClass("word", "several", self.exact_hits(words))
 
-    def exact_hits(self, words: Sequence[str]) -> Query:
+    def exact_hits(self, words: Sequence[str]) -> Query | None:
         """Return the query for every tool of the exact classes."""
         return self.any([self._begun("all", words), self._joined(words)])
 
@@ -73,17 +79,18 @@ class Queries:
             yield HitClass("fuzzy", field, self.all([self._near(field, word) for word in words]))
         yield HitClass("fuzzy", "several", self.fuzzy_hits(words))
 
-    def fuzzy_hits(self, words: Sequence[str]) -> Query:
+    def fuzzy_hits(self, words: Sequence[str]) -> Query | None:
         """Return the query for every tool of the fuzzy classes."""
         return self.all([self._near("all", word) for word in words])
 
-    def rare(self, words: Sequence[str], count: Callable[[Query], int], size: int) -> list[Query]:
+    def rare(self, words: Sequence[str], count: Callable[[Query | None], int], size: int) -> list[Query]:
         """Return a query for each of the rarest words. Words that many of `size` tools have do not count.
 
         If every word is such a one, they count.
         """
-        counted = [(count(near), near) for word in dict.fromkeys(words) for near in [self._near("all", word)]]
-        known = sorted((one for one in counted if one[0]), key=lambda one: one[0])
+        nears = [near for word in dict.fromkeys(words) if (near := self._near("all", word)) is not None]
+        known = sorted(((count(near), near) for near in nears), key=lambda one: one[0])
+        known = [one for one in known if one[0]]
         rare = [near for number, near in known if number <= size // _COMMON] or [near for _, near in known]
         return rare[:_MOST]
 
@@ -100,36 +107,45 @@ class Queries:
 
     # -- queries -----------------------------------------------------------------------------------
 
-    def term(self, field: str, value: str) -> Query:
+    def term(self, field: str, value: str) -> Query | None:
         """Return a query for documents with exactly this word in a field."""
+        if not any(searcher.doc_freq(field, value) for searcher in self._searchers):
+            return None
         return self._query.term_query(self._schema, field, value, "basic")
 
     def one_of(self, field: str, values: Sequence[str]) -> Query:
         """Return a query for documents with one of these words in a field."""
         if len(values) > _FEW:  # A set costs 0.8 ms, whatever its size.
             return self._query.term_set_query(self._schema, field, values)
-        terms = [self.term(field, value) for value in values]
-        return terms[0] if len(terms) == 1 else self.any(terms)
+        found = [self._query.term_query(self._schema, field, value, "basic") for value in values]
+        return self._query.boolean_query([(self._should, query) for query in found])
 
     def numbers(self, field: str, values: Sequence[int]) -> Query:
         """Return a query for documents with one of these numbers in a field."""
         return self._query.term_set_query(self._schema, field, values)
 
-    def all(self, queries: Sequence[Query]) -> Query:
+    def all(self, queries: Sequence[Query | None]) -> Query | None:
         """Return a query for documents that match all of these."""
-        if len(queries) == 1:
-            return queries[0]
-        return self._query.boolean_query([(self._must, query) for query in queries])
+        found = [query for query in queries if query is not None]
+        if len(found) < len(queries):
+            return None
+        return (
+            found[0] if len(found) == 1 else self._query.boolean_query([(self._must, one) for one in found])
+        )
 
-    def any(self, queries: Sequence[Query]) -> Query:
+    def any(self, queries: Sequence[Query | None]) -> Query | None:
         """Return a query for documents that match one of these."""
-        return self._query.boolean_query([(self._should, query) for query in queries])
+        found = [query for query in queries if query is not None]
+        if len(found) < 2:
+            return found[0] if found else None
+        return self._query.boolean_query([(self._should, query) for query in found])
 
-    def without(self, query: Query, others: Sequence[Query]) -> Query:
+    def without(self, query: Query | None, others: Sequence[Query | None]) -> Query | None:
         """Return a query for documents that match `query` and none of the others."""
-        if not others:
+        never = [(self._never, other) for other in others if other is not None]
+        if query is None or not never:
             return query
-        return self._query.boolean_query([(self._must, query), *((self._never, other) for other in others)])
+        return self._query.boolean_query([(self._must, query), *never])
 
     def up_to(self, field: str, highest: int) -> Query:
         """Return a query for documents whose number in a field is at most `highest`."""
@@ -137,21 +153,30 @@ class Queries:
 
         return self._query.range_query(self._schema, field, FieldType.Unsigned, 0, highest)
 
-    def _joined(self, words: Sequence[str]) -> Query:
+    def _joined(self, words: Sequence[str]) -> Query | None:
         return self._start("joined", "".join(words), words)
 
-    def _start(self, field: str, text: str, words: Sequence[str]) -> Query:
+    def _start(self, field: str, text: str, words: Sequence[str]) -> Query | None:
         start = self.term(f"start_{field}", text[:START_LENGTH])
-        if len(text) <= START_LENGTH:
+        if len(text) <= START_LENGTH or start is None:
             return start
         return self.all([start, self._begun("all" if field == "joined" else field, words)])
 
-    def _begun(self, field: str, words: Sequence[str]) -> Query:
+    def _begun(self, field: str, words: Sequence[str]) -> Query | None:
+        if not self._is_begun(field, words[-1]):
+            return self.all([self.term(field, word) for word in words])
         # A fuzzy query without errors: a regular expression takes 2 ms to compile.
         begun = self._query.fuzzy_term_query(self._schema, field, words[-1], 0, True, True)
         return self.all([*(self.term(field, word) for word in words[:-1]), begun])
 
-    def _near(self, field: str, word: str) -> Query:
+    def _is_begun(self, field: str, word: str) -> bool:
+        """Return False if no longer word begins so. Short ones begin many: to look would take long."""
+        if len(word) < _SHORT:
+            return True
+        found = (searcher.terms_with_prefix(field, word, None, 2) for searcher in self._searchers)
+        return any(term != word for one in found for term, _ in one)
+
+    def _near(self, field: str, word: str) -> Query | None:
         errors = 0 if len(word) < 4 else 1 if len(word) < 8 else 2
         if errors == 0:
             return self.term(field, word)

@@ -11,6 +11,7 @@ from toolcrib.errors import UsageError
 
 if TYPE_CHECKING:
     from toolcrib.bundles.listing import ListedTool
+    from toolcrib.search import Found
 
 __all__ = ["ToolHit", "ToolHits", "ToolPage", "page_token", "read_page_token"]
 
@@ -40,10 +41,18 @@ class ToolHits(NamedTuple):
     next: str | None
     """Token of the next page."""
     total: int
-    tags: dict[str, int]
-    """Hits with each tag."""
-    types: dict[str, int]
-    """Hits of each type."""
+    found: Found | None = None
+    """Counts them when it is asked."""
+
+    @property
+    def tags(self) -> dict[str, int]:
+        """Hits with each tag."""
+        return {} if self.found is None else dict(self.found.tags)
+
+    @property
+    def types(self) -> dict[str, int]:
+        """Hits of each type."""
+        return {} if self.found is None else dict(self.found.types)
 
 
 def page_token(question: object, place: list[Any]) -> str:

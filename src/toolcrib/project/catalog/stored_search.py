@@ -89,7 +89,7 @@ class StoredSearch:
             found = self._found(wanted, after, limit, bundles, include_disabled)
         hits = [ToolHit(hit.card, hit.match, hit.field) for hit in found.hits]
         following = page_token(question, [*found.hits[-1].place]) if found.more else None
-        return ToolHits(hits, following, found.total, dict(found.tags), dict(found.types))
+        return ToolHits(hits, following, found.total, found)
 
     def _found(
         self,
