@@ -9,11 +9,19 @@ from typing import Any
 
 from toolcrib.core.bound import BoundTool
 from toolcrib.core.toolset import Toolset
-from toolcrib.errors import NotFoundError, NotTrusted, ToolcribError, ToolUnavailable, UsageError
+from toolcrib.errors import (
+    ConflictError,
+    NotFoundError,
+    NotTrusted,
+    ToolcribError,
+    ToolUnavailable,
+    UsageError,
+)
 from toolcrib.executors.mcp import (
     Definition,
     HttpLink,
     Link,
+    LocalProcess,
     Login,
     McpExecutor,
     McpServer,
@@ -23,6 +31,8 @@ from toolcrib.executors.mcp import (
     files_of,
     job_of,
     names_of,
+    needs,
+    process_of,
     tool_of,
 )
 from toolcrib.guard import ReviewedDefinitions, differences, resolve
@@ -34,6 +44,7 @@ from toolcrib.project.setup import Setup
 from toolcrib.project.workspaces import Workspaces
 from toolcrib.spec import Approval, Call, Executor, Result, Tool
 from toolcrib.spec.naming import nearest
+from toolcrib.spec.words import may_touch
 
 __all__ = ["Mounted", "Servers"]
 
@@ -153,6 +164,13 @@ class Mounted:
 
         return BoundTool(tool, executor, timeout_ms=self._servers.timeout_ms)
 
+    def grants(self) -> list[str]:
+        """List in words what its process may use, one line each; nothing of a remote server."""
+        if not self.spec.is_local:
+            return []
+        own = needs(self.spec, str(self._servers.root))
+        return [*may_touch(process_of(self.spec)), *(f"read {path} (its program)" for path in own)]
+
     def as_dict(self) -> dict[str, Any]:
         """Return its state as JSON."""
         server, spec = self.server, self.spec
@@ -171,6 +189,7 @@ class Mounted:
             "stderr": server.stderr,
             "sandbox": server.enforcement.get("level"),
             "permissions": spec.permissions.as_json(),
+            "grants": self.grants(),
         }
 
 
@@ -199,8 +218,6 @@ class Servers:
         """Unusable entries, and why."""
         self.mounted = {spec.name: Mounted(spec, self) for spec in named.specs}
         if self.trusted:
-            from toolcrib.executors.mcp.local import process_of
-
             secrets.know([process_of(spec) for spec in named.specs])
             for mounted in self.mounted.values():
                 mounted.list_last()
@@ -273,14 +290,24 @@ class Servers:
         return lambda: self._local(spec) if spec.is_local else self._remote(spec)
 
     def _local(self, spec: ServerSpec) -> Link:
+        process: LocalProcess | None = None
+
         async def start() -> Any:
             from toolcrib.sandbox.stream import open_stream
 
-            code = self._starts.code(f"mcp_servers.{spec.name}", server_line(spec))
+            nonlocal process
+            line = server_line(spec, self.root)
+            code = self._starts.code(f"mcp_servers.{spec.name}", line)
             secrets = resolve(spec.permissions, self._secrets)
-            return await open_stream(job_of(spec, self._workspaces.workspace(), secrets, code))
+            process = job_of(spec, self._workspaces.workspace(), secrets, code)
+            if process.job.argv != line.argv:
+                raise ConflictError("its program has changed while it was started", hint="Try again.")
+            return await open_stream(process.job)
 
-        return StdioLink(start, self._mask)
+        def explain(error: ToolcribError, text: str, arguments: Any) -> ToolcribError:
+            return error if process is None else process.explain(error, text, arguments)
+
+        return StdioLink(start, self._mask, explain)
 
     def _remote(self, spec: ServerSpec) -> Link:
         return self._http(spec, OAuthTokens(self.vault, spec).auth)

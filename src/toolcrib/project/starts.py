@@ -85,7 +85,7 @@ class Starts:
 
     def _trusted_since(self) -> bool:
         """Return True if the user has trusted everything that is started as it is now."""
-        now = parts_of(self._config.lines(), self._root)
+        now = parts_of(self._config.lines(self._root), self._root)
         return self._trust.is_trusted(replace(self._config, started=now).digest)
 
     def helper(self, setting: str, source: SourceSetting) -> StartHelper:

@@ -24,7 +24,7 @@ def test_its_environment_and_files_by_every_name(tmp_path: Path, monkeypatch: py
     (root / "way").symlink_to("impl")
     spec = ServerSpec(
         "x", "stdio", "env/bin/python",
-        ("way/s.py", "data", "${PART}.py", "${OTHER:-usual}.py", "--token=${SECRET}", "x" * 300, "gone"),
+        ("../way/s.py", "data", "${PART}.py", "${OTHER:-usual}.py", "--token=${SECRET}", "x" * 300, "gone"),
         cwd="sub", permissions=Permissions(env=("PART",)),
     )  # fmt: skip
 
@@ -32,7 +32,7 @@ def test_its_environment_and_files_by_every_name(tmp_path: Path, monkeypatch: py
 
     inside = {os.path.relpath(path, root) for path in found if path.startswith(f"{root}/")}
     assert inside == {
-        "env", "env/bin/python", "way/s.py", "impl/s.py", "sub/data", "named.py", "usual.py"
+        "env", "env/bin/python", "way", "impl/s.py"
     }  # fmt: skip
     assert os.path.realpath(sys.executable) in found
     assert files_of(ServerSpec("x", "http", url="https://x.org"), root) == []

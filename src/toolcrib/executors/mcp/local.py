@@ -5,21 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from toolcrib.errors import ToolUnavailable
+from toolcrib.executors.command.code_files import code_files
+from toolcrib.executors.mcp.launch import Launch, MachineView, launch_of
+from toolcrib.executors.mcp.refusals import LocalProcess
 from toolcrib.executors.mcp.variables import values_needed
 from toolcrib.executors.python.executor import runs_in
 from toolcrib.executors.workspace.process import process_job
-from toolcrib.executors.workspace.workspace import Workspace
+from toolcrib.executors.workspace.workspace import SYSTEM_PATH, Workspace
 from toolcrib.manifest.dialects.mcp_servers import expand
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import McpExec, Tool
 
 if TYPE_CHECKING:
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec
-    from toolcrib.sandbox import Confinement
 
-__all__ = ["files_of", "job_of", "process_of"]
+__all__ = ["files_of", "job_of", "needs", "process_of", "started_line"]
 
 
 def process_of(spec: ServerSpec) -> Tool:
@@ -35,26 +38,55 @@ def process_of(spec: ServerSpec) -> Tool:
     )
 
 
-def files_of(spec: ServerSpec, root: Path) -> list[str]:
-    """Return the program, its virtual environment, and the files among its arguments.
+def needs(spec: ServerSpec, root: str) -> tuple[str, ...]:
+    """Return what a local server reads because of what it is: its program, interpreter and packages."""
+    return _launched(spec, root)[1] if spec.is_local else ()
 
-    No tool may write them. Each is there as it is written and as its real path.
+
+def _launched(spec: ServerSpec, root: str) -> tuple[Launch, tuple[str, ...]]:
+    """Return the command line that is really started and what it reads; nothing where that is unknown."""
+    launch = Launch(*line_of(spec))
+    try:
+        return launch_of(launch, MachineView(root))
+    except ToolUnavailable:  # It is not started either.
+        return launch, ()
+
+
+def line_of(spec: ServerSpec) -> tuple[tuple[str, ...], str, dict[str, str]]:
+    """Return command line, folder and environment, with the variables that are no secrets filled in."""
+    values = spec.permissions.environment(os.environ)
+
+    def filled(text: str) -> str:
+        try:
+            return expand(text, values)
+        except KeyError:  # A secret, or not set: it names no file.
+            return text
+
+    argv = tuple(map(filled, (spec.command, *spec.args)))
+    return argv, spec.cwd, {name: filled(text) for name, text in spec.env.items()}
+
+
+def started_line(spec: ServerSpec, root: str) -> Launch:
+    """Return the command line that a server's launcher runs; as it is written where that is unknown."""
+    return _launched(spec, root)[0]
+
+
+def files_of(spec: ServerSpec, root: Path) -> list[str]:
+    """Return the program, its interpreter and environment, and the scripts among its arguments.
+
+    No tool may write them; any other file in its arguments is data. Each is there as it is written and as its
+    real path.
     """
     if not spec.is_local:
         return []
-    values = spec.permissions.environment(os.environ)
-    paths, found = Paths(), dict[str, None]()
-    for number, text in enumerate((spec.command, *spec.args)):
-        try:
-            word = expand(text, values)
-        except KeyError:  # a secret: not the name of a file
-            continue
-        for place in (root / word, root / spec.cwd / word) if "/" in word or number else ():
-            if os.path.isfile(place):  # noqa: PTH113 - Path.is_file raises for an argument that is too long for a name
-                found |= dict.fromkeys(paths.to_protect(str(place)))
-        home = os.path.dirname(os.path.dirname(root / word))  # noqa: PTH120
-        if number == 0 and "/" in word and os.path.isfile(f"{home}/pyvenv.cfg"):  # noqa: PTH113
-            found |= dict.fromkeys((*paths.to_protect(home), *runs_in(str(root / word), paths)))
+    launch, read = _launched(spec, str(root))
+    paths = Paths()
+    code = code_files(launch.argv, str(root), launch.cwd, paths, launch.env)
+    written = [*(str(root / file.path) for file in code), *read]
+    found = dict.fromkeys(place for path in written for place in paths.to_protect(path))
+    for file in written:
+        if paths.exists(f"{file}/pyvenv.cfg"):
+            found |= dict.fromkeys(runs_in(f"{paths.real(file)}/bin/python", paths))
     return list(found)
 
 
@@ -63,7 +95,7 @@ def job_of(
     workspace: Workspace,
     secrets: Mapping[str, str],
     pinned: tuple[tuple[str, str], ...] = (),
-) -> Confinement:
+) -> LocalProcess:
     """Return the confined process to start.
 
     `secrets` are those that it declares and that are set, `pinned` the trusted code, as of `Confinement`.
@@ -79,8 +111,13 @@ def job_of(
         env = {name: expand(text, values) for name, text in spec.env.items()}
     used = _used(spec)
     given = {name: value for name, value in secrets.items() if name not in used}
-    line, env = (command, *args), {**plain, **env}
-    return process_job(workspace, tool, line, spec.cwd, env, given, pinned=pinned, stays=True)
+    launch, read = launch_of(Launch((command, *args), spec.cwd, env), MachineView(workspace.root))
+    path = {"PATH": ":".join((*launch.path, SYSTEM_PATH))} if launch.path else {}
+    env = {**path, **plain, **env}
+    network = workspace.network(tool)
+    more: dict[str, Any] = {"read": read, "network": network, "pinned": pinned, "stays": True}
+    job = process_job(workspace, tool, launch.argv, launch.cwd, env, given, **more)
+    return LocalProcess(spec, tool, workspace, job, network)
 
 
 def _used(spec: ServerSpec) -> frozenset[str]:

@@ -107,6 +107,10 @@ class HttpLink:
         """Return no report: the server runs elsewhere."""
         return {}
 
+    def explain(self, error: ToolcribError, *_: Any) -> ToolcribError:
+        """Return the error: the server runs elsewhere, so no permission explains it."""
+        return error
+
     def failure(self) -> str | ToolcribError:
         """Return the reason why the connection failed, or ""."""
         if not self._refused:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from toolcrib.errors import TimedOut, ToolcribError, ToolFailed, ToolUnavailable
 from toolcrib.executors.mcp.definitions import Definition, fetch
+from toolcrib.executors.mcp.refusals import summary
 from toolcrib.executors.mcp.results import outcome_of
 from toolcrib.spec import CallContext, Outcome
 
@@ -50,6 +51,9 @@ class Link(Protocol):
 
     def enforcement(self) -> dict[str, Any]:
         """Return the enforcement report of its process."""
+
+    def explain(self, error: ToolcribError, text: str, arguments: Any) -> ToolcribError:
+        """Add to an error of its server the permission that it lacks, if there is one."""
 
     async def __aenter__(self) -> Any: ...
 
@@ -288,10 +292,13 @@ class McpServer:
             details |= {"cause": origin.code}
         if stderr:
             details["stderr"] = stderr
-            reason += f". It wrote: {stderr.splitlines()[-1][:300]}"
-        return ToolUnavailable(
+            reason += f". It wrote: {summary(stderr)[:300]}"
+        error = ToolUnavailable(
             f"the MCP server {name} is not available: {reason}", hint=hint, details=details, retryable=True
         )
+        if link is None or isinstance(origin, ToolcribError):
+            return error
+        return link.explain(error, summary(stderr), ())
 
     # -- use -------------------------------------------------------------------------------------
 
@@ -329,7 +336,10 @@ class McpServer:
             result = await up.client.call_tool(tool, dict(arguments), progress_callback=on_progress)
         except Exception as error:
             raise self._call_failed(up, tool, _leaf(error)) from error
-        return outcome_of(self.spec.name, tool, result)
+        try:
+            return outcome_of(self.spec.name, tool, result)
+        except ToolFailed as error:
+            raise up.link.explain(error, error.message, arguments) from None
 
     async def _available(self) -> _Connected:
         while True:

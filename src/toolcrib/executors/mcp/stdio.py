@@ -31,8 +31,13 @@ class StdioLink:
     """The connection to a confined server process, which runs inside `async with`."""
 
     def __init__(
-        self, start: Callable[[], Awaitable[Stream]], redact: Callable[[str], str] = lambda text: text
+        self,
+        start: Callable[[], Awaitable[Stream]],
+        redact: Callable[[str], str] = lambda text: text,
+        explain: Callable[[ToolcribError, str, Any], ToolcribError] = lambda error, *_: error,
     ) -> None:
+        self.explain = explain
+        """Adds to an error the permission that the server lacks."""
         self._start = start
         self._redact = redact
         self._stream: Stream | None = None

@@ -23,7 +23,7 @@ from toolcrib.sandbox.files.grants import nameable
 from toolcrib.sandbox.files.paths import beginning
 from toolcrib.spec import Tool
 
-__all__ = ["of_exception", "of_file", "of_interpreter"]
+__all__ = ["Denial", "denial_of", "of_exception", "of_file", "of_interpreter"]
 
 _REFUSALS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS})
 _FIRST_LINE = 256
@@ -52,7 +52,7 @@ def of_exception(
     path, number = cause.get("filename"), cause.get("errno")
     if not isinstance(path, str) or not isinstance(number, int):
         return None
-    denial = _denial(Reach.of(workspace, tool, job), path, number)
+    denial = denial_of(Reach.of(workspace, tool, job), path, number)
     reason = f"{answer.get('error')}: {answer.get('message')}"
     return denial and _error(workspace, tool, denial, reason, error_facts(done))
 
@@ -69,7 +69,7 @@ def of_interpreter(
     words = first[2:].split() if first.startswith(b"#!") else []
     if not words or not there(os.fsdecode(words[0])):
         return None
-    denial = _denial(reach, os.fsdecode(words[0]), errno.ENOENT)
+    denial = denial_of(reach, os.fsdecode(words[0]), errno.ENOENT)
     return denial and _error(workspace, tool, denial, error.message, {})
 
 
@@ -78,12 +78,12 @@ def of_file(
 ) -> PermissionDenied:
     """Return the error for a file tool without any permission of this kind."""
     reach = Reach.of(workspace, tool, grants)
-    denial = _denial(reach, path, errno.EROFS if access == "write" else errno.ENOENT)
+    denial = denial_of(reach, path, errno.EROFS if access == "write" else errno.ENOENT)
     denial = denial or Denial(path, access, reach.written(path))
     return _error(workspace, tool, denial, f"it has no fs.{access} permission", {})
 
 
-def _denial(reach: Reach, path: str, number: int) -> Denial | None:
+def denial_of(reach: Reach, path: str, number: int) -> Denial | None:
     """Return the denial behind an errno; None if the tool's permissions do not explain it.
 
     A hidden path is reported as absent (ENOENT), one that is only readable as EROFS.

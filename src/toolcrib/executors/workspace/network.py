@@ -47,7 +47,8 @@ class CallNetwork:
         tell: Callable[[str, int, bool], None] | None = None,
     ) -> None:
         self._tool = tool
-        self._refused: list[HostRefusal] = []
+        self.refused: list[HostRefusal] = []
+        """The destinations that it asked for and was refused."""
         self._proxy: Proxy | None = None
         self.job: dict[str, Any] = {}
         """Fields of `Confinement`."""
@@ -70,7 +71,7 @@ class CallNetwork:
             raise ManifestError(f"permissions.network of {tool.name}: {error}") from None
 
         def outlet(listener: socket.socket) -> Outlet:
-            self._proxy = Proxy(listener, policy, on_refusal=self._refused.append, resolver=resolver)
+            self._proxy = Proxy(listener, policy, on_refusal=self.refused.append, resolver=resolver)
             return self._proxy
 
         self.job = {"network": "proxy", "outlet": outlet}
@@ -78,7 +79,7 @@ class CallNetwork:
     @property
     def warnings(self) -> tuple[str, ...]:
         """The hosts that a call which succeeded did not reach."""
-        return tuple(f"not reached: {text}" for text in self._texts()) if self._refused else ()
+        return tuple(f"not reached: {text}" for text in self._texts()) if self.refused else ()
 
     @contextmanager
     def explained(self, *, hint: bool = False) -> Iterator[None]:
@@ -90,7 +91,7 @@ class CallNetwork:
         try:
             yield
         except ToolFailed as error:
-            if self._refused:
+            if self.refused:
                 raise self._host_not_allowed(error) from error
             if self._proxy is not None and not self._proxy.used and error.hint is None:
                 error.hint = _NEEDS_HOST
@@ -98,12 +99,12 @@ class CallNetwork:
                 error.hint = f"If a permission is missing, `toolcrib trace {self._tool.name}` shows which."
             raise
         except TimedOut as error:
-            if self._refused:
+            if self.refused:
                 error.details["refused"] = self._facts()
                 error.hint = "; ".join([*self._texts(), self._how_to_allow()])
             raise
         except ToolSignal as signal:
-            if self._refused:
+            if self.refused:
                 signal.reason += f" ({'; '.join(self._texts())})"
             raise
 
@@ -117,21 +118,21 @@ class CallNetwork:
         )
 
     def _texts(self) -> list[str]:
-        texts = list(dict.fromkeys(_printable(refusal.reason) for refusal in self._refused))
+        texts = list(dict.fromkeys(_printable(refusal.reason) for refusal in self.refused))
         more = len(texts) - _MOST_REPORTED
         return texts[:_MOST_REPORTED] + ([f"{more} more refusals"] if more > 0 else [])
 
     def _facts(self) -> list[dict[str, Any]]:
         return [
             {"host": _printable(one.host), "port": one.port, "reason": _printable(one.reason)}
-            for one in self._refused
+            for one in self.refused
         ]
 
     def _how_to_allow(self) -> str:
         """Return the line of the manifest that would allow the refused hosts."""
         from toolcrib.egress import grant_line
 
-        entries = dict.fromkeys(one.entry for one in self._refused if one.entry is not None)
+        entries = dict.fromkeys(one.entry for one in self.refused if one.entry is not None)
         if not entries:
             return "no permission of the tool can allow that"
         wanted = dict.fromkeys((*self._tool.permissions.network.allow, *entries))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.workspace.grants import links_on
+from toolcrib.executors.workspace.network import CallNetwork
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.spec import Tool
 
@@ -34,16 +35,22 @@ def process_job(
     cwd: str,
     env: Mapping[str, str],
     secrets: Mapping[str, str],
+    *,
+    read: tuple[str, ...] = (),
+    network: CallNetwork | None = None,
     **more: Any,
 ) -> Confinement:
     """Return the job of a process with the permissions of `tool`; `more` are further fields of it.
+
+    `read` are absolute paths that the program reads because of what it is, beside its permissions; `network`
+    is its network permission, if the caller needs it too.
 
     Raises ToolUnavailable for a missing program, and the errors of the sandbox and the workspace.
     """
     command, *args = argv
     files = workspace.files()
-    read: tuple[str, ...] = ()
-    links: tuple[tuple[str, str], ...] = ()
+    links = links_on(read, files.paths)
+    read = tuple(dict.fromkeys(files.paths.real(path) for path in read))
     if "/" in command:
         written = os.path.join(workspace.root, command)  # noqa: PTH118 - `..` behind a link stays
         real = files.paths.real(written)
@@ -54,9 +61,9 @@ def process_job(
                 details={"path": written},
             )
         # The path is visible as it is written: Python finds its virtual environment by it.
-        read, links = (real,), links_on([written], files.paths)
+        read, links = (*read, real), (*links, *links_on([written], files.paths))
         command = os.path.normpath(written)
     context: Any = _ProcessContext(secrets)
     job = workspace.tool_job(files, tool, cwd, read=read, links=links)
-    network = workspace.network(tool).job
-    return workspace.call_job(job, tool, dict(env), context, argv=(command, *args), **{**network, **more})
+    way = (network or workspace.network(tool)).job
+    return workspace.call_job(job, tool, dict(env), context, argv=(command, *args), **{**way, **more})

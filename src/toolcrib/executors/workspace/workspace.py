@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.workspace.closed import ClosedPlaces
-from toolcrib.executors.workspace.grants import FileGrants, ProjectFiles, ReviewedGrants, never_reviewed
+from toolcrib.executors.workspace.grants import (
+    FileGrants,
+    ProjectFiles,
+    ReviewedGrants,
+    never_reviewed,
+    within,
+)
 from toolcrib.executors.workspace.network import CallNetwork
 from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.files.paths import Paths
@@ -144,7 +150,7 @@ class Workspace:
             scratch=grants.scratch,
             hide=grants.hide,
             links=tuple(dict.fromkeys((*grants.links, *links))),
-            empty=() if grants.cover(folder) else (folder,),
+            empty=() if grants.cover(folder) or any(within(folder, one) for one in read) else (folder,),
             minimum=self.lowest.level,
             advice=self.lowest.advice,
             **{name: value for name, value in stated.items() if value is not None},

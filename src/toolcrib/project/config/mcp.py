@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import SourceFiles, read
-from toolcrib.manifest.dialects.mcp_servers import ServerSpec, expand, read_server, read_servers
+from toolcrib.manifest.dialects.mcp_servers import ServerSpec, read_server, read_servers
 from toolcrib.project.config.reader import KeyPath, Reader
 from toolcrib.project.config.started import CommandLine
 
@@ -33,9 +32,9 @@ class NamedServers:
     trusted_bytes: bytes = b""
     """Bytes of `.mcp.json` that trust is bound to, besides the settings."""
 
-    def lines(self) -> dict[str, CommandLine]:
+    def lines(self, root: Path) -> dict[str, CommandLine]:
         """Return the command line of each local server, by the name of its setting."""
-        return {f"mcp_servers.{one.name}": server_line(one) for one in self.specs if one.is_local}
+        return {f"mcp_servers.{one.name}": server_line(one, root) for one in self.specs if one.is_local}
 
     def beside(self, root: Path, files: SourceFiles) -> NamedServers:
         """Return these and the ones in `root/.mcp.json`. A name in both means the one of the settings."""
@@ -85,15 +84,9 @@ def read_named_servers(reader: Reader, value: Any, at: KeyPath) -> NamedServers:
     return NamedServers(tuple(specs), narrowing=narrowing)
 
 
-def server_line(spec: ServerSpec) -> CommandLine:
-    """Return the command line of a local server, with the variables that are no secrets filled in."""
-    values = spec.permissions.environment(os.environ)
+def server_line(spec: ServerSpec, root: Path) -> CommandLine:
+    """Return the command line of a local server, as it is really started."""
+    from toolcrib.executors.mcp.local import started_line
 
-    def filled(text: str) -> str:
-        try:
-            return expand(text, values)
-        except KeyError:  # A secret, or not set: it names no file.
-            return text
-
-    argv = tuple(map(filled, (spec.command, *spec.args)))
-    return CommandLine(argv, spec.cwd, {name: filled(text) for name, text in spec.env.items()})
+    launch = started_line(spec, str(root))
+    return CommandLine(launch.argv, launch.cwd, launch.env)

@@ -211,9 +211,9 @@ class Config:
             whole += b"\0" + json.dumps(sorted(self.started.items())).encode(errors="surrogateescape")
         return hashlib.sha256(whole).hexdigest()
 
-    def lines(self) -> dict[str, CommandLine]:
+    def lines(self, root: Path) -> dict[str, CommandLine]:
         """Return every command line that the settings start, by the name of the setting."""
-        return {**self.servers.lines(), **helper_lines(self.secret_sources)}
+        return {**self.servers.lines(root), **helper_lines(self.secret_sources)}
 
     def weakening(self) -> list[Weakening]:
         """Return the settings that wait for trust; none of settings that a program made itself."""
@@ -285,7 +285,7 @@ def load_config(path: Path, root: Path | None = None) -> Config:
     if root is None:
         return config
     config = replace(config, servers=config.servers.beside(root, files))
-    return replace(config, started=parts_of(lines, root)) if (lines := config.lines()) else config
+    return replace(config, started=parts_of(lines, root)) if (lines := config.lines(root)) else config
 
 
 def _config(document: Document, origin: Document) -> Config:

@@ -153,7 +153,7 @@ class _State:
             line = _line(config, weak)
             place = f"{path}:{line}: " if line is not None else ""
             print_result(one_line(f"{place}{weak.name}: {weak.allows}"))
-        for part in _started(self):
+        for part in (*_started(self), *_servers(self.project)):
             print_result(one_line(part))
         if self.settings and not self.trusted:
             print_note("These settings have no effect until you trust them.")
@@ -171,6 +171,13 @@ def _started(state: _State) -> Iterator[str]:
         changed = "" if now.get(part) == then.get(part) else "new: " if part not in then else "changed: "
         changed = "gone: " if part not in now else changed if record is not None else ""
         yield f"  {changed}{part}"
+
+
+def _servers(project: Project) -> Iterator[str]:
+    """Yield a line for each MCP server that is started here, with all that its process may use."""
+    for name, one in ({} if project.servers is None else project.servers.mounted).items():
+        if grants := one.grants():
+            yield f"  server {name} may: {'; '.join(grants)}"
 
 
 def _overview(sheets: Sequence[ReviewSheet]) -> Iterator[str]:

