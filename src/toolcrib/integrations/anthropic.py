@@ -1,0 +1,36 @@
+"""Tools for the tool runner of the package `anthropic`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anthropic.lib.tools import BetaAsyncBuiltinFunctionTool, ToolError
+
+from toolcrib.integrations.offered import Offered, Source
+from toolcrib.spec.views import text_view
+
+__all__ = ["tools"]
+
+
+def tools(source: Source, *, caller: str = "local") -> list[BetaAsyncBuiltinFunctionTool]:
+    """Return the tools for `AsyncAnthropic().beta.messages.tool_runner(tools=…)`.
+
+    `source` is a `Toolset` or a `Project`; `caller` is the name that rules and the audit log know.
+    """
+    offered = Offered(source, "anthropic", caller)
+    return [_Tool(offered, entry) for entry in offered.entries]
+
+
+class _Tool(BetaAsyncBuiltinFunctionTool):
+    def __init__(self, offered: Offered, entry: dict[str, Any]) -> None:
+        self._offered, self._entry = offered, entry
+
+    def to_dict(self) -> Any:
+        return self._entry
+
+    async def call(self, input: object) -> str:  # noqa: A002 - the name in the base class
+        assert isinstance(input, dict)
+        result = await self._offered.call(self._entry["name"], input)
+        if not result.ok:
+            raise ToolError(text_view(result))
+        return text_view(result)

@@ -1,0 +1,43 @@
+"""Tools for LangChain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.tools import BaseTool, ToolException
+
+from toolcrib.integrations.offered import Offered, Source
+from toolcrib.spec.views import text_view
+
+__all__ = ["tools"]
+
+
+def tools(source: Source, *, caller: str = "local") -> list[BaseTool]:
+    """Return the tools for `model.bind_tools(…)` and for agents; they are called by `ainvoke`.
+
+    `source` is a `Toolset` or a `Project`; `caller` is the name that rules and the audit log know.
+    """
+    offered = Offered(source, "anthropic", caller)
+    return [
+        _Tool(
+            name=entry["name"],
+            description=entry["description"],
+            args_schema=entry["input_schema"],
+            handle_tool_error=True,
+            offered=offered,
+        )
+        for entry in offered.entries
+    ]
+
+
+class _Tool(BaseTool):
+    offered: Any
+
+    def _run(self, /, **arguments: Any) -> str:
+        raise NotImplementedError("use `await tool.ainvoke(…)`")
+
+    async def _arun(self, /, **arguments: Any) -> str:
+        result = await self.offered.call(self.name, arguments)
+        if not result.ok:
+            raise ToolException(text_view(result))
+        return text_view(result)

@@ -1,0 +1,48 @@
+"""A list of tools in the form of one provider, and calls by the names in it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from toolcrib.errors import DefinitionError
+from toolcrib.schema.provider_shapes import shape_tools
+from toolcrib.spec import Call, Result, Tool
+from toolcrib.spec.views import text_view
+
+__all__ = ["Offered", "Source"]
+
+
+class Source(Protocol):
+    """A `Toolset` or a `Project`."""
+
+    @property
+    def invoke(self) -> Callable[[Call], Awaitable[Result]]:
+        """Makes a call."""
+
+    def tools(self, caller: str = ...) -> Sequence[Tool]:
+        """Return the tools that a caller may see."""
+
+
+class Offered:
+    """The tools of a source as they are now, in one of `provider_shapes.SHAPES`.
+
+    `caller` is the name that rules and the audit log know. Raises `DefinitionError` if a tool cannot be
+    described in this form, so that none is missing unnoticed.
+    """
+
+    def __init__(self, source: Source, shape: str, caller: str) -> None:
+        self._source = source
+        self._caller = caller
+        shaped = shape_tools(source.tools(caller), shape)
+        for name, reason in shaped.refused.items():
+            raise DefinitionError(f"{name}: {reason}", hint="Leave it out: `tools.filter(…)`.")
+        self.entries, self._names = shaped.entries, shaped.names
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> Result:
+        """Call a tool by its name in the list."""
+        return await self._source.invoke(Call(self._names[name], arguments, self._caller))
+
+    async def text(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Call a tool and return the text for the model, of an error too."""
+        return text_view(await self.call(name, arguments))
