@@ -2,6 +2,7 @@
 
 from toolcrib.runs.calls import ClaimedCall, DurableCalls, Ended, entry_of
 from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher, Take, Work
+from toolcrib.runs.dispatch_postgres import PgQueuerDispatcher, dispatcher_for
 from toolcrib.runs.history import CallAttempt, CallChange, CallState, DurableCall
 from toolcrib.runs.worker import Worker, identity_as_json
 
@@ -15,9 +16,11 @@ __all__ = [
     "DurableCalls",
     "EmbeddedDispatcher",
     "Ended",
+    "PgQueuerDispatcher",
     "Take",
     "Work",
     "Worker",
+    "dispatcher_for",
     "entry_of",
     "identity_as_json",
 ]

@@ -30,6 +30,7 @@ __all__ = ["ClaimedCall", "DurableCalls", "Ended", "entry_of"]
 _LEASE_S = 5.0
 _MAX_RESCUES = 3
 _CLAIM = "calls claim"
+_TO_SEND = "SELECT 'call:' || tool AS entry, id AS key, priority, ready_at FROM calls WHERE state = 'ready'"
 _OWN = "WHERE id = ? AND epoch = ? AND state = 'running'"
 _READY = (
     "SELECT tool, arguments, caller, epoch, attempts, snoozes, context, session_id, run_id, ready_at,"
@@ -319,7 +320,7 @@ class DurableCalls(StoredCalls):
         A call that is not repeatable ends as `unknown`; one that was rescued three times fails.
         """
         with self._database.read() as tx:
-            if not tx.all(_LOST, self._now(tx)):
+            if not tx.all(_LOST, self._now(tx)) or self._has_just_begun(tx):
                 return []
         with self._database.write(_CLAIM) as tx:
             now = self._now(tx)
@@ -338,6 +339,14 @@ class DurableCalls(StoredCalls):
                     rescued.append(id)
         self._ends.notify()
         return rescued
+
+    def _has_just_begun(self, tx: Transaction) -> bool:
+        """Return True while workers may not have had the time to renew since the database is back."""
+        return self._clock is None and tx.now() < tx.since() + self.lease_s
+
+    def resend(self) -> int:
+        """Send ready calls whose message was lost; return their number."""
+        return self.dispatcher.resend(_TO_SEND)
 
     # -- changes ---------------------------------------------------------------------------------
 

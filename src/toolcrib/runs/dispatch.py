@@ -40,6 +40,12 @@ class Dispatcher(Protocol):
         Sending again before it was delivered changes nothing or delivers twice.
         """
 
+    def resend(self, ready: str) -> int:
+        """Send the rows that have no message, and return their number.
+
+        `ready` selects `entry`, `key`, `priority` and `ready_at` of the rows that should have one.
+        """
+
     async def serve(
         self, handlers: Mapping[str, Take], *, stop: asyncio.Event, concurrency: int = 100
     ) -> None:
@@ -78,6 +84,10 @@ class EmbeddedDispatcher:
         )
         tx.notify()
         tx.after_commit.append(self._wake)
+
+    def resend(self, ready: str) -> int:  # noqa: ARG002 - nothing can be lost
+        """Return 0: a message is as durable as the row that it is about."""
+        return 0
 
     def take(self, handlers: Mapping[str, Take], limit: int = 1) -> list[Work]:
         """Take at most so many ready rows of these entries, and return the work on them."""

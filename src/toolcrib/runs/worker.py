@@ -23,6 +23,8 @@ from toolcrib.state import Transaction
 __all__ = ["Worker", "context_of", "identity_as_json", "record", "worker_name"]
 
 _log = logging.getLogger("toolcrib.runs")
+_AGAIN_S = 0.5
+"""Seconds until what a call gave is recorded again, while the database is away."""
 
 
 def worker_name() -> str:
@@ -77,14 +79,22 @@ class Worker:
         try:
             ctx = context_of(claim)
             result = await self._invoke(ctx)
-            record(self._calls, claim, ctx, result)
+            while not self._recorded(claim, ctx, result):  # noqa: ASYNC110 - until the database answers
+                await asyncio.sleep(_AGAIN_S)
         except asyncio.CancelledError:  # The worker ends, or no longer has the call: then this is refused.
             with suppress(StateUnavailable):
                 self._calls.hand_back(claim)
-        except StateUnavailable as error:  # Nothing was recorded, so the call is rescued.
-            _log.warning("the end of call %s was not recorded: %s", claim.id, error)
         finally:
             del self._running[claim.id]
+
+    def _recorded(self, claim: ClaimedCall, ctx: Context, result: Result) -> bool:
+        """Record what follows; a second time is refused. Return False if the database is away."""
+        try:
+            record(self._calls, claim, ctx, result)
+        except StateUnavailable as error:
+            _log.warning("the end of call %s is not yet recorded: %s", claim.id, error)
+            return False
+        return True
 
     async def _beat(self) -> None:
         """Keep what this worker runs, give up what it no longer has, take over from silent workers."""
@@ -97,6 +107,7 @@ class Worker:
                         if claim not in kept:
                             task.cancel()
                 self._calls.rescue()
+                self._calls.resend()
                 self._calls.wake_decided()
             except StateUnavailable as error:
                 _log.warning("the calls of this worker were not renewed: %s", error)

@@ -4,6 +4,7 @@ from toolcrib.state.cache import cache_folder, cache_home
 from toolcrib.state.choice import IN_FILE, is_database, name_database, named_database, require_database
 from toolcrib.state.clock import ForwardClock
 from toolcrib.state.database import Database, Transaction
+from toolcrib.state.drivers.dialect import POSTGRES_NOW
 from toolcrib.state.drivers.joined import join, join_async
 from toolcrib.state.drivers.postgres import PostgresDatabase, PostgresServer
 from toolcrib.state.drivers.sqlite import SqliteDatabase
@@ -23,6 +24,7 @@ from toolcrib.state.watch import DatabaseWatch
 
 __all__ = [
     "IN_FILE",
+    "POSTGRES_NOW",
     "PROJECT",
     "VAULT_GRANTS",
     "VAULT_REVIEWS",

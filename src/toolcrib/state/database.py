@@ -61,6 +61,10 @@ class Transaction(ABC):
         """Return the seconds since the epoch by the clock of the machine where the tables are."""
 
     @abstractmethod
+    def since(self) -> float:
+        """Return when the database began to answer, by `now`: before that nobody could renew anything."""
+
+    @abstractmethod
     def is_held(self, holder: str) -> bool:
         """Return True while the process that got this name from `Database.holder` runs."""
 

@@ -87,9 +87,9 @@ class Store:
     @cached_property
     def calls(self) -> DurableCalls:
         """Durable calls."""
-        from toolcrib.runs import DurableCalls
+        from toolcrib.runs import DurableCalls, dispatcher_for
 
-        return DurableCalls(self.state)
+        return DurableCalls(self.state, dispatcher=dispatcher_for(self.state))
 
     def close(self) -> None:
         """Close the files and connections; the next use opens them again."""

@@ -51,6 +51,7 @@ _HELD = (
     f" AND GREATEST(seen_at, EXTRACT(EPOCH FROM pg_postmaster_start_time())) > {POSTGRES_NOW} - ?"
 )
 """While the server was away no holder could tell that it was there."""
+_SINCE = "SELECT CAST(EXTRACT(EPOCH FROM pg_postmaster_start_time()) AS DOUBLE PRECISION)"
 _INHERITED: list[psycopg.Connection[Any]] = []
 """Connections of a parent process: never used, never closed."""
 
@@ -73,6 +74,9 @@ class PostgresTransaction(Transaction):
 
     def now(self) -> float:
         return float((self.one(f"SELECT {POSTGRES_NOW}") or (0.0,))[0])
+
+    def since(self) -> float:
+        return float((self.one(_SINCE) or (0.0,))[0])
 
     def is_held(self, holder: str) -> bool:
         return self.one(_HELD, holder, self._lease_s) is not None
@@ -178,6 +182,12 @@ class PostgresServer:
             assert path is not None
             self.schema = str(path[0]).split(",")[0].strip().strip('"')
         return connection
+
+    async def connect_async(self) -> psycopg.AsyncConnection[Any]:
+        """Open a connection for an event loop, which its caller closes. Each statement is a transaction."""
+        import psycopg
+
+        return await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
 
     def close(self) -> None:
         """Close all connections; the next use opens new ones."""

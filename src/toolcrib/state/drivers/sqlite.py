@@ -36,6 +36,9 @@ class _SqliteTransaction(Transaction):
     def now(self) -> float:
         return time.time()
 
+    def since(self) -> float:
+        return 0.0
+
     def is_held(self, holder: str) -> bool:
         since, _, process = holder.partition(" ")
         return bool(process) and is_alive(process, float(since))

@@ -1,0 +1,143 @@
+"""Delivery of what is ready to the workers of many machines, by PgQueuer in the same Postgres database.
+
+PgQueuer's queue says who looks at what: workers hear of messages by LISTEN/NOTIFY, a message whose worker is
+silent is delivered again, and a limit of concurrent calls counts over all workers. It holds no truth. So its
+tables are unlogged, and what a crash of the server takes from them is sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from toolcrib.errors import StateUnavailable
+from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher, Take
+from toolcrib.state import POSTGRES_NOW, Database, PostgresDatabase, Transaction
+
+__all__ = ["PgQueuerDispatcher", "dispatcher_for"]
+
+_log = logging.getLogger("toolcrib.runs")
+
+_LEAST, _MOST = -(2**31), 2**31 - 1
+"""PgQueuer's priorities."""
+_SEND = (
+    "INSERT INTO pgqueuer (entrypoint, payload, priority, execute_after, status)"
+    " VALUES (?, ?, ?, NOW() + CAST(? AS DOUBLE PRECISION) * INTERVAL '1 second', 'queued')"
+)
+"""As PgQueuer's own, without its import and its log."""
+_LIVE = (
+    "SELECT 1 FROM pgqueuer WHERE pgqueuer.entrypoint = ready.entry"
+    " AND pgqueuer.payload = convert_to(ready.key, 'UTF8')"
+    " AND (status = 'queued' OR heartbeat > NOW() - CAST(? AS DOUBLE PRECISION) * INTERVAL '1 second')"
+)
+_RESEND = (
+    "INSERT INTO pgqueuer (entrypoint, payload, priority, execute_after, status)"
+    f" SELECT entry, convert_to(key, 'UTF8'), LEAST({_MOST}, GREATEST({_LEAST}, priority)), NOW(), 'queued'"
+    f" FROM ({{}}) AS ready WHERE ready_at <= {POSTGRES_NOW} AND NOT EXISTS ({_LIVE}) LIMIT 1000"
+)
+_RETRY_S = 0.5
+_PAUSE_S = 1.0
+_EARLY_S = 0.002
+"""A delay counts from the start of the transaction, a little before the time of the row."""
+_LOG_S = 600.0
+"""Seconds between two times that PgQueuer's log is emptied, which nobody reads."""
+
+
+class PgQueuerDispatcher:
+    """A `Dispatcher` for many machines.
+
+    A message is delivered again if its worker was silent for `silent_s` seconds. `limits` returns the number
+    of works of an entry that may run at a time on all workers together; 0: any number.
+    """
+
+    def __init__(
+        self,
+        database: PostgresDatabase,
+        *,
+        silent_s: float = 5.0,
+        limits: Callable[[str], int] = lambda _entry: 0,
+    ) -> None:
+        self._database = database
+        self._silent_s = silent_s
+        self.limits = limits
+        self._installed = False
+        self._resent: dict[str, float] = {}
+        self._emptied = time.monotonic()
+
+    def send(self, tx: Transaction, entry: str, key: str, *, delay_s: float = 0.0, priority: int = 0) -> None:
+        """Have `key` delivered to a server of `entry`; sent twice, it is delivered twice."""
+        self.install()
+        delay_s = delay_s + _EARLY_S if delay_s > 0 else 0.0
+        tx.run(_SEND, entry, key.encode(), max(_LEAST, min(_MOST, priority)), delay_s)
+
+    def resend(self, ready: str) -> int:
+        """Send the rows that have no message, and return their number: at most 1,000, at most once a second.
+
+        Of all processes one does it at a time.
+        """
+        began = time.monotonic()
+        if began < self._resent.get(ready, 0.0):
+            return 0
+        self.install()
+        with self._database.write(f"resend {id(self)}") as tx:
+            if not (
+                tx.one("SELECT pg_try_advisory_xact_lock(hashtext(current_schema() || ?))", ready) or (False,)
+            )[0]:
+                return 0
+            sent = tx.run(_RESEND.format(ready), self._silent_s)
+            if began > self._emptied + _LOG_S:
+                tx.run("TRUNCATE pgqueuer_log")
+                self._emptied = began
+        ended = time.monotonic()
+        self._resent[ready] = ended + max(_PAUSE_S, 20 * (ended - began))  # Where many wait, it takes longer.
+        return sent
+
+    def install(self) -> None:
+        """Make PgQueuer's tables in our schema, unless they are there."""
+        if self._installed:
+            return
+        with self._database.read() as tx:
+            there = (tx.one("SELECT to_regclass('pgqueuer')") or (None,))[0] is not None
+        if not there:
+            from toolcrib.runs.serve_postgres import install_script
+
+            with self._database.write("pgqueuer") as tx:
+                if (tx.one("SELECT to_regclass('pgqueuer')") or (None,))[0] is None:
+                    tx.run(install_script(self._database.server.schema))
+        self._installed = True
+
+    async def serve(
+        self, handlers: Mapping[str, Take], *, stop: asyncio.Event, concurrency: int = 100
+    ) -> None:
+        """Take what is sent to these entries and do the work, until `stop` is set and all work has ended.
+
+        A connection that breaks is made again; what runs goes on meanwhile.
+        """
+        from toolcrib.runs.serve_postgres import Works, serve_once
+
+        await asyncio.to_thread(self.install)
+        works = Works(self._database, handlers, stop)
+        try:
+            while not stop.is_set():
+                try:
+                    await serve_once(self._database.server, works, concurrency, self._silent_s, self.limits)
+                except StateUnavailable as error:
+                    _log.warning("the queue cannot be read: %s", error)
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(_RETRY_S):
+                            await stop.wait()
+            await works.end()
+        finally:
+            await works.cancel()
+
+
+def dispatcher_for(database: Database) -> Dispatcher:
+    """Return the dispatcher for a database: PgQueuer on Postgres, else the one that needs nothing."""
+    return (
+        PgQueuerDispatcher(database)
+        if isinstance(database, PostgresDatabase)
+        else EmbeddedDispatcher(database)
+    )

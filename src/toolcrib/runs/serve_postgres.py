@@ -1,0 +1,278 @@
+"""A worker of PgQueuer in one event loop; imported where calls are served, for PgQueuer's import is slow."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+from pgqueuer.adapters.persistence.qb import (
+    QueryBuilderEnvironment,
+    QueryQueueBuilder,
+    QuerySchedulerBuilder,
+)
+from pgqueuer.core.executors import EntrypointExecutor, EntrypointExecutorParameters
+from pgqueuer.db import PsycopgDriver
+from pgqueuer.domain.settings import DBSettings, Durability
+from pgqueuer.domain.types import Channel, QueueEntrypoint
+from pgqueuer.errors import FailingListenerError, RetryRequested
+from pgqueuer.models import Job
+from pgqueuer.qm import QueueManager
+from pgqueuer.queries import Queries
+
+from toolcrib.errors import StateUnavailable
+from toolcrib.runs.dispatch import Take, Work
+from toolcrib.state import PostgresDatabase, PostgresServer
+
+__all__ = ["Works", "install_script", "serve_once"]
+
+_BATCH = 50
+"""Messages that are picked, and rows that are taken, in one transaction."""
+
+
+class _Settings(DBSettings):
+    """Names of the tables; those that the environment gives are of another program's queue."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: Any,  # noqa: ARG003 - as the base class has it
+        init_settings: Any,
+        env_settings: Any,  # noqa: ARG003 - not read
+        dotenv_settings: Any,  # noqa: ARG003 - not read
+        file_secret_settings: Any,  # noqa: ARG003 - not read
+    ) -> tuple[Any, ...]:
+        return (init_settings,)
+
+
+def _settings(schema: str) -> DBSettings:
+    channel = f"toolcrib_{hashlib.sha256(schema.encode()).hexdigest()[:16]}"
+    return _Settings(durability=Durability.volatile, channel=Channel(channel))
+
+
+def install_script(schema: str) -> str:
+    """Return the SQL that makes PgQueuer's tables."""
+    return QueryBuilderEnvironment(_settings(schema)).build_install_query(create_schema=False)
+
+
+class Works:
+    """The works that run here, whatever connection their messages came by."""
+
+    def __init__(self, database: PostgresDatabase, handlers: Mapping[str, Take], stop: asyncio.Event) -> None:
+        self._database = database
+        self.handlers = handlers
+        self.stop = stop
+        self.running: dict[asyncio.Future[None], object] = {}
+        """By work: the manager that got its message."""
+        self._delivered: list[tuple[str, str, object, asyncio.Future[asyncio.Future[None] | None]]] = []
+        self._taker: asyncio.Task[None] | None = None
+
+    async def take(self, entry: str, key: str, manager: object) -> asyncio.Future[None] | None:
+        """Take a row and begin the work on it; None if there is nothing to do."""
+        taken: asyncio.Future[asyncio.Future[None] | None] = asyncio.get_running_loop().create_future()
+        self._delivered.append((entry, key, manager, taken))
+        if self._taker is None or self._taker.done():
+            self._taker = asyncio.create_task(self._take_all())
+        return await taken
+
+    async def _take_all(self) -> None:
+        """Take what was delivered meanwhile in one transaction, in a thread."""
+        while self._delivered:
+            batch, self._delivered = self._delivered[:_BATCH], self._delivered[_BATCH:]
+            works: list[Work | StateUnavailable | None]
+            try:
+                works = [*await asyncio.to_thread(self._take_rows, [one[:2] for one in batch])]
+            except StateUnavailable as error:
+                works = [error] * len(batch)
+            for (_, _, manager, taken), work in zip(batch, works, strict=True):
+                begun = None
+                if work is not None and not isinstance(work, StateUnavailable):
+                    begun = asyncio.ensure_future(work())
+                    self.running[begun] = manager
+                    begun.add_done_callback(self.running.pop)
+                if taken.done():
+                    continue
+                if isinstance(work, StateUnavailable):
+                    taken.set_exception(work)
+                else:
+                    taken.set_result(begun)
+
+    def _take_rows(self, rows: list[tuple[str, str]]) -> list[Work | None]:
+        works: dict[tuple[str, str], Work | None] = {}
+        with self._database.write(f"take {id(self)}") as tx:
+            for entry, key in sorted(set(rows), key=lambda row: row[1]):  # One order: no deadlock.
+                handler = self.handlers.get(entry)
+                works[entry, key] = None if handler is None else handler(tx, key)
+        return [works.pop(row, None) for row in rows]
+
+    async def end(self) -> None:
+        """Wait until all works have ended."""
+        while self._taker is not None or self.running:
+            if self._taker is not None:
+                await self._taker
+                self._taker = None
+            if self.running:
+                await asyncio.wait(set(self.running))
+
+    async def cancel(self) -> None:
+        """Cancel all works, also those that are being taken, and wait until they have ended."""
+        if self._taker is not None:
+            await self._taker
+            await asyncio.sleep(0)  # Each has begun, so it hears of its end.
+        for work in list(self.running):
+            work.cancel()
+        await self.end()
+
+
+async def serve_once(
+    server: PostgresServer,
+    works: Works,
+    concurrency: int,
+    silent_s: float,
+    limits: Callable[[str], int],
+) -> None:
+    """Serve until the works shall stop, or a connection breaks: then raise StateUnavailable."""
+    lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    try:
+        async with await server.connect_async() as statements, await server.connect_async() as notices:
+            link = _Link(statements, notices, lost)
+            manager = _Manager.of(link, server.schema)
+            manager.works, manager.room, manager.limits, manager.lost = works, concurrency, limits, lost
+            await Queries(link, qbe=QueryBuilderEnvironment(_settings(server.schema))).apply_upgrade()
+            run = asyncio.create_task(
+                manager.run(
+                    timedelta(seconds=silent_s),
+                    batch_size=max(1, min(_BATCH, concurrency)),
+                    heartbeat_timeout=timedelta(seconds=silent_s),
+                    shutdown_on_listener_failure=True,
+                    log_aggregation_interval=timedelta(0),
+                )
+            )
+            stopping = asyncio.create_task(works.stop.wait())
+            ends: set[asyncio.Future[Any]] = {run, stopping, lost}
+            try:
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                manager.shutdown.set()
+                if not stopping.done() and not lost.done():
+                    lost.set_result(None)
+                stopping.cancel()
+                await asyncio.wait({run})
+            run.result()
+    except psycopg.Error as error:
+        raise server.unavailable(error) from error
+    except FailingListenerError:
+        raise StateUnavailable(f"{server.name} no longer sends notifications", retryable=True) from None
+
+
+class _Link(PsycopgDriver):
+    """Statements on one connection, notifications on another: on a single one they would wait for each other.
+
+    `lost` is done when one of them is broken.
+    """
+
+    def __init__(
+        self,
+        statements: psycopg.AsyncConnection[Any],
+        notices: psycopg.AsyncConnection[Any],
+        lost: asyncio.Future[None],
+    ) -> None:
+        super().__init__(statements)
+        self._lost = lost
+        self._notices = _Notices(notices)
+        self._notices.lost = self._lose
+
+    def _lose(self) -> None:
+        if not self._lost.done():
+            self._lost.set_result(None)
+
+    async def fetch(self, query: str, *args: object) -> list[dict[str, object]]:
+        try:
+            return await super().fetch(query, *args)
+        except psycopg.OperationalError:
+            self._lose()
+            raise
+
+    async def execute(self, query: str, *args: object) -> str:
+        try:
+            return await super().execute(query, *args)
+        except psycopg.OperationalError:
+            self._lose()
+            raise
+
+    async def add_listener(self, channel: str, callback: Callable[[str | bytes | bytearray], None]) -> None:
+        await self._notices.add_listener(channel, callback)
+
+    async def __aenter__(self) -> _Link:
+        await self._notices.__aenter__()
+        return await super().__aenter__()
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._notices.__aexit__(*exc_info)
+        await super().__aexit__(*exc_info)
+
+
+class _Notices(PsycopgDriver):
+    lost: Callable[[], None]
+
+    async def watch_notifies(self) -> None:
+        try:
+            await super().watch_notifies()
+        except psycopg.OperationalError:
+            self.lost()
+
+
+class _Manager(QueueManager):
+    """Picks messages of the entries that are served now, as many as there is room for."""
+
+    works: Works
+    room: int
+    limits: Callable[[str], int]
+    lost: asyncio.Future[None]
+
+    @classmethod
+    def of(cls, link: _Link, schema: str) -> _Manager:
+        settings = _settings(schema)
+        queries = Queries(
+            link,
+            qbe=QueryBuilderEnvironment(settings),
+            qbq=QueryQueueBuilder(settings),
+            qbs=QuerySchedulerBuilder(settings),
+        )
+        return cls(queries, channel=settings.channel)
+
+    def entrypoints_below_capacity_limits(self) -> set[QueueEntrypoint]:
+        """Return the entries that are served now."""
+        wanted = {QueueEntrypoint(entry) for entry in self.works.handlers}
+        for entry in wanted - self.entrypoint_registry.keys():
+            parameters = EntrypointExecutorParameters(concurrency_limit=0, func=self._deliver)
+            self.entrypoint_registry[entry] = EntrypointExecutor(parameters)
+        for entry in wanted:
+            self.entrypoint_registry[entry].parameters.concurrency_limit = self.limits(entry)
+        return wanted
+
+    async def fetch_jobs(
+        self,
+        batch_size: int,
+        global_concurrency_limit: int | None,  # noqa: ARG002 - as the base class has it
+        heartbeat_timeout: timedelta,
+    ) -> AsyncGenerator[Job, None]:
+        """Yield the next messages."""
+        elsewhere = sum(1 for manager in self.works.running.values() if manager is not self)
+        room = max(0, self.room - elsewhere)
+        async for job in super().fetch_jobs(batch_size, room, heartbeat_timeout):
+            yield job
+
+    async def _deliver(self, job: Job) -> None:
+        """Take the row of a message and keep the message until the work on it has ended."""
+        if self.works.stop.is_set() or self.lost.done():
+            raise RetryRequested
+        try:
+            work = await self.works.take(job.entrypoint, (job.payload or b"").decode(), self)
+        except StateUnavailable:
+            raise RetryRequested(timedelta(seconds=1)) from None
+        if work is not None:
+            await asyncio.wait({work, self.lost}, return_when=asyncio.FIRST_COMPLETED)

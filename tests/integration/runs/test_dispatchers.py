@@ -1,0 +1,380 @@
+"""Both dispatchers deliver in the same way: the same steps give the same history, whatever goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.databases import Address, open_database
+from tests.durable_worker import Log, Recorded, WorkerProcess, open_calls, worker_of
+from tests.postgres import PostgresProcess
+from toolcrib.errors import StateUnavailable
+from toolcrib.runs import DurableCall
+from toolcrib.state import PROJECT, Database, PostgresDatabase
+
+LEASE_S = 2.0
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def calls(address: Address) -> Recorded:
+    return open_calls(address, LEASE_S)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    return Log(tmp_path)
+
+
+@pytest.fixture
+def start(address: Address, tmp_path: Path) -> Iterator[Callable[..., WorkerProcess]]:
+    """Starts workers, which are killed in the end."""
+    started: list[WorkerProcess] = []
+
+    def start_one(*tools: str, **options: Any) -> WorkerProcess:
+        started.append(WorkerProcess(address, tmp_path, *tools, lease_s=LEASE_S, **options))
+        return started[-1]
+
+    yield start_one
+    for worker in started:
+        worker.end()
+
+
+@asynccontextmanager
+async def serving(calls: Recorded, log: Log, *names: str, concurrency: int = 20) -> AsyncIterator[None]:
+    """A worker in this event loop; in the end it does what it has begun, and takes nothing more."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(worker_of(calls, log, names, concurrency=concurrency, name="w").run(stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        async with asyncio.timeout(PATIENCE_S):
+            await task
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():  # noqa: ASYNC110 - what is awaited is in a file or a database
+            await asyncio.sleep(0.02)
+
+
+async def ended(calls: Recorded, call_id: str) -> DurableCall:
+    call = await calls.wait(call_id, PATIENCE_S)
+    assert call.ended_at is not None, f"it is {call.state} after {PATIENCE_S} s: {history(calls, call_id)}"
+    return call
+
+
+def history(calls: Recorded, call_id: str) -> list[str]:
+    """The kinds of a call's changes."""
+    return [change.kind for change in calls.changes(call_id)]
+
+
+def value(call: DurableCall) -> Any:
+    return json.loads(call.result or b"{}")["value"]
+
+
+def messages(calls: Recorded) -> int:
+    """The number of messages that wait."""
+    table = "pgqueuer" if isinstance(calls.database, PostgresDatabase) else "deliveries"
+    with calls.database.read() as tx:
+        (count,) = tx.one(f"SELECT COUNT(*) FROM {table}") or (0,)
+    return int(count)
+
+
+# --- what is delivered, to whom, in which order
+
+
+async def test_a_call_runs_once_and_its_message_is_used_up(calls: Recorded, log: Log) -> None:
+    async with serving(calls, log, "nap"):
+        before = calls.submit("nap", {})
+        assert (await ended(calls, before)).state == "done"
+    assert history(calls, before) == ["submitted", "claimed", "done"]
+    waiting = calls.submit("nap", {})  # submitted while nobody serves
+    async with serving(calls, log, "nap"):
+        assert (await ended(calls, waiting)).state == "done"
+    assert history(calls, waiting) == ["submitted", "claimed", "done"]
+    assert messages(calls) == 0
+
+
+async def test_a_hundred_snoozes_are_no_attempts(calls: Recorded, log: Log) -> None:
+    call_id = calls.submit("snoozer", {"times": 100})
+    async with serving(calls, log, "snoozer"):
+        call = await ended(calls, call_id)
+    assert (call.state, call.attempts, call.snoozes, value(call)) == ("done", 1, 100, 100)
+    assert history(calls, call_id) == ["submitted", *["claimed", "snooze"] * 100, "claimed", "done"]
+
+
+async def test_failures_are_retried(calls: Recorded, log: Log) -> None:
+    call_id = calls.submit("shaky", {"times": 2})
+    async with serving(calls, log, "shaky"):
+        call = await ended(calls, call_id)
+    assert (call.state, call.attempts) == ("done", 3)
+    assert history(calls, call_id) == ["submitted", *["claimed", "retry"] * 2, "claimed", "done"]
+
+
+async def test_a_delay_is_kept(calls: Recorded, log: Log) -> None:
+    async with serving(calls, log, "nap"):
+        late, now = calls.submit("nap", {}, delay_s=1.5), calls.submit("nap", {})
+        first, second = await ended(calls, now), await ended(calls, late)
+    (attempt,) = calls.attempts(late)
+    assert attempt.began_at >= second.submitted_at + 1.5
+    assert first.ended_at is not None
+    assert first.ended_at < attempt.began_at
+    assert history(calls, late) == ["submitted", "claimed", "done"]
+
+
+async def test_higher_priorities_come_first_then_what_was_first(calls: Recorded, log: Log) -> None:
+    for n, priority in enumerate([0, 2, 0, 2, -1]):
+        calls.submit("nap", {"n": n}, priority=priority)
+    async with serving(calls, log, "nap", concurrency=1):
+        await until(lambda: len(log.lines("end")) == 5)
+    assert [n for n, _ in log.lines("start")] == ["1", "3", "0", "2", "4"]
+
+
+async def test_a_worker_takes_only_calls_of_tools_it_has(calls: Recorded, log: Log) -> None:
+    other = calls.submit("nap2", {})
+    async with serving(calls, log, "nap"):
+        await ended(calls, calls.submit("nap", {}))
+        assert history(calls, other) == ["submitted"]
+    async with serving(calls, log, "nap", "nap2"):
+        assert (await ended(calls, other)).state == "done"
+    assert history(calls, other) == ["submitted", "claimed", "done"]
+
+
+async def test_no_more_calls_run_at_a_time_than_are_allowed(calls: Recorded, log: Log) -> None:
+    ids = [calls.submit("nap", {"ms": 100, "n": n}) for n in range(6)]
+    async with serving(calls, log, "nap", concurrency=2):
+        for call_id in ids:
+            await ended(calls, call_id)
+    running, most = 0, 0
+    for line in log.path.read_text().splitlines():
+        running += 1 if line.startswith("start") else -1
+        most = max(most, running)
+    assert most == 2
+
+
+async def test_what_is_rolled_back_never_was(calls: Recorded, log: Log) -> None:
+    def failing() -> None:
+        with calls.database.write("mine") as tx:
+            calls.submit("nap", {}, transaction=tx)
+            raise OSError
+
+    calls.submit("nap2", {})
+    before = messages(calls)
+    with pytest.raises(OSError, match=r"^$"):
+        failing()
+    assert messages(calls) == before
+    async with serving(calls, log, "nap"):
+        await ended(calls, calls.submit("nap", {"n": 7}))
+    assert [n for n, _ in log.lines("start")] == ["7"]
+
+
+# --- the end of a worker
+
+
+async def test_a_drained_worker_ends_what_it_has_and_takes_nothing_more(calls: Recorded, log: Log) -> None:
+    first = calls.submit("hold", {})
+    async with serving(calls, log, "hold"):
+        await until(lambda: log.lines("start"))
+        log.path.with_name("go").touch()
+        await ended(calls, first)
+    second = calls.submit("hold", {})
+    assert history(calls, first) == ["submitted", "claimed", "done"]
+    assert history(calls, second) == ["submitted"]
+
+
+async def test_a_worker_that_gets_a_signal_drains(
+    calls: Recorded, log: Log, start: Callable[..., WorkerProcess]
+) -> None:
+    worker = start("hold")
+    first = calls.submit("hold", {})
+    await until(lambda: log.lines("start"))
+    worker.send(signal.SIGTERM)
+    await asyncio.sleep(0.3)
+    second = calls.submit("hold", {})
+    log.path.with_name("go").touch()
+    assert (await ended(calls, first)).state == "done"
+    await until(lambda: worker.process.poll() is not None)
+    assert worker.process.returncode == 0
+    assert history(calls, second) == ["submitted"]
+    async with serving(calls, log, "hold"):
+        assert (await ended(calls, second)).state == "done"
+
+
+async def test_a_cancelled_worker_hands_back_and_nothing_has_failed(calls: Recorded, log: Log) -> None:
+    call_id = calls.submit("hold", {})
+    task = asyncio.create_task(worker_of(calls, log, ["hold"]).run(asyncio.Event()))
+    await until(lambda: log.lines("start"))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert calls.find(call_id).attempts == 0
+    log.path.with_name("go").touch()
+    async with serving(calls, log, "hold"):
+        assert (await ended(calls, call_id)).state == "done"
+    assert history(calls, call_id) == ["submitted", "claimed", "handed_back", "claimed", "done"]
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+async def test_the_call_of_a_killed_worker_is_taken_over(
+    calls: Recorded, log: Log, start: Callable[..., WorkerProcess], repeatable: bool
+) -> None:
+    victim = start("hold")
+    call_id = calls.submit("hold", {}, repeatable=repeatable)
+    await until(lambda: log.lines("start"))
+    victim.end(signal.SIGKILL)
+    log.path.with_name("go").touch()
+    async with serving(calls, log, "hold"):
+        call = await ended(calls, call_id)
+    if repeatable:
+        assert (call.state, call.attempts, call.rescues) == ("done", 1, 1)
+        assert history(calls, call_id) == ["submitted", "claimed", "lost", "claimed", "done"]
+    else:
+        assert call.state == "unknown"
+        assert history(calls, call_id) == ["submitted", "claimed", "lost"]
+
+
+async def test_the_late_result_of_a_frozen_worker_is_refused(
+    calls: Recorded, log: Log, start: Callable[..., WorkerProcess]
+) -> None:
+    frozen = start("hold")
+    call_id = calls.submit("hold", {}, repeatable=True)
+    await until(lambda: log.lines("start"))
+    frozen.send(signal.SIGSTOP)
+    log.path.with_name("go").touch()
+    second = start("hold")
+    call = await ended(calls, call_id)
+    assert value(call) == second.pid
+    frozen.send(signal.SIGCONT)
+    await until(lambda: log.lines("refused"))
+    assert log.lines("refused") == [[call_id, str(frozen.pid)]]
+    assert calls.find(call_id) == call
+    assert history(calls, call_id) == ["submitted", "claimed", "lost", "claimed", "done"]
+
+
+@pytest.mark.parametrize("address", ["postgres"], indirect=True)  # one machine has one clock
+async def test_the_clock_of_a_worker_does_not_matter(
+    calls: Recorded, log: Log, start: Callable[..., WorkerProcess]
+) -> None:
+    start("hold", ahead_s=3600.0)
+    start("nap", ahead_s=-3600.0)
+    call_id = calls.submit("hold", {})
+    late = calls.submit("nap", {}, delay_s=3.0)
+    await until(lambda: log.lines("start"))
+    await asyncio.sleep(LEASE_S * 1.5)
+    log.path.with_name("go").touch()
+    assert (await ended(calls, call_id)).state == "done"
+    assert history(calls, call_id) == ["submitted", "claimed", "done"]
+    done = await ended(calls, late)
+    assert calls.attempts(late)[0].began_at >= done.submitted_at + 3.0
+    assert history(calls, late) == ["submitted", "claimed", "done"]
+
+
+# --- the database
+
+
+async def test_a_worker_outlives_the_connections_to_the_database(
+    calls: Recorded, log: Log, address: Address
+) -> None:
+    async with serving(calls, log, "hold", "nap"):
+        running = calls.submit("hold", {})
+        await until(lambda: log.lines("start"))
+        if isinstance(address, str):
+            with psycopg.connect(address, autocommit=True) as connection:
+                connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE application_name = 'toolcrib' AND pid <> pg_backend_pid()"
+                )
+        else:
+            calls.database.close()
+        log.path.with_name("go").touch()
+        assert (await ended(calls, running)).state == "done"
+        after = calls.submit("nap", {})
+        assert (await ended(calls, after)).state == "done"
+    assert history(calls, running) == ["submitted", "claimed", "done"]
+    assert history(calls, after) == ["submitted", "claimed", "done"]
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT])
+async def test_a_worker_outlives_a_restart_of_the_database(
+    calls: Recorded, log: Log, address: Address, request: pytest.FixtureRequest, how: signal.Signals
+) -> None:
+    waiting = calls.submit("nap2", {})
+    async with serving(calls, log, "hold", "nap"):
+        running = calls.submit("hold", {})
+        await until(lambda: log.lines("start"))
+        if isinstance(address, str):
+            server: PostgresProcess = request.getfixturevalue("postgres")
+            await asyncio.to_thread(server.stop, how)
+            await asyncio.sleep(LEASE_S)
+            server.start()  # It would end with a thread that started it.
+        else:
+            calls.database.close()
+        log.path.with_name("go").touch()
+        assert (await ended(calls, running)).state == "done"
+        assert (await ended(calls, calls.submit("nap", {}))).state == "done"
+    async with serving(calls, log, "nap2"):
+        assert (await ended(calls, waiting)).state == "done"
+    assert history(calls, running) == ["submitted", "claimed", "done"]
+    assert history(calls, waiting) == ["submitted", "claimed", "done"]
+
+
+async def test_what_nobody_was_told_of_is_found(calls: Recorded, log: Log, address: Address) -> None:
+    other = open_database(address, "state", PROJECT)  # As another process, it wakes nobody here.
+    quiet = open_calls(address, LEASE_S)
+    async with serving(calls, log, "nap"):
+        await ended(calls, calls.submit("nap", {}))
+        with other.write("quiet") as tx:
+            if isinstance(address, str):  # no notification is sent
+                tx.run("SET LOCAL session_replication_role = replica")
+            call_id = quiet.submit("nap", {}, transaction=tx)
+            tx.after_commit.clear()
+        assert (await ended(calls, call_id)).state == "done"
+    assert history(calls, call_id) == ["submitted", "claimed", "done"]
+
+
+_FULL = """
+CREATE FUNCTION full_disk() RETURNS TRIGGER AS $$ BEGIN
+    RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full';
+END $$ LANGUAGE plpgsql;
+CREATE TRIGGER full_disk BEFORE INSERT ON call_events EXECUTE FUNCTION full_disk();
+"""
+
+
+@contextmanager
+def full_disk(database: Database) -> Iterator[None]:
+    """Let the database itself say that there is no room: for any change of a call, or for a new page."""
+    with database.write("full") as tx:
+        if isinstance(database, PostgresDatabase):
+            tx.run(_FULL)
+        else:
+            (pages,) = tx.one("PRAGMA page_count") or (0,)
+            tx.all(f"PRAGMA max_page_count = {pages}")
+    yield
+    with database.write("full") as tx:
+        if isinstance(database, PostgresDatabase):
+            tx.run("DROP TRIGGER full_disk ON call_events")
+        else:
+            tx.all("PRAGMA max_page_count = 1000000")
+
+
+async def test_a_full_disk_stops_calls_and_loses_none(calls: Recorded, log: Log) -> None:
+    waiting = calls.submit("nap", {})
+    with full_disk(calls.database):
+        async with serving(calls, log, "nap"):
+            with pytest.raises(StateUnavailable):
+                calls.submit("nap2", {"text": "x" * 1_000_000})
+            await asyncio.sleep(1.0)
+    async with serving(calls, log, "nap"):
+        assert (await ended(calls, waiting)).state == "done"
+    assert history(calls, waiting) == ["submitted", "claimed", "done"]
+    assert len(calls.page()) == 1
