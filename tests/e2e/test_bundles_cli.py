@@ -402,7 +402,8 @@ def test_search_finds_tools_of_bundles_outside_of_a_project(shelf: Shelf) -> Non
     assert shelf("search", "forecast", "--disabled", "--json").document["hits"][0]["enabled"] is False
     assert hits(shelf, "forecast", "--data", "other") == []
     assert "toolcrib bundle list" in shelf("search", "forecast").err
-    shelf.refused(2, "usage", "search", "forecast", "--kind", "http")
+    assert len(hits(shelf, "forecast", "--kind", "http", "--disabled")) == 2
+    assert hits(shelf, "forecast", "--kind", "file", "--disabled") == []
     shelf.refused(3, "not_found", "search", "forecast", "--bundle", "nothing")
 
 

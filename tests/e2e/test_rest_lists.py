@@ -91,13 +91,27 @@ def test_a_token_sees_the_tools_that_it_covers(server: HttpServerProcess, store:
     assert slugs(get(f"/tools?bundleIDs={bundle}").json["tools"]) == ["seen-a"]
     wait_for_hits(server, f"/tools/search?q=a&bundleIDs={bundle}", 2)
     found = get(f"/tools/search?q=a&bundleIDs={bundle}").json
-    assert (slugs(found["tools"]), found["total"], found["typeCounts"]) == (["seen-a"], None, {})
+    assert (slugs(found["tools"]), found["total"], found["typeCounts"]) == (["seen-a"], 1, {"go": 1})
     assert get(f"/tools/facets?bundleIDs={bundle}").json["total"] == 1
     path = f"/tools/bundles/{bundle}/tools"
     assert get(f"{path}/seen-a/version/1").status == 200
     for hidden in ("other-a/version/1", "other-a/versions", "other-a/version/1/usage"):
         assert get(f"{path}/{hidden}").code == "tool_not_found"
     assert get(f"/tools/bundles/{bundle}/export").status == 403
+
+
+def test_the_pages_of_a_token_are_full(server: HttpServerProcess, store: Store, bundle: str) -> None:
+    for number in range(9):
+        put(store, bundle, f"{'seen' if number % 3 == 0 else 'other'}-{number}")
+    names = [one["name"] for one in pages(server, f"/tools?bundleIDs={bundle}") if "seen-" in one["name"]]
+    token = server.create_token(f"few-{bundle}", "read", tools=[name.replace("@1", "@*") for name in names])
+    wait_for_hits(server, f"/tools/search?q=seen&bundleIDs={bundle}", 3)
+    for path, size in (("/tools?", "recommendedPageSize"), ("/tools/search?q=seen&", "pageSize")):
+        first = server.send("GET", f"{path}bundleIDs={bundle}&{size}=2", token=token).json
+        assert slugs(first["tools"]) == ["seen-6", "seen-3"]
+        more = f"{path}bundleIDs={bundle}&{size}=2&pageToken={first['nextPageToken']}"
+        second = server.send("GET", more, token=token).json
+        assert (slugs(second["tools"]), second["nextPageToken"]) == (["seen-0"], None)
 
 
 def test_an_item_names_the_tool_and_its_bundle(server: HttpServerProcess, store: Store, bundle: str) -> None:

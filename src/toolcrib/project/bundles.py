@@ -111,11 +111,13 @@ class Bundles:
         include_disabled: bool = False,
         limit: int = 25,
         page: str | None = None,
+        sees: Callable[[str], bool] | None = None,
     ) -> ToolPage:
         """Return the tools of these bundles (ids; all if none are given) with any of these tags.
 
-        The newest come first. `limit` is at most 256; `page` is the `next` of the page before. Raises
-        UsageError for another limit, and for a page of another list.
+        The newest come first. `sees` says of a full name if the caller may see it. `limit` is at most 256;
+        `page` is the `next` of the page before. Raises UsageError for another limit, and for a page of
+        another list.
         """
         _check_limit(limit)
         question = ("tools", sorted(bundles), sorted(tags), include_disabled)
@@ -134,6 +136,7 @@ class Bundles:
                     (not of or tool.bundle in of)
                     and (not any_of or not any_of.isdisjoint(tool.tags))
                     and (include_disabled or listing.is_on(tool))
+                    and (sees is None or sees(self.stored.full_name(tool)))
                 )
 
             found = listing.page(limit + 1, before, wanted)
@@ -153,9 +156,11 @@ class Bundles:
         *,
         bundles: Collection[str] = (),
         tags: Collection[str] = (),
+        kinds: Collection[str] = (),
         include_disabled: bool = False,
         limit: int = 25,
         page: str | None = None,
+        sees: Callable[[str], bool] | None = None,
     ) -> ToolHits:
         """Return the tools that match some words, the best first; filters and pages as of `tools`.
 
@@ -164,7 +169,10 @@ class Bundles:
         _check_limit(limit)
         if not self.exist:
             return ToolHits([], None, 0)
-        return self.index.find(query, bundles, tags, include_disabled, limit, page)
+        from toolcrib.project.catalog.stored_search import Filter
+
+        within = Filter(bundles, tags, kinds, include_disabled, sees)
+        return self.index.find(query, within, limit, page)
 
     def start(self) -> None:
         """Look after the bundles until `stop`: take up changes of other processes, also for searches, and

@@ -50,6 +50,11 @@ class ToolHits(NamedTuple):
         return {} if self.found is None else dict(self.found.tags)
 
     @property
+    def kinds(self) -> dict[str, int]:
+        """Hits of each kind."""
+        return {} if self.found is None else dict(self.found.kinds)
+
+    @property
     def types(self) -> dict[str, int]:
         """Hits of each type."""
         return {} if self.found is None else dict(self.found.types)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.bundles.journal import Position
 from toolcrib.errors import UsageError
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from toolcrib.bundles.listing import ListedTool, Listing, Mark
     from toolcrib.project.catalog.stored import StoredTools
 
-__all__ = ["StoredSearch", "asked"]
+__all__ = ["Filter", "StoredSearch", "asked"]
 
 _MOST_WORDS = 32
 _OFF = "off"
@@ -45,6 +46,16 @@ _WAIT_S = 0.2
 """A search that is behind waits so long for a process that writes the index; then it does without."""
 _BUILD_S = 60.0
 """A search waits so long for another process that makes the index for the first time."""
+
+
+class Filter(NamedTuple):
+    """Conditions for the tools of a search, as of `Bundles.search`."""
+
+    bundles: Collection[str]
+    tags: Collection[str]
+    kinds: Collection[str]
+    include_disabled: bool
+    sees: Callable[[str], bool] | None
 
 
 def asked(query: str, tags: Collection[str] = (), kinds: Collection[str] = ()) -> Wanted:
@@ -69,38 +80,30 @@ class StoredSearch:
         self._mark: Mark | None = None
         self._moved: dict[str, int] = {}
 
-    def find(
-        self,
-        query: str,
-        bundles: Collection[str],
-        tags: Collection[str],
-        include_disabled: bool,
-        limit: int,
-        page: str | None,
-    ) -> ToolHits:
+    def find(self, query: str, within: Filter, limit: int, page: str | None) -> ToolHits:
         """Search as `Bundles.search`."""
-        wanted = asked(query, tags)
-        question = ("search", wanted.words, sorted(bundles), sorted(tags), include_disabled)
+        wanted = asked(query, within.tags, within.kinds)
+        filters = [sorted(one) for one in (within.bundles, within.tags, within.kinds)]
+        question = ("search", wanted.words, filters, within.include_disabled)
         after = None if page is None else Place(*read_page_token(page, question, int, int))
         try:
-            found = self._found(wanted, after, limit, bundles, include_disabled)
+            found = self._found(wanted, after, limit, within)
         except IndexUnavailable as error:
             self.mend(error)
-            found = self._found(wanted, after, limit, bundles, include_disabled)
+            found = self._found(wanted, after, limit, within)
         hits = [ToolHit(hit.card, hit.match, hit.field) for hit in found.hits]
         following = page_token(question, [*found.hits[-1].place]) if found.more else None
         return ToolHits(hits, following, found.total, found)
 
-    def _found(
-        self,
-        wanted: Wanted,
-        after: Place | None,
-        limit: int,
-        bundles: Collection[str],
-        include_disabled: bool,
-    ) -> Found:
-        with self.part(None, bundles, include_disabled) as part:
-            return find([part], wanted, limit, after)
+    def _found(self, wanted: Wanted, after: Place | None, limit: int, within: Filter) -> Found:
+        sees, hidden = within.sees, None
+        if sees is not None:
+
+            def hidden(tool: ListedTool) -> bool:
+                return not sees(self._stored.full_name(tool))
+
+        with self.part(None, within.bundles, within.include_disabled) as part:
+            return find([replace(part, hidden=hidden)], wanted, limit, after)
 
     @contextmanager
     def part(

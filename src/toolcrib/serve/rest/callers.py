@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from toolcrib.errors import DeniedError
 from toolcrib.serve.http import HttpRequest
 
-__all__ = ["covers", "covers_all", "require_all"]
+__all__ = ["covers", "covers_all", "require_all", "sees"]
 
 
 def covers_all(request: HttpRequest) -> bool:
@@ -20,6 +23,11 @@ def covers(request: HttpRequest, tool: str) -> bool:
     assert request.client is not None
     identity = request.client.identity
     return identity is None or identity.covers(tool)
+
+
+def sees(request: HttpRequest) -> Callable[[str], bool] | None:
+    """Return the check of a tool's name by the token of a request; None for a client who sees every tool."""
+    return None if covers_all(request) else partial(covers, request)
 
 
 def require_all(request: HttpRequest) -> None:

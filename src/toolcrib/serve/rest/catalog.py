@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from toolcrib.bundles.listing import ListedTool
 from toolcrib.errors import UsageError
 from toolcrib.serve.http import Answer, HttpRequest, Route
-from toolcrib.serve.rest.callers import covers, covers_all
+from toolcrib.serve.rest.callers import sees
 from toolcrib.serve.rest.pages import DEFAULT_PAGE, MOST, PageQuery, PageToken, token_of
 from toolcrib.serve.rest.records import BundleId, Tag
 from toolcrib.serve.rest.services import Services
@@ -85,8 +85,8 @@ class FoundTools(Struct, kw_only=True, rename="camel"):
 
     tools: list[FoundTool]
     next_page_token: str | None
-    total: int | None
-    """All hits, on every page. Null for a token that covers some tools only; then there are no counts."""
+    total: int
+    """All hits that the token covers, on every page."""
     tag_counts: dict[str, int]
     """Hits with each tag."""
     type_counts: dict[str, int]
@@ -94,10 +94,7 @@ class FoundTools(Struct, kw_only=True, rename="camel"):
 
 
 def list_tools(request: HttpRequest) -> Answer:
-    """List the tools of all bundles, the newest first. Disabled ones are left out unless asked for.
-
-    A page may have fewer tools than asked for if the token covers some tools only.
-    """
+    """List the tools of all bundles, the newest first. Disabled ones are left out unless asked for."""
     services: Services = request.services
     query: ToolsQuery = request.query
     page = services.project.bundles.tools(
@@ -106,8 +103,9 @@ def list_tools(request: HttpRequest) -> Answer:
         include_disabled=query.include_disabled,
         limit=min(query.recommended_page_size, MOST),
         page=token_of(query.page_token),
+        sees=sees(request),
     )
-    return Answer(ToolList(tools=_items(request, page.tools), next_page_token=page.next))
+    return Answer(ToolList(tools=_items(services, page.tools), next_page_token=page.next))
 
 
 def search_tools(request: HttpRequest) -> Answer:
@@ -125,33 +123,31 @@ def search_tools(request: HttpRequest) -> Answer:
         include_disabled=query.include_disabled,
         limit=query.page_size,
         page=token_of(query.page_token),
+        sees=sees(request),
     )
-    items = {item.id: item for item in _items(request, [one.tool for one in found.hits])}
+    items = _items(services, [one.tool for one in found.hits])
     hits = [
-        FoundTool(**msgspec.structs.asdict(items[one.tool.id]), match=one.match, field=one.field)
-        for one in found.hits
-        if one.tool.id in items
+        FoundTool(**msgspec.structs.asdict(item), match=one.match, field=one.field)
+        for item, one in zip(items, found.hits, strict=True)
     ]
-    counts = covers_all(request)
     return Answer(
         FoundTools(
             tools=hits,
             next_page_token=found.next,
-            total=found.total if counts else None,
-            tag_counts=found.tags if counts else {},
-            type_counts=found.types if counts else {},
+            total=found.total,
+            tag_counts=found.tags,
+            type_counts=found.types,
         )
     )
 
 
-def _items(request: HttpRequest, tools: Iterable[ListedTool]) -> list[ToolItem]:
-    """Return tools as they are listed, without those that the token does not cover."""
-    services: Services = request.services
+def _items(services: Services, tools: Iterable[ListedTool]) -> list[ToolItem]:
+    """Return tools as they are listed."""
     stored = services.project.bundles.stored
     bundles = stored.listing.bundles
     return [
         ToolItem(
-            name=name,
+            name=stored.full_name(tool),
             id=tool.id,
             bundle_id=tool.bundle,
             slug=tool.slug,
@@ -166,7 +162,6 @@ def _items(request: HttpRequest, tools: Iterable[ListedTool]) -> list[ToolItem]:
             modified_at=tool.modified,
         )
         for tool in tools
-        if covers(request, name := stored.full_name(tool))
     ]
 
 

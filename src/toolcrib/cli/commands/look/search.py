@@ -13,7 +13,7 @@ from toolcrib.cli.commands.bundles.chosen import data_option
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_note
 from toolcrib.cli.table import brief, print_listing
-from toolcrib.errors import InvalidToken, ProjectNotFound, UsageError
+from toolcrib.errors import InvalidToken, ProjectNotFound
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
@@ -56,9 +56,9 @@ def command(
     project = _project(root, folder)
     words = " ".join(query)
     if project is None or bundles or disabled:
-        if kinds:
-            raise UsageError("--kind is for a search of the whole project", hint="Leave it out.")
-        found = _of_bundles(project, folder, words, bundles, tags, disabled, limit, page)
+        found = _of_bundles(
+            project, folder, words, bundles, limit, page, tags=tags, kinds=kinds, include_disabled=disabled
+        )
     else:
         caller, identity = caller_of(project)
         found = project.search(
@@ -97,10 +97,9 @@ def _of_bundles(
     data: Path | None,
     query: str,
     bundles: tuple[str, ...],
-    tags: tuple[str, ...],
-    disabled: bool,
     limit: int,
     page: str | None,
+    **filters: Any,
 ) -> dict[str, Any]:
     """Return the tools of bundles that match, in the form of `Project.search`, with their switches."""
     from toolcrib.cli.commands.bundles.chosen import find_bundle
@@ -109,7 +108,7 @@ def _of_bundles(
 
     of = Bundles.without_project(data or data_home()) if project is None else project.bundles
     ids = [find_bundle(of.store, name).id for name in bundles]
-    found = of.search(query, bundles=ids, tags=tags, include_disabled=disabled, limit=limit, page=page)
+    found = of.search(query, bundles=ids, limit=limit, page=page, **filters)
     hits = []
     for hit in found.hits:
         name, description = of.index.described(hit.tool)
@@ -124,5 +123,5 @@ def _of_bundles(
                 "enabled": of.stored.listing.is_on(hit.tool),
             }
         )
-    facets = {"tags": found.tags, "kinds": found.types}
+    facets = {"tags": found.tags, "kinds": found.kinds}
     return {"hits": hits, "total": found.total, "facets": facets, "next": found.next}
