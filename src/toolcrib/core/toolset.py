@@ -202,6 +202,26 @@ class Toolset:
         self.add_all(bound)
         return [one.name for one in bound]
 
+    def register_builtins(
+        self,
+        *names: str,
+        roots: str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]] | None = None,
+        read_only: Iterable[str] = (),
+        options: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> list[str]:
+        """Add built-in tools and return their names; without names all of them.
+
+        `roots` is the folder of file tools and commands, or several by name, of which the first is where
+        relative paths begin; by default the working folder. Those named in `read_only` are only read.
+        `options` are settings of single tools by name. Raises ToolNotFound, UsageError and ConflictError.
+        """
+        from toolcrib.builtin.registering import open_builtins
+
+        made = open_builtins(self, names, roots, tuple(read_only), options)
+        bound = [BoundTool(*one, timeout_ms=self._timeout_ms) for one in made]
+        self.add_all(bound)
+        return [one.name for one in bound]
+
     def remove(self, name: str) -> None:
         """Remove a tool; its running calls continue."""
         self._drop(name)

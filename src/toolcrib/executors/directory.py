@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from toolcrib.egress import Egress
     from toolcrib.executors.workspace.workspace import Workspace
 
-__all__ = ["open_directory"]
+__all__ = ["WithSecrets", "host_of", "open_directory"]
 
 LoadedTool = tuple[Tool, Callable[[], Executor]]
 
@@ -69,7 +69,7 @@ def open_directory(
     errors = [finding for finding in found if finding.is_error]
     if errors:
         raise failure(errors)
-    host = _host(base, catalog)
+    host = host_of(base, catalog)
     return [(tool, partial(_executor, tool, host)) for tool in loaded.tools]
 
 
@@ -78,10 +78,12 @@ def _executor(tool: Tool, host: Host) -> Executor:
     if make is None:
         raise ToolUnavailable(f"{tool.name}: tools of kind {tool.kind!r} cannot be in a folder")
     learned: dict[str, str] = {}
-    return _WithSecrets(tool, make(tool, replace(host, learn=learned.update)), learned)
+    return WithSecrets(tool, make(tool, replace(host, learn=learned.update)), learned)
 
 
-def _host(root: str, catalog: Catalog) -> Host:
+def host_of(root: str, catalog: Catalog) -> Host:
+    """Return the surroundings of tools in a toolset without a project; `root` is a real path."""
+
     def workspace() -> Workspace:
         from toolcrib.executors.workspace.workspace import Workspace
 
@@ -107,12 +109,12 @@ def _host(root: str, catalog: Catalog) -> Host:
     )
 
 
-class _WithSecrets:
+class WithSecrets:
     """Gives a tool its secrets from the environment, and masks them in its results and errors."""
 
-    def __init__(self, tool: Tool, inner: Executor, learned: Mapping[str, str]) -> None:
+    def __init__(self, tool: Tool, inner: Executor, learned: Mapping[str, str] | None = None) -> None:
         self._tool = tool
-        self._learned = learned
+        self._learned = {} if learned is None else learned
         self._inner = inner
         self.grace_s = getattr(inner, "grace_s", 0.0)
 

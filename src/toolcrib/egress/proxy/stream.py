@@ -95,6 +95,10 @@ class SocketStream:
         """End both directions and wake all who wait for this end. The owner closes the socket."""
         self._shut(socket.SHUT_RDWR)
 
+    def detach(self) -> socket.socket:
+        """Return the socket to a new owner. Nothing may have been read ahead."""
+        return self._socket
+
     def close(self) -> None:
         """Close the socket. Nobody may be waiting for it."""
         self._socket.close()

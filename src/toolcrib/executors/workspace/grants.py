@@ -114,7 +114,9 @@ class ProjectFiles:
         write = tuple(self._granted(tool, "write", path, reviewed) for path in permissions.write)
         self._make_private(write)
         own = self.folder(tool)
-        scratch = (self.scratch,) if any(within(self.scratch, grant) for grant in write) else ()
+        # A toolset without a project has no home folder.
+        scratched = self.paths.is_folder(self.home) and any(within(self.scratch, grant) for grant in write)
+        scratch = (self.scratch,) if scratched else ()
         if scratch:
             self._make_scratch()
         written = (self._written(path) for path in (*permissions.read, *permissions.write))

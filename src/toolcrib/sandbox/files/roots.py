@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 from toolcrib.errors import (
     InvalidInput,
@@ -28,7 +28,7 @@ from toolcrib.errors import (
 )
 from toolcrib.sandbox.files.beneath import below, open_beneath, open_real, real_path_of
 
-__all__ = ["Content", "Root", "Roots"]
+__all__ = ["Content", "Entry", "Root", "Roots"]
 
 LIMIT = 1_048_576
 ESCAPES = "path escapes sandbox"
@@ -40,6 +40,17 @@ class Content(NamedTuple):
 
     data: bytes
     total: int
+
+
+class Entry(NamedTuple):
+    """One entry of a folder."""
+
+    name: str
+    kind: Literal["file", "dir", "link", "other"]
+    size: int
+    """In bytes; of a link, the length of its text."""
+    modified: float
+    """Seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +139,20 @@ class Roots:
                 position += len(chunk)
         # A file may have grown while it was read.
         return Content(b"".join(chunks), max(info.st_size, position if chunks else 0))
+
+    def entries(self, path: str) -> list[Entry]:
+        """List a folder in the order of names, without what is hidden. Raises as `read`, and InvalidInput
+        for a path that is no folder."""
+        with self._open(path, os.O_RDONLY | os.O_DIRECTORY) as fd:
+            real = self._check_read(fd, os.fstat(fd), path) or real_path_of(fd)
+            found = []
+            for name in sorted(os.listdir(fd)):
+                if inside_any(os.path.join(real, name), self._hidden):
+                    continue
+                with suppress(FileNotFoundError):
+                    info = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                    found.append(Entry(name, kind_of(info.st_mode), info.st_size, info.st_mtime))
+            return found
 
     def write(
         self,
@@ -328,6 +353,15 @@ def regular(fd: int, path: str) -> os.stat_result:
     if not stat.S_ISREG(info.st_mode):
         raise not_regular(path)
     return info
+
+
+def kind_of(mode: int) -> Literal["file", "dir", "link", "other"]:
+    """Return the kind of a directory entry."""
+    if stat.S_ISREG(mode):
+        return "file"
+    if stat.S_ISDIR(mode):
+        return "dir"
+    return "link" if stat.S_ISLNK(mode) else "other"
 
 
 def add(folder: int, name: str, data: bytes, path: str) -> int:

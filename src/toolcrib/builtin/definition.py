@@ -1,0 +1,100 @@
+"""The definition of one built-in tool, from which its `Tool` is made."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from toolcrib.builtin.settings import BuiltinSettings
+from toolcrib.spec import (
+    Annotations,
+    CommandExec,
+    Example,
+    FunctionExec,
+    Limits,
+    Output,
+    Permissions,
+    Source,
+    Tool,
+)
+
+__all__ = ["BUILTIN_BUNDLE", "Builtin", "folder_note"]
+
+BUILTIN_BUNDLE = "builtin"
+"""The bundle of every built-in tool."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Builtin:
+    """One built-in tool."""
+
+    name: str
+    description: str
+    properties: Mapping[str, Any]
+    """Argument name to its JSON Schema."""
+    required: Sequence[str]
+    run: Callable[..., Awaitable[Any]]
+    """`async def run(site: Site, ctx: CallContext, **arguments)`; returns a value or an `Outcome`."""
+    permissions: Callable[[BuiltinSettings], Permissions] = lambda _: Permissions()
+    """Returns what it may touch, by the settings."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Name of an option to its meaning."""
+    runs_shell: bool = False
+    """It runs a shell line of its caller, confined."""
+    annotations: Annotations = field(default_factory=Annotations)
+    limits: Limits = field(default_factory=Limits)
+    output: Output = field(default_factory=lambda: Output("text"))
+    examples: Sequence[Example] = ()
+    grace_s: float = 0.0
+    """Seconds after its limit in which it ends its own work."""
+
+    def tool(self, settings: BuiltinSettings) -> Tool:
+        """Return the tool as these settings make it."""
+        config = CommandExec("/bin/sh", ("-c", "{{command}}"), allow_code=True)
+        tool = Tool(
+            name=self.name,
+            description=self.description,
+            kind="command" if self.runs_shell else "function",
+            input_schema={
+                "type": "object",
+                "properties": dict(self.properties),
+                "required": list(self.required),
+                "additionalProperties": False,
+            },
+            config=config if self.runs_shell else FunctionExec(self.reference),
+            output=self.output,
+            permissions=self.permissions(settings),
+            limits=self.limits,
+            annotations=self.annotations,
+            tags=(BUILTIN_BUNDLE,),
+            examples=tuple(self.examples),
+            bundle=BUILTIN_BUNDLE,
+        )
+        return replace(tool, source=self._source(tool))
+
+    @property
+    def reference(self) -> str:
+        """Module and name of the function."""
+        return f"{self.run.__module__}.{self.run.__name__}"
+
+    def _source(self, tool: Tool) -> Source:
+        """Return the definition as a native manifest: a review of the tool is for these bytes."""
+        from toolcrib.manifest.native.writer import write_manifest
+
+        raw = write_manifest(tool)
+        path = inspect.getfile(self.run)
+        return Source("native", path, raw, hashlib.sha256(raw).hexdigest(), shared=True, stored=True)
+
+
+def folder_note(settings: BuiltinSettings) -> str:
+    """Return a sentence about the folders that a file tool may use, where there is more than one."""
+    if len(settings.roots) < 2:
+        return ""
+    first, *others = settings.roots
+    named = ", ".join(f"{one.name}{'' if one.write else ' (read-only)'}" for one in others)
+    return (
+        f" Relative paths begin in {first.name}; a path in another folder is written NAME:PATH, with {named}."
+    )

@@ -1,0 +1,32 @@
+"""`append_file`."""
+
+from __future__ import annotations
+
+from toolcrib.builtin.definition import Builtin
+from toolcrib.builtin.files.text import encoded
+from toolcrib.builtin.site import Site
+from toolcrib.spec import Annotations, CallContext, Example, Permissions
+
+__all__ = ["BUILTIN"]
+
+
+async def append_file(site: Site, _ctx: CallContext, path: str, content: str) -> str:
+    """Append to a file that exists."""
+    data = encoded(content)
+    count = await site.in_files(path, "write", lambda roots, place: roots.write(place, data, append=True))
+    return f"Successfully appended {count} bytes to {path}"
+
+
+BUILTIN = Builtin(
+    name="append_file",
+    description="Append content to the end of an existing file. Use write_file to create one.",
+    properties={
+        "path": {"type": "string", "description": "The file, relative to the workspace; it must exist."},
+        "content": {"type": "string", "description": "The text to append, with its own line breaks."},
+    },
+    required=["path", "content"],
+    run=append_file,
+    permissions=lambda settings: Permissions(read=settings.read, write=settings.write),
+    annotations=Annotations(read_only=False, destructive=False, idempotent=False, open_world=False),
+    examples=[Example("Append a line", {"path": "notes/log.md", "content": "- done\n"})],
+)

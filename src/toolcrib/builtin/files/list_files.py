@@ -1,0 +1,34 @@
+"""`list_files`."""
+
+from __future__ import annotations
+
+from toolcrib.builtin.definition import Builtin
+from toolcrib.builtin.site import Site
+from toolcrib.spec import Annotations, CallContext, Example, Output, Permissions
+
+__all__ = ["BUILTIN"]
+
+
+async def list_files(site: Site, _ctx: CallContext, path: str = ".") -> list[str]:
+    """Return the names in a folder; those of folders end with a slash."""
+    entries = await site.in_files(path, "read", lambda roots, place: roots.entries(place))
+    return [f"{one.name}/" if one.kind == "dir" else one.name for one in entries]
+
+
+BUILTIN = Builtin(
+    name="list_files",
+    description="List the contents of a folder as a JSON array of names. Names of folders end with `/`.",
+    properties={
+        "path": {
+            "type": "string",
+            "default": ".",
+            "description": "The folder, relative to the workspace (default: the workspace itself, `.`).",
+        }
+    },
+    required=[],
+    run=list_files,
+    permissions=lambda settings: Permissions(read=settings.read),
+    output=Output("json", {"type": "array", "items": {"type": "string"}}),
+    annotations=Annotations(read_only=True, idempotent=True, open_world=False),
+    examples=[Example("List the workspace", {})],
+)

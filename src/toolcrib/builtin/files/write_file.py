@@ -1,0 +1,35 @@
+"""`write_file`."""
+
+from __future__ import annotations
+
+from toolcrib.builtin.definition import Builtin
+from toolcrib.builtin.files.text import encoded
+from toolcrib.builtin.site import Site
+from toolcrib.spec import Annotations, CallContext, Example, Permissions
+
+__all__ = ["BUILTIN"]
+
+
+async def write_file(site: Site, _ctx: CallContext, path: str, content: str) -> str:
+    """Write a file whole; missing folders are made."""
+    data = encoded(content)
+    count = await site.in_files(path, "write", lambda roots, place: roots.write(place, data, mkdir=True))
+    return f"Successfully wrote {count} bytes to {path}"
+
+
+BUILTIN = Builtin(
+    name="write_file",
+    description=(
+        "Write content to a file. The file is created, or replaced as a whole if it exists;"
+        " missing parent folders are created."
+    ),
+    properties={
+        "path": {"type": "string", "description": "The file, relative to the workspace."},
+        "content": {"type": "string", "description": "The whole new content."},
+    },
+    required=["path", "content"],
+    run=write_file,
+    permissions=lambda settings: Permissions(read=settings.read, write=settings.write),
+    annotations=Annotations(read_only=False, destructive=True, idempotent=True, open_world=False),
+    examples=[Example("Write a file", {"path": "out/report.md", "content": "# Report\n"})],
+)

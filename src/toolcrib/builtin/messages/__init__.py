@@ -1,0 +1,1 @@
+"""Built-in tools that send messages to people."""

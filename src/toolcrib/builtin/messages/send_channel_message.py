@@ -1,0 +1,72 @@
+"""`send_channel_message`."""
+
+from __future__ import annotations
+
+import time
+
+import orjson
+
+from toolcrib.builtin.definition import Builtin
+from toolcrib.builtin.site import Site
+from toolcrib.errors import ToolUnavailable
+from toolcrib.executors.function.threads import run_in_thread
+from toolcrib.spec import Annotations, CallContext, Example
+from toolcrib.spec.moment import written
+from toolcrib.state import Outbox
+
+__all__ = ["BUILTIN", "TOPIC"]
+
+TOPIC = "channel.message.send"
+"""The topic of the outbox, and of the bus that a bridge delivers to."""
+CHANNELS = ("whatsapp", "telegram", "discord", "slack")
+
+
+async def send_channel_message(
+    site: Site,
+    ctx: CallContext,
+    channel: str,
+    text: str,
+    chatId: str = "",  # noqa: N803 - the name of the argument
+) -> str:
+    """Put a message into the project's outbox, which a bridge delivers."""
+    if site.database is None:
+        raise ToolUnavailable(
+            "send_channel_message needs a project, whose database keeps messages until they are delivered",
+            hint="Open a project and list the tool under `builtins` in its config.yml.",
+        )
+    database = site.database()
+    data = {"channel": channel, "text": text} | ({"chatId": chatId} if chatId else {})
+    body = {"topic": TOPIC, "timestamp": written(time.time()), "metadata": _metadata(ctx), "data": data}
+
+    def put() -> str:
+        with database.write() as tx:
+            return Outbox.put(tx, TOPIC, orjson.dumps(body)).id
+
+    number = await run_in_thread(put)
+    return f"Message queued for {channel} (target: {chatId or 'owner (self)'}), id {number}"
+
+
+def _metadata(ctx: CallContext) -> dict[str, str]:
+    return {} if ctx.run_id is None else {"agentRunID": ctx.run_id}
+
+
+BUILTIN = Builtin(
+    name="send_channel_message",
+    description=(
+        "Send a message to the user via a connected channel (WhatsApp, Telegram, Discord, Slack)."
+        " Use this when the user asks to be notified or to get a summary. The message is queued and delivered"
+        " later; without chatId it goes to the owner of the device."
+    ),
+    properties={
+        "channel": {"type": "string", "enum": list(CHANNELS), "description": "The channel to send through."},
+        "text": {"type": "string", "minLength": 1, "description": "The text of the message."},
+        "chatId": {
+            "type": "string",
+            "description": "The chat or group. Leave it out to send to the owner of the device.",
+        },
+    },
+    required=["channel", "text"],
+    run=send_channel_message,
+    annotations=Annotations(read_only=False, destructive=False, idempotent=False, open_world=True),
+    examples=[Example("Notify the owner", {"channel": "telegram", "text": "The report is ready."})],
+)

@@ -1,0 +1,42 @@
+"""Built-in tools for a toolset without a project."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any
+
+from toolcrib.builtin.options import check_options
+from toolcrib.builtin.settings import BuiltinSettings, root_folders
+from toolcrib.builtin.site import Site
+from toolcrib.builtin.table import NAMES, define, executor_of
+from toolcrib.executors.directory import WithSecrets, host_of
+from toolcrib.spec import Catalog, Executor, Tool
+
+__all__ = ["open_builtins"]
+
+Roots = str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]]
+
+
+def open_builtins(
+    catalog: Catalog,
+    names: Collection[str] = (),
+    roots: Roots | None = None,
+    read_only: Collection[str] = (),
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[tuple[Tool, Callable[[], Executor]]]:
+    """Return built-in tools, each with the function that makes its executor. No names: all of them.
+
+    Raises ToolNotFound for an unknown name, UsageError for an option that does not exist or does not fit.
+    """
+    for name, given in (options or {}).items():
+        check_options(name, given)
+    settings = BuiltinSettings(root_folders(roots, read_only), options or {})
+    host = host_of(os.path.realpath(settings.roots[0].path), catalog)
+
+    def make(tool: Tool) -> Executor:
+        return WithSecrets(tool, executor_of(Site(tool, host, settings)))
+
+    tools = [define(name, settings) for name in names or NAMES]
+    return [(tool, partial(make, tool)) for tool in tools]

@@ -1,0 +1,1 @@
+"""Built-in tools that run a shell line, confined like any command."""

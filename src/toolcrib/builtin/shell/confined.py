@@ -1,0 +1,87 @@
+"""One shell line of a caller, run in the sandbox with the folders and the network of its tool."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from toolcrib.builtin.settings import BuiltinSettings
+from toolcrib.builtin.site import Site
+from toolcrib.errors import PermissionDenied, TimedOut
+from toolcrib.executors.output import MAX_OUTPUT, decoded, facts, masked, place_warnings, uncut
+from toolcrib.sandbox import Completed, Confinement, run
+from toolcrib.sandbox.files.paths import PathCache, Paths
+from toolcrib.spec import CallContext, Network, Outcome, Permissions
+
+__all__ = ["shell_permissions", "shell_result"]
+
+_FOLDERS = 16
+"""Working folders whose sandboxes are kept in mind."""
+
+
+def shell_permissions(name: str, settings: BuiltinSettings) -> Permissions:
+    """Return the permissions of a shell tool: all roots, and the network of its option `network`."""
+    network = Network.parse(settings.of(name).get("network", False))
+    return Permissions(network, settings.read, settings.write)
+
+
+async def shell_result(
+    site: Site, ctx: CallContext, command: str, workdir: str | None, timeout_s: float
+) -> Outcome:
+    """Run a line and return its output as text, whatever its exit code is.
+
+    Raises PermissionDenied for a working folder outside of the roots, TimedOut with the output so far.
+    """
+    workspace, tool = site.host.workspace(), site.tool
+    network = workspace.network(tool)
+    job = workspace.call_job(
+        _ground(site, workdir or "."),
+        tool,
+        {},
+        ctx,
+        argv=("/bin/sh", "-c", command),
+        output_limit=tool.limits.output_bytes or MAX_OUTPUT,
+        **network.job,
+    )
+    limit_ms = max(1, int(timeout_s * 1000))
+    own = limit_ms < job.timeout_ms
+    done = masked(ctx, await run(replace(job, timeout_ms=min(limit_ms, job.timeout_ms))))
+    warnings: list[str] = []
+    text = _text(ctx, done, warnings)
+    if done.timed_out:
+        details = {**facts(done), "output": text}
+        message = f"the command took longer than {timeout_s:g} seconds"
+        raise TimedOut(message, details=details) if own else ctx.timed_out()
+    return Outcome(text, (*warnings, *network.warnings, *place_warnings(done)), facts(done))
+
+
+def _ground(site: Site, workdir: str) -> Confinement:
+    """Return the sandbox for a working folder, which must lie beneath a root."""
+    workspace = site.host.workspace()
+    known: PathCache[Confinement] = site.kept.setdefault("grounds", PathCache(_FOLDERS))
+
+    def prepare(paths: Paths) -> Confinement:
+        files = workspace.files(paths)
+        folder = site.absolute(workdir)
+        if not files.grants(site.tool).cover(files.resolve(folder)):
+            raise PermissionDenied(f"path escapes sandbox: {workdir}", details={"path": workdir})
+        return workspace.tool_job(files, site.tool, folder, read=(), links=())
+
+    return known.get(workdir, prepare)
+
+
+def _text(ctx: CallContext, done: Completed, warnings: list[str]) -> str:
+    """Return standard output, standard error and exit code as one text."""
+    text = _stream(ctx, done.stdout, done.stdout_total, "the output", warnings)
+    if done.stderr:
+        error = _stream(ctx, done.stderr, done.stderr_total, "standard error", warnings)
+        text += ("\n" if text else "") + f"STDERR: {error}"
+    if done.exit_code:
+        text += f"\n(exit code: {done.exit_code})"
+    return text or "(no output)"
+
+
+def _stream(ctx: CallContext, kept: bytes, total: int, name: str, warnings: list[str]) -> str:
+    if total > len(kept):
+        warnings.append(f"{name} is cut: {len(kept)} of {total} bytes are kept")
+        kept = uncut(ctx, kept)
+    return decoded(kept, warnings, name)

@@ -1,0 +1,102 @@
+"""The surroundings of a built-in tool, and the executor that calls its function there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from toolcrib.builtin.definition import Builtin
+from toolcrib.builtin.settings import BuiltinSettings
+from toolcrib.errors import PermissionDenied, ToolcribError
+from toolcrib.executors.file.granted import GrantedFiles
+from toolcrib.executors.function.threads import run_in_thread
+from toolcrib.executors.host import Host
+from toolcrib.spec import Call, CallContext, Outcome, Tool
+
+if TYPE_CHECKING:
+    from toolcrib.sandbox import Roots
+    from toolcrib.state import Database
+
+__all__ = ["BuiltinExecutor", "Site"]
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class Site:
+    """What one built-in tool finds around it."""
+
+    tool: Tool
+    host: Host
+    settings: BuiltinSettings
+    database: Callable[[], Database] | None = None
+    """Returns the project's database; None outside of a project."""
+    kept: dict[str, Any] = field(default_factory=dict)
+    """What the tool keeps between its calls."""
+
+    def option(self, name: str, default: Any = None) -> Any:
+        """Return one option of the tool."""
+        return self.settings.of(self.tool.name).get(name, default)
+
+    def absolute(self, path: str) -> str:
+        """Return an argument as an absolute path: relative ones begin in the first root, or in a named one.
+
+        The path is only put together here. It is opened, and checked, beneath the roots.
+        """
+        roots = self.settings.roots
+        name, colon, rest = path.partition(":")
+        named = {root.name: root.path for root in roots}
+        base = named[name] if colon and name in named else roots[0].path
+        if colon and name in named:
+            path = rest
+        return str(Path(self.host.workspace().root, base, path))
+
+    async def in_files(
+        self, path: str, access: Literal["read", "write"], work: Callable[[Roots, str], T]
+    ) -> T:
+        """Call `work` in a thread, with the open roots and the path in them.
+
+        Raises PermissionDenied for a path outside (`path escapes sandbox`) or in a read-only folder.
+        """
+        from toolcrib.sandbox import Roots
+
+        if access == "write" and not self.tool.permissions.write:
+            raise PermissionDenied(
+                f"{self.tool.name} may write nowhere, because no folder in `roots` is writable",
+                hint="To allow it, write `roots: {workspace: {path: ., write: true}}` in config.yml.",
+            )
+        files = self.kept.get("files")
+        if files is None:
+            files = self.kept["files"] = GrantedFiles(self.tool, self.host.workspace())
+        asked = self.absolute(path)
+
+        def run() -> T:
+            place, roots = files.find(asked, access)
+            try:
+                with Roots(*roots) as opened:
+                    return work(opened, place)
+            except ToolcribError as error:  # Shown as the caller wrote it: not where the folder really is.
+                error.message = error.message.replace(place, path).replace(asked, path)
+                error.args = (error.message,)
+                if "path" in error.details:
+                    error.details["path"] = path
+                raise
+
+        result: T = await run_in_thread(run)
+        return result
+
+
+class BuiltinExecutor:
+    """Calls the function of one built-in tool."""
+
+    def __init__(self, builtin: Builtin, site: Site) -> None:
+        self._builtin = builtin
+        self._site = site
+        self.grace_s = builtin.grace_s
+
+    async def run(self, call: Call, ctx: CallContext) -> Outcome | Any:
+        """Run one attempt."""
+        assert isinstance(call.arguments, dict)
+        return await self._builtin.run(self._site, ctx, **call.arguments)

@@ -1,0 +1,1 @@
+"""Built-in tools that use the network, all through the guarded client."""

@@ -1,0 +1,93 @@
+"""Requests of the built-in web tools, through the guarded client."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from http import HTTPStatus
+
+from toolcrib.builtin.settings import BuiltinSettings
+from toolcrib.builtin.site import Site
+from toolcrib.egress import EgressRequest, EgressResponse, program_policy
+from toolcrib.errors import HttpFailed, InvalidInput, ToolUnavailable, Violation
+from toolcrib.spec import CallContext, Network, Permissions
+
+__all__ = ["TIMEOUT_S", "missing_extra", "send", "status_failure", "text_of", "web_permissions"]
+
+TIMEOUT_S = 30.0
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer"})
+"""Headers that decide where a request goes or ends."""
+_EXCERPT = 2_000
+
+
+def web_permissions(name: str, settings: BuiltinSettings) -> Permissions:
+    """Return the permissions of a web tool: any public host, or the hosts of its option `network`."""
+    return Permissions(Network.parse(settings.of(name).get("network", True)))
+
+
+async def send(
+    site: Site,
+    ctx: CallContext,
+    method: str,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    body: bytes | None = None,
+) -> EgressResponse:
+    """Send a request, for 30 seconds at most, and return its answer whatever its status is.
+
+    No header that the caller gives follows a redirect to another origin. Raises as `Egress.request`, and
+    InvalidInput for a header that cannot be sent.
+    """
+    given = tuple((headers or {}).items())
+    if wrong := tuple(v for name, value in given if (v := _header_fault(name, value)) is not None):
+        raise InvalidInput(f"{wrong[0].path} {wrong[0].message}", violations=wrong)
+    network = site.tool.permissions.network
+    policy = program_policy(network, allowed_hosts=site.host.allowed_hosts)
+    request = EgressRequest(
+        method,
+        url,
+        given,
+        body,
+        timeout_s=min(TIMEOUT_S, ctx.remaining) or TIMEOUT_S,
+        secret_headers=frozenset(name.lower() for name, _ in given),
+    )
+    return await site.host.egress().request(request, replace(policy, on_check=site.host.observe_host))
+
+
+def _header_fault(name: str, value: str) -> Violation | None:
+    path = f"$.headers.{name}"
+    if not _NAME.fullmatch(name):
+        return Violation(path, "is not the name of a header")
+    if name.lower() in _OURS:
+        return Violation(path, "is set by the client itself")
+    if any(ord(char) < 32 and char != "\t" for char in value) or "\x7f" in value:
+        return Violation(path, "holds a line break or another control character")
+    return None
+
+
+def status_failure(response: EgressResponse) -> HttpFailed:
+    """Return the error of an answer that is no success, with the beginning of its body."""
+    status = response.status
+    phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
+    body = text_of(response)[:_EXCERPT].strip()
+    message = f"HTTP {status} {phrase}".strip() + (f"\n{body}" if body else "")
+    return HttpFailed(message, details={"status": status}, retryable=status in (408, 429) or status >= 500)
+
+
+def text_of(response: EgressResponse) -> str:
+    """Return the body as text in its character set, else in UTF-8; bad bytes are replaced."""
+    _, _, parameters = (response.header("content-type") or "").partition(";")
+    match = re.search(r"charset=[\"']?([\w-]+)", parameters, re.IGNORECASE)
+    try:
+        return response.body.decode(match[1] if match else "utf-8-sig", errors="replace")
+    except LookupError:
+        return response.body.decode("utf-8-sig", errors="replace")
+
+
+def missing_extra(tool: str, extra: str) -> ToolUnavailable:
+    """Return the error of a tool whose library is not installed."""
+    return ToolUnavailable(
+        f"{tool} needs the extra `{extra}`", hint=f"Install it: pip install 'toolcrib[{extra}]'"
+    )

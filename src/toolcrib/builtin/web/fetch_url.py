@@ -1,0 +1,82 @@
+"""`fetch_url`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from toolcrib.builtin.definition import Builtin
+from toolcrib.builtin.site import Site
+from toolcrib.builtin.web.client import send, status_failure, text_of, web_permissions
+from toolcrib.builtin.web.readable import readable
+from toolcrib.egress import EgressResponse
+from toolcrib.executors.function.threads import run_in_thread
+from toolcrib.spec import Annotations, CallContext, Example, Limits, Outcome
+
+__all__ = ["BUILTIN"]
+
+DEFAULT_CHARS, MAX_CHARS = 50_000, 100_000
+_ACCEPT = "text/html,application/xhtml+xml,application/json,text/plain,*/*"
+
+
+async def fetch_url(
+    site: Site,
+    ctx: CallContext,
+    url: str,
+    maxChars: int = DEFAULT_CHARS,  # noqa: N803 - the name of the argument
+    headers: dict[str, str] | None = None,
+) -> Outcome:
+    """Return the text of a page, or an answer that is JSON or plain text as it is."""
+    given = headers or {}
+    if not any(name.lower() == "accept" for name in given):
+        given = {"Accept": _ACCEPT, **given}
+    response = await send(site, ctx, "GET", url, given)
+    if response.status >= 400:
+        raise status_failure(response)
+    details = {"status": response.status, "url": response.url}
+    text: str = await run_in_thread(lambda: _text(response))
+    if len(text) > maxChars:
+        more = f"call again with a larger maxChars, at most {MAX_CHARS}" if maxChars < MAX_CHARS else ""
+        text = f"{text[:maxChars]}\n[cut: the first {maxChars:,} of {len(text):,} characters." + (
+            f" To read on, {more}.]" if more else "]"
+        )
+    warnings = ("the answer is larger than 2 MiB; only its beginning was read",) if response.truncated else ()
+    return Outcome(text, warnings, details)
+
+
+def _text(response: EgressResponse) -> str:
+    text, media = text_of(response), response.content_type
+    looks_so = not media.startswith("text/") and "json" not in media and text.lstrip().startswith("<")
+    if media in ("text/html", "application/xhtml+xml") or looks_so:
+        return readable(text, response.url)
+    return text
+
+
+BUILTIN = Builtin(
+    name="fetch_url",
+    description=(
+        "Fetch a web page or an API endpoint. A page is returned as readable plain text, JSON as it is."
+        " Use it to read documentation, check services or gather information from the internet."
+    ),
+    properties={
+        "url": {"type": "string", "description": "The address, beginning with http:// or https://."},
+        "maxChars": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MAX_CHARS,
+            "default": DEFAULT_CHARS,
+            "description": "Characters to return at most (default 50000, maximum 100000).",
+        },
+        "headers": {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            "description": "HTTP headers to send with the request.",
+        },
+    },
+    required=["url"],
+    run=fetch_url,
+    permissions=partial(web_permissions, "fetch_url"),
+    options={"network": "`true` (default), any public host, or `{allow: [hosts]}`."},
+    annotations=Annotations(read_only=True, idempotent=True, open_world=True),
+    limits=Limits(output_bytes=4 * MAX_CHARS + 1_000),
+    examples=[Example("Read a page", {"url": "https://example.com/"})],
+)

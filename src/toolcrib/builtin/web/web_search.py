@@ -1,0 +1,90 @@
+"""`web_search`."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from toolcrib.builtin.definition import Builtin
+from toolcrib.builtin.settings import BuiltinSettings
+from toolcrib.builtin.site import Site
+from toolcrib.builtin.web.providers import BRAVE, PROVIDERS
+from toolcrib.spec import (
+    Annotations,
+    CallContext,
+    Example,
+    Network,
+    Output,
+    Permissions,
+    SecretSpec,
+)
+
+__all__ = ["BUILTIN"]
+
+MAX_COUNT = 20
+
+
+async def web_search(
+    site: Site, ctx: CallContext, query: str, count: int = 10, freshness: str | None = None
+) -> list[dict[str, str]]:
+    """Return the results of the configured provider, in one shape."""
+    search = PROVIDERS[site.option("provider", "brave")]
+    return (await search(site, ctx, query, count, freshness))[:count]
+
+
+def _permissions(settings: BuiltinSettings) -> Permissions:
+    options = settings.of("web_search")
+    provider = options.get("provider", "brave")
+    if provider == "index":
+        return Permissions(read=(options["folder"],))
+    parts = urlsplit(options.get("url", BRAVE))
+    host = parts.netloc if parts.port else parts.hostname or ""
+    network = Network("hosts", (host.lower(),))
+    secrets: Any = (SecretSpec("BRAVE_API_KEY"),) if provider == "brave" else ()
+    return Permissions(network, secrets=secrets)
+
+
+_TEXT = {"type": "string"}
+BUILTIN = Builtin(
+    name="web_search",
+    description=(
+        "Search the web and return titles, addresses and short descriptions."
+        " Use it to find pages; read one with fetch_url."
+    ),
+    properties={
+        "query": {"type": "string", "minLength": 1, "description": "The search query."},
+        "count": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MAX_COUNT,
+            "default": 10,
+            "description": "Number of results (default 10, maximum 20).",
+        },
+        "freshness": {
+            "type": "string",
+            "enum": ["pd", "pw", "pm", "py"],
+            "description": "Only results of the past day (pd), week (pw), month (pm) or year (py).",
+        },
+    },
+    required=["query"],
+    run=web_search,
+    permissions=_permissions,
+    options={
+        "provider": "`brave` (default; secret `BRAVE_API_KEY`), `searxng` or `index`.",
+        "url": "The address of SearXNG, or of another server with Brave's API.",
+        "folder": "For `index`: the folder of text, Markdown and HTML files to search.",
+    },
+    output=Output(
+        "json",
+        {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"title": _TEXT, "url": _TEXT, "description": _TEXT},
+                "required": ["title", "url", "description"],
+            },
+        },
+    ),
+    annotations=Annotations(read_only=True, idempotent=True, open_world=True),
+    examples=[Example("Search", {"query": "best python frameworks", "count": 5})],
+)

@@ -1,0 +1,145 @@
+"""The built-in file tools, on a real disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib import Toolset
+from toolcrib.errors import ToolNotFound, UsageError
+
+
+class Disk:
+    def __init__(self, folder: Path) -> None:
+        self.work, self.data, self.outside = folder / "work", folder / "data", folder / "outside"
+        for one in (self.work, self.data, self.outside):
+            one.mkdir()
+        (self.outside / "secret.txt").write_text("secret")
+        self.tools = Toolset()
+        self.tools.register_builtins(roots={"work": self.work, "data": self.data}, read_only=["data"])
+
+    async def value(self, name: str, **arguments: Any) -> Any:
+        return (await self.tools.call(name, arguments)).unwrap()
+
+    async def refused(self, name: str, **arguments: Any) -> str:
+        result = await self.tools.call(name, arguments)
+        assert result.error is not None, result.value
+        return f"{result.error.code}: {result.error.message}"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    return Disk(tmp_path)
+
+
+async def test_files_are_written_read_appended_and_edited(disk: Disk) -> None:
+    assert await disk.value("write_file", path="a/b/c.txt", content="één\n") == (
+        "Successfully wrote 6 bytes to a/b/c.txt"
+    )
+    assert await disk.value("append_file", path="a/b/c.txt", content="two\n") == (
+        "Successfully appended 4 bytes to a/b/c.txt"
+    )
+    edits = [{"old": "two", "new": "three"}, {"old": "e", "new": "E", "all": True}]
+    assert await disk.value("edit_file", path="a/b/c.txt", edits=edits) == "Made 3 replacements in a/b/c.txt"
+    assert await disk.value("read_file", path="a/b/c.txt") == "één\nthrEE\n"
+    assert await disk.value("read_file", path=str(disk.work / "a/b/c.txt")) == "één\nthrEE\n"
+
+
+async def test_a_folder_is_listed_in_both_forms(disk: Disk) -> None:
+    (disk.work / "sub").mkdir()
+    (disk.work / "f.txt").write_bytes(b"12345")
+    (disk.work / "link").symlink_to("f.txt")
+    assert await disk.value("list_files") == ["f.txt", "link", "sub/"]
+    lines = (await disk.value("list_directory", path=".")).splitlines()
+    assert lines[0] == "file          5  f.txt"
+    assert [line.split()[0] for line in lines] == ["file", "link", "dir"]
+    assert (await disk.refused("list_files", path="f.txt")).startswith("not_found: ")
+
+
+async def test_edits_are_made_all_or_not_at_all(disk: Disk) -> None:
+    (disk.work / "f").write_text("a b b")
+    for edits in (
+        [{"old": "a", "new": "x"}, {"old": "nowhere", "new": "x"}],
+        [{"old": "a", "new": "x"}, {"old": "b", "new": "x"}],
+    ):
+        assert "nothing was changed: $.edits[1].old" in await disk.refused("edit_file", path="f", edits=edits)
+        assert (disk.work / "f").read_text() == "a b b"
+
+
+async def test_append_needs_a_file_that_exists(disk: Disk) -> None:
+    assert await disk.refused("append_file", path="new", content="x") == (
+        "not_found: no such file or folder: new"
+    )
+    assert not (disk.work / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../outside/secret.txt", "/etc/passwd", "link/secret.txt", "secret", "data:../outside/secret.txt"],
+)
+@pytest.mark.parametrize("name", ["read_file", "write_file", "append_file", "list_directory"])
+async def test_a_path_that_leads_out_is_refused_and_shown_as_written(
+    disk: Disk, name: str, path: str
+) -> None:
+    (disk.work / "link").symlink_to(disk.outside)
+    (disk.work / "secret").symlink_to(disk.outside / "secret.txt")
+    content = {"content": "x"} if name in ("write_file", "append_file") else {}
+    assert (
+        await disk.refused(name, path=path, **content) == f"permission_denied: path escapes sandbox: {path}"
+    )
+    assert (disk.outside / "secret.txt").read_text() == "secret"
+
+
+async def test_named_and_read_only_roots(disk: Disk) -> None:
+    (disk.data / "d.txt").write_text("data")
+    assert await disk.value("read_file", path="data:d.txt") == "data"
+    assert await disk.value("read_file", path=str(disk.data / "d.txt")) == "data"
+    assert await disk.refused("write_file", path="data:d.txt", content="x") == (
+        "permission_denied: this folder is read-only: data:d.txt"
+    )
+    with pytest.raises(UsageError, match="read_only names no root: dta"):
+        Toolset().register_builtins(roots={"data": disk.data}, read_only=["dta"])
+
+
+async def test_a_long_file_says_how_to_read_on(disk: Disk) -> None:
+    text = "".join(f"line {n} é\n" for n in range(30_000))
+    (disk.work / "long").write_text(text)
+    size, read, offset = len(text.encode()), "", 0
+    first = await disk.value("read_file", path="long")
+    assert f" of {size:,}. To read on, call again with offset=" in first
+    while True:
+        part = await disk.value("read_file", path="long", offset=offset)
+        body, cut, note = part.partition("\n[cut: bytes ")
+        read += body
+        if not cut:
+            break
+        offset = int(note.rpartition("offset=")[2].rstrip(".]"))
+    assert read == text
+
+
+async def test_pipes_devices_and_hard_links_are_no_way_out(disk: Disk) -> None:
+    os.mkfifo(disk.work / "pipe")
+    assert "not a regular file: pipe" in await disk.refused("read_file", path="pipe")
+    os.link(disk.outside / "secret.txt", disk.work / "hard")
+    assert "hard link" in await disk.refused("append_file", path="hard", content="x")
+    assert "NUL" in await disk.refused("read_file", path="a\0b")
+
+
+async def test_an_unknown_name_or_option_is_an_error_with_the_nearest_one(disk: Disk) -> None:
+    with pytest.raises(ToolNotFound) as caught:
+        Toolset().register_builtins("read_fil", roots=disk.work)
+    assert caught.value.hint == "Did you mean read_file?"
+    with pytest.raises(UsageError, match="options of web_search"):
+        Toolset().register_builtins(roots=disk.work, options={"web_search": {"provider": "searxng"}})
+    arguments = {"path": "x", "folow": True}
+    assert "folow" in await disk.refused("read_file", **arguments)
+
+
+def test_a_toolset_can_have_some_of_them_and_filter(disk: Disk) -> None:
+    tools = Toolset()
+    assert tools.register_builtins("read_file", "list_files", roots=disk.work) == ["read_file", "list_files"]
+    assert disk.tools.filter("read_file", "web_search").names == ["read_file", "web_search"]
+    assert len(disk.tools.names) == 13

@@ -1,0 +1,216 @@
+"""`fetch_url`, `http_request` and `web_search` against real servers on loopback."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from toolcrib import Toolset
+
+PAGE = '<head><title>T</title></head><body><h1>Hi</h1><p>See <a href="/next">next</a>.</p></body>'
+
+
+class Site:
+    """A server that remembers its requests."""
+
+    def __init__(self) -> None:
+        self.seen: list[web.Request] = []
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.seen.append(request)
+        body = await request.text()
+        match request.path:
+            case "/page":
+                return web.Response(text=PAGE, content_type="text/html")
+            case "/json":
+                return web.Response(text='{"a":  1}', content_type="application/json")
+            case "/missing":
+                return web.Response(status=404, text="no such page")
+            case "/redirect":
+                return web.Response(status=302, headers={"Location": request.query["to"]})
+            case "/long":
+                return web.Response(text="é" * 80_000)
+            case "/echo":
+                headers = {k: v for k, v in request.headers.items() if k.startswith(("X-", "Content-Type"))}
+                seen = {"query": list(request.query.items()), "headers": headers, "body": body}
+                return web.json_response({"method": request.method, **seen}, status=201)
+            case "/res/v1/web/search":
+                found = {"title": "A <b>t</b>", "url": "https://a.example/", "description": "one &amp; two"}
+                return web.json_response({"web": {"results": [found] * int(request.query["count"])}})
+            case "/search":
+                found = {"title": "S", "url": "https://s.example/", "content": "text", "engine": "x"}
+                return web.json_response({"results": [found] * 30})
+        return web.Response(status=500)
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    made = Site()
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", made.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await (listener := web.TCPSite(runner, "127.0.0.1", 0)).start()
+    made.port = listener._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
+    yield made
+    await runner.cleanup()
+
+
+def toolset(site: Site, folder: Path, **options: Any) -> Toolset:
+    tools = Toolset()
+    network = {"network": {"allow": [f"127.0.0.1:{site.port}"]}}
+    tools.register_builtins(
+        "fetch_url",
+        "http_request",
+        "web_search",
+        roots=folder,
+        options={"fetch_url": network, "http_request": network, **options},
+    )
+    return tools
+
+
+async def test_a_page_is_readable_text_and_json_stays_as_it_is(site: Site, tmp_path: Path) -> None:
+    tools = toolset(site, tmp_path)
+    page = await tools.execute("fetch_url", {"url": f"{site.url}/page"})
+    assert page == f"# Hi\n\nSee next ({site.url}/next)."
+    assert await tools.execute("fetch_url", {"url": f"{site.url}/json"}) == '{"a":  1}'
+    headers = {"X-Mine": "1"}
+    await tools.execute("fetch_url", {"url": f"{site.url}/page", "headers": headers})
+    assert site.seen[-1].headers["X-Mine"] == "1"
+    assert "text/html" in site.seen[-1].headers["Accept"]
+
+
+async def test_long_text_is_cut_at_max_chars_and_says_so(site: Site, tmp_path: Path) -> None:
+    tools = toolset(site, tmp_path)
+    text = await tools.execute("fetch_url", {"url": f"{site.url}/long"})
+    assert text.startswith("é" * 50_000 + "\n[cut: the first 50,000 of 80,000 characters.")
+    short = await tools.execute("fetch_url", {"url": f"{site.url}/long", "maxChars": 10})
+    assert short.partition("\n")[0] == "é" * 10
+    assert await tools.execute("fetch_url", {"url": f"{site.url}/long", "maxChars": 100_000}) == "é" * 80_000
+    refused = await tools.call("fetch_url", {"url": f"{site.url}/long", "maxChars": 100_001})
+    assert refused.error is not None
+    assert refused.error.code == "invalid_input"
+
+
+async def test_an_error_status_fails_with_the_beginning_of_the_answer(site: Site, tmp_path: Path) -> None:
+    result = await toolset(site, tmp_path).call("fetch_url", {"url": f"{site.url}/missing"})
+    assert result.error is not None
+    assert result.error.code == "http_failed"
+    assert result.error.message == "HTTP 404 Not Found\nno such page"
+
+
+@pytest.mark.parametrize(
+    "to", ["http://127.0.0.1:1/", "http://169.254.169.254/latest/", "file:///etc/passwd"]
+)
+async def test_redirects_are_checked_again(site: Site, tmp_path: Path, to: str) -> None:
+    tools = toolset(site, tmp_path)
+    result = await tools.call("fetch_url", {"url": f"{site.url}/redirect?to={to}"})
+    assert result.error is not None
+    assert result.error.code in ("host_not_allowed", "http_failed")
+    assert len(site.seen) == 1
+
+
+async def test_without_a_grant_no_private_address_is_reached(site: Site, tmp_path: Path) -> None:
+    tools = Toolset()
+    tools.register_builtins("fetch_url", "http_request", roots=tmp_path)
+    for name, more in (("fetch_url", {}), ("http_request", {"method": "GET"})):
+        result = await tools.call(name, {"url": f"{site.url}/page", **more})
+        assert result.error is not None
+        assert result.error.code == "host_not_allowed"
+    assert not site.seen
+
+
+@pytest.mark.parametrize("header", [{"X-A": "1\r\nX-B: 2"}, {"Host": "other.example"}, {"a b": "1"}])
+async def test_headers_cannot_split_the_request_or_change_its_host(
+    site: Site, tmp_path: Path, header: dict[str, str]
+) -> None:
+    result = await toolset(site, tmp_path).call("fetch_url", {"url": f"{site.url}/page", "headers": header})
+    assert result.error is not None
+    assert result.error.code == "invalid_input"
+    assert not site.seen
+
+
+async def test_a_request_of_any_method_returns_its_answer(site: Site, tmp_path: Path) -> None:
+    tools = toolset(site, tmp_path)
+    arguments = {
+        "method": "PUT",
+        "url": f"{site.url}/echo?a=1",
+        "query": {"b": "x&c=2", "d": [1, True]},
+        "headers": {"X-Mine": "yes"},
+        "body": {"n": 1},
+    }
+    answer = await tools.execute("http_request", arguments)
+    assert answer["status"] == 201
+    assert answer["body"] == {
+        "method": "PUT",
+        "query": [["a", "1"], ["b", "x&c=2"], ["d", "1"], ["d", "true"]],
+        "headers": {"X-Mine": "yes", "Content-Type": "application/json"},
+        "body": '{"n":1}',
+    }
+    missing = await tools.execute("http_request", {"method": "GET", "url": f"{site.url}/missing"})
+    assert (missing["status"], missing["body"]) == (404, "no such page")
+
+
+async def test_brave_and_searxng_have_one_shape(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRAVE_API_KEY", "brave-key-12345")
+    brave = toolset(site, tmp_path, web_search={"url": site.url})
+    asked = {"query": "a b", "count": 3, "freshness": "pw"}
+    found = await brave.execute("web_search", asked)
+    assert found == [{"title": "A t", "url": "https://a.example/", "description": "one & two"}] * 3
+    assert site.seen[-1].headers["X-Subscription-Token"] == "brave-key-12345"
+    assert dict(site.seen[-1].query) == {
+        "q": "a b",
+        "count": "3",
+        "freshness": "pw",
+        "text_decorations": "false",
+    }
+    searxng = toolset(site, tmp_path, web_search={"provider": "searxng", "url": site.url})
+    assert (
+        await searxng.execute("web_search", {"query": "q", "freshness": "pd"})
+        == [{"title": "S", "url": "https://s.example/", "description": "text"}] * 10
+    )
+    assert site.seen[-1].query["time_range"] == "day"
+
+
+async def test_brave_needs_its_key(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BRAVE_API_KEY", raising=False)
+    result = await toolset(site, tmp_path, web_search={"url": site.url}).call("web_search", {"query": "q"})
+    assert result.error is not None
+    assert result.error.code == "secret_missing"
+    assert not site.seen
+
+
+async def test_a_local_index_finds_text_markdown_and_html(site: Site, tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    (docs / "deep").mkdir(parents=True)
+    (docs / "a.md").write_text("# Apples\n\nAn apple is a fruit that grows on trees.")
+    (docs / "deep" / "b.html").write_text("<title>Pears</title><script>apple</script><p>A pear.</p>")
+    (docs / "c.txt").write_text("Nothing here.")
+    (docs / "binary.bin").write_text("apple")
+    os.utime(docs / "a.md", (0, 0))
+    tools = toolset(site, tmp_path, web_search={"provider": "index", "folder": str(docs)})
+
+    async def search(query: str, **more: Any) -> list[str]:
+        return [one["url"] for one in await tools.execute("web_search", {"query": query, **more})]
+
+    found = await tools.execute("web_search", {"query": "apples"})
+    assert [one["url"] for one in found] == ["a.md"]
+    assert found[0]["title"] == "Apples"
+    assert "apple is a fruit" in found[0]["description"]
+    assert await search("pear") == ["deep/b.html"]
+    assert await search("apples", freshness="pd") == []
+    (docs / "new.md").write_text("Another apple.")
+    assert await search("apples", freshness="pd") == ["new.md"]
+    assert await search('"unbalanced AND (') == []
