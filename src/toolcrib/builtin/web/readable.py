@@ -27,9 +27,8 @@ _CODE = str.maketrans({"\n": _BREAK, " ": _KEPT, "\t": _KEPT * 4})
 _SPACES = re.compile(r"[ \t\n\r\f\v\u00a0]+")
 _MARKS = re.compile(r"[\x1e\x1f ]+")
 _TAGS = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
-_CLOSED_BY_OTHERS = frozenset(
-    ("p", "li", "td", "th", "tr", "dt", "dd", "option", "thead", "tbody", "br", "hr", "img", "input", "meta")
-    + ("link", "wbr", "area", "base", "col", "embed", "source", "track")
+_CLOSED_BY_OTHERS = re.compile(
+    "p|li|t[dhr]|d[td]|option|thead|tbody|[bh]r|wbr|img|input|meta|link|area|base|col|embed|source|track"
 )
 _FORMATTING = frozenset(
     ("a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u")
@@ -55,7 +54,7 @@ def _require_parsable(html: str) -> None:
     for match in _TAGS.finditer(html):
         tags += 1
         name = match[2].lower()
-        if name in _CLOSED_BY_OTHERS:
+        if _CLOSED_BY_OTHERS.fullmatch(name):
             continue
         step = -1 if match[1] else 1
         deep = max(0, deep + step)
