@@ -53,7 +53,7 @@ Serve = Callable[..., Awaitable[Inbox]]
 
 @pytest.fixture
 async def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Serve]:
-    running: list[asyncio.SMTP] = []
+    running: list[asyncio.Server] = []
     sessions: list[SMTP] = []
     certificate = certificate_for(tmp_path, "localhost")
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
