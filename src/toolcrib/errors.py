@@ -27,7 +27,8 @@
     │   ├── PermissionDenied      permission_denied
     │   ├── LockDrift             lock_drift
     │   ├── HostNotAllowed        host_not_allowed
-    │   └── BuiltInReadOnly       builtin_read_only
+    │   ├── BuiltInReadOnly       builtin_read_only
+    │   └── BudgetExceeded        budget_exceeded
     ├── RateLimited               rate_limited
     ├── ConflictError             conflict
     │   ├── IdempotencyConflict   idempotency_conflict
@@ -50,6 +51,7 @@
         ├── ToolCancelled         tool_cancelled
         ├── CommandFailed         command_failed
         ├── HttpFailed            http_failed
+        ├── ModelFailed           model_failed
         └── InvalidOutput         invalid_output
 
 A tool's own code steers its call by raising one of the signals: `RetryableError`, `ToolCancel`,
@@ -65,6 +67,7 @@ __all__ = [
     "ApprovalDenied",
     "ApprovalRequired",
     "AuditUnavailable",
+    "BudgetExceeded",
     "BuiltInReadOnly",
     "BundleDeleting",
     "BundleDisabled",
@@ -91,6 +94,7 @@ __all__ = [
     "ManifestError",
     "MethodNotAllowed",
     "MissingField",
+    "ModelFailed",
     "NotFoundError",
     "NotTrusted",
     "PermissionDenied",
@@ -362,6 +366,12 @@ class BuiltInReadOnly(DeniedError):
     code = "builtin_read_only"
 
 
+class BudgetExceeded(DeniedError):
+    """The run of an agent has used up one of its budgets."""
+
+    code = "budget_exceeded"
+
+
 class LockDrift(DeniedError):
     """The tool differs from what the project's lock file pins."""
 
@@ -515,6 +525,12 @@ class HttpFailed(ToolFailed):
     """The HTTP request failed or was answered with an error status."""
 
     code = "http_failed"
+
+
+class ModelFailed(ToolFailed):
+    """The provider of a model failed or refused the request."""
+
+    code = "model_failed"
 
 
 class InvalidOutput(ToolFailed):

@@ -1,0 +1,105 @@
+"""An agent: a model, instructions, the tools and agents that it may call, and limits. Pure data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from toolcrib.runs.sessions import Usage
+
+__all__ = ["Agent", "Budgets"]
+
+_USUAL_COST_USD = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """Limits of one run. What its sub-agents use counts too; each limit is checked before a model step."""
+
+    iterations: int = 50
+    """Model steps."""
+    depth: int = 5
+    """Levels of sub-agents below the run."""
+    time_s: float = 3600.0
+    """Seconds of work: model steps and tools, without waiting for people."""
+    tokens: int = 1_000_000
+    """Tokens of all model steps, in both directions."""
+    cost_usd: float | None = None
+    """US dollars: a model without a known price is refused. None: 10, for models with a known price."""
+
+    @property
+    def most_usd(self) -> float:
+        """The cost that ends a run, where it is known."""
+        return _USUAL_COST_USD if self.cost_usd is None else self.cost_usd
+
+    def left(self, used: Usage, used_s: float) -> Budgets:
+        """Return what a sub-agent may use of them."""
+        cost = None if self.cost_usd is None else max(0.0, self.cost_usd - (used.cost_usd or 0.0))
+        return replace(
+            self,
+            depth=self.depth - 1,
+            time_s=max(0.0, self.time_s - used_s),
+            tokens=max(0, self.tokens - used.tokens),
+            cost_usd=cost,
+        )
+
+    def within(self, other: Budgets) -> Budgets:
+        """Return the smaller one of each limit, but for `iterations`, which each run has of its own."""
+        costs = [one.cost_usd for one in (self, other) if one.cost_usd is not None]
+        return Budgets(
+            self.iterations,
+            min(self.depth, other.depth),
+            min(self.time_s, other.time_s),
+            min(self.tokens, other.tokens),
+            min(costs, default=None),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An agent. `model` is PROVIDER:MODEL, or `scripted`, which answers by `script`."""
+
+    name: str
+    """1 to 64 letters, digits, `_` or `-`."""
+    model: str
+    instructions: str = ""
+    """What the model is told before the conversation."""
+    description: str = ""
+    """What it does and when to use it, for agents that call it."""
+    tools: tuple[str, ...] = ()
+    """The names of the tools that it may call."""
+    agents: tuple[str, ...] = ()
+    """The names of the agents that it may call as tools."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the model: `max_tokens`, `temperature`, `top_p`, `seed`, …"""
+    budgets: Budgets = field(default_factory=Budgets)
+    compact_at: int = 100_000
+    """Tokens of a conversation at which the model summarises it."""
+    script: tuple[Mapping[str, Any], ...] = ()
+    """The answers of the model `scripted`: `text`, `calls`; the last one is repeated."""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The agent as JSON, as every interface shows it."""
+        found = asdict(self)
+        for name in ("tools", "agents", "script"):
+            found[name] = list(found[name])
+        return found
+
+    @property
+    def definition(self) -> str:
+        """The agent as a run keeps it."""
+        return json.dumps(self.document)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Agent:
+        """Return the agent of a file or of `document`, which has the right form."""
+        more = dict(data)
+        system = more.pop("system", "")
+        lists = {name: tuple(more.pop(name, None) or ()) for name in ("tools", "agents", "script")}
+        budgets = Budgets(**more.pop("budgets", None) or {})
+        more["instructions"] = more.get("instructions") or system
+        more["settings"] = more.get("settings") or {}
+        return cls(**more, **lists, budgets=budgets)

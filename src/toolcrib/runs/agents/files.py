@@ -1,0 +1,115 @@
+"""Agents in files: one YAML file for each, checked against the published JSON Schema."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from toolcrib.errors import ManifestError
+from toolcrib.manifest import ANY_FILE, Diagnostic, Document, SourceFiles, diagnostics_of, failure, load, read
+from toolcrib.manifest.yaml.form import Form, Misfit
+from toolcrib.runs.agents.agent import Agent
+from toolcrib.spec.naming import nearest
+
+__all__ = ["agent_schema", "agent_texts", "check_agents", "read_agent", "read_agents"]
+
+_SUFFIX = ".yml"
+_KNOWN = (
+    Misfit(("name",), rule="name"),
+    Misfit(("script",), "required", message="`model: scripted` needs the key `script`"),
+)
+
+
+@cache
+def agent_schema() -> dict[str, Any]:
+    """Return the JSON Schema 2020-12 of an agent's file."""
+    import orjson
+
+    schema: dict[str, Any] = orjson.loads(Path(__file__).with_name("schema.json").read_bytes())
+    return schema
+
+
+@cache
+def _form() -> Form:
+    return Form(agent_schema(), _KNOWN)
+
+
+def agent_texts(folder: Path, files: SourceFiles = ANY_FILE) -> dict[str, bytes]:
+    """Return the files of a folder of agents by path, in the order of their names; none without a folder."""
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(_SUFFIX) and name[0] != ".")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    found = {}
+    for name in names:
+        path = str(folder / name)
+        try:
+            found[path] = read(path, files)
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def read_agent(path: str, raw: bytes) -> tuple[Agent, Document]:
+    """Return the agent of a file, and the file. Raises `ManifestError` with every misfit and its position."""
+    document = load(raw, path)
+    found = _form().misfits(document, document.data)
+    if not found:
+        data = document.data
+        if data["name"] != Path(path).name.removesuffix(_SUFFIX):
+            message = f"the name differs from that of the file, {Path(path).name}"
+            found.append(document.diagnostic("name-folder", message, ("name",)))
+        if data.get("instructions") and data.get("system"):
+            message = "`system` is another name for `instructions`: write one of them"
+            found.append(document.diagnostic("wrong-value", message, ("system",), key=True))
+        both = [name for name in data.get("agents") or () if name in (data.get("tools") or ())]
+        for name in both:
+            at = ("agents", data["agents"].index(name))
+            found.append(document.diagnostic("wrong-value", f"`{name}` is a tool of it as well", at))
+    if found:
+        raise failure(found)
+    return Agent.of(document.data), document
+
+
+def read_agents(
+    folder: Path, files: SourceFiles = ANY_FILE
+) -> tuple[dict[str, tuple[Agent, Document]], list[Diagnostic]]:
+    """Return the agents of a folder by name, and the findings about files that are no agents."""
+    agents: dict[str, tuple[Agent, Document]] = {}
+    findings: list[Diagnostic] = []
+    try:
+        texts = agent_texts(folder, files)
+    except ManifestError as error:
+        return {}, list(diagnostics_of(error))
+    for path, raw in texts.items():
+        try:
+            agent, document = read_agent(path, raw)
+        except ManifestError as error:
+            findings += diagnostics_of(error)
+        else:
+            agents[agent.name] = agent, document
+    return agents, findings
+
+
+def check_agents(
+    agents: Mapping[str, tuple[Agent, Document]], tools: Iterable[str], others: Iterable[str] = ()
+) -> list[Diagnostic]:
+    """Return a finding for each tool and each agent that an agent lists and that does not exist.
+
+    `others` are agents that are in no file.
+    """
+    names = sorted(tools)
+    known = {"tools": names, "agents": sorted({*agents, *others})}
+    found = []
+    for agent, document in agents.values():
+        for key, there in known.items():
+            for at, name in enumerate(getattr(agent, key)):
+                if name not in there:
+                    close = nearest(name, there)
+                    hint = f"did you mean `{close}`?" if close else f"known here: {', '.join(there) or 'none'}"
+                    message = f"there is no {key[:-1]} `{name}`"
+                    found.append(document.diagnostic("agent", message, (key, at), hint=hint))
+    return found
