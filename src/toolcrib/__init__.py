@@ -30,11 +30,14 @@ if TYPE_CHECKING:
         ToolSnooze,
     )
     from toolcrib.project import Project
+    from toolcrib.runs.agents import Agent, Budgets
     from toolcrib.spec import Call, Result, Retry, Tool
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Agent": "toolcrib.runs.agents",
+    "Budgets": "toolcrib.runs.agents",
     "Call": "toolcrib.spec",
     "Context": "toolcrib.core.context",
     "Project": "toolcrib.project",
@@ -58,6 +61,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "Agent",
+    "Budgets",
     "Call",
     "Context",
     "Project",

@@ -27,6 +27,7 @@ from toolcrib.errors import ToolcribError
 from toolcrib.manifest import check_tool, load, parse_tool, read_dialect, read_team
 from toolcrib.project import find, load_config
 from toolcrib.project.config.settings import KEYS
+from toolcrib.runs.agents import read_agent
 from toolcrib.sandbox import level
 
 ROOT = Path(__file__).parents[2]
@@ -103,6 +104,9 @@ def test_manifests_and_settings_are_good(block: Block, tmp_path: Path) -> None:
     if (block.file or "").startswith("tools/definitions/"):
         (tool,) = read_dialect(str(block), block.text.encode(), "vega").tools
         assert [finding.render() for finding in check_tool(tool)] == []
+        return
+    if block.file and block.file.startswith(".toolcrib/agents/"):
+        assert read_agent(block.file, block.text.encode())[0].name
         return
     document = load(block.text.encode(), str(block))
     if "tools" in document.data:

@@ -89,7 +89,7 @@ async def test_an_attempt_runs_once_and_never_sleeps() -> None:
         raise ToolSnooze(1_000)
 
     ctx = attempt_of(snoozing)
-    assert await run_attempt(ctx, ctx, 2) == SnoozeFor(1_000)
+    assert await run_attempt(ctx, ctx, Retry(max_attempts=2)) == SnoozeFor(1_000)
     assert (tried, ctx.attempt, ctx.snoozes) == ([1], 1, 0)
 
 
@@ -99,8 +99,8 @@ async def test_an_attempt_has_an_outcome_or_times_out() -> None:
         return "done"
 
     ctx = attempt_of(tool, timeout_ms=20)
-    assert await run_attempt(ctx, ctx, 2) == Outcome("done")
+    assert await run_attempt(ctx, ctx, Retry(max_attempts=2)) == Outcome("done")
     ctx.arguments = {"seconds": 60}
-    decision = await run_attempt(ctx, ctx, 2)
+    decision = await run_attempt(ctx, ctx, Retry(max_attempts=2))
     assert isinstance(decision, Fail)
     assert decision.error.code == "timed_out"

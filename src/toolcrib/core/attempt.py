@@ -46,8 +46,10 @@ class AttemptPolicy:
     """Seconds that a server may ask to wait before the next attempt; if it asks for more, the call fails."""
 
 
-async def run_attempt(call: Call, ctx: Context, call_attempts: int) -> Outcome | AttemptDecision:
+async def run_attempt(call: Call, ctx: Context, safe_retry: Retry) -> Outcome | AttemptDecision:
     """Run a tool once, within the limit of one attempt.
+
+    A function without a rule of its own that an agent's run calls has the attempts of `safe_retry`.
 
     Raises only what comes from outside of the tool: the cancellation of the call, and interrupts.
     """
@@ -60,7 +62,10 @@ async def run_attempt(call: Call, ctx: Context, call_attempts: int) -> Outcome |
         error: Exception = ctx.timed_out()
     except BaseException as raised:
         error = own_exception(raised)
-    policy = AttemptPolicy(bound.retry, bound.retries_timeouts, call_attempts, ctx.limit_ms / 1000)
+    retry = bound.retry
+    if ctx.run_id is not None and bound.tool.kind == "function" and not bound.retries_timeouts:
+        retry = safe_retry
+    policy = AttemptPolicy(retry, bound.retries_timeouts, safe_retry.max_attempts, ctx.limit_ms / 1000)
     return decide(error, policy, ctx.attempt, random.random())  # noqa: S311 - not for secrecy
 
 

@@ -21,7 +21,7 @@ from toolcrib.core.failures import shorten, to_error
 from toolcrib.core.results import check_output, mask_result, normalise
 from toolcrib.errors import Cancelled, ToolcribError, ToolNotFound
 from toolcrib.middleware import Handler, Middleware
-from toolcrib.spec import Call, CallContext, Clock, Outcome, Result
+from toolcrib.spec import Call, CallContext, Clock, Outcome, Result, Retry
 from toolcrib.spec.naming import nearest
 
 __all__ = ["Pipeline", "SystemClock"]
@@ -48,7 +48,7 @@ class Pipeline:
         *,
         controls: Controls | None = None,
         clock: Clock | None = None,
-        call_attempts: int = 2,
+        safe_retry: Retry | None = None,
         missing: Callable[[str], ToolcribError | None] | None = None,
         bus: EventBus | None = None,
     ) -> None:
@@ -56,7 +56,7 @@ class Pipeline:
         self._controls = controls or plain_controls()
         self.bus = bus or EventBus(self._controls.mask)
         self._clock = clock or SystemClock()
-        self._call_attempts = call_attempts
+        self._safe_retry = safe_retry or Retry(max_attempts=2)
         self._missing = missing
         self.middleware: tuple[Middleware, ...] = ()
         """Wrappers around every call, the outermost first."""
@@ -78,7 +78,7 @@ class Pipeline:
             bound,
             controls=self._controls,
             clock=self._clock,
-            call_attempts=self._call_attempts,
+            safe_retry=self._safe_retry,
             missing=self._missing,
             bus=self.bus,
         )
@@ -140,7 +140,7 @@ class Pipeline:
         """Run attempts until one has an outcome or decides that the call has failed."""
         assert isinstance(ctx, Context)
         while True:
-            ended = await run_attempt(call, ctx, self._call_attempts)
+            ended = await run_attempt(call, ctx, self._safe_retry)
             if isinstance(ended, Outcome):
                 return ended
             if ctx.single:

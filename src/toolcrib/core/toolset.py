@@ -72,7 +72,7 @@ class Toolset:
             self._bound,
             controls=controls,
             clock=clock,
-            call_attempts=self._safe_retry.max_attempts,
+            safe_retry=self._safe_retry,
             missing=missing,
         )
         self.invoke = self.pipeline.invoke

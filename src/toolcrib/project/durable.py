@@ -35,6 +35,12 @@ class ProjectCalls:
         self._names = names
         self.others: dict[str, Take] = {}
         """Further entries that this process serves."""
+        self.on_serve: list[Callable[[], None]] = []
+        """Called once, before this process begins to serve."""
+        self.on_beat: list[Callable[[], None]] = []
+        """Called about once a second while this process serves."""
+        self.on_stop: list[Callable[[], Awaitable[None]]] = []
+        """Called when this process no longer serves."""
         self._served: tuple[asyncio.Event, asyncio.Task[None]] | None = None
 
     def submit(
@@ -57,30 +63,54 @@ class ProjectCalls:
 
         Raises the error of a call that would be refused anyway; approval is asked for when it runs.
         """
+        ready = self.prepare(
+            name,
+            arguments,
+            caller=caller,
+            identity=identity,
+            variables=variables,
+            session_id=session_id,
+            run_id=run_id,
+            timeout_ms=timeout_ms,
+            idempotency_key=idempotency_key,
+        )
+        return self._calls().submit(**ready, priority=priority, delay_s=delay_s, transaction=transaction)
+
+    def prepare(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | bytes | str | None = None,
+        *,
+        caller: str = "local",
+        identity: Caller | None = None,
+        variables: dict[str, Any] | None = None,
+        session_id: str | None = None,
+        run_id: str | None = None,
+        timeout_ms: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> dict[str, Any]:
+        """Check a call and return the arguments of `DurableCalls.submit` for it. Raises as `submit` does."""
         bound = self._bound(name)
         given = {} if arguments is None else arguments
         ctx = Context(bound.name, given, caller, variables, run_id, session_id, identity=identity)
         self._pipeline.admit(ctx)
         assert isinstance(ctx.arguments, Mapping)
         hints = bound.tool.annotations
-        return self._calls().submit(
-            bound.name,
-            ctx.arguments,
-            caller=caller,
-            idempotency_key=idempotency_key,
-            repeatable=bool(hints.idempotent or hints.read_only or bound.retries_timeouts),
-            priority=priority,
-            delay_s=delay_s,
-            context={
+        return {
+            "tool": bound.name,
+            "arguments": ctx.arguments,
+            "caller": caller,
+            "idempotency_key": idempotency_key,
+            "repeatable": bool(hints.idempotent or hints.read_only or bound.retries_timeouts),
+            "context": {
                 "identity": None if identity is None else identity_as_json(identity),
                 "variables": variables,
                 "timeout_ms": timeout_ms,
                 "idempotency_key": idempotency_key,
             },
-            session_id=session_id,
-            run_id=run_id,
-            transaction=transaction,
-        )
+            "session_id": session_id,
+            "run_id": run_id,
+        }
 
     async def wait(
         self, call_id: str, timeout_s: float | None = None, *, caller: str | None = None
@@ -134,8 +164,12 @@ class ProjectCalls:
     def serve(self) -> None:
         """Serve in this event loop from now on, until `stop`."""
         if self._served is None or self._served[1].done():
+            while self.on_serve:
+                self.on_serve.pop()()
             stop = asyncio.Event()
-            worker = Worker(self._calls(), self._invoke, self._names, others=self.others)
+            worker = Worker(
+                self._calls(), self._invoke, self._names, others=self.others, on_beat=self.on_beat
+            )
             self._served = stop, asyncio.create_task(worker.run(stop))
 
     async def stop(self) -> None:
@@ -145,3 +179,5 @@ class ProjectCalls:
             served[1].cancel()
             with suppress(asyncio.CancelledError):
                 await served[1]
+            for stop in self.on_stop:
+                await stop()

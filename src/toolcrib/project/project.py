@@ -45,12 +45,14 @@ from toolcrib.state import Vault, cache_folder, load_user_settings, require_data
 if TYPE_CHECKING:
     from toolcrib.bundles import BuiltIn
     from toolcrib.executors.trace.observation import Observation
+    from toolcrib.project.agents import ProjectAgents
     from toolcrib.project.catalog.reload import HotReload
     from toolcrib.project.catalog.search import Search
     from toolcrib.project.catalog.stored import StoredTools
     from toolcrib.project.catalog.stored_search import StoredSearch
     from toolcrib.project.durable import ProjectCalls
     from toolcrib.project.servers import Servers
+    from toolcrib.runs.agents import AgentRuns, AgentTools, Models
 
 __all__ = ["Accept", "Project"]
 
@@ -370,9 +372,41 @@ class Project:
         """Durable calls: stored before they run, and recorded once."""
         from toolcrib.project.durable import ProjectCalls
 
-        return ProjectCalls(
-            lambda: self._store.calls, self.toolset.pipeline, self.bound, self.invoke, self._tool_names
+        calls = ProjectCalls(
+            lambda: self._store.runs.calls, self.toolset.pipeline, self.bound, self.invoke, self._tool_names
         )
+        calls.on_serve.append(self._serve_runs)
+        return calls
+
+    @cached_property
+    def agents(self) -> ProjectAgents:
+        """The agents of the project: those in files, and those that the program adds."""
+        from toolcrib.project.agents import ProjectAgents
+
+        files = source_files(self.place.root, self.place.home, self._setup.hidden)
+        return ProjectAgents(self.place, files, self.acceptance)
+
+    @cached_property
+    def runs(self) -> AgentRuns:
+        """Sessions and runs of agents."""
+        from toolcrib.runs.agents import AgentRuns
+
+        models, tools = self._agent_parts
+        return AgentRuns(self._store.runs, self.agents.get, models, tools, self.calls)
+
+    @cached_property
+    def _agent_parts(self) -> tuple[Models, AgentTools]:
+        from toolcrib.project.agents import agent_tools
+        from toolcrib.runs.agents import Models
+
+        models = Models(self.config.providers, self.secrets, self._workspaces.egress)
+        self._steps.secrets.know_names(models.keys)
+        return models, agent_tools(self.calls, self.get)
+
+    def _serve_runs(self) -> None:
+        from toolcrib.project.agents import serve_runs
+
+        serve_runs(self.calls, self._store.runs, *self._agent_parts)
 
     def _tool_names(self) -> list[str]:
         return self.toolset.names

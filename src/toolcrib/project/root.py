@@ -27,6 +27,11 @@ class Place:
         return self.home / "tools"
 
     @property
+    def agents(self) -> Path:
+        """The folder of agents."""
+        return self.home / "agents"
+
+    @property
     def config(self) -> Path:
         """The project's settings."""
         return self.home / "config.yml"

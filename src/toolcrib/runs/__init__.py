@@ -4,7 +4,7 @@ from toolcrib.runs.calls import ClaimedCall, DurableCalls, Ended, entry_of
 from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher, Take, Work
 from toolcrib.runs.dispatch_postgres import PgQueuerDispatcher, dispatcher_for
 from toolcrib.runs.history import CallAttempt, CallChange, CallState, DurableCall
-from toolcrib.runs.worker import Worker, identity_as_json
+from toolcrib.runs.worker import Worker, identity_as_json, identity_from, worker_name
 
 __all__ = [
     "CallAttempt",
@@ -23,4 +23,6 @@ __all__ = [
     "dispatcher_for",
     "entry_of",
     "identity_as_json",
+    "identity_from",
+    "worker_name",
 ]

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -35,7 +35,8 @@ def worker_name() -> str:
 class Worker:
     """Serves the calls of `tools` (read again for each look) in this event loop.
 
-    `invoke` makes a call by the one path. `others` are further entries, such as those of runs.
+    `invoke` makes a call by the one path. `others` are further entries, such as those of runs, and `on_beat`
+    is called about once a second.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Worker:
         tools: Callable[[], Collection[str]],
         *,
         others: Mapping[str, Take] | None = None,
+        on_beat: Sequence[Callable[[], None]] = (),
         name: str | None = None,
         concurrency: int = 100,
     ) -> None:
@@ -52,6 +54,7 @@ class Worker:
         self._calls = calls
         self._invoke = invoke
         self._handlers = _Handlers(tools, self._take, others or {})
+        self._on_beat = on_beat
         self._concurrency = concurrency
         self._running: dict[str, tuple[ClaimedCall, asyncio.Task[None]]] = {}
 
@@ -109,6 +112,8 @@ class Worker:
                 self._calls.rescue()
                 self._calls.resend()
                 self._calls.wake_decided()
+                for beat in self._on_beat:
+                    beat()
             except StateUnavailable as error:
                 _log.warning("the calls of this worker were not renewed: %s", error)
             await asyncio.sleep(self._calls.lease_s / 5)

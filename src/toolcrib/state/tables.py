@@ -154,6 +154,7 @@ CREATE TABLE runs (
     depth INTEGER NOT NULL,
     agent TEXT NOT NULL,
     definition TEXT NOT NULL,
+    provider TEXT NOT NULL,
     caller TEXT NOT NULL,
     identity TEXT,
     variables TEXT NOT NULL,

@@ -45,7 +45,7 @@ class Machine:
         return self.calls.submit(**call, transaction=tx)
 
     def start(self, session: str | None = None, prompt: str = "hello") -> str:
-        return self.store.create_run(session, NewRun("a", "{}", prompt, {"tenant": 7}))
+        return self.store.create_run(session, NewRun("a", "{}", "m", prompt, {"tenant": 7}))
 
     def claim(self, run_id: str, worker: str = "w") -> ClaimedRun | None:
         with self.database.write("claim") as tx:
@@ -187,7 +187,7 @@ def test_two_runs_of_a_session_take_turns(machine: Machine) -> None:
 
 def test_a_sub_agents_run_is_a_call_of_its_parent(machine: Machine) -> None:
     parent = machine.start()
-    child = NewRun("b", "{}", "find it", {"tenant": 7})
+    child = NewRun("b", "{}", "m", "find it", {"tenant": 7})
     assert machine.step(machine.taken(parent), NewUse("u1", "b", '{"prompt": "find it"}', child=child))
     below = machine.store.tree(parent)[1]
     assert (below.parent_id, below.root_id, below.depth, below.state) == (parent, parent, 1, "ready")
@@ -204,7 +204,7 @@ def test_a_sub_agents_run_is_a_call_of_its_parent(machine: Machine) -> None:
 
 def test_cancelling_a_tree_ends_everything_below_and_refuses_late_results(machine: Machine) -> None:
     parent = machine.start()
-    child = NewUse("u1", "b", "{}", child=NewRun("b", "{}", "p"))
+    child = NewUse("u1", "b", "{}", child=NewRun("b", "{}", "m", "p"))
     assert machine.step(machine.taken(parent), child, tool(use_id="u2", run_id=parent))
     call = machine.take_call(parent, 1)
     below = machine.store.tree(parent)[1].id

@@ -23,6 +23,7 @@ from toolcrib.manifest import Diagnostic, Document, SourceFiles, diagnostics_of,
 from toolcrib.project.config import weakening as weak
 from toolcrib.project.config.mcp import FILE, NamedServers, read_named_servers
 from toolcrib.project.config.policy import DEFAULT_TTL_HOURS, Review, read_channels, read_rules
+from toolcrib.project.config.providers import read_providers
 from toolcrib.project.config.reader import (
     Read,
     Reader,
@@ -41,6 +42,7 @@ from toolcrib.project.config.sources import ToolSource, read_source
 from toolcrib.project.config.started import CommandLine, parts_of
 from toolcrib.project.config.weakening import Weakening
 from toolcrib.spec import LEVELS, Level, Permissions, Retry
+from toolcrib.spec.model_provider import ModelProvider
 from toolcrib.state import IN_FILE
 
 __all__ = ["KEYS", "Config", "load_config", "source_files"]
@@ -130,6 +132,15 @@ class Config:
     )
     """Third-party MCP servers whose tools become tools of the project, by name ([MCP
     servers](mcp-servers.md)). Used in a trusted project only."""
+    providers: tuple[ModelProvider, ...] = _setting(
+        "models.providers",
+        read_providers,
+        (),
+        weakens=weak.providers,
+        safe=lambda _: {},
+    )
+    """Servers of models for [agents](agents.md#models), by name: `api` (`anthropic`, `openai` or `google`),
+    `base_url`, and `key`, the name of the secret that is its key. Used in a trusted project only."""
     policy_default: Effect = _setting("policy.default", choice(EFFECTS), "allow", weakens=None)
     """The decision about calls that no rule matches: `allow`, `ask` or `deny`."""
     rules: tuple[Rule, ...] = _setting("policy.rules", read_rules, (), weakens=None)

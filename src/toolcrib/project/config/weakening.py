@@ -27,6 +27,7 @@ __all__ = [
     "max_permissions",
     "mcp_servers",
     "outside_sources",
+    "providers",
     "review",
     "sandbox",
     "secret_sources",
@@ -92,6 +93,13 @@ def self_approval(value: bool) -> str | None:
     return (
         "the owner of an agent's token may approve its calls with another of their tokens" if value else None
     )
+
+
+def providers(value: Mapping[str, Mapping[str, Any]]) -> str | None:
+    if not value:
+        return None
+    shown = [f"{name} at {one['base_url']} with the secret {one.get('key')}" for name, one in value.items()]
+    return f"prompts and results of tools are sent to these model providers: {_names(shown)}"
 
 
 def review(value: str) -> str | None:

@@ -26,7 +26,7 @@ from toolcrib.state import (
 )
 
 if TYPE_CHECKING:
-    from toolcrib.runs import DurableCalls
+    from toolcrib.runs.sessions import DurableRuns
 
 __all__ = ["Store"]
 
@@ -85,11 +85,12 @@ class Store:
         return RecordedCalls(self.state, self._clock)
 
     @cached_property
-    def calls(self) -> DurableCalls:
-        """Durable calls."""
+    def runs(self) -> DurableRuns:
+        """Runs of agents and durable calls, which belong together: the end of a call continues its run."""
         from toolcrib.runs import DurableCalls, dispatcher_for
+        from toolcrib.runs.sessions import durable_runs
 
-        return DurableCalls(self.state, dispatcher=dispatcher_for(self.state))
+        return durable_runs(DurableCalls(self.state, dispatcher=dispatcher_for(self.state)))
 
     def close(self) -> None:
         """Close the files and connections; the next use opens them again."""

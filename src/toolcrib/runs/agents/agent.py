@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolcrib.runs.sessions import Usage
 
-__all__ = ["Agent", "Budgets"]
+__all__ = ["Agent", "Budgets", "Team"]
 
 _USUAL_COST_USD = 10.0
 
@@ -81,6 +81,11 @@ class Agent:
     """The answers of the model `scripted`: `text`, `calls`; the last one is repeated."""
 
     @property
+    def provider(self) -> str:
+        """The provider of the model."""
+        return self.model.partition(":")[0]
+
+    @property
     def document(self) -> dict[str, Any]:
         """The agent as JSON, as every interface shows it."""
         found = asdict(self)
@@ -88,18 +93,51 @@ class Agent:
             found[name] = list(found[name])
         return found
 
-    @property
-    def definition(self) -> str:
-        """The agent as a run keeps it."""
-        return json.dumps(self.document)
-
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Agent:
         """Return the agent of a file or of `document`, which has the right form."""
         more = dict(data)
         system = more.pop("system", "")
-        lists = {name: tuple(more.pop(name, None) or ()) for name in ("tools", "agents", "script")}
+        for name in ("tools", "agents", "script"):
+            more[name] = tuple(more.get(name) or ())
         budgets = Budgets(**more.pop("budgets", None) or {})
         more["instructions"] = more.get("instructions") or system
         more["settings"] = more.get("settings") or {}
-        return cls(**more, **lists, budgets=budgets)
+        return cls(**more, budgets=budgets)
+
+
+class Team(NamedTuple):
+    """An agent, and all agents that it and those below it may call. A run keeps them as they were."""
+
+    agent: Agent
+    others: Mapping[str, Agent]
+
+    @classmethod
+    def gather(cls, agent: Agent, find: Callable[[str], Agent]) -> Team:
+        """Return the agent with the others as they are now. Raises what `find` raises for a missing one."""
+        others: dict[str, Agent] = {}
+        left = list(agent.agents)
+        while left:
+            name = left.pop()
+            if name not in others:
+                others[name] = find(name)
+                left += others[name].agents
+        return cls(agent, others)
+
+    def below(self, name: str, budgets: Budgets) -> Team:
+        """Return the team of one of the others, which may use this much."""
+        other = self.others[name]
+        return Team(replace(other, budgets=other.budgets.within(budgets)), self.others)
+
+    @property
+    def definition(self) -> str:
+        """The team as JSON text."""
+        others = {name: other.document for name, other in self.others.items()}
+        return json.dumps({"agent": self.agent.document, "others": others})
+
+    @classmethod
+    def of(cls, definition: str) -> Team:
+        """Return the team that `definition` has written."""
+        data = json.loads(definition)
+        others = {name: Agent.of(other) for name, other in data["others"].items()}
+        return cls(Agent.of(data["agent"]), others)

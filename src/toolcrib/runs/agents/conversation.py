@@ -11,8 +11,23 @@ from toolcrib.runs.sessions import StoredMessage, Usage
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
 
-__all__ = ["WantedCall", "dump", "model_error", "model_messages", "text_of", "usage_of", "wanted_calls"]
+__all__ = [
+    "SUMMARISE",
+    "WantedCall",
+    "dump",
+    "model_error",
+    "model_messages",
+    "text_of",
+    "usage_of",
+    "wanted_calls",
+]
 
+SUMMARISE = (
+    "The conversation is about to be cut. Summarise it for yourself, so that you can go on without it: what"
+    " was asked, what you have done and found out, all facts, names, numbers and ids that may still matter,"
+    " what is left to do. Answer with the summary alone."
+)
+"""The last prompt of a conversation that is to be summarised."""
 _SUMMARY = "Summary of the conversation so far, in place of its messages:\n\n"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -40,14 +39,13 @@ def _form() -> Form:
 def agent_texts(folder: Path, files: SourceFiles = ANY_FILE) -> dict[str, bytes]:
     """Return the files of a folder of agents by path, in the order of their names; none without a folder."""
     try:
-        names = sorted(name for name in os.listdir(folder) if name.endswith(_SUFFIX) and name[0] != ".")
+        paths = sorted(path for path in folder.iterdir() if path.suffix == _SUFFIX and path.name[0] != ".")
     except (FileNotFoundError, NotADirectoryError):
         return {}
     found = {}
-    for name in names:
-        path = str(folder / name)
+    for path in paths:
         try:
-            found[path] = read(path, files)
+            found[str(path)] = read(str(path), files)
         except FileNotFoundError:
             continue
     return found
@@ -109,7 +107,9 @@ def check_agents(
             for at, name in enumerate(getattr(agent, key)):
                 if name not in there:
                     close = nearest(name, there)
-                    hint = f"did you mean `{close}`?" if close else f"known here: {', '.join(there) or 'none'}"
+                    hint = (
+                        f"did you mean `{close}`?" if close else f"known here: {', '.join(there) or 'none'}"
+                    )
                     message = f"there is no {key[:-1]} `{name}`"
                     found.append(document.diagnostic("agent", message, (key, at), hint=hint))
     return found

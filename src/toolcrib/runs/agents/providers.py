@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, NamedTuple
 
 from toolcrib.egress import Destination, Egress, HostPolicy, HostRule, guarded_transport
 from toolcrib.errors import NotFoundError, SecretMissing, UnavailableError
 from toolcrib.runs.agents.agent import Agent
 from toolcrib.runs.agents.scripted import scripted_model
 from toolcrib.spec import SecretSource
+from toolcrib.spec.model_provider import ModelApi, ModelProvider
 from toolcrib.spec.naming import nearest
 
 if TYPE_CHECKING:
     import httpx2
     from pydantic_ai.models import Model
 
-__all__ = ["PROVIDERS", "ModelApi", "Models", "Provider"]
+__all__ = ["PROVIDERS", "Models"]
 
-ModelApi = Literal["anthropic", "openai", "google"]
-"""The API that a server speaks; `openai` is also that of most local servers."""
 _MAX_ANSWER = 64 * 1024 * 1024
 _INSTALL = "Install it: pip install 'toolcrib[agents]'"
 
@@ -39,21 +39,11 @@ _HEADERS: Mapping[ModelApi, _Header] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Provider:
-    """A server of models."""
-
-    api: ModelApi
-    base_url: str
-    key: str | None = None
-    """The name of the secret that is its API key; None: it needs none."""
-
-
-PROVIDERS: Mapping[str, Provider] = {
-    "anthropic": Provider("anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
-    "openai": Provider("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
-    "google": Provider("google", "https://generativelanguage.googleapis.com", "GOOGLE_API_KEY"),
-}
+PROVIDERS: tuple[ModelProvider, ...] = (
+    ModelProvider("anthropic", "anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+    ModelProvider("openai", "openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+    ModelProvider("google", "google", "https://generativelanguage.googleapis.com", "GOOGLE_API_KEY"),
+)
 """The providers that need no setting."""
 
 
@@ -61,12 +51,20 @@ class Models:
     """The models that agents name. `providers` adds to those that need no setting, or replaces them."""
 
     def __init__(
-        self, providers: Mapping[str, Provider], secrets: SecretSource, egress: Callable[[], Egress]
+        self, providers: Iterable[ModelProvider], secrets: SecretSource, egress: Callable[[], Egress]
     ) -> None:
-        self._providers = {**PROVIDERS, **providers}
+        self._providers = {one.name: one for one in (*PROVIDERS, *providers)}
         self._secrets = secrets
         self._egress = egress
         self._made: dict[tuple[str, str], Model] = {}
+
+    @property
+    def usable(self) -> list[str]:
+        """The names of the providers whose models this process can use."""
+        if not _installed():
+            return []
+        ready = [name for name, one in self._providers.items() if not one.key or self._secrets.get(one.key)]
+        return ["scripted", *ready]
 
     @property
     def keys(self) -> set[str]:
@@ -79,19 +77,23 @@ class Models:
         `UnavailableError` without the extra `agents`, `NotFoundError` for an unknown provider,
         `SecretMissing` without its key.
         """
-        from importlib.util import find_spec
-
-        if find_spec("pydantic_ai") is None:
+        if not _installed():
             raise UnavailableError("agents need the extra `agents`, which is not installed", hint=_INSTALL)
         if agent.model != "scripted":
-            self._key(self._provider(agent.model))
+            self._key(self._provider(agent.provider))
 
-    def get(self, agent: Agent) -> Model:
-        """Return the model of an agent. Raises as `check` does."""
+    def is_loaded(self, agent: Agent) -> bool:
+        """Return True if `get` takes no time."""
+        if agent.model == "scripted":
+            return "pydantic_ai.models.function" in sys.modules
+        return any(model == agent.model for model, _ in self._made)
+
+    def get(self, agent: Agent, step: int = 0) -> Model:
+        """Return the model of an agent; `step` is the number of a scripted answer. Raises as `check` does."""
         self.check(agent)
         if agent.model == "scripted":
-            return scripted_model(agent.script)
-        provider = self._provider(agent.model)
+            return scripted_model(agent.script, step)
+        provider = self._provider(agent.provider)
         key = self._key(provider)
         made = self._made.get((agent.model, key or ""))
         if made is None:
@@ -99,19 +101,24 @@ class Models:
             made = self._made[agent.model, key or ""] = _make(provider, name, self._client(provider, key))
         return made
 
-    def _provider(self, model: str) -> Provider:
-        name = model.partition(":")[0]
+    def api(self, agent: Agent) -> ModelApi:
+        """Return the API that the agent's provider speaks."""
+        return "anthropic" if agent.model == "scripted" else self._provider(agent.provider).api
+
+    def _provider(self, name: str) -> ModelProvider:
         provider = self._providers.get(name)
         if provider is None:
             close = nearest(name, self._providers)
             known = f"Known: {', '.join(sorted(self._providers))}."
             raise NotFoundError(
                 f"there is no model provider {name[:100]!r}",
-                hint=f"Did you mean {close}? {known}" if close else f"{known} Others: models.providers in config.yml.",
+                hint=f"Did you mean {close}? {known}"
+                if close
+                else f"{known} Others: models.providers in config.yml.",
             )
         return provider
 
-    def _key(self, provider: Provider) -> str | None:
+    def _key(self, provider: ModelProvider) -> str | None:
         if provider.key is None:
             return None
         key = self._secrets.get(provider.key)
@@ -123,28 +130,32 @@ class Models:
             )
         return key
 
-    def _client(self, provider: Provider, key: str | None) -> httpx2.AsyncClient:
+    def _client(self, provider: ModelProvider, key: str | None) -> httpx2.AsyncClient:
         import httpx2
 
         home = Destination.parse(provider.base_url)
         header = _HEADERS[provider.api]
         secrets = {} if key is None else {header.name: header.form.format(key)}
         policy = HostPolicy((HostRule.parse(home.authority, home.port),))
-        transport = guarded_transport(self._egress(), policy, home=home, secrets=secrets, max_bytes=_MAX_ANSWER)
+        transport = guarded_transport(
+            self._egress(), policy, home=home, secrets=secrets, max_bytes=_MAX_ANSWER
+        )
         # A step has a limit of its own, which covers the whole answer.
         return httpx2.AsyncClient(transport=transport, timeout=httpx2.Timeout(None), trust_env=False)
 
 
-def _make(provider: Provider, name: str, client: httpx2.AsyncClient) -> Model:
+def _installed() -> bool:
+    return find_spec("pydantic_ai") is not None
+
+
+def _make(provider: ModelProvider, name: str, client: httpx2.AsyncClient) -> Model:
     """Return a model. The libraries get a stand-in for the key, and never repeat a request by themselves."""
     if provider.api == "anthropic":
         from anthropic import AsyncAnthropic
         from pydantic_ai.models.anthropic import AnthropicModel
         from pydantic_ai.providers.anthropic import AnthropicProvider
 
-        anthropic = AsyncAnthropic(
-            api_key="-", base_url=provider.base_url, http_client=client, max_retries=0
-        )
+        anthropic = AsyncAnthropic(api_key="-", base_url=provider.base_url, http_client=client, max_retries=0)
         return AnthropicModel(name, provider=AnthropicProvider(anthropic_client=anthropic))
     if provider.api == "openai":
         from openai import AsyncOpenAI

@@ -1,5 +1,6 @@
 """Sessions and agent runs: their rows, every change that one can make, and the events of these changes."""
 
+from toolcrib.runs.sessions.durable import DurableRuns, durable_runs, run_entry
 from toolcrib.runs.sessions.events import RunEvents
 from toolcrib.runs.sessions.records import (
     ENDED,
@@ -20,6 +21,7 @@ from toolcrib.runs.sessions.tree import RunTree
 __all__ = [
     "ENDED",
     "ClaimedRun",
+    "DurableRuns",
     "Iteration",
     "NewRun",
     "NewUse",
@@ -35,4 +37,6 @@ __all__ = [
     "StoredMessage",
     "ToolUse",
     "Usage",
+    "durable_runs",
+    "run_entry",
 ]

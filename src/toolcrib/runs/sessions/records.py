@@ -136,6 +136,7 @@ class ClaimedRun(NamedTuple):
     """The token that began the run, as JSON; None for this machine's own user."""
     streams: bool
     """Parts of the answer are events too."""
+    taken_at: float
 
     @property
     def epoch(self) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from toolcrib.errors import ConflictError, InvalidError, NotFoundError
 from toolcrib.runs.sessions.events import RunEvents, RunNotes
 from toolcrib.runs.sessions.records import (
+    ENDED,
     ITERATION_COLUMNS,
     RUN_COLUMNS,
     SESSION_COLUMNS,
@@ -23,11 +24,12 @@ from toolcrib.runs.sessions.records import (
     ToolUse,
 )
 from toolcrib.spec.identifier import new_id
+from toolcrib.state import Database, DatabaseWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from toolcrib.state import Database, Transaction
+    from toolcrib.state import Transaction
 
 __all__ = ["NewRun", "RunStore", "Send"]
 
@@ -46,6 +48,8 @@ class NewRun:
     agent: str
     definition: str
     """The agent as JSON."""
+    provider: str
+    """The provider of its model; workers that can use it take the run."""
     prompt: str
     variables: Mapping[str, Any] = field(default_factory=dict)
     caller: str = "local"
@@ -65,6 +69,7 @@ class RunStore:
     ) -> None:
         self.database = database
         self.events = RunEvents(database)
+        self._ends: DatabaseWatch[RunState] = DatabaseWatch(self._ended, database)
         self.send: Send = send or (lambda _tx, _run, _delay: None)
         self._clock = clock
 
@@ -75,7 +80,23 @@ class RunStore:
             notes = RunNotes(tx, self.now(tx))
             yield notes
             notes.write()
+        self.wake()
+
+    def wake(self) -> None:
+        """Look at once, because this process has changed a run. Callable from any thread."""
         self.events.wake()
+        self._ends.notify()
+
+    async def wait(self, id: str, timeout_s: float | None = None) -> Run:
+        """Return a run once it has ended, or as it is when the time is up; `NotFoundError`."""
+        self.find(id)
+        await self._ends.wait(id, timeout_s)
+        return self.find(id)
+
+    def _ended(self, ids: Sequence[str]) -> Mapping[str, RunState]:
+        with self.database.read() as tx:
+            rows = [row for id in ids for row in tx.all("SELECT id, state FROM runs WHERE id = ?", id)]
+        return {id: state for id, state in rows if state in ENDED}
 
     def now(self, tx: Transaction) -> float:
         """Return the time that all workers share."""
@@ -258,6 +279,7 @@ def run_row(id: str, session_id: str, new: NewRun, variables: str, now: float) -
         "session_id": session_id,
         "agent": new.agent,
         "definition": new.definition,
+        "provider": new.provider,
         "caller": new.caller,
         "identity": new.identity,
         "variables": variables,

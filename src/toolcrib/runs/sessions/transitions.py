@@ -121,7 +121,7 @@ class RunTransitions:
     """The changes that workers make. `submit` stores the calls of tools."""
 
     def __init__(self, store: RunStore, submit: SubmitCall, *, lease_s: float = _LEASE_S) -> None:
-        self._store = store
+        self.store = store
         self._submit = submit
         self.lease_s = lease_s
 
@@ -132,22 +132,22 @@ class RunTransitions:
 
         One that is delivered too early is sent again for its time.
         """
-        now = self._store.now(tx)
+        now = self.store.now(tx)
         row = tx.one(_TAKE, worker, now + self.lease_s, id, now)
         if row is None:
             later = tx.one("SELECT ready_at FROM runs WHERE id = ? AND state = 'ready'", id)
             if later is not None:
-                self._store.send(tx, id, later[0] - now)
+                self.store.send(tx, id, later[0] - now)
             return None
         *columns, definition, identity, streams = row
-        return ClaimedRun(Run(*cast("Any", columns)), definition, identity, bool(streams))
+        return ClaimedRun(Run(*cast("Any", columns)), definition, identity, bool(streams), now)
 
     def renew(self, claims: Collection[ClaimedRun]) -> list[ClaimedRun]:
         """Keep runs for another lease; return those that this worker still has."""
         kept = []
         for claim in claims:
-            with self._store.database.write(f"run {claim.run.id}") as tx:
-                end = self._store.now(tx) + self.lease_s
+            with self.store.database.write(f"run {claim.run.id}") as tx:
+                end = self.store.now(tx) + self.lease_s
                 if tx.run(f"UPDATE runs SET lease_ends_at = ? {_OWN}", end, claim.run.id, claim.epoch):
                     kept.append(claim)
         return kept
@@ -155,7 +155,7 @@ class RunTransitions:
     def add_summary(self, claim: ClaimedRun, content: bytes, usage: Usage, seconds: float) -> bool:
         """Store a summary of everything before, which replaces it for the model; False as `step` does."""
         run = claim.run
-        with self._store.change(f"run {run.id}") as notes:
+        with self.store.change(f"run {run.id}") as notes:
             row = notes.tx.one(_SUMMARY, *usage, seconds, run.id, claim.epoch)
             if row is None:
                 return False
@@ -167,7 +167,7 @@ class RunTransitions:
         """Store the model's message and the calls that it asks for; False if the worker lost the run."""
         run = claim.run
         pending = [use for use in uses if use.answer is None]
-        with self._store.change(f"run {run.id}") as notes:
+        with self.store.change(f"run {run.id}") as notes:
             number = self._record(notes, claim, step, "waiting" if pending else "ready", len(pending))
             if number is None:
                 return False
@@ -175,16 +175,16 @@ class RunTransitions:
                 self._use(notes, claim, (number, position), use)
             if not pending:
                 add_results(notes, run.id, number)
-                self._store.send(notes.tx, run.id, 0.0)
+                self.store.send(notes.tx, run.id, 0.0)
         return True
 
     def finish(self, claim: ClaimedRun, step: Step, answer: str) -> bool:
         """Store the model's last message, which is the answer of the run; False as `step` does."""
         run = claim.run
-        with self._store.change(f"run {run.id}") as notes:
+        with self.store.change(f"run {run.id}") as notes:
             if self._record(notes, claim, step, "running", 0) is None:
                 return False
-            return end_run(self._store, notes, (run.id, claim.epoch, "running"), "done", answer=answer)
+            return end_run(self.store, notes, (run.id, claim.epoch, "running"), "done", answer=answer)
 
     def again(self, claim: ClaimedRun, delay_s: float, error: ToolcribError | None, seconds: float) -> bool:
         """Give a model step back: after `error` it is tried again in so many seconds.
@@ -192,26 +192,27 @@ class RunTransitions:
         Without one the worker ends, and another may take it at once.
         """
         run = claim.run
-        with self._store.change(f"run {run.id}") as notes:
+        with self.store.change(f"run {run.id}") as notes:
             tx = notes.tx
             ready = notes.now + max(0.0, delay_s)
             if not tx.run(_AGAIN, ready, int(error is not None), seconds, run.id, claim.epoch):
                 return False
+            forget_parts(tx, run.id, run.iteration + 1)
             kind, detail = ("handed_back", {}) if error is None else ("model_failed", error.as_dict())
             notes.add((run.id, run.root_id), kind, run.iteration + 1, **detail)
-            self._store.send(tx, run.id, delay_s)
+            self.store.send(tx, run.id, delay_s)
         return True
 
     def fail(self, claim: ClaimedRun, error: ToolcribError) -> bool:
         """End a run with an error; False if the worker lost the run."""
-        with self._store.change(f"run {claim.run.id}") as notes:
+        with self.store.change(f"run {claim.run.id}") as notes:
             key = (claim.run.id, claim.epoch, "running")
-            return end_run(self._store, notes, key, "failed", error=error)
+            return end_run(self.store, notes, key, "failed", error=error)
 
     def chunk(self, claim: ClaimedRun, text: str) -> None:
         """Publish a part of the answer. It is an event until the whole message is stored."""
         run = claim.run
-        with self._store.change(f"run {run.id}") as notes:
+        with self.store.change(f"run {run.id}") as notes:
             if notes.tx.one(f"SELECT 1 FROM runs {_OWN}", run.id, claim.epoch):
                 notes.add((run.id, run.root_id), "text", run.iteration + 1, text=text)
 
@@ -219,26 +220,26 @@ class RunTransitions:
 
     def call_ended(self, tx: Transaction, call_id: str, state: str) -> None:
         """Count the end of a call, within the transaction that stores it and as the last thing in it."""
-        notes = RunNotes(tx, self._store.now(tx))
-        use_ended(self._store, notes, ("call_id", call_id), state, Usage())
+        notes = RunNotes(tx, self.store.now(tx))
+        use_ended(self.store, notes, ("call_id", call_id), state, Usage())
         notes.write()
-        tx.after_commit.append(self._store.events.wake)
+        tx.after_commit.append(self.store.wake)
 
     def rescue(self) -> list[str]:
         """Take the runs of workers that are silent, at most 100, and send them again; return their ids."""
-        with self._store.database.read() as tx:
-            lost = tx.all(_LOST, self._store.now(tx))
+        with self.store.database.read() as tx:
+            lost = tx.all(_LOST, self.store.now(tx))
         rescued = []
         for id, epoch, rescues in lost:
-            with self._store.change(f"run {id}") as notes:
+            with self.store.change(f"run {id}") as notes:
                 if rescues >= _MAX_RESCUES:
                     message = f"{rescues + 1} workers that made this model step have died"
                     error = ToolFailed(message)
-                    if end_run(self._store, notes, (id, epoch, "running"), "failed", error=error):
+                    if end_run(self.store, notes, (id, epoch, "running"), "failed", error=error):
                         rescued.append(id)
                 elif row := notes.tx.one(_RESCUE, notes.now, id, epoch):
                     notes.add((id, row[0]), "rescued")
-                    self._store.send(notes.tx, id, 0.0)
+                    self.store.send(notes.tx, id, 0.0)
                     rescued.append(id)
         return rescued
 
@@ -258,7 +259,7 @@ class RunTransitions:
         iteration |= {"cost_usd": step.usage.cost_usd, "began_at": step.began_at, "answered_at": now}
         tx.insert("run_iterations", {**iteration, "ended_at": None if open_calls else now})
         add_message(tx, (run.id, message, number, "response", step.response), now)
-        tx.run("DELETE FROM run_events WHERE run_id = ? AND kind = 'text' AND iteration = ?", run.id, number)
+        forget_parts(tx, run.id, number)
         notes.add((run.id, run.root_id), "answered", number, model=step.model, **usage)
         return int(number)
 
@@ -281,8 +282,8 @@ class RunTransitions:
         id = new_id(notes.now)
         row = run_row(id, run.session_id, new, json.dumps(dict(new.variables)), notes.now)
         place = {"root_id": run.root_id, "parent_id": run.id, "depth": run.depth + 1, "state": "ready"}
-        self._store.insert_run(notes, {**row, **place})
-        self._store.send(notes.tx, id, 0.0)
+        self.store.insert_run(notes, {**row, **place})
+        self.store.send(notes.tx, id, 0.0)
         return id
 
 
@@ -343,6 +344,11 @@ def use_ended(store: RunStore, notes: RunNotes, key: tuple[str, str], state: str
         tx.run(ended, now, run_id, iteration)
         add_results(notes, run_id, iteration)
         store.send(tx, run_id, 0.0)
+
+
+def forget_parts(tx: Transaction, run_id: str, iteration: int) -> None:
+    """Delete the parts of an answer: the whole is stored, or it comes again from its beginning."""
+    tx.run("DELETE FROM run_events WHERE run_id = ? AND kind = 'text' AND iteration = ?", run_id, iteration)
 
 
 def add_results(notes: RunNotes, run_id: str, iteration: int) -> None:

@@ -61,8 +61,10 @@ class RunTree:
             except ConflictError:
                 continue
 
-    def retry(self, id: str, iteration: int | None = None) -> None:
+    def retry(self, id: str, iteration: int | None = None, agent: tuple[str, str] | None = None) -> None:
         """Let a failed or cancelled run go on after its last complete iteration, or after an earlier one.
+
+        `agent`, a definition and a provider, replaces the agent by one with, for example, another budget.
 
         Raises `ConflictError` for a run of another state, of a sub-agent, or with later runs in its session.
         """
@@ -85,6 +87,8 @@ class RunTree:
             tx.run("UPDATE sessions SET active_run = ? WHERE id = ?", id, run.session_id)
             if not tx.run(_AGAIN, "ready", now, id, run.state, run.epoch):
                 raise ConflictError(f"run {id} has changed meanwhile")
+            if agent is not None:
+                tx.run("UPDATE runs SET definition = ?, provider = ? WHERE id = ?", *agent, id)
             notes.add((run.id, run.root_id), "retried", keep)
             self._store.send(tx, id, 0.0)
 
@@ -109,11 +113,11 @@ class RunTree:
     def _copy(self, notes: RunNotes, run: Run, kept: Sequence[StoredMessage], prompt: str | None) -> str:
         """Store the new run with its session and these messages."""
         tx, now = notes.tx, notes.now
-        found = tx.one("SELECT definition, identity, streams FROM runs WHERE id = ?", run.id)
+        found = tx.one("SELECT definition, provider, identity, streams FROM runs WHERE id = ?", run.id)
         assert found is not None
-        definition, identity, streams = found
+        definition, provider, identity, streams = found
         asked = run.prompt if prompt is None else prompt
-        new = NewRun(run.agent, definition, asked, {}, run.caller, identity, bool(streams))
+        new = NewRun(run.agent, definition, provider, asked, {}, run.caller, identity, bool(streams))
         id, session_id = new_id(now), new_id(now)
         session = {"id": session_id, "caller": run.caller, "metadata": "{}", "created_at": now}
         tx.insert("sessions", {**session, "active_run": id})

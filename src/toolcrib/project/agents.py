@@ -1,0 +1,121 @@
+"""The agents of a project, and their runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from toolcrib.errors import ConflictError, ManifestError, NotFoundError, NotTrusted
+from toolcrib.manifest import Diagnostic, Document, SourceFiles, diagnostics_of
+from toolcrib.project.control.acceptance import Acceptance
+from toolcrib.project.durable import ProjectCalls
+from toolcrib.project.root import Place
+from toolcrib.runs import identity_from, worker_name
+from toolcrib.runs.agents import (
+    Agent,
+    AgentSteps,
+    AgentTools,
+    Models,
+    agent_texts,
+    check_agents,
+    read_agent,
+)
+from toolcrib.runs.sessions import ClaimedRun, DurableRuns, run_entry
+from toolcrib.spec import Tool
+from toolcrib.spec.naming import nearest
+
+__all__ = ["ProjectAgents", "agent_tools", "serve_runs"]
+
+
+class ProjectAgents:
+    """The agents in files, read again when one has changed, and those that a program adds."""
+
+    def __init__(self, place: Place, files: SourceFiles, acceptance: Acceptance) -> None:
+        self._folder = place.agents
+        self._files = files
+        self._acceptance = acceptance
+        self._added: dict[str, Agent] = {}
+        self._read: dict[str, tuple[bytes, tuple[Agent, Document] | list[Diagnostic]]] = {}
+
+    def add(self, agent: Agent) -> None:
+        """Add an agent. Raises `ConflictError` if there is one of this name."""
+        if agent.name in self.all():
+            raise ConflictError(f"there is an agent named {agent.name!r} already")
+        self._added[agent.name] = agent
+
+    def all(self) -> dict[str, Agent]:
+        """Return every agent by name; those in files first."""
+        return {**{name: agent for name, (agent, _) in self._in_files()[0].items()}, **self._added}
+
+    def get(self, name: str) -> Agent:
+        """Return an agent; `NotFoundError`, or `NotTrusted` for a file in a project nobody has accepted."""
+        if name in self._added:
+            return self._added[name]
+        agents, findings = self._in_files()
+        if name in agents:
+            if not self._acceptance.given:
+                raise NotTrusted(
+                    "nobody has accepted this project, so none of its agents runs",
+                    hint="To see what it holds and accept it: toolcrib trust",
+                )
+            return agents[name][0]
+        broken = next((one for one in findings if one.path.endswith(f"/{name}.yml")), None)
+        if broken is not None:
+            raise NotFoundError(f"agent {name[:100]!r} does not load: {broken.render(hint=False)}")
+        close = nearest(name, self.all())
+        hint = f"Did you mean {close}?" if close else "`toolcrib agents list` shows those that there are."
+        raise NotFoundError(f"there is no agent named {name[:100]!r}", hint=hint)
+
+    def findings(self, tools: Callable[[], list[str]]) -> list[Diagnostic]:
+        """Return what is wrong with the files; `tools` are the names that agents may list."""
+        agents, findings = self._in_files()
+        listed = any(agent.tools for agent, _ in agents.values())
+        return [*findings, *check_agents(agents, tools() if listed else (), self._added)]
+
+    def _in_files(self) -> tuple[dict[str, tuple[Agent, Document]], list[Diagnostic]]:
+        agents, findings = {}, []
+        texts = agent_texts(self._folder, self._files)
+        for path, raw in texts.items():
+            known = self._read.get(path)
+            if known is None or known[0] != raw:
+                known = self._read[path] = raw, _read_one(path, raw)
+            if isinstance(known[1], list):
+                findings += known[1]
+            else:
+                agents[known[1][0].name] = known[1]
+        return agents, findings
+
+
+def _read_one(path: str, raw: bytes) -> tuple[Agent, Document] | list[Diagnostic]:
+    try:
+        return read_agent(path, raw)
+    except ManifestError as error:
+        return list(diagnostics_of(error))
+
+
+def agent_tools(calls: ProjectCalls, get: Callable[[str], Tool]) -> AgentTools:
+    """Return the tools of the project's agents: each call is checked and submitted as every durable call."""
+
+    def prepare(name: str, arguments: Mapping[str, Any] | str, claim: ClaimedRun) -> Mapping[str, Any]:
+        run = claim.run
+        return calls.prepare(
+            name,
+            arguments,
+            caller=f"agent:{run.agent}",
+            identity=None if claim.identity is None else identity_from(json.loads(claim.identity)),
+            variables=json.loads(run.variables),
+            session_id=run.session_id,
+            run_id=run.id,
+        )
+
+    return AgentTools(get, prepare)
+
+
+def serve_runs(calls: ProjectCalls, runs: DurableRuns, models: Models, tools: AgentTools) -> None:
+    """Let a process that serves calls make the model steps of runs too, with the models that it can use."""
+    steps = AgentSteps(runs.changes, models, tools, worker_name())
+    for provider in models.usable:
+        calls.others[run_entry(provider)] = steps.take
+    calls.on_beat.append(steps.beat)
+    calls.on_stop.append(steps.stop)

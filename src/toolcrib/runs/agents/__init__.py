@@ -1,0 +1,24 @@
+"""Agents: their files, the models behind them, and the steps of their runs."""
+
+from toolcrib.runs.agents.agent import Agent, Budgets, Team
+from toolcrib.runs.agents.files import agent_schema, agent_texts, check_agents, read_agent, read_agents
+from toolcrib.runs.agents.providers import PROVIDERS, Models
+from toolcrib.runs.agents.runs import AgentRuns
+from toolcrib.runs.agents.steps import AgentSteps
+from toolcrib.runs.agents.tools import AgentTools
+
+__all__ = [
+    "PROVIDERS",
+    "Agent",
+    "AgentRuns",
+    "AgentSteps",
+    "AgentTools",
+    "Budgets",
+    "Models",
+    "Team",
+    "agent_schema",
+    "agent_texts",
+    "check_agents",
+    "read_agent",
+    "read_agents",
+]

@@ -1,0 +1,227 @@
+"""Sessions and runs of agents, as programs and every interface use them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from toolcrib.errors import Cancelled, ConflictError, NotFoundError, ToolcribError, UsageError
+from toolcrib.runs.agents.agent import Agent, Team
+from toolcrib.runs.agents.providers import Models
+from toolcrib.runs.agents.tools import AgentTools
+from toolcrib.runs.sessions import DurableRuns, NewRun, Run, RunEvent, Session
+from toolcrib.runs.worker import identity_as_json
+from toolcrib.spec import Caller
+
+__all__ = ["AgentRuns", "Serving"]
+
+
+class Serving(Protocol):
+    """Serves calls and runs in this process."""
+
+    def serve(self) -> None:
+        """Serve in the running event loop from now on, until `stop`."""
+
+    async def stop(self) -> None:
+        """Stop serving; what runs is given back."""
+
+
+class AgentRuns:
+    """Runs of agents: stored before they begin, and continued by whichever worker is there.
+
+    `find_agent` returns an agent by its name. Ids are texts; a session of None is a new one.
+    """
+
+    def __init__(
+        self,
+        runs: DurableRuns,
+        find_agent: Callable[[str], Agent],
+        models: Models,
+        tools: AgentTools,
+        serving: Serving,
+    ) -> None:
+        self.store = runs.store
+        self._runs = runs
+        self._find_agent = find_agent
+        self._models = models
+        self._tools = tools
+        self._serving = serving
+
+    # -- sessions --------------------------------------------------------------------------------
+
+    def create_session(self, metadata: Mapping[str, Any] | None = None, *, caller: str = "local") -> str:
+        """Store a session, a conversation of one run after the other, and return its id."""
+        return self.store.create_session(caller, metadata)
+
+    def session(self, id: str) -> Session:
+        """Return a session; `NotFoundError`."""
+        return self.store.session(id)
+
+    # -- beginning -------------------------------------------------------------------------------
+
+    def start(
+        self,
+        session: str | None,
+        agent: str | Agent,
+        prompt: str,
+        variables: Mapping[str, Any] | None = None,
+        *,
+        stream: bool = False,
+        caller: str = "local",
+        identity: Caller | None = None,
+    ) -> str:
+        """Store a run and return its id. A worker continues it; in this process, `wait` or `serve` does.
+
+        `variables` reach the tools of the run and of its sub-agents, but no model. With `stream`, parts of
+        answers are events. A second run of a session waits for the first one to end. Raises
+        `NotFoundError` for agent, session, tools and model provider, `SecretMissing` without a key.
+        """
+        team = self._team(agent)
+        new = NewRun(
+            team.agent.name,
+            team.definition,
+            team.agent.provider,
+            prompt,
+            variables or {},
+            caller,
+            None if identity is None else json.dumps(identity_as_json(identity)),
+            stream,
+        )
+        return self.store.create_run(session, new)
+
+    def _team(self, agent: str | Agent) -> Team:
+        found = self._find_agent(agent) if isinstance(agent, str) else agent
+        team = Team.gather(found, self._find_agent)
+        self._tools.check(team)
+        for member in (team.agent, *team.others.values()):
+            self._models.check(member)
+        return team
+
+    async def run(
+        self,
+        session: str | None,
+        agent: str | Agent,
+        prompt: str,
+        variables: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Run:
+        """Run an agent to its end and return the run, whose `answer` is the text; options as of `start`.
+
+        Raises the error of a run that failed, and `Cancelled`.
+        """
+        return unwrap(await self.wait(self.start(session, agent, prompt, variables, **options)))
+
+    def run_sync(
+        self,
+        session: str | None,
+        agent: str | Agent,
+        prompt: str,
+        variables: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Run:
+        """Do the same as `run`, for code without an event loop."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self._run_once(session, agent, prompt, variables, options))
+        raise UsageError("run_sync cannot wait inside of an event loop", hint="Use `await runs.run(…)`.")
+
+    async def _run_once(
+        self,
+        session: str | None,
+        agent: str | Agent,
+        prompt: str,
+        variables: Mapping[str, Any] | None,
+        options: Mapping[str, Any],
+    ) -> Run:
+        try:
+            return await self.run(session, agent, prompt, variables, **options)
+        finally:
+            await self._serving.stop()
+
+    async def stream(
+        self,
+        session: str | None,
+        agent: str | Agent,
+        prompt: str,
+        variables: Mapping[str, Any] | None = None,
+        *,
+        tree: bool = False,
+        **options: Any,
+    ) -> AsyncIterator[RunEvent]:
+        """Run an agent and yield the events of the run, with parts of its answers, up to its end.
+
+        With `tree`, those of its sub-agents too. To leave early does not cancel the run.
+        """
+        run_id = self.start(session, agent, prompt, variables, stream=True, **options)
+        self._serving.serve()
+        async for event in self.store.events.follow(run_id, tree=tree):
+            yield event
+
+    async def wait(self, id: str, timeout_s: float | None = None) -> Run:
+        """Return a run once it has ended, or as it is when the time is up. This process serves meanwhile."""
+        self._serving.serve()
+        return await self.store.wait(id, timeout_s)
+
+    def events(self, id: str | None = None, after: int = 0, *, tree: bool = False) -> AsyncIterator[RunEvent]:
+        """Yield the events after this number, as they come: of all runs, or of one up to its end."""
+        return self.store.events.follow(id, after, tree=tree)
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def find(self, id: str, caller: str | None = None) -> Run:
+        """Return a run as it is now, if it is one of this caller; `NotFoundError`."""
+        run = self.store.find(id)
+        if caller is not None and run.caller != caller:
+            raise NotFoundError(f"there is no run {id[:100]!r}")
+        return run
+
+    def page(self, **options: Any) -> Sequence[Run]:
+        """Return runs, the newest first; options are those of `RunStore.page`."""
+        return self.store.page(**options)
+
+    def tree(self, id: str) -> Sequence[Run]:
+        """Return a run and those below it; `NotFoundError`."""
+        return self.store.tree(id)
+
+    def timeline(self, id: str) -> dict[str, Any]:
+        """Return a run with its iterations, their calls and its messages, as JSON. `NotFoundError`."""
+        from toolcrib.runs.agents.timeline import timeline
+
+        return timeline(self.store, self.find(id))
+
+    # -- changing --------------------------------------------------------------------------------
+
+    def cancel(self, id: str) -> list[str]:
+        """End a run and all below it; return their ids. Raises `ConflictError` if it has ended."""
+        return self._runs.tree.cancel(id)
+
+    def retry(self, id: str, iteration: int | None = None) -> None:
+        """Let a failed or cancelled run go on after an iteration, by default its last complete one.
+
+        Its agent is then as it is defined now, if it still exists. Raises `ConflictError`.
+        """
+        run = self.find(id)
+        try:
+            team = self._team(run.agent)
+        except NotFoundError:
+            self._runs.tree.retry(id, iteration)
+        else:
+            self._runs.tree.retry(id, iteration, (team.definition, team.agent.provider))
+
+    def fork(self, id: str, iteration: int | None = None, prompt: str | None = None) -> str:
+        """Begin a run in a new session that goes on after an iteration of this one; return its id."""
+        return self._runs.tree.fork(id, iteration, prompt)
+
+
+def unwrap(run: Run) -> Run:
+    """Return a run that is done; raise the error of any other."""
+    if run.state == "done":
+        return run
+    if run.error is not None:
+        raise ToolcribError.from_dict(json.loads(run.error))
+    if run.state == "cancelled":
+        raise Cancelled(f"run {run.id} was cancelled", details={"run": run.id})
+    raise ConflictError(f"run {run.id} has not ended: it is {run.state}")

@@ -1,0 +1,279 @@
+"""A model step of a run: what the model sees, one request, and what becomes of its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from toolcrib.errors import BudgetExceeded, ModelFailed, StateUnavailable, ToolcribError
+from toolcrib.runs.agents.agent import Agent, Team
+from toolcrib.runs.agents.conversation import (
+    SUMMARISE,
+    dump,
+    model_error,
+    model_messages,
+    text_of,
+    usage_of,
+    wanted_calls,
+)
+from toolcrib.runs.agents.providers import Models
+from toolcrib.runs.agents.tools import AgentTools, definitions
+from toolcrib.runs.dispatch import Work
+from toolcrib.runs.sessions import ClaimedRun, Run, RunTransitions, Step, StoredMessage
+from toolcrib.state import Transaction
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage, ModelResponse, UserPromptPart
+    from pydantic_ai.models import Model, ModelRequestParameters
+    from pydantic_ai.settings import ModelSettings
+    from pydantic_ai.tools import ToolDefinition
+
+__all__ = ["AgentSteps"]
+
+_log = logging.getLogger("toolcrib.runs")
+
+_MAX_FAILURES = 5
+_MAX_WAIT_S = 3_600.0
+_STEP_S = 600.0
+"""The longest model step, in seconds."""
+_FLUSH_S = 0.1
+"""Seconds between two events with parts of an answer."""
+_BYTES_PER_TOKEN = 4
+
+
+class AgentSteps:
+    """Makes the model steps that a dispatcher delivers to this process."""
+
+    def __init__(self, runs: RunTransitions, models: Models, tools: AgentTools, worker: str) -> None:
+        self._runs = runs
+        self._models = models
+        self._tools = tools
+        self._worker = worker
+        self._running: dict[str, tuple[ClaimedRun, asyncio.Task[None]]] = {}
+
+    def take(self, tx: Transaction, run_id: str) -> Work | None:
+        """Take a run in the transaction that delivers it; None if it is not ready."""
+        claim = self._runs.claim(tx, run_id, self._worker)
+        return None if claim is None else partial(self._work, claim)
+
+    def beat(self) -> None:
+        """Keep the runs of this worker, give up what it no longer has, take over from silent workers."""
+        running = list(self._running.values())
+        if running:
+            kept = {claim.run.id for claim in self._runs.renew([claim for claim, _ in running])}
+            for claim, task in running:
+                if claim.run.id not in kept:
+                    task.cancel()
+        self._runs.rescue()
+
+    async def stop(self) -> None:
+        """Give back what this process works on."""
+        tasks = [task for _, task in self._running.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _work(self, claim: ClaimedRun) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._running[claim.run.id] = claim, task
+        try:
+            await self._advance(claim)
+        except asyncio.CancelledError:  # The worker ends, or no longer has the run: then this is refused.
+            with suppress(StateUnavailable):
+                self._runs.again(claim, 0.0, None, 0.0)
+        except StateUnavailable as error:  # Nothing was recorded, so the step is rescued.
+            _log.warning("a step of run %s was not recorded: %s", claim.run.id, error)
+        finally:
+            del self._running[claim.run.id]
+
+    async def _advance(self, claim: ClaimedRun) -> None:
+        run, team = claim.run, Team.of(claim.definition)
+        agent = team.agent
+        began = time.perf_counter()
+        try:
+            _require_budget(agent, run)
+            model = await self._model(claim, agent)
+            shaped = self._tools.shaped(agent, self._models.api(agent))
+            async with asyncio.timeout(min(_STEP_S, agent.budgets.time_s - run.active_s)):
+                stored = await self._conversation(claim, agent, model)
+                parameters = _parameters(definitions(team, shaped))
+                response = await self._request(claim, agent, model, model_messages(stored), parameters)
+        except StateUnavailable:
+            raise
+        except Exception as error:
+            self._failed(claim, agent, error, time.perf_counter() - began)
+            return
+        usage = usage_of(response, free=agent.model == "scripted")
+        seconds = time.perf_counter() - began
+        step = Step(dump(response), response.model_name or agent.model, usage, claim.taken_at, seconds)
+        wanted = wanted_calls(response)
+        if wanted:
+            self._runs.step(claim, step, [self._tools.use(one, claim, team, shaped) for one in wanted])
+        else:
+            self._runs.finish(claim, step, text_of(response))
+
+    async def _model(self, claim: ClaimedRun, agent: Agent) -> Model:
+        """Return the model of the next step. Its libraries take seconds to import: the event loop goes on."""
+        step = 0
+        if agent.model == "scripted":
+            kinds = [message.kind for message in self._runs.store.messages(claim.run.id)]
+            step = kinds[::-1].index("prompt") if "prompt" in kinds else 0
+            step = kinds[len(kinds) - step :].count("response")
+        if self._models.is_loaded(agent):
+            return self._models.get(agent, step)
+        return await asyncio.to_thread(self._models.get, agent, step)
+
+    def _failed(self, claim: ClaimedRun, agent: Agent, error: Exception, seconds: float) -> None:
+        """Try a step again later, where that may help; else end the run."""
+        run = claim.run
+        if isinstance(error, TimeoutError):
+            left = agent.budgets.time_s - run.active_s
+            found: ToolcribError = ModelFailed(f"no answer within {_STEP_S:g} s", retryable=True)
+            if left <= seconds:
+                found = _exceeded(agent, run, "time_s", f"{agent.budgets.time_s:g} seconds of work")
+        else:
+            found = error if isinstance(error, ToolcribError) else model_error(error)
+        if isinstance(found, ModelFailed) and found.retryable and run.failures < _MAX_FAILURES:
+            delay = float(found.details.get("retry_after_s") or 2.0**run.failures)
+            if delay <= _MAX_WAIT_S:
+                self._runs.again(claim, delay, found, seconds)
+                return
+        self._runs.fail(claim, found)
+
+    async def _conversation(self, claim: ClaimedRun, agent: Agent, model: Model) -> list[StoredMessage]:
+        """Return what the model sees; a long conversation is summarised first."""
+        stored = list(self._runs.store.conversation(claim.run))
+        size = sum(len(message.content) for message in stored)
+        if size <= agent.compact_at * _BYTES_PER_TOKEN or len(stored) < 3:
+            return stored
+        began = time.perf_counter()
+        messages = model_messages(stored)
+        messages[-1].parts = [*messages[-1].parts, _user_part(SUMMARISE)]
+        response = await _ask(model, messages, agent, _parameters([]))
+        summary = f"{text_of(response)}\n\nThe request that you are working on:\n\n{claim.run.prompt}"
+        usage = usage_of(response, free=agent.model == "scripted")
+        self._runs.add_summary(claim, summary.encode(), usage, time.perf_counter() - began)
+        return list(self._runs.store.conversation(claim.run))
+
+    async def _request(
+        self,
+        claim: ClaimedRun,
+        agent: Agent,
+        model: Model,
+        messages: list[ModelMessage],
+        parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        if not claim.streams:
+            return await _ask(model, messages, agent, parameters)
+        from pydantic_ai.direct import model_request_stream
+
+        parts = _Parts(partial(self._runs.chunk, claim))
+        asked = model_request_stream(
+            model,
+            _instructed(messages, agent),
+            model_settings=_settings(agent),
+            model_request_parameters=parameters,
+        )
+        async with asked as stream:
+            async for event in stream:
+                parts.add(event)
+            parts.flush()
+            return stream.get()
+
+
+class _Parts:
+    """The parts of a streamed answer, published a few times a second."""
+
+    def __init__(self, publish: Callable[[str], None]) -> None:
+        self._publish = publish
+        self._text = ""
+        self._flushed = 0.0
+
+    def add(self, event: object) -> None:
+        from pydantic_ai.messages import PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
+
+        if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
+            self._text += event.part.content
+        elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
+            self._text += event.delta.content_delta
+        if time.monotonic() - self._flushed >= _FLUSH_S:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._text:
+            self._publish(self._text)
+            self._text, self._flushed = "", time.monotonic()
+
+
+async def _ask(
+    model: Model, messages: list[ModelMessage], agent: Agent, parameters: ModelRequestParameters
+) -> ModelResponse:
+    from pydantic_ai.direct import model_request
+
+    return await model_request(
+        model,
+        _instructed(messages, agent),
+        model_settings=_settings(agent),
+        model_request_parameters=parameters,
+    )
+
+
+def _instructed(messages: list[ModelMessage], agent: Agent) -> list[ModelMessage]:
+    messages[-1].instructions = agent.instructions or None  # type: ignore[union-attr] # the last one is a request
+    return messages
+
+
+def _settings(agent: Agent) -> ModelSettings | None:
+    return cast("ModelSettings", dict(agent.settings)) if agent.settings else None
+
+
+def _user_part(text: str) -> UserPromptPart:
+    from pydantic_ai.messages import UserPromptPart
+
+    return UserPromptPart(text)
+
+
+def _parameters(tools: list[ToolDefinition]) -> ModelRequestParameters:
+    from pydantic_ai.models import ModelRequestParameters
+
+    return ModelRequestParameters(function_tools=tools)
+
+
+def _require_budget(agent: Agent, run: Run) -> None:
+    """Raise `BudgetExceeded` if the next step is over one of the limits."""
+    budgets, used = agent.budgets, run.usage
+    if run.iteration >= budgets.iterations:
+        raise _exceeded(agent, run, "iterations", f"{budgets.iterations} iterations")
+    if used.tokens >= budgets.tokens:
+        raise _exceeded(agent, run, "tokens", f"{budgets.tokens:,} tokens")
+    if run.active_s >= budgets.time_s:
+        raise _exceeded(agent, run, "time_s", f"{budgets.time_s:g} seconds of work")
+    if used.cost_usd is None:
+        if budgets.cost_usd is not None:
+            raise _exceeded(
+                agent, run, "cost_usd", f"${budgets.cost_usd:g}, and nobody knows what it has cost"
+            )
+    elif used.cost_usd >= budgets.most_usd:
+        raise _exceeded(agent, run, "cost_usd", f"${budgets.most_usd:g}")
+
+
+def _exceeded(agent: Agent, run: Run, budget: str, limit: str) -> BudgetExceeded:
+    used = run.usage
+    return BudgetExceeded(
+        f"the run may use at most {limit}",
+        hint=f"Raise budgets.{budget} of agent {agent.name}, then: toolcrib runs retry {run.root_id}",
+        details={
+            "budget": budget,
+            "iterations": run.iteration,
+            "tokens": used.tokens,
+            "cost_usd": used.cost_usd,
+            "time_s": round(run.active_s, 3),
+        },
+    )

@@ -1,0 +1,70 @@
+"""A run with everything that happened in it, for people."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from toolcrib.runs.sessions import Run, RunStore, StoredMessage
+
+__all__ = ["timeline"]
+
+_CALLS = (
+    "SELECT calls.id, calls.state, calls.attempts, calls.submitted_at, calls.ended_at FROM calls"
+    " JOIN run_uses ON run_uses.call_id = calls.id WHERE run_uses.run_id = ?"
+)
+
+
+def timeline(store: RunStore, run: Run) -> dict[str, Any]:
+    """Return a run as JSON with `iterations`: model, usage, times, `text` of the answer, `calls`."""
+    texts = {
+        message.iteration: _text(message)
+        for message in store.messages(run.id, every=True)
+        if message.kind == "response" and message.iteration
+    }
+    with store.database.read() as tx:
+        calls = {row[0]: row for row in tx.all(_CALLS, run.id)}
+    children = {child.id: child for child in store.tree(run.id)}
+    uses: dict[int, list[dict[str, Any]]] = {}
+    for use in store.uses(run.id):
+        shown: dict[str, Any] = {"name": use.name, "arguments": _arguments(use.arguments)}
+        if use.call_id in calls:
+            _, state, attempts, submitted_at, ended_at = calls[use.call_id]
+            shown |= {"call": use.call_id, "state": state, "attempts": attempts}
+            shown |= {"began_at": submitted_at, "ended_at": ended_at}
+        elif use.child_id in children:
+            child = children[use.child_id]
+            shown |= {"run": child.id, "agent": child.agent, "state": child.state}
+            shown |= {"began_at": child.created_at, "ended_at": child.ended_at}
+        else:
+            shown |= {"state": "refused", "answer": use.answer}
+        uses.setdefault(use.iteration, []).append(shown)
+    iterations = [
+        {
+            "number": one.number,
+            "live": bool(one.live),
+            "model": one.model,
+            "input_tokens": one.input_tokens,
+            "output_tokens": one.output_tokens,
+            "cost_usd": one.cost_usd,
+            "began_at": one.began_at,
+            "answered_at": one.answered_at,
+            "ended_at": one.ended_at,
+            "text": texts.get(one.number, ""),
+            "calls": uses.get(one.number, []),
+        }
+        for one in store.iterations(run.id)
+    ]
+    return {**run.document, "iterations": iterations}
+
+
+def _text(message: StoredMessage) -> str:
+    parts = json.loads(message.content)["parts"]
+    return "".join(part["content"] for part in parts if part.get("part_kind") == "text")
+
+
+def _arguments(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

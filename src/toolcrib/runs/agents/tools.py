@@ -1,0 +1,146 @@
+"""What an agent may call, as its model sees it, and what becomes of a call that the model asks for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from toolcrib.errors import BudgetExceeded, InvalidInput, ToolcribError, ToolNotFound, Violation
+from toolcrib.runs.agents.agent import Agent, Team
+from toolcrib.runs.agents.conversation import WantedCall
+from toolcrib.runs.sessions import ClaimedRun, NewRun, NewUse
+from toolcrib.schema.provider_shapes import Shaped, shape_tools
+from toolcrib.spec import Tool
+from toolcrib.spec.model_provider import ModelApi
+from toolcrib.spec.naming import nearest
+from toolcrib.spec.views import error_text
+
+if TYPE_CHECKING:
+    from pydantic_ai.tools import ToolDefinition
+
+__all__ = ["AgentTools", "PrepareCall", "definitions"]
+
+_SHAPES: Mapping[ModelApi, str] = {"anthropic": "anthropic", "openai": "openai", "google": "gemini-json"}
+_PROMPT = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["prompt"],
+    "properties": {"prompt": {"type": "string", "description": "The task, with all it needs to know."}},
+}
+
+
+class PrepareCall(Protocol):
+    """Checks a call as the path of every call does before it asks anybody, and returns what to store of it.
+
+    Raises the error of a call that would be refused.
+    """
+
+    def __call__(
+        self, name: str, arguments: Mapping[str, Any] | str, claim: ClaimedRun
+    ) -> Mapping[str, Any]: ...
+
+
+class AgentTools:
+    """The tools of agents. `get` returns one, or raises `ToolNotFound`."""
+
+    def __init__(self, get: Callable[[str], Tool], prepare: PrepareCall) -> None:
+        self._get = get
+        self._prepare = prepare
+
+    def check(self, team: Team) -> None:
+        """Raise `ToolNotFound` if one of the agents lists a tool that does not exist."""
+        for agent in (team.agent, *team.others.values()):
+            for name in agent.tools:
+                self._get(name)
+
+    def shaped(self, agent: Agent, api: ModelApi) -> Shaped:
+        """Return the agent's tools in a provider's form. One that no longer exists is left out."""
+        tools = []
+        for name in agent.tools:
+            try:
+                tools.append(self._get(name))
+            except ToolcribError:
+                continue
+        return shape_tools(tools, _SHAPES[api])
+
+    def use(self, wanted: WantedCall, claim: ClaimedRun, team: Team, shaped: Shaped) -> NewUse:
+        """Return what becomes of a call: a call of a tool, a run, or the reason for the model why not."""
+        use = NewUse(wanted.use_id, wanted.name, wanted.arguments)
+        try:
+            if wanted.name in team.agent.agents:
+                return replace(use, child=_child(wanted, claim, team))
+            name, arguments = _own_name(wanted, team.agent, shaped)
+            return replace(use, call=self._prepare(name, arguments, claim))
+        except ToolcribError as error:
+            return replace(use, answer=error_text(error))
+
+
+def definitions(team: Team, shaped: Shaped) -> list[ToolDefinition]:
+    """Return the tools and sub-agents of an agent for its model."""
+    from pydantic_ai.tools import ToolDefinition
+
+    found = [_definition(entry) for entry in shaped.entries]
+    for name in team.agent.agents:
+        description = team.others[name].description or f"The agent {name}."
+        found.append(ToolDefinition(name=name, parameters_json_schema=_PROMPT, description=description))
+    return found
+
+
+def _child(wanted: WantedCall, claim: ClaimedRun, team: Team) -> NewRun:
+    prompt, run, agent = _prompt(wanted), claim.run, team.agent
+    left = agent.budgets.left(run.usage, run.active_s)
+    if left.depth < 0:
+        raise BudgetExceeded(
+            f"agent {wanted.name} is too deep below the first run: no more levels are allowed"
+        )
+    child = team.below(wanted.name, left)
+    return NewRun(
+        wanted.name,
+        child.definition,
+        child.agent.provider,
+        prompt,
+        json.loads(run.variables),
+        run.caller,
+        claim.identity,
+        claim.streams,
+    )
+
+
+def _definition(entry: dict[str, Any]) -> ToolDefinition:
+    from pydantic_ai.tools import ToolDefinition
+
+    shown = entry.get("function", entry)
+    keys = ("input_schema", "parameters", "parametersJsonSchema")
+    schema = next((shown[key] for key in keys if key in shown), {"type": "object", "properties": {}})
+    about = shown.get("description")
+    return ToolDefinition(name=shown["name"], parameters_json_schema=schema, description=about, strict=False)
+
+
+def _own_name(wanted: WantedCall, agent: Agent, shaped: Shaped) -> tuple[str, Mapping[str, Any] | str]:
+    """Return the full name of the tool that a model means, and the arguments in the tool's own form."""
+    if wanted.name not in shaped.names:
+        known = [*shaped.names, *agent.agents]
+        close = nearest(wanted.name, known)
+        hint = f"Did you mean {close}?" if close else f"Yours are: {', '.join(known) or 'none'}."
+        raise ToolNotFound(f"you have no tool named {wanted.name[:100]!r}", hint=hint)
+    try:
+        arguments = json.loads(wanted.arguments)
+    except ValueError:
+        arguments = None
+    if not isinstance(arguments, dict):  # The path says what is wrong with it.
+        return shaped.names[wanted.name], wanted.arguments
+    return shaped.call(wanted.name, arguments)
+
+
+def _prompt(wanted: WantedCall) -> str:
+    try:
+        arguments = json.loads(wanted.arguments)
+    except ValueError:
+        arguments = None
+    prompt = arguments.get("prompt") if isinstance(arguments, dict) else None
+    if not isinstance(prompt, str) or not prompt.strip():
+        violation = Violation("$.prompt", "must be a text that is not empty")
+        raise InvalidInput(f"agent {wanted.name} takes a prompt", violations=[violation])
+    return prompt

@@ -1,0 +1,24 @@
+"""A server of models, as settings name it. Pure data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+__all__ = ["MODEL_APIS", "ModelApi", "ModelProvider"]
+
+ModelApi = Literal["anthropic", "openai", "google"]
+"""The API that a server speaks; `openai` is also that of most local servers."""
+MODEL_APIS: tuple[ModelApi, ...] = get_args(ModelApi)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelProvider:
+    """A server of models."""
+
+    name: str
+    """As models name it: the part of `NAME:MODEL` before the colon."""
+    api: ModelApi
+    base_url: str
+    key: str | None = None
+    """The name of the secret that is its API key; None: it needs none."""
