@@ -5,14 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from toolcrib.core.bound import Bound
 from toolcrib.core.context import Context
 from toolcrib.core.pipeline import Pipeline
-from toolcrib.runs import CallState, DurableCall, DurableCalls, Take, Worker, identity_as_json
+from toolcrib.errors import ToolcribError
+from toolcrib.runs import (
+    CallState,
+    DurableCall,
+    DurableCalls,
+    PgQueuerDispatcher,
+    Take,
+    Worker,
+    entry_of,
+    identity_as_json,
+)
 from toolcrib.spec import Caller, Result
-from toolcrib.state import Transaction
+from toolcrib.state import Transaction, join, join_async
 
 __all__ = ["ProjectCalls"]
 
@@ -112,6 +123,18 @@ class ProjectCalls:
             "run_id": run_id,
         }
 
+    def submit_in(self, connection: object, name: str, arguments: Any = None, **options: Any) -> str:
+        """Submit inside the transaction that is open on this `psycopg.Connection`."""
+        work = partial(self.submit, name, arguments, **options)
+        return join(self.stored.database, connection, lambda tx: work(transaction=tx))
+
+    async def submit_in_async(
+        self, connection: object, name: str, arguments: Any = None, **options: Any
+    ) -> str:
+        """Submit inside the transaction of a `psycopg.AsyncConnection`."""
+        work = partial(self.submit, name, arguments, **options)
+        return await join_async(self.stored.database, connection, lambda tx: work(transaction=tx))
+
     async def wait(
         self, call_id: str, timeout_s: float | None = None, *, caller: str | None = None
     ) -> DurableCall:
@@ -170,7 +193,16 @@ class ProjectCalls:
             worker = Worker(
                 self._calls(), self._invoke, self._names, others=self.others, on_beat=self.on_beat
             )
+            dispatcher = self.stored.dispatcher
+            if isinstance(dispatcher, PgQueuerDispatcher):
+                dispatcher.limits = self._limit
             self._served = stop, asyncio.create_task(worker.run(stop))
+
+    def _limit(self, entry: str) -> int:
+        """Return the number of calls to an entry that may run at a time on all workers; 0: any number."""
+        with suppress(ToolcribError):
+            return self._bound(entry.removeprefix(entry_of(""))).tool.limits.concurrent_calls or 0
+        return 0
 
     async def stop(self) -> None:
         """Stop serving; calls that run are given back."""

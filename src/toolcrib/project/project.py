@@ -412,9 +412,20 @@ class Project:
         return self.toolset.names
 
     def submit(
-        self, name: str, arguments: Mapping[str, Any] | bytes | str | None = None, **options: Any
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | bytes | str | None = None,
+        *,
+        connection: object = None,
+        **options: Any,
     ) -> str:
-        """Store a durable call and return its id; options as of `ProjectCalls.submit`."""
+        """Store a durable call and return its id; options as of `ProjectCalls.submit`.
+
+        With `connection`, a `psycopg.Connection` to the project's database, the call exists only if the
+        transaction that is open on it is committed. `calls.submit_in_async` takes an `AsyncConnection`.
+        """
+        if connection is not None:
+            return self.calls.submit_in(connection, name, arguments, **options)
         return self.calls.submit(name, arguments, **options)
 
     @cached_property

@@ -18,7 +18,7 @@ from pgqueuer.core.executors import EntrypointExecutor, EntrypointExecutorParame
 from pgqueuer.db import PsycopgDriver
 from pgqueuer.domain.settings import DBSettings, Durability
 from pgqueuer.domain.types import Channel, QueueEntrypoint
-from pgqueuer.errors import FailingListenerError, RetryRequested
+from pgqueuer.errors import RetryRequested
 from pgqueuer.models import Job
 from pgqueuer.qm import QueueManager
 from pgqueuer.queries import Queries
@@ -27,7 +27,7 @@ from toolcrib.errors import StateUnavailable
 from toolcrib.runs.dispatch import Take, Work
 from toolcrib.state import PostgresDatabase, PostgresServer
 
-__all__ = ["Works", "install_script", "serve_once"]
+__all__ = ["Works", "install_script", "serve_once", "settings"]
 
 _BATCH = 50
 """Messages that are picked, and rows that are taken, in one transaction."""
@@ -48,14 +48,15 @@ class _Settings(DBSettings):
         return (init_settings,)
 
 
-def _settings(schema: str) -> DBSettings:
+def settings(schema: str) -> DBSettings:
+    """Return the names of the tables and the channel for a schema."""
     channel = f"toolcrib_{hashlib.sha256(schema.encode()).hexdigest()[:16]}"
     return _Settings(durability=Durability.volatile, channel=Channel(channel))
 
 
 def install_script(schema: str) -> str:
     """Return the SQL that makes PgQueuer's tables."""
-    return QueryBuilderEnvironment(_settings(schema)).build_install_query(create_schema=False)
+    return QueryBuilderEnvironment(settings(schema)).build_install_query(create_schema=False)
 
 
 class Works:
@@ -141,13 +142,12 @@ async def serve_once(
             link = _Link(statements, notices, lost)
             manager = _Manager.of(link, server.schema)
             manager.works, manager.room, manager.limits, manager.lost = works, concurrency, limits, lost
-            await Queries(link, qbe=QueryBuilderEnvironment(_settings(server.schema))).apply_upgrade()
+            await Queries(link, qbe=QueryBuilderEnvironment(settings(server.schema))).apply_upgrade()
             run = asyncio.create_task(
                 manager.run(
                     timedelta(seconds=silent_s),
                     batch_size=max(1, min(_BATCH, concurrency)),
                     heartbeat_timeout=timedelta(seconds=silent_s),
-                    shutdown_on_listener_failure=True,
                     log_aggregation_interval=timedelta(0),
                 )
             )
@@ -164,8 +164,6 @@ async def serve_once(
             run.result()
     except psycopg.Error as error:
         raise server.unavailable(error) from error
-    except FailingListenerError:
-        raise StateUnavailable(f"{server.name} no longer sends notifications", retryable=True) from None
 
 
 class _Link(PsycopgDriver):
@@ -235,23 +233,21 @@ class _Manager(QueueManager):
 
     @classmethod
     def of(cls, link: _Link, schema: str) -> _Manager:
-        settings = _settings(schema)
+        names = settings(schema)
         queries = Queries(
             link,
-            qbe=QueryBuilderEnvironment(settings),
-            qbq=QueryQueueBuilder(settings),
-            qbs=QuerySchedulerBuilder(settings),
+            qbe=QueryBuilderEnvironment(names),
+            qbq=QueryQueueBuilder(names),
+            qbs=QuerySchedulerBuilder(names),
         )
-        return cls(queries, channel=settings.channel)
+        return cls(queries, channel=names.channel)
 
     def entrypoints_below_capacity_limits(self) -> set[QueueEntrypoint]:
         """Return the entries that are served now."""
         wanted = {QueueEntrypoint(entry) for entry in self.works.handlers}
         for entry in wanted - self.entrypoint_registry.keys():
-            parameters = EntrypointExecutorParameters(concurrency_limit=0, func=self._deliver)
+            parameters = EntrypointExecutorParameters(self.limits(entry), self._deliver)
             self.entrypoint_registry[entry] = EntrypointExecutor(parameters)
-        for entry in wanted:
-            self.entrypoint_registry[entry].parameters.concurrency_limit = self.limits(entry)
         return wanted
 
     async def fetch_jobs(
