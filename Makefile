@@ -20,7 +20,7 @@ export PYTHON
 export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt),1,0)
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check $(CHECKS) format docs bench soak lock clean
+.PHONY: help setup demo test check $(CHECKS) format docs site bench soak lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do \
@@ -69,6 +69,9 @@ docs: setup ## Write the generated parts of the docs
 
 bench: setup ## Measure, and compare with the limits
 	@$(PY) benchmarks/run.py
+
+site: setup ## Build the site of the documentation in build/site
+	@.venv/bin/mkdocs build --quiet --strict
 
 soak: setup ## Run the long tests (minutes to hours)
 	@$(PYTEST) -m soak --timeout=0 $(PYTEST_ARGS)
