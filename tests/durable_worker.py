@@ -16,7 +16,6 @@ from pathlib import Path
 
 from tests.databases import Address, open_database
 from toolcrib import Toolset, ToolSnooze
-from toolcrib.core.context import Context
 from toolcrib.runs import (
     ClaimedCall,
     Dispatcher,
@@ -25,7 +24,8 @@ from toolcrib.runs import (
     PgQueuerDispatcher,
     Worker,
 )
-from toolcrib.spec import Result, Retry
+from toolcrib.runs.ending import Ending, context_of, ending_of
+from toolcrib.spec import Retry
 from toolcrib.state import PROJECT, Database, PostgresDatabase
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -124,10 +124,12 @@ def worker_of(
     """A worker with these tools."""
     tools = toolset(log)
 
-    async def invoke(ctx: Context) -> Result:
-        return await tools.invoke(ctx)
+    async def attempt(claim: ClaimedCall) -> Ending:
+        ctx = context_of(claim)
+        return ending_of(ctx, await tools.invoke(ctx))
 
-    return Worker(calls, invoke, lambda: names, concurrency=concurrency, name=name)
+    served = dict.fromkeys(names)
+    return Worker(calls, attempt, lambda: served, concurrency=concurrency, name=name)
 
 
 class WorkerProcess:

@@ -98,6 +98,8 @@ toolcrib servers review github
 toolcrib servers review github --yes
 toolcrib show repo_scan
 toolcrib show project/repo_scan@1.0 --json
+toolcrib status
+toolcrib status --json
 toolcrib submit repo_scan path=src
 toolcrib submit repo_scan path=src --idempotency-key nightly-7 --json
 toolcrib test
@@ -128,6 +130,8 @@ toolcrib trace repo_scan path=src
 toolcrib trace web_search query=news --allow-host api.example.com
 toolcrib trust
 toolcrib trust --show
+toolcrib worker
+toolcrib worker --concurrency 16 --app shop.tools:register
 """
 
 

@@ -40,12 +40,14 @@ COMMANDS = {
     "serve": ("connect.serve", "Serve the project's tools over MCP or REST."),
     "servers": ("connect.servers", "Manage the MCP servers that the project uses."),
     "show": ("look.show", "Show one tool: its arguments, permissions and examples."),
+    "status": ("look.status", "Show the workers, the queue, and calls that nobody can serve."),
     "submit": ("run.submit", "Store a call that a worker runs, and print its id."),
     "test": ("make.test", "Run the examples in the manifests and compare the results."),
     "tool": ("bundles.tool", "Manage the tools in bundles."),
     "trace": ("run.trace", "Run one tool and print the smallest permissions it needed."),
     "token": ("connect.token", "Create, list and revoke access tokens."),
     "trust": ("decide.trust", "Accept a project: its settings and tools, as they are."),
+    "worker": ("run.worker", "Run the calls that were submitted, until SIGTERM or Ctrl-C."),
 }
 """Command name to its module below `toolcrib.cli.commands`, and to the first line of its help."""
 

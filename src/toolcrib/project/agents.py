@@ -11,7 +11,7 @@ from toolcrib.manifest import Diagnostic, Document, SourceFiles, diagnostics_of
 from toolcrib.project.control.acceptance import Acceptance
 from toolcrib.project.durable import ProjectCalls
 from toolcrib.project.root import Place
-from toolcrib.runs import identity_from, worker_name
+from toolcrib.runs import worker_name
 from toolcrib.runs.agents import (
     Agent,
     AgentSteps,
@@ -22,7 +22,7 @@ from toolcrib.runs.agents import (
     read_agent,
 )
 from toolcrib.runs.sessions import ClaimedRun, DurableRuns, run_entry
-from toolcrib.spec import Tool
+from toolcrib.spec import Caller, Tool
 from toolcrib.spec.naming import nearest
 
 __all__ = ["ProjectAgents", "agent_tools", "serve_runs"]
@@ -103,7 +103,7 @@ def agent_tools(calls: ProjectCalls, get: Callable[[str], Tool]) -> AgentTools:
             name,
             arguments,
             caller=f"agent:{run.agent}",
-            identity=None if claim.identity is None else identity_from(json.loads(claim.identity)),
+            identity=None if claim.identity is None else Caller.from_dict(json.loads(claim.identity)),
             variables=json.loads(run.variables),
             session_id=run.session_id,
             run_id=run.id,

@@ -8,24 +8,50 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from toolcrib.core.bound import Bound
+from toolcrib.core.bound import Bound, BoundTool
 from toolcrib.core.context import Context
 from toolcrib.core.pipeline import Pipeline
-from toolcrib.errors import ToolcribError
+from toolcrib.core.toolset import Toolset
 from toolcrib.runs import (
     CallState,
+    ClaimedCall,
     DurableCall,
     DurableCalls,
     PgQueuerDispatcher,
+    Register,
     Take,
     Worker,
     entry_of,
-    identity_as_json,
 )
+from toolcrib.runs.ending import Ending, context_of, ending_of
+from toolcrib.runs.worker import Attempt
 from toolcrib.spec import Caller, Result
 from toolcrib.state import Transaction, join, join_async
 
-__all__ = ["ProjectCalls"]
+__all__ = ["Concurrency", "ProjectCalls"]
+
+
+class Concurrency:
+    """Returns how many calls of each tool may run at a time; None: any number. `most` is for every tool."""
+
+    def __init__(self, toolset: Toolset, most: int | None) -> None:
+        self._toolset = toolset
+        self._most = most
+        self._known: dict[str, int | None] = {}
+        self._revision = -1
+
+    def __call__(self) -> Mapping[str, int | None]:
+        """Return the limits by name; they are read again after the list of tools has changed."""
+        names = self._toolset.names
+        if len(names) != len(self._known) or self._revision != self._toolset.revision:
+            self._revision = self._toolset.revision
+            self._known = {name: self._limit(self._toolset.bound(name)) for name in names}
+        return self._known
+
+    def _limit(self, bound: Bound) -> int | None:
+        # A registered function has no limit of its own, and its description is made when first needed.
+        own = bound.tool.limits.concurrent_calls if isinstance(bound, BoundTool) else None
+        return min((limit for limit in (own, self._most) if limit is not None), default=None)
 
 
 class ProjectCalls:
@@ -37,13 +63,14 @@ class ProjectCalls:
         pipeline: Pipeline,
         bound: Callable[[str], Bound],
         invoke: Callable[[Context], Awaitable[Result]],
-        names: Callable[[], list[str]],
+        concurrency: Callable[[], Mapping[str, int | None]],
     ) -> None:
         self._calls = calls
         self._pipeline = pipeline
         self._bound = bound
         self._invoke = invoke
-        self._names = names
+        self.concurrency = concurrency
+        """Returns the tools of this process, and how many calls of each may run at a time."""
         self.others: dict[str, Take] = {}
         """Further entries that this process serves."""
         self.on_serve: list[Callable[[], None]] = []
@@ -114,7 +141,7 @@ class ProjectCalls:
             "idempotency_key": idempotency_key,
             "repeatable": bool(hints.idempotent or hints.read_only or bound.retries_timeouts),
             "context": {
-                "identity": None if identity is None else identity_as_json(identity),
+                "identity": None if identity is None else identity.as_dict(),
                 "variables": variables,
                 "timeout_ms": timeout_ms,
                 "idempotency_key": idempotency_key,
@@ -176,6 +203,18 @@ class ProjectCalls:
             },
         }
 
+    def status(self) -> dict[str, Any]:
+        """Return the live workers, the queue by tool, and the tools with calls that no worker has."""
+        workers = Register(self.stored.database, self.stored.lease_s).live()
+        queue = self.stored.queue()
+        served = frozenset[str]().union(*(worker.tools for worker in workers))
+        return {
+            "workers": [worker.as_dict() for worker in workers],
+            "calls": self.stored.counts(),
+            "queue": [one.as_dict() for one in queue],
+            "unserved": [one.tool for one in queue if one.tool not in served],
+        }
+
     def cancel(self, call_id: str) -> None:
         """End a call; a result that comes later is refused. Raises `ConflictError` if it has ended."""
         self.stored.cancel(call_id)
@@ -187,22 +226,23 @@ class ProjectCalls:
     def serve(self) -> None:
         """Serve in this event loop from now on, until `stop`."""
         if self._served is None or self._served[1].done():
-            while self.on_serve:
-                self.on_serve.pop()()
-            stop = asyncio.Event()
-            worker = Worker(
-                self._calls(), self._invoke, self._names, others=self.others, on_beat=self.on_beat
-            )
-            dispatcher = self.stored.dispatcher
-            if isinstance(dispatcher, PgQueuerDispatcher):
-                dispatcher.limits = self._limit
+            stop, worker = asyncio.Event(), self.worker(self._attempt, self.concurrency)
             self._served = stop, asyncio.create_task(worker.run(stop))
 
-    def _limit(self, entry: str) -> int:
-        """Return the number of calls to an entry that may run at a time on all workers; 0: any number."""
-        with suppress(ToolcribError):
-            return self._bound(entry.removeprefix(entry_of(""))).tool.limits.concurrent_calls or 0
-        return 0
+    def worker(
+        self, attempt: Attempt, tools: Callable[[], Mapping[str, int | None]], **options: Any
+    ) -> Worker:
+        """Return a worker for the calls of these tools, and for all else that this project serves."""
+        while self.on_serve:
+            self.on_serve.pop()()
+        dispatcher = self.stored.dispatcher
+        if isinstance(dispatcher, PgQueuerDispatcher):
+            dispatcher.limits = lambda entry: tools().get(entry.removeprefix(entry_of("")), None) or 0
+        return Worker(self.stored, attempt, tools, others=self.others, on_beat=self.on_beat, **options)
+
+    async def _attempt(self, claim: ClaimedCall) -> Ending:
+        ctx = context_of(claim)
+        return ending_of(ctx, await self._invoke(ctx))
 
     async def stop(self) -> None:
         """Stop serving; calls that run are given back."""
@@ -211,5 +251,5 @@ class ProjectCalls:
             served[1].cancel()
             with suppress(asyncio.CancelledError):
                 await served[1]
-            for stop in self.on_stop:
-                await stop()
+        while self.on_stop:
+            await self.on_stop.pop()()

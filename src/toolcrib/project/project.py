@@ -370,10 +370,11 @@ class Project:
     @cached_property
     def calls(self) -> ProjectCalls:
         """Durable calls: stored before they run, and recorded once."""
-        from toolcrib.project.durable import ProjectCalls
+        from toolcrib.project.durable import Concurrency, ProjectCalls
 
+        concurrency = Concurrency(self.toolset, self.config.concurrency)
         calls = ProjectCalls(
-            lambda: self._store.runs.calls, self.toolset.pipeline, self.bound, self.invoke, self._tool_names
+            lambda: self._store.runs.calls, self.toolset.pipeline, self.bound, self.invoke, concurrency
         )
         calls.on_serve.append(self._serve_runs)
         return calls
@@ -407,9 +408,6 @@ class Project:
         from toolcrib.project.agents import serve_runs
 
         serve_runs(self.calls, self._store.runs, *self._agent_parts)
-
-    def _tool_names(self) -> list[str]:
-        return self.toolset.names
 
     def submit(
         self,

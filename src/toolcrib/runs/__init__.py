@@ -4,7 +4,8 @@ from toolcrib.runs.calls import ClaimedCall, DurableCalls, Ended, entry_of
 from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher, Take, Work
 from toolcrib.runs.dispatch_postgres import PgQueuerDispatcher, dispatcher_for
 from toolcrib.runs.history import CallAttempt, CallChange, CallState, DurableCall
-from toolcrib.runs.worker import Worker, identity_as_json, identity_from, worker_name
+from toolcrib.runs.register import Register
+from toolcrib.runs.worker import Worker, worker_name
 
 __all__ = [
     "CallAttempt",
@@ -17,12 +18,11 @@ __all__ = [
     "EmbeddedDispatcher",
     "Ended",
     "PgQueuerDispatcher",
+    "Register",
     "Take",
     "Work",
     "Worker",
     "dispatcher_for",
     "entry_of",
-    "identity_as_json",
-    "identity_from",
     "worker_name",
 ]

@@ -45,10 +45,8 @@ _AGAIN = (
     f" worker = NULL, lease_ends_at = NULL {_OWN}"
 )
 _END = f"UPDATE calls SET state = ?, result = ?, error = ?, ended_at = ?, lease_ends_at = NULL {_OWN}"
-_LOST = (
-    "SELECT id, epoch, repeatable, rescues, tool, priority FROM calls"
-    " WHERE state = 'running' AND lease_ends_at <= ? ORDER BY lease_ends_at LIMIT 100"
-)
+_FACTS = "id, epoch, repeatable, rescues, tool, priority"
+_LOST = f"SELECT {_FACTS} FROM calls WHERE state = 'running' AND lease_ends_at <= ? LIMIT 100"
 _RESCUE = (
     "UPDATE calls SET state = ?, rescues = rescues + 1, attempts = attempts - 1, worker = NULL,"
     f" lease_ends_at = NULL, ready_at = ?, error = ?, ended_at = ? {_OWN}"
@@ -314,6 +312,14 @@ class DurableCalls(StoredCalls):
         self._ends.notify()
         return woken
 
+    def lose(self, claim: ClaimedCall, reason: str) -> bool:
+        """Record that the process of an attempt has died, as `rescue` does; False as in `finish`."""
+        with self._database.write(f"call {claim.id}") as tx:
+            row = tx.one(f"SELECT {_FACTS} FROM calls {_OWN}", claim.id, claim.epoch)
+            lost = row is not None and self._lost(tx, row, self._now(tx), reason)
+        self._ends.notify()
+        return lost
+
     def rescue(self) -> list[str]:
         """Take the calls of workers that are silent, at most 100; return their ids.
 
@@ -324,21 +330,24 @@ class DurableCalls(StoredCalls):
                 return []
         with self._database.write(_CLAIM) as tx:
             now = self._now(tx)
-            rescued = []
-            for id, epoch, repeatable, rescues, tool, priority in tx.all(_LOST, now):
-                state: CallState = "unknown"
-                if repeatable:
-                    state = "ready" if rescues < _MAX_RESCUES else "failed"
-                ending = (None, None) if state == "ready" else (_worker_died(state, rescues), now)
-                if tx.run(_RESCUE, state, now, *ending, id, epoch):
-                    self._close(tx, id, epoch, now, ("lost", state))
-                    if state == "ready":
-                        self._send(tx, id, tool, priority, 0.0)
-                    else:
-                        self._tell(tx, id, state)
-                    rescued.append(id)
+            rescued = [row[0] for row in tx.all(_LOST, now) if self._lost(tx, row, now)]
         self._ends.notify()
         return rescued
+
+    def _lost(self, tx: Transaction, row: tuple[Any, ...], now: float, reason: str = "") -> bool:
+        id, epoch, repeatable, rescues, tool, priority = row
+        state: CallState = "unknown"
+        if repeatable:
+            state = "ready" if rescues < _MAX_RESCUES else "failed"
+        ending = (None, None) if state == "ready" else (_worker_died(state, rescues, reason), now)
+        if not tx.run(_RESCUE, state, now, *ending, id, epoch):
+            return False
+        self._close(tx, id, epoch, now, ("lost", reason or state))
+        if state == "ready":
+            self._send(tx, id, tool, priority, 0.0)
+        else:
+            self._tell(tx, id, state)
+        return True
 
     def _has_just_begun(self, tx: Transaction) -> bool:
         """Return True while workers may not have had the time to renew since the database is back."""
@@ -347,6 +356,12 @@ class DurableCalls(StoredCalls):
     def resend(self) -> int:
         """Send ready calls whose message was lost; return their number."""
         return self.dispatcher.resend(_TO_SEND)
+
+    def running(self, tools: Collection[str]) -> Mapping[str, int]:
+        """Return how many calls of each of these tools run now, in all workers."""
+        count = "SELECT COUNT(*) FROM calls WHERE state = 'running' AND tool = ?"
+        with self._database.read() as tx:
+            return {tool: (tx.one(count, tool) or (0,))[0] for tool in tools}
 
     # -- changes ---------------------------------------------------------------------------------
 
@@ -419,13 +434,14 @@ class DurableCalls(StoredCalls):
 _NOBODY = json.dumps(ApprovalRequired("nobody approved the call in time").as_dict())
 
 
-def _worker_died(state: CallState, rescues: int) -> str:
+def _worker_died(state: CallState, rescues: int, reason: str) -> str:
     """Return the error of a call whose worker has died, as JSON."""
+    why = reason or "its worker has died"
     if state == "failed":
-        message = f"{rescues + 1} workers that ran this call have died"
+        message = f"this call was lost {rescues + 1} times: {why}"
         return json.dumps(ToolFailed(message, details={"outcome": "unknown"}).as_dict())
     error = ToolFailed(
-        "the worker of this call has died, so its outcome is unknown",
+        f"the outcome of this call is unknown: {why}",
         hint="Check what it did; then retry it, or leave it.",
         details={"outcome": "unknown"},
     )

@@ -6,7 +6,7 @@ import asyncio
 import heapq
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -91,12 +91,13 @@ class EmbeddedDispatcher:
 
     def take(self, handlers: Mapping[str, Take], limit: int = 1) -> list[Work]:
         """Take at most so many ready rows of these entries, and return the work on them."""
-        if limit <= 0 or not self._is_due(handlers):
+        entries = list(handlers)
+        if limit <= 0 or not self._is_due(entries):
             return []
         works: list[Work] = []
         with self._database.write("deliveries") as tx:
             tx.run("UPDATE deliveries SET due = 1 WHERE due = 0 AND ready_at <= ?", self._now(tx))
-            for entry, key in self._due(tx, handlers, limit):
+            for entry, key in self._due(tx, entries, limit):
                 if tx.run("DELETE FROM deliveries WHERE entry = ? AND key = ?", entry, key):
                     work = handlers[entry](tx, key)
                     if work is not None:
@@ -155,12 +156,12 @@ class EmbeddedDispatcher:
                 if end is not None and self._database.version != seen:
                     return
 
-    def _is_due(self, handlers: Mapping[str, Take]) -> bool:
+    def _is_due(self, entries: Sequence[str]) -> bool:
         """Look without the right to write, which is one process's at a time."""
         with self._database.read() as tx:
             if tx.one("SELECT 1 FROM deliveries WHERE due = 0 AND ready_at <= ? LIMIT 1", self._now(tx)):
                 return True
-            return next(self._due(tx, handlers, 1), None) is not None
+            return next(self._due(tx, entries, 1), None) is not None
 
     def _pause(self, handlers: Mapping[str, Take]) -> float:
         """Return the seconds until the next message is due, at most a minute."""
@@ -171,7 +172,7 @@ class EmbeddedDispatcher:
             return 60.0 if row is None or row[0] is None else min(60.0, max(0.0, row[0] - self._now(tx)))
 
     @staticmethod
-    def _due(tx: Transaction, handlers: Mapping[str, Take], limit: int) -> Iterator[tuple[str, str]]:
+    def _due(tx: Transaction, entries: Sequence[str], limit: int) -> Iterator[tuple[str, str]]:
         """Yield the entries and keys to deliver next. Messages of other entries are never looked at."""
         if tx.one("SELECT 1 FROM deliveries WHERE due = 1 LIMIT 1") is None:
             return
@@ -179,7 +180,7 @@ class EmbeddedDispatcher:
             "SELECT -priority, ready_at, key, entry FROM deliveries WHERE due = 1 AND entry = ?"
             " ORDER BY priority DESC, ready_at, key LIMIT ?"
         )
-        found = [row for entry in handlers for row in tx.all(query, entry, limit)]
+        found = [row for entry in entries for row in tx.all(query, entry, limit)]
         for _, _, key, entry in heapq.nsmallest(limit, found):
             yield entry, key
 

@@ -10,7 +10,7 @@ from toolcrib.errors import Cancelled, ToolcribError
 from toolcrib.spec import Result
 from toolcrib.spec.moment import written
 
-__all__ = ["COLUMNS", "ENDED", "CallAttempt", "CallChange", "CallState", "DurableCall"]
+__all__ = ["COLUMNS", "ENDED", "CallAttempt", "CallChange", "CallState", "DurableCall", "QueuedTool"]
 
 CallState = Literal["ready", "running", "waiting", "done", "failed", "discarded", "cancelled", "unknown"]
 """`ready`: it waits for a worker, or for its time. `waiting`: for a person to decide.
@@ -126,6 +126,20 @@ class CallChange:
         """Return the JSON form."""
         at, detail = written(self.at), _message(self.detail)
         return {"number": self.number, "at": at, "kind": self.kind, "detail": detail}
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedTool:
+    """A tool with calls that are ready."""
+
+    tool: str
+    ready: int
+    waits_s: float
+    """Seconds that the oldest of them has been ready."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"tool": self.tool, "ready": self.ready, "waits_s": round(self.waits_s, 1)}
 
 
 def _message(detail: str | None) -> str | None:

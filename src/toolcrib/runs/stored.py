@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from toolcrib.errors import NotFoundError, UsageError
-from toolcrib.runs.history import COLUMNS, CallAttempt, CallChange, CallState, DurableCall
+from toolcrib.runs.history import COLUMNS, CallAttempt, CallChange, CallState, DurableCall, QueuedTool
 from toolcrib.state import Database
 
 __all__ = ["StoredCalls"]
@@ -69,3 +69,17 @@ class StoredCalls:
         query = "SELECT number, at, kind, detail FROM call_events WHERE call_id = ? AND number > ?"
         with self._database.read() as tx:
             return [CallChange(*row) for row in tx.all(f"{query} ORDER BY number", id, after)]
+
+    def counts(self) -> dict[str, int]:
+        """Return how many calls have not ended, by state."""
+        count = "SELECT COUNT(*) FROM calls WHERE state = ?"
+        with self._database.read() as tx:
+            return {state: (tx.one(count, state) or (0,))[0] for state in ("ready", "running", "waiting")}
+
+    def queue(self) -> Sequence[QueuedTool]:
+        """Return the tools with calls that are ready, those of the oldest call first."""
+        query = "SELECT tool, COUNT(*), MIN(ready_at) FROM calls WHERE state = 'ready' AND ready_at <= ?"
+        with self._database.read() as tx:
+            now = tx.now()
+            rows = tx.all(f"{query} GROUP BY tool ORDER BY MIN(ready_at)", now)
+        return [QueuedTool(tool, count, now - since) for tool, count, since in rows]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from toolcrib.spec.naming import fits
 
@@ -14,6 +15,7 @@ OWN_CALLERS = ("local", "cli")
 """This machine's own user, in Python and on the command line."""
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 """`read`: list and show. `invoke`: call. `approve`: decide on waiting calls. `admin`: all, and settings."""
+_TEXTS = ("name", "owner", "client", "digest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +42,18 @@ class Caller:
     def covers(self, tool: str) -> bool:
         """Return True if this tool is among those it may see and call."""
         return self.tools is None or any(fits(pattern, tool) for pattern in self.tools)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form, to be kept with a call that runs later. It has no token."""
+        tools = None if self.tools is None else list(self.tools)
+        return {
+            **{name: getattr(self, name) for name in _TEXTS},
+            "scopes": sorted(self.scopes),
+            "tools": tools,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Caller:
+        """Return the caller that `as_dict` has written. Its token is verified again at each call."""
+        tools = None if data["tools"] is None else tuple(data["tools"])
+        return cls(scopes=frozenset(data["scopes"]), tools=tools, **{name: data[name] for name in _TEXTS})

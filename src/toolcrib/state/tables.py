@@ -235,6 +235,18 @@ CREATE TABLE run_events (
 CREATE INDEX run_events_run ON run_events (run_id, number);
 CREATE INDEX run_events_root ON run_events (root_id, number);
 """,
+    """
+CREATE TABLE workers (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    tools TEXT NOT NULL,
+    running INTEGER NOT NULL,
+    began_at REAL NOT NULL,
+    seen_at REAL NOT NULL
+);
+CREATE INDEX calls_of_tool ON calls (tool) WHERE state = 'running';
+""",
 )
 """`state.db` in the project's home folder. Version 2 names the holders of leases in another way.
 Version 5 adds who made a call, and the queue of what is ready."""

@@ -12,7 +12,6 @@ from toolcrib.runs.agents.agent import Agent, Team
 from toolcrib.runs.agents.providers import Models
 from toolcrib.runs.agents.tools import AgentTools
 from toolcrib.runs.sessions import DurableRuns, NewRun, Run, RunEvent, Session
-from toolcrib.runs.worker import identity_as_json
 from toolcrib.spec import Caller
 
 __all__ = ["AgentRuns", "Serving"]
@@ -86,7 +85,7 @@ class AgentRuns:
             prompt,
             variables or {},
             caller,
-            None if identity is None else json.dumps(identity_as_json(identity)),
+            None if identity is None else json.dumps(identity.as_dict()),
             stream,
         )
         return self.store.create_run(session, new)

@@ -1,0 +1,56 @@
+"""`toolcrib worker`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import click
+
+from toolcrib.cli.options import root_option
+from toolcrib.cli.output import print_note, print_warnings
+
+__all__ = ["command"]
+
+_MB = 1_048_576
+
+
+@click.command("worker")
+@root_option
+@click.option("--app", metavar="MODULE:FUNCTION", help="Registers a program's tools: FUNCTION(project).")
+@click.option(
+    "--concurrency", type=click.IntRange(1, 256), default=4, help="Calls at a time, each in a process."
+)
+@click.option("--grace", type=click.FloatRange(min=0), default=10.0, help="Seconds to drain at SIGTERM.")
+@click.option("--memory-mb", type=click.IntRange(min=64), help="Memory of one executor process.")
+def command(root: str | None, app: str | None, concurrency: int, grace: float, memory_mb: int | None) -> None:
+    """Run the calls that were submitted, until SIGTERM or Ctrl-C.
+
+    Start as many as you like: each takes the calls of tools that it has. A call whose worker dies goes on
+    elsewhere. At SIGTERM a worker takes nothing more, and what does not end in time is given back.
+    """
+    from toolcrib.cli.commands.decide.trust import accepted_project
+
+    project = accepted_project(root, ask=True)
+    print_warnings(project)
+    memory = None if memory_mb is None else memory_mb * _MB
+
+    async def serve() -> None:
+        from toolcrib.project.work import serve_worker
+
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        async with project:
+            await serve_worker(
+                project,
+                stop,
+                app=app,
+                concurrency=concurrency,
+                grace_s=grace,
+                memory_bytes=memory,
+                announce=lambda tools: print_note(f"serving {tools} tools, {concurrency} calls at a time"),
+            )
+
+    asyncio.run(serve())
+    print_note("stopped")

@@ -1,0 +1,53 @@
+"""A worker of a project: the supervisor takes calls and keeps them, executor processes run them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+
+from toolcrib.project.project import Project
+from toolcrib.runs.executors import Executors
+from toolcrib.state import named_database
+
+__all__ = ["serve_worker"]
+
+_EXECUTOR = (sys.executable, "-m", "toolcrib.project.execution")
+
+
+async def serve_worker(
+    project: Project,
+    stop: asyncio.Event,
+    *,
+    app: str | None = None,
+    concurrency: int = 4,
+    grace_s: float = 10.0,
+    memory_bytes: int | None = None,
+    announce: Callable[[int], None] | None = None,
+) -> None:
+    """Serve the durable calls of a project's tools until `stop` is set.
+
+    Then nothing more is taken, and what has not ended within `grace_s` seconds is given back. Each of
+    `concurrency` executor processes runs one call at a time and uses at most `memory_bytes`. `app` is
+    `MODULE:FUNCTION`, called with the project in each process to register tools. `announce` gets the number
+    of tools once the worker serves. Raises `UnavailableError` if executor processes do not start.
+    """
+    settings = {
+        "root": os.fspath(project.root),
+        "data": os.fspath(project.vault.data),
+        "app": app,
+        "database": named_database(),
+        "memory_bytes": memory_bytes,
+    }
+    executors = Executors(_EXECUTOR, settings, concurrency)
+    await executors.start()
+    try:
+        if announce is not None:
+            announce(len(executors.tools))
+        worker = project.calls.worker(
+            executors.run, lambda: executors.tools, kind="worker", concurrency=concurrency
+        )
+        await worker.run(stop, grace_s)
+    finally:
+        await executors.close()

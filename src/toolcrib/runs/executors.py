@@ -1,0 +1,189 @@
+"""Executor processes: each runs one attempt at a time, so a tool that crashes takes no other call along."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from toolcrib.core.decision import Fail
+from toolcrib.errors import TimedOut, UnavailableError
+from toolcrib.runs.calls import ClaimedCall
+from toolcrib.runs.ending import Ending, Lost, from_json
+
+__all__ = ["Executors"]
+
+_log = logging.getLogger("toolcrib.runs")
+
+_LONGEST_LINE = 64 * 1_048_576
+_GRACE_S = 2.0
+"""Seconds after its limit, or after it was told to stop, that an attempt may take to end by itself."""
+_START_S = 60.0
+_PAUSE_S = 1.0
+"""Seconds until the next try if a process does not start."""
+
+
+class Executors:
+    """Keeps `count` processes ready. `command` starts one; its last argument becomes the number of a socket.
+
+    A process gets `settings` in the first line, and writes its tools, `{"tools": {name: most at a time or
+    null}}`. A further line to it is a claimed call; its answers are `{"limit_s": …}` and then the ending.
+    """
+
+    def __init__(self, command: Sequence[str], settings: Mapping[str, Any], count: int) -> None:
+        self._start = partial(_Process.start, tuple(command), settings)
+        self._idle: asyncio.Queue[_Process] = asyncio.Queue()
+        self._count = count
+        self._keepers: list[asyncio.Task[None]] = []
+        self.tools: Mapping[str, int | None] = {}
+        """The tools that the processes have, and how many calls of each run at a time."""
+
+    async def start(self) -> None:
+        """Start all processes; raises `UnavailableError` if the first one does not start."""
+        self._give(await self._start())
+        for _ in range(self._count - 1):
+            self._keepers.append(asyncio.create_task(self._replace()))
+
+    async def run(self, claim: ClaimedCall) -> Ending:
+        """Run one attempt in an idle process. Cancelling this ends the attempt, or else its process."""
+        process = await self._idle.get()
+        try:
+            ending = await process.run(claim)
+        except asyncio.CancelledError:
+            stopped = await process.stop_attempt()
+            self._return(process, alive=stopped)
+            raise
+        self._return(process, alive=process.alive)
+        return ending
+
+    def _return(self, process: _Process, *, alive: bool) -> None:
+        if alive:
+            self._idle.put_nowait(process)
+        else:
+            self._keepers = [task for task in self._keepers if not task.done()]
+            self._keepers.append(asyncio.create_task(self._replace(process)))
+
+    async def _replace(self, dead: _Process | None = None) -> None:
+        if dead is not None:
+            await dead.end()
+        while True:
+            try:
+                self._give(await self._start())
+            except UnavailableError as error:
+                _log.warning("%s", error)
+                await asyncio.sleep(_PAUSE_S)
+            else:
+                return
+
+    def _give(self, process: _Process) -> None:
+        self.tools = process.tools
+        self._idle.put_nowait(process)
+
+    async def close(self) -> None:
+        """End all processes; no attempt may run any more."""
+        for keeper in self._keepers:
+            keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
+        while not self._idle.empty():
+            await self._idle.get_nowait().end()
+
+
+class _Process:
+    """One executor process."""
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        tools: Mapping[str, int | None],
+    ) -> None:
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+        self.tools = tools
+        self.alive = True
+
+    @classmethod
+    async def start(cls, command: Sequence[str], settings: Mapping[str, Any]) -> _Process:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                *command, str(theirs.fileno()), pass_fds=[theirs.fileno()], stdin=asyncio.subprocess.DEVNULL
+            )
+        reader, writer = await asyncio.open_unix_connection(sock=ours, limit=_LONGEST_LINE)
+        made = cls(process, reader, writer, {})
+        try:
+            async with asyncio.timeout(_START_S):
+                writer.write(json.dumps(settings).encode() + b"\n")
+                line = await reader.readline()
+            made.tools = json.loads(line)["tools"]
+        except (TimeoutError, ValueError, KeyError, OSError):
+            await made.end()
+            raise UnavailableError(
+                f"an executor process did not start (exit code {process.returncode})",
+                hint="Its own message is above; the worker tries again.",
+            ) from None
+        except BaseException:
+            await made.end()
+            raise
+        return made
+
+    async def run(self, claim: ClaimedCall) -> Ending:
+        """Run one attempt, and end the process if that takes too long."""
+        message = {**claim._asdict(), "arguments": claim.arguments.decode()}
+        try:
+            self._writer.write(json.dumps(message).encode() + b"\n")
+            await self._writer.drain()
+            limit_s: float | None = None
+            while True:
+                async with asyncio.timeout(limit_s):
+                    line = await self._reader.readline()
+                if not line.endswith(b"\n"):
+                    break
+                answer: dict[str, Any] = json.loads(line)
+                if "end" in answer:
+                    return from_json(answer)
+                limit_s = float(answer["limit_s"]) + _GRACE_S
+        except TimeoutError:
+            self.alive = False
+            self._kill()
+            return Fail(TimedOut(f"{claim.tool} did not end at its limit, so its process was ended"))
+        except OSError:
+            pass
+        self.alive = False
+        return Lost(f"the process that ran it {await self._fate()}")
+
+    async def stop_attempt(self) -> bool:
+        """Cancel the attempt; True if the process can go on with another one."""
+        try:
+            self._writer.write(b'{"stop": true}\n')
+            async with asyncio.timeout(_GRACE_S):
+                while line := await self._reader.readline():
+                    if "end" in json.loads(line):
+                        return True
+        except (OSError, TimeoutError, ValueError):
+            pass
+        self._kill()
+        return False
+
+    async def end(self) -> None:
+        """End the process, and wait until it has ended."""
+        self.alive = False
+        self._writer.close()
+        self._kill()
+        await self._process.wait()
+
+    async def _fate(self) -> str:
+        code = await self._process.wait()
+        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"has exited with code {code}"
+
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError):
+            self._process.kill()
