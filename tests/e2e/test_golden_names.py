@@ -124,6 +124,7 @@ VALUES: dict[str, list[Any]] = {
     "limits.timeout_ms": [60000],
     "mcp.max_listed": [40],
     "mcp.pinned": [["a"]],
+    "middleware": [["logging", {"use": "rate_limit", "tools": ["a*"], "options": {"per_minute": 9}}]],
     "mcp_servers": [
         {"a": {"command": "a", "args": ["b"], "env": {"A": "b"}, "cwd": "."}},
         {"a": {"url": "https://example.com/mcp", "headers": {"A": "b"}}},

@@ -95,7 +95,7 @@ async def test_it_may_refuse_or_answer_itself() -> None:
             if call.arguments["n"] > 9:
                 raise DeniedError("too large")
             if call.arguments["n"] == 0:
-                return Outcome("nothing", warnings=("made up",))
+                return Outcome(-1, warnings=("made up",))
             return await following(call, ctx)
 
         return handle

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from time import perf_counter
 
 from toolcrib.core.attempt import check_snooze, run_attempt
@@ -19,7 +20,7 @@ from toolcrib.core.decision import Fail, RetryAfter, failure_of
 from toolcrib.core.events import EventBus
 from toolcrib.core.failures import shorten, to_error
 from toolcrib.core.results import check_output, mask_result, normalise
-from toolcrib.errors import Cancelled, ToolcribError, ToolNotFound
+from toolcrib.errors import Cancelled, DeniedError, ToolcribError, ToolNotFound
 from toolcrib.middleware import Handler, Middleware
 from toolcrib.spec import Call, CallContext, Clock, Outcome, Result, Retry
 from toolcrib.spec.naming import nearest
@@ -139,6 +140,8 @@ class Pipeline:
     async def _attempts(self, call: Call, ctx: CallContext) -> Outcome:
         """Run attempts until one has an outcome or decides that the call has failed."""
         assert isinstance(ctx, Context)
+        if call is not ctx and call.arguments != ctx.arguments:
+            call = self._changed(call, ctx)
         while True:
             ended = await run_attempt(call, ctx, self._safe_retry)
             if isinstance(ended, Outcome):
@@ -156,6 +159,13 @@ class Pipeline:
                 check_snooze(ctx, ended)
                 ctx.snoozes += 1
             await self._clock.sleep(ended.seconds)
+
+    @staticmethod
+    def _changed(call: Call, ctx: Context) -> Call:
+        """Return a call whose arguments a middleware has changed, checked again."""
+        if ctx.permit is not None:
+            raise DeniedError("a middleware changed the arguments that a person approved")
+        return replace(call, arguments=ctx.bound.arguments.check(call.arguments))
 
     def _end(self, ctx: Context, result: Result, *, cancelled: bool = False) -> Result:
         """Record the result and publish the end of the call."""

@@ -25,7 +25,7 @@ from toolcrib.core.lifespan import ToolLifespan
 from toolcrib.core.pipeline import Pipeline
 from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, UsageError
 from toolcrib.executors.function.executor import isolation_of
-from toolcrib.middleware import Middleware
+from toolcrib.middleware import Middleware, as_middleware, only
 from toolcrib.schema import ArgumentCheck, FunctionShape, inspect_function
 from toolcrib.schema.fitting import fitting
 from toolcrib.spec import CallContext, Caller, CallEvent, CallEvents, Clock, Result, Retry, Tool
@@ -282,9 +282,14 @@ class Toolset:
         for listener in list(self._listeners):
             listener()
 
-    def use(self, middleware: Middleware) -> None:
-        """Wrap every call in a middleware, inside those added before. Views made before do not change."""
-        self.pipeline.use(middleware)
+    def use(self, middleware: Callable[..., Any], *, tools: Sequence[str] = ()) -> None:
+        """Wrap every call in a middleware, inside those added before. Views made before do not change.
+
+        It is a `Middleware`, or a function of another form (`as_middleware`). With `tools` (names or patterns
+        such as `get_*`), it wraps calls of these tools only.
+        """
+        made = as_middleware(middleware)
+        self.pipeline.use(only(made, *tools) if tools else made)
 
     @property
     def middleware(self) -> tuple[Middleware, ...]:

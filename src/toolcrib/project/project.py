@@ -34,6 +34,7 @@ from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.control.store import Store
 from toolcrib.project.fingerprints import Fingerprints
 from toolcrib.project.lock import Pins
+from toolcrib.project.middleware import named_middleware
 from toolcrib.project.preview import Preview
 from toolcrib.project.programs import programs_of
 from toolcrib.project.root import Place, find
@@ -143,6 +144,8 @@ class Project:
 
     def _load(self) -> None:
         self.first_use.mask = self.redact
+        for middleware in named_middleware(self._setup):
+            self.toolset.use(middleware)
         loaded = self._registry.load()
         self._steps.secrets.know_names({name for tool in loaded.tools for name in tool.secrets})
         self._steps.secrets.know(self._external.load(loaded.rest))

@@ -59,6 +59,7 @@ security:
             "limits",
             "mcp",
             "mcp_servers",
+            "middleware",
             "policy",
             "retry",
             "review",

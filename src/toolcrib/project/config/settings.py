@@ -22,6 +22,7 @@ from toolcrib.guard import EFFECTS, MAX_BYTES, Effect, Rule, Rules, Trust
 from toolcrib.manifest import Diagnostic, Document, SourceFiles, diagnostics_of, failure, load, read
 from toolcrib.project.config import weakening as weak
 from toolcrib.project.config.mcp import FILE, NamedServers, read_named_servers
+from toolcrib.project.config.middleware import MiddlewareSetting, middleware_lines, read_middleware
 from toolcrib.project.config.policy import DEFAULT_TTL_HOURS, Review, read_channels, read_rules
 from toolcrib.project.config.providers import read_providers
 from toolcrib.project.config.reader import (
@@ -141,6 +142,15 @@ class Config:
     )
     """Servers of models for [agents](agents.md#models), by name: `api` (`anthropic`, `openai` or `google`),
     `base_url`, and `key`, the name of the secret that is its key. Used in a trusted project only."""
+    middleware: tuple[MiddlewareSetting, ...] = _setting(
+        "middleware",
+        items(read_middleware, 50),
+        (),
+        weakens=weak.middleware,
+        safe=lambda value: [one for one in value if not weak.acts(one)],
+    )
+    """What wraps every call, the outermost first ([Middleware](middleware.md)): a name, or `use`, `tools` and
+    `options`. `cache`, `retry` and code of the project wait for trust."""
     policy_default: Effect = _setting("policy.default", choice(EFFECTS), "allow", weakens=None)
     """The decision about calls that no rule matches: `allow`, `ask` or `deny`."""
     rules: tuple[Rule, ...] = _setting("policy.rules", read_rules, (), weakens=None)
@@ -224,7 +234,8 @@ class Config:
 
     def lines(self, root: Path) -> dict[str, CommandLine]:
         """Return every command line that the settings start, by the name of the setting."""
-        return {**self.servers.lines(root), **helper_lines(self.secret_sources)}
+        helpers, files = helper_lines(self.secret_sources), middleware_lines(self.middleware)
+        return {**self.servers.lines(root), **helpers, **files}
 
     def weakening(self) -> list[Weakening]:
         """Return the settings that wait for trust; none of settings that a program made itself."""

@@ -20,12 +20,14 @@ __all__ = [
     "DEFAULT_TIMEOUT_MS",
     "OWN_CHANNELS",
     "Weakening",
+    "acts",
     "attempts",
     "channels",
     "database",
     "leads_out",
     "max_permissions",
     "mcp_servers",
+    "middleware",
     "outside_sources",
     "providers",
     "review",
@@ -87,6 +89,21 @@ def mcp_servers(value: Any) -> str | None:
     named = value.items() if isinstance(value, Mapping) else ()
     shown = "; ".join(_names([name, one]) for name, one in named)
     return f"these MCP servers are started or called: {shown or _names([value])}"
+
+
+def acts(one: Any) -> bool:
+    """Return True for an entry of `middleware` that does more than limit, mask or observe."""
+    use = one.get("use") if isinstance(one, Mapping) else one
+    return use not in ("logging", "rate_limit", "redaction", "timeout", "tracing")
+
+
+def middleware(value: Sequence[Any]) -> str | None:
+    found = [one.get("use") if isinstance(one, Mapping) else one for one in value if acts(one)]
+    code = [str(one) for one in found if ".py" in str(one)]
+    parts = [f"in this process, with all of your own rights, runs: {_names(code)}"] if code else []
+    parts += ["answers of read-only tools are given again"] if "cache" in found else []
+    parts += ["failing calls of repeatable tools run again"] if "retry" in found else []
+    return "; ".join(parts) or None
 
 
 def self_approval(value: bool) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,13 @@ from toolcrib.cli.arguments import complete_tool, parse_target
 from toolcrib.cli.caller import caller_of
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_json, print_result, printable
-from toolcrib.errors import ToolcribError, ToolNotFound
+from toolcrib.errors import ToolNotFound
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
     from toolcrib.spec import Tool
 
-__all__ = ["command", "find_tool", "input_schema"]
+__all__ = ["command", "find_tool"]
 
 
 def find_tool(project: Project, target: str) -> Tool:
@@ -40,14 +40,6 @@ def find_tool(project: Project, target: str) -> Tool:
     return tool
 
 
-def input_schema(project: Project, target: str) -> Mapping[str, Any]:
-    """Return the schema of a tool's arguments; an empty one if there is no such tool, as its call reports."""
-    try:
-        return find_tool(project, target).input_schema
-    except ToolcribError:
-        return {}
-
-
 @click.command("show")
 @click.argument("tool", shell_complete=complete_tool)
 @project_options
@@ -56,6 +48,7 @@ def command(tool: str, root: str | None, as_json: bool) -> None:
 
     TOOL is [BUNDLE/]NAME[@VERSION].
     """
+    from toolcrib.middleware.handler import names_for
     from toolcrib.project import Project
 
     project = Project.open(root)
@@ -64,10 +57,11 @@ def command(tool: str, root: str | None, as_json: bool) -> None:
     if identity is not None and found not in project.tools(caller, identity):
         raise ToolNotFound(f"there is no tool {tool!r} for this token")
     found = replace(found, permissions=project.permissions_of(found))
+    middleware = names_for(project.toolset.middleware, found.name)
     if as_json:
-        print_json(_document(found))
+        print_json({**_document(found), "middleware": middleware})
     else:
-        print_result(printable("\n".join(_lines(found))))
+        print_result(printable("\n".join(_lines(found, middleware))))
 
 
 def _document(tool: Tool) -> dict[str, Any]:
@@ -92,7 +86,7 @@ def _document(tool: Tool) -> dict[str, Any]:
     }
 
 
-def _lines(tool: Tool) -> Iterator[str]:
+def _lines(tool: Tool, middleware: list[str]) -> Iterator[str]:
     from toolcrib.spec.words import may_touch
 
     yield f"{tool.name}  ({tool.kind}, version {tool.version})"
@@ -110,6 +104,9 @@ def _lines(tool: Tool) -> Iterator[str]:
     approval = tool.approval
     yield "\nApproval"
     yield f"  a person must approve each call: {approval.reason}" if approval.required else "  not needed"
+    if middleware:
+        yield "\nMiddleware, the outermost first"
+        yield from (f"  {number}. {name}" for number, name in enumerate(middleware, 1))
     for example in tool.examples:
         yield f"\nExample: {example.description}"
         words = " ".join(_word(name, value) for name, value in example.params.items())

@@ -1,4 +1,4 @@
-"""Middleware: wrappers around every call of a toolset, the first one added outermost."""
+"""Middleware that logs calls, limits their time, and repeats them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
-from toolcrib.errors import TimedOut
+from toolcrib.errors import TimedOut, ToolcribError
+from toolcrib.middleware.handler import Handler, Middleware, tool_of
 from toolcrib.spec import Call, CallContext, Outcome
 
-__all__ = ["Handler", "Middleware", "logging_middleware", "timeout_middleware"]
-
-Handler = Callable[[Call, CallContext], Awaitable[Outcome]]
-"""Runs a call whose arguments are checked; raises if it fails."""
-Middleware = Callable[[Handler], Handler]
-"""Takes the next handler and returns the handler around it."""
+__all__ = ["logging_middleware", "retry_middleware", "timeout_middleware"]
 
 
 def logging_middleware(logger: logging.Logger | None = None, level: int = logging.INFO) -> Middleware:
@@ -60,3 +57,32 @@ def timeout_middleware(seconds: float) -> Middleware:
         return handle
 
     return wrap
+
+
+def retry_middleware(
+    max_attempts: int = 3, *, delay_s: float = 0.5, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> Middleware:
+    """Repeat calls that fail with a retryable error, after `delay_s`, twice that, and so on.
+
+    Only calls of tools with `annotations.read_only` or `annotations.idempotent` are repeated. A tool's own
+    `retry` is inside: each of these attempts has all of those. A server that asks for a longer wait gets it.
+    """
+
+    def retry(following: Handler) -> Handler:
+        async def handle(call: Call, ctx: CallContext) -> Outcome:
+            tool: Any = tool_of(ctx)
+            safe = tool is not None and (tool.annotations.read_only or tool.annotations.idempotent)
+            for attempt in range(1, max_attempts if safe else 1):
+                try:
+                    return await following(call, ctx)
+                except ToolcribError as error:
+                    if not error.retryable:
+                        raise
+                    await sleep(
+                        max(delay_s * 2 ** (attempt - 1), float(error.details.get("retry_after_s") or 0))
+                    )
+            return await following(call, ctx)
+
+        return handle
+
+    return retry

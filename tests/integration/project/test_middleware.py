@@ -1,0 +1,105 @@
+"""Middleware that a project names: its order, and its code under trust."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.crib import Crib
+from tests.e2e.test_cli import cli
+from toolcrib.errors import ConfigError
+
+SETTINGS = """
+middleware:
+  - {use: rate_limit, tools: [s*], options: {per_minute: 3}}
+  - guards/g.py:before
+  - {use: "guards/g.py:limit", options: {most: 2}}
+"""
+CODE = """
+from toolcrib.errors import DeniedError
+def before(call, ctx):
+    return {"c": call.arguments["c"].replace("NAME", "Ada")}
+def limit(most):
+    def check(call, ctx):
+        if call.arguments["c"].count("x") > most:
+            raise DeniedError("too many")
+    return check
+"""
+
+
+@pytest.fixture
+def guarded(crib: Crib) -> Crib:
+    crib.write(".toolcrib/config.yml", SETTINGS)
+    crib.write("guards/g.py", CODE)
+    crib.shell()
+    crib.accept = "reviewed"
+    crib.review("sh")
+    return crib
+
+
+def code(crib: Crib, script: str) -> str:
+    result = crib.call("sh", {"c": script})
+    return str(result.value).strip() if result.error is None else result.error.code
+
+
+def test_without_trust_only_what_limits_applies(guarded: Crib) -> None:
+    waiting = guarded.open().waiting
+    assert [one.name for one in waiting] == ["middleware"]
+    assert "guards/g.py:before, guards/g.py:limit" in waiting[0].allows
+    assert code(guarded, "echo NAME") == "NAME"
+
+
+def test_trusted_code_runs_in_its_order_until_it_changes(guarded: Crib) -> None:
+    guarded.trust()
+    assert code(guarded, "echo NAME") == "Ada"
+    assert code(guarded, "echo xxx") == "denied"
+    (guarded.root / "guards/g.py").write_text(CODE.replace("Ada", "Eve"))
+    assert code(guarded, "echo NAME") == "NAME"
+    guarded.trust()
+    assert code(guarded, "echo NAME") == "Eve"
+
+
+async def test_code_that_changes_while_the_project_is_open_is_refused(guarded: Crib) -> None:
+    guarded.trust()
+    async with guarded.open() as project:
+        (guarded.root / "guards/g.py").write_text("raise SystemExit")
+        result = await project.call("sh", {"c": "echo hi"})
+        assert result.error is not None
+        assert result.error.code == "not_trusted"
+
+
+def test_a_link_out_of_the_project_is_no_middleware(guarded: Crib, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.py"
+    outside.write_text(CODE)
+    (guarded.root / "guards/g.py").unlink()
+    (guarded.root / "guards/g.py").symlink_to(outside)
+    guarded.trust()
+    assert code(guarded, "echo NAME") == "tool_unavailable"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("[cash]", "is not a middleware"),
+        ("[../x.py:f]", "inside the project"),
+        ("[{use: cache, options: {ttl: 1}}]", "do not fit"),
+        ("[{use: timeout}]", "do not fit"),
+        ("[{use: as}]", "is not a middleware"),
+    ],
+)
+def test_settings_that_cannot_work(crib: Crib, text: str, what: str) -> None:
+    crib.write(".toolcrib/config.yml", f"middleware: {text}\n")
+    with pytest.raises(ConfigError, match=what):
+        crib.open()
+
+
+def test_show_prints_the_order(guarded: Crib) -> None:
+    guarded.trust()
+    done = cli(guarded, "show", "sh")
+    assert done.out.partition("Middleware, the outermost first\n")[2].splitlines()[:3] == [
+        "  1. rate_limit (only s*)",
+        "  2. guards/g.py:before",
+        "  3. guards/g.py:limit",
+    ]
+    assert cli(guarded, "show", "sh", "--json").document["middleware"][1] == "guards/g.py:before"
