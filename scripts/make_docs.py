@@ -358,7 +358,7 @@ def rest_type(rule: dict[str, Any]) -> str:
 
 
 NATIVE: dict[str, tuple[str, ...]] = {
-    "identity": ("name", "description", "kind", "version", "tags", "annotations", "extensions"),
+    "identity": ("name", "description", "kind", "version", "tags", "annotations", "mcp", "extensions"),
     "data": ("inputs", "outputs"),
     "exec": ("exec",),
     **{f"exec_{kind}": (f"exec.{kind}",) for kind in tool_schema()["properties"]["exec"]["properties"]},

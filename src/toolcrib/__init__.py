@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
     from toolcrib.project import Project
     from toolcrib.runs.agents import Agent, Budgets
-    from toolcrib.spec import Call, Result, Retry, Tool
+    from toolcrib.spec import Call, Content, McpForms, Result, Retry, Tool
 
 __version__ = "0.1.0"
 
@@ -39,7 +39,9 @@ _HOMES = {
     "Agent": "toolcrib.runs.agents",
     "Budgets": "toolcrib.runs.agents",
     "Call": "toolcrib.spec",
+    "Content": "toolcrib.spec",
     "Context": "toolcrib.core.context",
+    "McpForms": "toolcrib.spec",
     "Project": "toolcrib.project",
     "Result": "toolcrib.spec",
     "Retry": "toolcrib.spec",
@@ -64,7 +66,9 @@ __all__ = [
     "Agent",
     "Budgets",
     "Call",
+    "Content",
     "Context",
+    "McpForms",
     "Project",
     "Result",
     "Retry",

@@ -15,6 +15,7 @@ from toolcrib.spec import (
     Approval,
     Executor,
     Limits,
+    McpForms,
     Output,
     Retry,
     Tool,
@@ -171,6 +172,7 @@ class FunctionTool(Bound):
             retry=options.retry,
             limits=Limits(timeout_ms=options.timeout_ms),
             annotations=options.annotations,
+            mcp=options.mcp,
             tags=options.tags,
             version=options.version,
         )
@@ -196,6 +198,7 @@ class ToolOptions(TypedDict, total=False):
     timeout_ms: int | None
     approval: str | None
     annotations: Annotations | None
+    mcp: McpForms | None
     tags: Sequence[str]
     version: int | str
 
@@ -227,6 +230,7 @@ class Options:
         timeout_ms: int | None = None,
         approval: str | None = None,
         annotations: Annotations | None = None,
+        mcp: McpForms | None = None,
         tags: Sequence[str] = (),
         version: int | str = 1,
     ) -> None:
@@ -247,6 +251,7 @@ class Options:
         self.annotations = annotations or _NO_HINTS
         if idempotent is not None:
             self.annotations = replace(self.annotations, idempotent=idempotent)
+        self.mcp = mcp or McpForms()
         self.tags = tuple(tags)
         self.version = version
 

@@ -159,6 +159,12 @@ class Context(Call):
         if self.bus is not None:
             self.bus.chunk(self, text)
 
+    def log(self, level: str, data: Any, logger: str | None = None) -> None:
+        """Send a log message to the MCP client that called, if it wants messages of this level."""
+        if self.client is not None:
+            named = {} if logger is None else {"logger": logger}
+            self.client.notify("notifications/message", {"level": level, **named, "data": data})
+
     def relay(self, event: CallEvent) -> None:
         """Report progress, chunks and waiting of a call that this one makes as its own."""
         if event.kind == "progress" and event.done is not None:

@@ -22,10 +22,14 @@ from toolcrib.core.failures import shorten, to_error
 from toolcrib.core.results import check_output, mask_result, normalise
 from toolcrib.errors import Cancelled, DeniedError, ToolcribError, ToolNotFound
 from toolcrib.middleware import Handler, Middleware
-from toolcrib.spec import Call, CallContext, Clock, Outcome, Result, Retry
+from toolcrib.spec import Call, CallContext, Clock, Content, Outcome, Result, Retry
+from toolcrib.spec.content import blocks_of
 from toolcrib.spec.naming import nearest
 
 __all__ = ["Pipeline", "SystemClock"]
+
+
+_MAY_HOLD_CONTENT = frozenset((Content, list, tuple))
 
 
 class SystemClock:
@@ -124,7 +128,10 @@ class Pipeline:
         token = current.set(ctx)
         try:
             outcome = await self._handler(ctx, ctx)
-            value = normalise(outcome.value)
+            blocks, value = outcome.blocks, outcome.value
+            if value.__class__ in _MAY_HOLD_CONTENT and (found := blocks_of(value)):
+                blocks, value = found, {"content": list(found)}
+            value = normalise(value)
             warnings = outcome.warnings
             if ctx.bound.output.schema is not None:
                 warnings += check_output(ctx.bound, value, self._controls.mask)
@@ -134,7 +141,7 @@ class Pipeline:
             current.reset(token)
         took = (perf_counter() - ctx.received) * 1000
         return Result(
-            "ok", value, None, warnings, outcome.details, took, ctx.attempt, ctx.snoozes, ctx.call_id
+            "ok", value, None, warnings, outcome.details, took, ctx.attempt, ctx.snoozes, ctx.call_id, blocks
         )
 
     async def _attempts(self, call: Call, ctx: CallContext) -> Outcome:

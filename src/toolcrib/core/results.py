@@ -53,6 +53,8 @@ def check_output(bound: Bound, value: Any, mask: Mask | None) -> tuple[str, ...]
 def mask_result(result: Result, mask: Mask) -> None:
     """Mask secrets in everything that a caller sees. The error is changed in place: it is this call's own."""
     result.value = mask(result.value)
+    if result.blocks:
+        result.blocks = tuple(mask(list(result.blocks)))
     if result.details is not None:
         result.details = mask(result.details)
     if result.warnings:

@@ -28,6 +28,7 @@ _MEANING: dict[str, str] = {
     "version": "the format keeps no such version",
     "tags": "the tool is not found by them",
     "annotations": "clients do not learn what a call does",
+    "mcp": "MCP clients find it as a tool only",
     "inputs": "arguments are checked by other rules",
     "outputs.schema": "the output is not checked",
     "outputs": "the output is read or checked differently",

@@ -24,7 +24,7 @@ from toolcrib.schema.types import (
     metadata,
 )
 from toolcrib.schema.validate import refuse
-from toolcrib.spec import Outcome
+from toolcrib.spec import Content, Outcome
 
 __all__ = ["FunctionShape", "inspect_function"]
 
@@ -92,7 +92,7 @@ class FunctionShape:
     def output_schema(self) -> dict[str, Any] | None:
         """Return the schema of what the function returns; None if its annotation does not say, or text."""
         returned = _returned(self.function)
-        if returned in _UNTOLD or Outcome in typing.get_args(returned):
+        if returned in _UNTOLD or _names(returned, Outcome, Content):
             return None
         schemas = TypeSchemas(returned=True)
         try:
@@ -120,6 +120,11 @@ class FunctionShape:
         if others is not None:
             return _adapting_all({**dict(found), **plan}, others)
         return _adapting(plan) if plan else None
+
+
+def _names(annotation: Any, *kinds: type) -> bool:
+    """Return True if one of these types is in an annotation."""
+    return annotation in kinds or any(_names(part, *kinds) for part in typing.get_args(annotation))
 
 
 def _flattened(name: str, build: Converter | None) -> Callable[[dict[str, Any]], dict[str, Any]]:

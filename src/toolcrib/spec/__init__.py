@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.spec.call import Call, Outcome, Result
 from toolcrib.spec.caller import SCOPES, Caller, Scope
 from toolcrib.spec.client import CallClient
+from toolcrib.spec.content import Content
 from toolcrib.spec.events import CallEvent, CallEvents
 from toolcrib.spec.permissions import Network, Permissions, SecretSpec
 from toolcrib.spec.policies import (
@@ -19,6 +20,7 @@ from toolcrib.spec.policies import (
     Hmac,
     Level,
     Limits,
+    McpForms,
     OAuth2,
     Output,
     Retry,
@@ -70,6 +72,7 @@ __all__ = [
     "CommandExec",
     "Comparison",
     "CompositeExec",
+    "Content",
     "Example",
     "ExecConfig",
     "Executor",
@@ -82,6 +85,7 @@ __all__ = [
     "Level",
     "Limits",
     "McpExec",
+    "McpForms",
     "Network",
     "OAuth2",
     "Outcome",

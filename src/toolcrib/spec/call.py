@@ -58,6 +58,8 @@ class Outcome:
     warnings: tuple[str, ...] = ()
     details: dict[str, Any] | None = None
     """Facts for `Result.details`: HTTP status, exit code, cuts, the enforcement report."""
+    blocks: tuple[dict[str, Any], ...] = ()
+    """Content beside the value: MCP's content blocks."""
 
 
 @dataclass(slots=True)
@@ -74,6 +76,8 @@ class Result:
     attempts: int = 1
     snoozes: int = 0
     call_id: str | None = None
+    blocks: tuple[dict[str, Any], ...] = ()
+    """MCP's content blocks, if the result is more than a value."""
 
     @property
     def ok(self) -> bool:
@@ -109,6 +113,8 @@ class Result:
             out["value"] = self.value
         if self.warnings:
             out["warnings"] = list(self.warnings)
+        if self.blocks:
+            out["blocks"] = list(self.blocks)
         out["meta"] = self.meta
         return out
 
@@ -126,4 +132,5 @@ class Result:
             meta.get("attempts", 1),
             meta.get("snoozes", 0),
             meta.get("call_id"),
+            tuple(data.get("blocks", ())),
         )

@@ -15,6 +15,7 @@ __all__ = [
     "Hmac",
     "Level",
     "Limits",
+    "McpForms",
     "OAuth2",
     "Output",
     "Retry",
@@ -158,6 +159,20 @@ MCP_HINTS: Mapping[str, str] = {
     "open_world": "openWorldHint",
 }
 """The fields of `Annotations`, and their names in MCP."""
+
+
+@dataclass(frozen=True, slots=True)
+class McpForms:
+    """The forms in which MCP clients find a tool, beside the list of tools or instead of it."""
+
+    listed: bool = True
+    """It is in the list of tools."""
+    prompt: bool = False
+    """It is a prompt: its arguments are the prompt's, and its result is the prompt's messages."""
+    resource: str | None = None
+    """It is the resource of this URI, or with `{argument}` in it the resource template."""
+    mime_type: str | None = None
+    """Media type of the resource."""
 
 
 @dataclass(frozen=True, slots=True)

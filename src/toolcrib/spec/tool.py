@@ -7,12 +7,14 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.spec.permissions import Permissions
-from toolcrib.spec.policies import Annotations, Approval, Auth, Example, Limits, Output, Retry
+from toolcrib.spec.policies import Annotations, Approval, Auth, Example, Limits, McpForms, Output, Retry
 
 if TYPE_CHECKING:
     from toolcrib.spec.kinds import ExecConfig
 
 __all__ = ["Source", "Spelling", "Tool"]
+
+_TOOL_ONLY = McpForms()
 
 
 class Spelling(Enum):
@@ -64,6 +66,7 @@ class Tool:
     source: Source | None = None
     extensions: dict[str, Any] = field(default_factory=dict)
     auth: tuple[Auth, ...] = ()
+    mcp: McpForms = _TOOL_ONLY
 
     def __repr__(self) -> str:
         return f"<Tool {self.name} version {self.version} ({self.kind}): {self.description[:60]!r}>"

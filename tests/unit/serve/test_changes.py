@@ -61,7 +61,10 @@ async def test_a_stream_is_notified_until_the_end() -> None:
     assert acknowledged == {
         "jsonrpc": "2.0",
         "method": "notifications/subscriptions/acknowledged",
-        "params": {"notifications": {"toolsListChanged": True}, "_meta": {ID: "s1"}},
+        "params": {
+            "notifications": {"promptsListChanged": True, "toolsListChanged": True},
+            "_meta": {ID: "s1"},
+        },
     }
     client.catalog.add(make_tool("a"))
     assert await client.next() == {"jsonrpc": "2.0", "method": CHANGED, "params": {"_meta": {ID: "s1"}}}

@@ -21,6 +21,13 @@ ENVELOPE = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 Message = dict[str, Any]
+CAPABILITIES = {
+    "tools": {"listChanged": True},
+    "prompts": {"listChanged": True},
+    "resources": {"listChanged": True, "subscribe": True},
+    "completions": {},
+    "logging": {},
+}
 
 
 class Client:
@@ -118,7 +125,7 @@ async def test_a_session_has_the_version_asked_for_or_the_newest() -> None:
     for wanted, given in {**versions, "2026-07-28": "2025-11-25", "1999-01-01": "2025-11-25"}.items():
         assert (await session(Client(), wanted))["result"] == {
             "protocolVersion": given,
-            "capabilities": {"tools": {"listChanged": True}, "logging": {}},
+            "capabilities": CAPABILITIES,
             "serverInfo": {"name": "crib", "version": "9"},
         }
 
@@ -163,7 +170,7 @@ async def test_initialize_needs_a_version() -> None:
 async def test_an_unsupported_method_is_not_found() -> None:
     client = Client()
     await session(client)
-    for method in ("resources/list", "nonsense", ""):
+    for method in ("resources/nothing", "nonsense", ""):
         assert error_of(await client.ask(method)) == -32601
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.serve.doubles import make_tool, typed_tool
 from toolcrib.errors import InvalidInput, ToolFailed, Violation
 from toolcrib.schema.providers import mcp_output_schema
-from toolcrib.serve.mcp.listing import ListedTool
+from toolcrib.serve.mcp.lists import ListedTool
 from toolcrib.serve.mcp.results import call_result
 from toolcrib.spec import Result
 

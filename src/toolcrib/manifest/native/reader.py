@@ -25,6 +25,7 @@ from toolcrib.spec import (
     Example,
     Hmac,
     Limits,
+    McpForms,
     Network,
     OAuth2,
     Output,
@@ -69,6 +70,7 @@ _LIMITS = (
     "concurrent_calls",
 )
 _NO_HINTS = Annotations()
+_TOOL_ONLY = McpForms()
 _JSON = Output()
 _RESERVED = frozenset({".", ".."})
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -281,6 +283,7 @@ def _tool(data: dict[str, Any], source: Source) -> Tool:
         retry=_retry(retry) if retry else None,
         limits=_limits(limits) if limits else _NO_LIMITS,
         annotations=Annotations(**annotations) if annotations else _NO_HINTS,
+        mcp=McpForms(**forms) if (forms := get("mcp")) else _TOOL_ONLY,
         tags=tuple(get("tags", ())),
         examples=tuple([_example(example) for example in get("examples", ())]),
         version=data["version"],

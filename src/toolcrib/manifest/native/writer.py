@@ -8,9 +8,11 @@ from typing import Any
 
 from toolcrib.manifest.kinds import block_of, kind_of
 from toolcrib.manifest.yaml.source import dump
-from toolcrib.spec import Auth, Output, Permissions, Tool
+from toolcrib.spec import Auth, McpForms, Output, Permissions, Tool
 
 __all__ = ["manifest_of", "write_manifest"]
+
+_USUAL_FORMS = frozenset(asdict(McpForms()).items())
 
 
 def write_manifest(tool: Tool) -> bytes:
@@ -31,6 +33,7 @@ def manifest_of(tool: Tool) -> dict[str, Any]:
         "version": tool.version,
         "tags": list(tool.tags),
         "annotations": _said(asdict(tool.annotations)),
+        "mcp": _forms(tool.mcp),
         "inputs": {"schema": tool.input_schema},
         "outputs": _outputs(tool.output),
         "exec": {tool.kind: kind_of(tool).write(tool.config)},
@@ -59,6 +62,11 @@ def _outputs(output: Output) -> dict[str, Any]:
     if output.on_violation != "warn":
         found["on_violation"] = output.on_violation
     return found
+
+
+def _forms(forms: McpForms) -> dict[str, Any]:
+    found = _said(asdict(forms))
+    return {key: value for key, value in found.items() if (key, value) not in _USUAL_FORMS}
 
 
 def _permissions(permissions: Permissions) -> dict[str, Any]:

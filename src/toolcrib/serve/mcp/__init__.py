@@ -5,7 +5,7 @@ and about half a millisecond for each call.
 """
 
 from toolcrib.serve.mcp.connection import Connection
-from toolcrib.serve.mcp.listing import Listing
+from toolcrib.serve.mcp.lists import Listing
 from toolcrib.serve.mcp.request import Sender
 from toolcrib.serve.mcp.settings import ServerSettings
 from toolcrib.serve.mcp.stdio import run_stdio, serve_stdio

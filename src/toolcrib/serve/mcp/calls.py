@@ -6,8 +6,8 @@ import asyncio
 import logging
 import math
 import sys
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toolcrib.errors import (
@@ -18,7 +18,7 @@ from toolcrib.errors import (
     ToolcribError,
     ToolNotFound,
 )
-from toolcrib.serve.mcp.client import OpenQuestions, input_required
+from toolcrib.serve.mcp.client import ModernClient, OpenQuestions, input_required
 from toolcrib.serve.mcp.elicitation import (
     Question,
     UserAnswer,
@@ -27,10 +27,11 @@ from toolcrib.serve.mcp.elicitation import (
     take_answer,
     waiting_for,
 )
-from toolcrib.serve.mcp.listing import ListedTool
+from toolcrib.serve.mcp.forms import TOOL_RESULT, ResultForm
+from toolcrib.serve.mcp.lists import ListedTool
 from toolcrib.serve.mcp.request import McpRequest
-from toolcrib.serve.mcp.results import call_result
 from toolcrib.serve.mcp.settings import ServerSettings
+from toolcrib.serve.mcp.state import StateSeal
 from toolcrib.serve.mcp.wire import (
     SERVER_KEY,
     ErrorCode,
@@ -61,6 +62,11 @@ class ClientCall:
     listed: ListedTool | None
     can_ask: bool
     """True if the client's user can be asked to approve the call."""
+    form: ResultForm = TOOL_RESULT
+    about: bytes = b""
+    """Describes the call in the seal of its state."""
+    state: Mapping[str, Any] = field(default_factory=dict)
+    """The state that the call brought, of an earlier round."""
     task: asyncio.Task[None] | None = None
 
 
@@ -76,6 +82,7 @@ class ClientCalls:
         self._catalog = catalog
         self._settings = settings
         self._questions = questions
+        self._seal = StateSeal(settings.state_key)
         self._server_info = settings.server_info
         self._slots = asyncio.Semaphore(settings.max_running)
         self._open: dict[object, ClientCall] = {}
@@ -95,7 +102,8 @@ class ClientCalls:
         if len(self._tasks) >= self._settings.max_running + self._settings.max_waiting:
             raise busy("too many calls are waiting", "Call again later.")
         if self._settings.approver is not None:
-            take_answer(self._settings.approver, one.request.params, one.call.caller)
+            answers = one.request.params.get("inputResponses")
+            take_answer(self._settings.approver, one.state.get("approval"), answers, one.call.caller)
         token = one.request.meta.get("progressToken")
         if is_request_id(token):
             one.call.on_event = self._progress(one, token)
@@ -104,6 +112,10 @@ class ClientCalls:
         if not one.task.done():
             self._tasks.add(one.task)
             one.task.add_done_callback(self._tasks.discard)
+
+    def open_state(self, text: Any, about: bytes) -> dict[str, Any]:
+        """Return the state that a call brings; empty without one. Raises JsonRpcError if it was changed."""
+        return self._seal.open(text, about) if isinstance(text, str) else {}
 
     def cancel(self, key: object) -> None:
         """Cancel a call at the client's wish. It gets no answer."""
@@ -170,26 +182,40 @@ class ClientCalls:
             data = {"requiredCapabilities": error.details.get("required", {})}
             self._refuse(request, ErrorCode.CAPABILITY_MISSING, error.message, data)
         else:
-            request.reply(self._written(one, result))
+            try:
+                request.reply(self._written(one, result))
+            except JsonRpcError as refused:
+                request.reply(error_answer(request.id, refused), refused.code)
 
     def _refuse(self, request: McpRequest, code: ErrorCode, message: str, data: dict[str, Any]) -> None:
         request.reply(error_answer(request.id, JsonRpcError(code, message, data)), code)
 
     def _written(self, one: ClientCall, result: Result) -> bytes:
         if one.request.modern:
-            asked: dict[str, Any] | None = None
-            if isinstance(result.error, InputRequired):
-                asked = input_required(result.error.details)
-            elif (question := self._question(one, result)) is not None:
-                asked = question.input_required()
+            asked = self._asked(one, result)
             if asked is not None:
                 return answer(one.request.id, {**asked, "_meta": {SERVER_KEY: self._server_info}})
         try:
-            return self._encode(one, call_result(result, one.listed))
+            return self._encode(one, one.form.write(result, one.listed))
+        except JsonRpcError:
+            raise
         except Exception as broken:
             misfit = InvalidOutput(f"the tool's output cannot be written as JSON: {str(broken)[:200]}")
             failed = Result("error", error=misfit, duration_ms=result.duration_ms, call_id=result.call_id)
-            return self._encode(one, call_result(failed))
+            return self._encode(one, one.form.write(failed, None))
+
+    def _asked(self, one: ClientCall, result: Result) -> dict[str, Any] | None:
+        """Return the result of 2026-07-28 that asks for input; None if nothing is asked."""
+        client, error = one.call.client, result.error
+        if isinstance(error, InputRequired) and isinstance(client, ModernClient):
+            state = client.kept(error.details)
+            sealed = self._seal.seal(state, one.about) if state else None
+            return input_required(error.details, sealed)
+        question = self._question(one, result)
+        if question is None:
+            return None
+        sealed = self._seal.seal({"approval": question.approval}, one.about)
+        return input_required({"requests": question.input_requests()}, sealed)
 
     def _encode(self, one: ClientCall, result: dict[str, Any]) -> bytes:
         if one.request.modern:

@@ -123,12 +123,21 @@ class ModernClient(_Client):
     """The client of a request that stands alone: it gets requests as the result, and calls again."""
 
     def __init__(
-        self, channel: Channel, protocol: str, capabilities: Any, log_level: Any, params: Mapping[str, Any]
+        self,
+        channel: Channel,
+        protocol: str,
+        capabilities: Any,
+        log_level: Any,
+        responses: Any,
+        state: Mapping[str, Any],
     ) -> None:
         super().__init__(channel, protocol, capabilities, log_level)
-        responses, state = params.get("inputResponses"), params.get("requestState")
-        self.responses: Mapping[str, Any] = responses if isinstance(responses, dict) else _NOTHING
-        self.state: str | None = state if isinstance(state, str) else None
+        answers = state.get("answers", _NOTHING)
+        given = responses if isinstance(responses, dict) else _NOTHING
+        fit = {key: value for key, value in given.items() if isinstance(value, dict)}
+        self.responses: Mapping[str, Any] = {**answers, **fit} if fit or answers else _NOTHING
+        self.state: str | None = state.get("state")
+        self._used: dict[str, Any] = dict(answers)
 
     async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Return the answers, or end this round with the requests that have none."""
@@ -136,14 +145,21 @@ class ModernClient(_Client):
         missing = {key: dict(one) for key, one in requests.items() if key not in self.responses}
         if missing:
             raise InputRequired(details={"requests": missing, "state": None})
-        return {key: self.responses[key] for key in requests}
+        found = {key: self.responses[key] for key in requests}
+        self._used.update(found)
+        return found
+
+    def kept(self, details: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the state that the next round needs, after an `InputRequired` with these details."""
+        state = {"answers": self._used, "state": details.get("state")}
+        return {key: value for key, value in state.items() if value}
 
 
-def input_required(details: Mapping[str, Any]) -> dict[str, Any]:
+def input_required(details: Mapping[str, Any], sealed: str | None) -> dict[str, Any]:
     """Return the result of 2026-07-28 for the details of an `InputRequired`."""
     result: dict[str, Any] = {"resultType": "input_required"}
     if details.get("requests"):
         result["inputRequests"] = details["requests"]
-    if details.get("state") is not None:
-        result["requestState"] = details["state"]
+    if sealed is not None:
+        result["requestState"] = sealed
     return result

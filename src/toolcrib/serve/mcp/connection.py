@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Any
 
 import orjson
 
 from toolcrib.errors import InvalidToken
 from toolcrib.serve.mcp.calls import ClientCall, ClientCalls
-from toolcrib.serve.mcp.changes import ListChanges, Revision
 from toolcrib.serve.mcp.client import LOG_LEVELS, ModernClient, OpenQuestions, SessionClient
 from toolcrib.serve.mcp.elicitation import supports_forms
-from toolcrib.serve.mcp.listing import Listings
+from toolcrib.serve.mcp.forms import PROMPT_RESULT, TOOL_RESULT, ResourceResult, ResultForm, completions
+from toolcrib.serve.mcp.lists import ListChanges, ListedTool, Listing, Listings, ListName
 from toolcrib.serve.mcp.request import (
     Channel,
     McpRequest,
@@ -53,6 +54,13 @@ _log = logging.getLogger("toolcrib.serve.mcp")
 
 _BATCH_VERSION = "2025-03-26"
 """The one protocol version with batches; 2025-06-18 removed them."""
+_CAPABILITIES: dict[str, Any] = {
+    "tools": {"listChanged": True},
+    "prompts": {"listChanged": True},
+    "resources": {"listChanged": True, "subscribe": True},
+    "completions": {},
+    "logging": {},
+}
 _LOCAL_USER = Sender()
 _Method = Callable[[McpRequest], None]
 
@@ -79,7 +87,7 @@ class Connection:
         """True if the session's client can show forms to its user."""
         self._capabilities: Any = None
         """Capabilities of the session's client."""
-        self._log_level: Any = None
+        self._log_level: Any = "info"
         self._version: str | None = None
         """Protocol version of the session; None before `initialize`."""
         self._caller = "mcp"
@@ -89,18 +97,28 @@ class Connection:
         """Everything that belongs to no request goes here."""
         self._questions = OpenQuestions()
         self._calls = ClientCalls(catalog, settings, self._questions)
-        lists: dict[str, Revision] = {"toolsListChanged": lambda: catalog.revision}
-        self._changes = ListChanges(catalog.on_change, lists, settings.server_info, settings.max_streams)
+        self._changes = ListChanges(catalog, settings.server_info, settings.max_streams)
         self._server_meta = {SERVER_KEY: settings.server_info}
-        self._described: dict[str, Any] = {"capabilities": {"tools": {"listChanged": True}, "logging": {}}}
+        self._described: dict[str, Any] = {"capabilities": _CAPABILITIES}
         if settings.instructions:
             self._described["instructions"] = settings.instructions
-        both: dict[str, _Method] = {"tools/call": self._call_tool, "tools/list": self._list_tools}
+        both: dict[str, _Method] = {
+            "tools/call": self._call_tool,
+            "tools/list": partial(self._list, name="tools"),
+            "prompts/get": self._get_prompt,
+            "prompts/list": partial(self._list, name="prompts"),
+            "resources/read": self._read_resource,
+            "resources/list": partial(self._list, name="resources"),
+            "resources/templates/list": partial(self._list, name="resourceTemplates"),
+            "completion/complete": self._complete,
+        }
         self._session_methods = {
             **both,
             "ping": self._ping,
             "initialize": self._initialize,
             "logging/setLevel": self._set_level,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
         }
         self._modern_methods = {
             **both,
@@ -265,18 +283,21 @@ class Connection:
     def _listen(self, request: McpRequest) -> None:
         self._changes.listen(request)  # The answer comes when the stream ends.
 
-    def _list_tools(self, request: McpRequest) -> None:
+    def _subscribe(self, request: McpRequest) -> None:
+        uri = _text_of(request.params, "uri")
+        self._resource(request, uri)
+        self._changes.subscribe(self._channel, uri)
+        request.reply(answer(request.id, {}))
+
+    def _unsubscribe(self, request: McpRequest) -> None:
+        self._changes.unsubscribe(self._channel, _text_of(request.params, "uri"))
+        request.reply(answer(request.id, {}))
+
+    def _list(self, request: McpRequest, name: ListName) -> None:
         cursor = request.params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
             raise JsonRpcError(ErrorCode.INVALID_PARAMS, "cursor must be a string")
-        try:
-            verify = request.channel.sender.verify
-            if verify is not None:
-                verify()
-            page = self._listings.of(*self._caller_of(request)).page(cursor)
-        except InvalidToken as error:
-            data = {"error": error.as_dict()}
-            raise JsonRpcError(ErrorCode.INVALID_REQUEST, error.message, data) from None
+        page = self._verified_listing(request).page(cursor, name)
         # The page is JSON already, so the answer is put together from bytes.
         head, end = b'{"jsonrpc":"2.0","id":' + orjson.dumps(request.id) + b',"result":{', b"}}"
         if request.modern:
@@ -285,50 +306,125 @@ class Connection:
         request.reply(b"".join((head, page, end)))
 
     def _call_tool(self, request: McpRequest) -> None:
-        params = request.params
-        name = params.get("name")
-        if not isinstance(name, str):
-            raise JsonRpcError(ErrorCode.INVALID_PARAMS, "tools/call needs name, a string")
-        arguments = params.get("arguments")
-        if arguments is None:
-            arguments = {}
-        elif not isinstance(arguments, dict):
-            raise JsonRpcError(ErrorCode.INVALID_PARAMS, "arguments must be an object")
-        caller, identity = self._caller_of(request)
+        name = _text_of(request.params, "name")
         try:
-            listed = self._listings.of(caller, identity).get(name)
+            listed = self._listings.of(*self._caller_of(request)).get(name)
         except InvalidToken:
             listed = None  # The call itself is refused, and recorded.
+        tool = name if listed is None else listed.tool.name
+        self._call(request, tool, listed, _arguments_of(request.params), TOOL_RESULT)
+
+    def _get_prompt(self, request: McpRequest) -> None:
+        name = _text_of(request.params, "name")
+        listed = self._verified_listing(request).prompt(name)
+        if listed is None:
+            raise JsonRpcError(ErrorCode.INVALID_PARAMS, f"there is no prompt named {name[:200]!r}")
+        self._call(request, listed.tool.name, listed, _arguments_of(request.params), PROMPT_RESULT)
+
+    def _read_resource(self, request: McpRequest) -> None:
+        uri = _text_of(request.params, "uri")
+        listed, arguments = self._resource(request, uri)
+        self._call(request, listed.tool.name, listed, arguments, ResourceResult(uri, request.modern))
+
+    def _complete(self, request: McpRequest) -> None:
+        ref = request.params.get("ref")
+        ref = ref if isinstance(ref, dict) else {}
+        listing = self._verified_listing(request)
+        if ref.get("type") == "ref/resource":
+            listed = listing.template(_text_of(ref, "uri"))
+        else:
+            listed = listing.prompt(_text_of(ref, "name"))
+        result = completions(listed, request.params.get("argument"))
+        if request.modern:
+            result |= {"resultType": "complete", "_meta": self._server_meta}
+        request.reply(answer(request.id, result))
+
+    def _verified_listing(self, request: McpRequest) -> Listing:
+        """Return what the caller may see. Raises JsonRpcError once its token is no longer valid."""
+        try:
+            if (verify := request.channel.sender.verify) is not None:
+                verify()
+            return self._listings.of(*self._caller_of(request))
+        except InvalidToken as error:
+            data = {"error": error.as_dict()}
+            raise JsonRpcError(ErrorCode.INVALID_REQUEST, error.message, data) from None
+
+    def _resource(self, request: McpRequest, uri: str) -> tuple[ListedTool, dict[str, str]]:
+        found = self._verified_listing(request).resource(uri)
+        if found is None:
+            code = ErrorCode.INVALID_PARAMS if request.modern else ErrorCode.NO_RESOURCE
+            raise JsonRpcError(code, "Resource not found", {"uri": uri})
+        return found
+
+    def _call(
+        self,
+        request: McpRequest,
+        tool: str,
+        listed: ListedTool | None,
+        arguments: dict[str, Any],
+        form: ResultForm,
+    ) -> None:
+        caller, identity = self._caller_of(request)
+        meta, params = request.meta, request.params
+        about, state = b"", {}
+        if request.modern:
+            about = _about(caller, tool, arguments)
+            state = self._calls.open_state(params.get("requestState"), about)
         call = Call(
-            name if listed is None else listed.tool.name,
+            tool,
             arguments,
             caller,
             session_id=self._session,
             identity=identity,
-            wait=wait_of(request.meta),
-            idempotency_key=key_of(request.meta),
-            client=self._client_of(request),
+            wait=wait_of(meta),
+            idempotency_key=key_of(meta),
+            client=self._client_of(request, state),
         )
-        forms = supports_forms(request.meta.get(CAPABILITIES_KEY)) if request.modern else self._forms
+        forms = supports_forms(meta.get(CAPABILITIES_KEY)) if request.modern else self._forms
         can_ask = forms and self._settings.approver is not None
-        self._calls.start(ClientCall(request, call, listed, can_ask))
+        self._calls.start(ClientCall(request, call, listed, can_ask, form, about, state))
 
     def _caller_of(self, request: McpRequest) -> tuple[str, Caller | None]:
         """Return `Call.caller` and `Call.identity` of a request."""
         client = caller_name(request.meta.get(CLIENT_KEY)) if request.modern else self._caller
         caller, identity = request.channel.sender.caller, request.channel.sender.identity
         if identity is not None:
-            identity = replace(identity, client=client)
+            identity = _with_client(identity, client)
         return client if caller is None else caller, identity
 
-    def _client_of(self, request: McpRequest) -> ModernClient | SessionClient:
+    def _client_of(self, request: McpRequest, state: dict[str, Any]) -> ModernClient | SessionClient:
         """Return the client of a call, as the tool may use it."""
         if request.modern:
             meta = request.meta
             version, level = meta[VERSION_KEY], meta.get(LOG_LEVEL_KEY)
-            return ModernClient(request.channel, version, meta[CAPABILITIES_KEY], level, request.params)
+            responses = request.params.get("inputResponses")
+            return ModernClient(request.channel, version, meta[CAPABILITIES_KEY], level, responses, state)
         version = self._version or LATEST_SESSION_VERSION
         return SessionClient(request.channel, version, self._capabilities, self._log_level, self._questions)
+
+
+@lru_cache(maxsize=256)
+def _with_client(identity: Caller, client: str) -> Caller:
+    return replace(identity, client=client)
+
+
+def _text_of(params: Mapping[str, Any], key: str) -> str:
+    value = params.get(key)
+    if not isinstance(value, str):
+        raise JsonRpcError(ErrorCode.INVALID_PARAMS, f"the request needs {key}, a string")
+    return value
+
+
+def _arguments_of(params: Mapping[str, Any]) -> dict[str, Any]:
+    arguments = params.get("arguments")
+    if arguments is not None and not isinstance(arguments, dict):
+        raise JsonRpcError(ErrorCode.INVALID_PARAMS, "arguments must be an object")
+    return arguments or {}
+
+
+def _about(caller: str, tool: str, arguments: dict[str, Any]) -> bytes:
+    """Describe a call for the seal of its state."""
+    return b"\0".join((caller.encode(), tool.encode(), orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS)))
 
 
 def _logged() -> JsonRpcError:

@@ -69,13 +69,9 @@ class Question:
         params = {"mode": "form", "message": self.text, "requestedSchema": _FORM}
         return {"method": "elicitation/create", "params": params}
 
-    def input_required(self) -> dict[str, Any]:
-        """Return the result of 2026-07-28 that asks the question."""
-        return {
-            "resultType": "input_required",
-            "inputRequests": {_KEY: self.request()},
-            "requestState": self.approval,
-        }
+    def input_requests(self) -> dict[str, Any]:
+        """Return the `inputRequests` of 2026-07-28 that ask the question."""
+        return {_KEY: self.request()}
 
 
 def waiting_for(result: Result) -> str | None:
@@ -100,9 +96,8 @@ def supports_forms(capabilities: Any) -> bool:
     return isinstance(offered, dict) and (not offered or "form" in offered)
 
 
-def take_answer(approver: Approver, params: dict[str, Any], caller: str) -> None:
+def take_answer(approver: Approver, approval: Any, answers: Any, caller: str) -> None:
     """Take the user's answer from a call that is made again after `input_required`."""
-    approval, answers = params.get("requestState"), params.get("inputResponses")
     if isinstance(approval, str) and isinstance(answers, dict):
         answer = read_answer(answers.get(_KEY))
         if answer is not None:

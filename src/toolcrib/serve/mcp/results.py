@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolcrib.errors import InvalidOutput, ToolcribError
-from toolcrib.serve.mcp.listing import ListedTool
+from toolcrib.serve.mcp.lists import ListedTool
 from toolcrib.spec import Result
 from toolcrib.spec.views import TEXT_LIMIT, cut_text, error_text, pending_error, value_text
 
@@ -30,7 +30,8 @@ def call_result(result: Result, listed: ListedTool | None = None, limit: int = T
     value = result.value
     text = value_text(value)
     shown = text if len(text) * 4 <= limit else cut_text(text, limit)
-    out: dict[str, Any] = {"content": [{"type": "text", "text": shown}]}
+    content = list(result.blocks) or [{"type": "text", "text": shown}]
+    out: dict[str, Any] = {"content": content}
     if listed is not None and (check := listed.output_check) is not None:
         if not check.is_valid(value):
             error = InvalidOutput(
@@ -39,7 +40,7 @@ def call_result(result: Result, listed: ListedTool | None = None, limit: int = T
             )
             return _error(result, error, shown, limit)
         out["structuredContent"] = {"result": value} if listed.wraps_output else value
-    elif shown is text and not isinstance(value, str):
+    elif shown is text and not isinstance(value, str) and not result.blocks:
         out["structuredContent"] = value if isinstance(value, dict) else {"result": value}
     out["isError"] = False
     out["content"] += [{"type": "text", "text": f"Warning: {warning}"} for warning in result.warnings]

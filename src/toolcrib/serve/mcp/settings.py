@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 
 from toolcrib.serve.mcp.elicitation import Approver
-from toolcrib.serve.mcp.listing import DEFAULT_PAGE_SIZE
+from toolcrib.serve.mcp.lists import DEFAULT_PAGE_SIZE
 
 __all__ = ["ServerSettings"]
 
@@ -23,6 +24,8 @@ class ServerSettings:
     max_running: int = 64
     max_waiting: int = 4_096
     """Calls that may wait until one of `max_running` ends; further ones are refused at once."""
+    state_key: bytes = field(default_factory=lambda: os.urandom(32), repr=False)
+    """Seals the state of calls that continue in a later request; servers that share calls share it."""
     max_streams: int = 64
     """Streams of `subscriptions/listen` that may be open at once."""
 

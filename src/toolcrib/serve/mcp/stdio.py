@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from toolcrib.serve.mcp.connection import Connection
 from toolcrib.serve.mcp.elicitation import Approver
-from toolcrib.serve.mcp.listing import DEFAULT_PAGE_SIZE
+from toolcrib.serve.mcp.lists import DEFAULT_PAGE_SIZE
 from toolcrib.serve.mcp.pipes import LineReader, LineWriter
 from toolcrib.serve.mcp.request import Sender
 from toolcrib.serve.mcp.settings import ServerSettings

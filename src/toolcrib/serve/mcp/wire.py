@@ -64,6 +64,8 @@ class ErrorCode(IntEnum):
     """Defined by MCP 2026-07-28; `data.requiredCapabilities` names what the client would have to support."""
     UNSUPPORTED_VERSION = -32022
     """Defined by MCP 2026-07-28; `data` names the supported versions and the requested one."""
+    NO_RESOURCE = -32002
+    """Sessions only: there is no resource of this URI."""
     BUSY = -32000
     """From the range that MCP leaves to implementations: too many requests wait already."""
 

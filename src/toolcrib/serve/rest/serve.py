@@ -81,7 +81,9 @@ async def rest_app(
     services = Services(project=project, calls=calls, access=access, closing=closing or asyncio.Event())
     try:
         rest = QuickInvoke(create_app(ROUTES, services, access, body_s=body_s), services, body_s)
-        settings = ServerSettings(version=__version__, approver=project.elicitation)
+        settings = ServerSettings(
+            version=__version__, approver=project.elicitation, state_key=project.vault.key()
+        )
         endpoint = McpEndpoint(rest, McpCatalog(project), access, settings)
         ending = asyncio.create_task(_end_with(services.closing, endpoint))
         try:

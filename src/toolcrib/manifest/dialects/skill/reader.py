@@ -76,6 +76,7 @@ def drafts(document: Document) -> list[Draft]:
     draft.put(("exec", "file"), {"action": "read", "path": "${file}"})
     draft.put(("permissions", "fs"), {"read": [place]})
     draft.put(("annotations",), {"read_only": True})
+    draft.put(("mcp",), {"prompt": True})
     draft.keep(data, known(FIELDS[""], kept=False), known(FIELDS[""], kept=True))
     return [draft]
 

@@ -25,7 +25,7 @@ from toolcrib.serve.mcp.http.exchange import EVENT_STREAM, Exchange
 from toolcrib.serve.mcp.http.headers import check_message, check_params, single_headers
 from toolcrib.serve.mcp.http.sessions import McpSession, McpSessions
 from toolcrib.serve.mcp.http.streams import EventStream
-from toolcrib.serve.mcp.listing import Listings
+from toolcrib.serve.mcp.lists import Listings
 from toolcrib.serve.mcp.request import Channel, Sender, caller_name, meta_of
 from toolcrib.serve.mcp.settings import ServerSettings
 from toolcrib.serve.mcp.wire import (

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from toolcrib.serve.mcp.listing import PARAM_PREFIX, ParamHeader
+from toolcrib.serve.mcp.lists import PARAM_PREFIX, ParamHeader
 from toolcrib.serve.mcp.request import meta_of
 from toolcrib.serve.mcp.wire import VERSION_KEY, ErrorCode, JsonRpcError
 

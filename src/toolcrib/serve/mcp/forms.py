@@ -1,0 +1,102 @@
+"""Results of calls in the form of each method: tools, prompts, resources; and completion of arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from toolcrib.errors import ToolcribError
+from toolcrib.serve.mcp.lists import ListedTool
+from toolcrib.serve.mcp.results import call_result
+from toolcrib.serve.mcp.wire import ErrorCode, JsonRpcError
+from toolcrib.spec import Result
+from toolcrib.spec.views import error_text, pending_error, value_text
+
+__all__ = ["PROMPT_RESULT", "TOOL_RESULT", "ResourceResult", "ResultForm", "completions"]
+
+_MOST_VALUES = 100
+
+
+class ResultForm(Protocol):
+    """Writes a result as the result of one method."""
+
+    def write(self, result: Result, listed: ListedTool | None, /) -> dict[str, Any]:
+        """Return the method's result. Raises JsonRpcError if that cannot tell that the call failed."""
+
+
+class _ToolResult:
+    def write(self, result: Result, listed: ListedTool | None) -> dict[str, Any]:
+        """Return a `CallToolResult`."""
+        return call_result(result, listed)
+
+
+class _PromptResult:
+    def write(self, result: Result, listed: ListedTool | None) -> dict[str, Any]:
+        """Return a `GetPromptResult`: each block of content is one message of the user."""
+        value = _value(result)
+        blocks = result.blocks or ({"type": "text", "text": value_text(value)},)
+        messages = [{"role": "user", "content": block} for block in blocks]
+        about = {} if listed is None else {"description": listed.tool.description}
+        return {**about, "messages": messages, "_meta": {"toolcrib/call": result.meta}}
+
+
+TOOL_RESULT: ResultForm = _ToolResult()
+PROMPT_RESULT: ResultForm = _PromptResult()
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceResult:
+    """The form of `resources/read`."""
+
+    uri: str
+    modern: bool
+
+    def write(self, result: Result, listed: ListedTool | None) -> dict[str, Any]:
+        """Return a `ReadResourceResult`."""
+        value = _value(result)
+        kind = None if listed is None else listed.tool.mcp.mime_type
+        if result.blocks:
+            contents = [self._content(block, kind) for block in result.blocks]
+        else:
+            media_type = kind or ("text/plain" if isinstance(value, str) else "application/json")
+            contents = [{"uri": self.uri, "mimeType": media_type, "text": value_text(value)}]
+        caching = {"ttlMs": 0, "cacheScope": "private"} if self.modern else {}
+        return {"contents": contents, **caching, "_meta": {"toolcrib/call": result.meta}}
+
+    def _content(self, block: Mapping[str, Any], kind: str | None) -> dict[str, Any]:
+        if block.get("type") == "resource":
+            inner: dict[str, Any] = block["resource"]
+            return inner
+        named = {"uri": self.uri, "mimeType": block.get("mimeType") or kind or "text/plain"}
+        content = {"blob": block["data"]} if "data" in block else {"text": block.get("text", "")}
+        return {**named, **content}
+
+
+def _value(result: Result) -> Any:
+    """Return the value of a call. Raises JsonRpcError if it failed: these methods have no other way."""
+    if result.status == "ok":
+        return result.value
+    error: ToolcribError = result.error or pending_error(result)
+    wrong = error.code in ("invalid_input", "tool_not_found")
+    code = ErrorCode.INVALID_PARAMS if wrong else ErrorCode.INTERNAL_ERROR
+    raise JsonRpcError(code, error_text(error), {"error": error.as_dict()})
+
+
+def completions(listed: ListedTool | None, argument: Any) -> dict[str, Any]:
+    """Return the values of an argument that begin as the client's user began to type."""
+    name = argument.get("name") if isinstance(argument, dict) else None
+    typed = argument.get("value") if isinstance(argument, dict) else None
+    if not isinstance(name, str) or not isinstance(typed, str):
+        raise JsonRpcError(ErrorCode.INVALID_PARAMS, "completion needs argument.name and argument.value")
+    schema = {} if listed is None else listed.tool.input_schema.get("properties", {}).get(name, {})
+    given = _values(schema if isinstance(schema, dict) else {})
+    found = sorted({text for text in given if text.startswith(typed)})
+    shown = found[:_MOST_VALUES]
+    return {"completion": {"values": shown, "total": len(found), "hasMore": len(found) > len(shown)}}
+
+
+def _values(schema: Mapping[str, Any]) -> list[str]:
+    if schema.get("type") == "boolean":
+        return ["true", "false"]
+    return [value_text(one) for one in (*schema.get("enum", ()), *schema.get("examples", ()))]

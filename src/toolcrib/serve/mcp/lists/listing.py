@@ -1,0 +1,220 @@
+"""The lists that one caller gets: wire names, pages, the tools behind prompts and resources."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal
+from urllib.parse import unquote
+
+from toolcrib.schema import SchemaCheck
+from toolcrib.schema.providers import mcp_tool, wire_names, wraps_output
+from toolcrib.serve.mcp.lists.pages import Pages
+from toolcrib.spec import Caller, Catalog, Tool
+
+__all__ = [
+    "DEFAULT_PAGE_SIZE",
+    "PARAM_PREFIX",
+    "ListName",
+    "ListedTool",
+    "Listing",
+    "Listings",
+    "ParamHeader",
+]
+
+ListName = Literal["tools", "prompts", "resources", "resourceTemplates"]
+DEFAULT_PAGE_SIZE = 500
+
+
+_MAX_LISTINGS = 8
+"""Lists kept for callers, who may give themselves another name in each request."""
+
+
+PARAM_PREFIX = b"mcp-param-"
+ParamHeader = tuple[tuple[str, ...], bytes]
+"""Path of an argument of a tool, and the header of HTTP that repeats it."""
+
+
+class ListedTool:
+    """One tool of a list, and its output schema as the list advertises it."""
+
+    def __init__(self, tool: Tool, name: str = "") -> None:
+        self.tool, self.name = tool, name
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The entry of `tools/list`."""
+        return mcp_tool(self.tool, self.name)
+
+    @property
+    def prompt(self) -> dict[str, Any]:
+        """The entry of `prompts/list`."""
+        schema = self.tool.input_schema
+        required = schema.get("required", ())
+        arguments = [
+            {"name": name, "required": name in required, **_described(part)}
+            for name, part in schema.get("properties", {}).items()
+        ]
+        return {"name": self.name, "description": self.tool.description, "arguments": arguments}
+
+    def resource(self, key: str) -> dict[str, Any]:
+        """The entry of `resources/list` (key `uri`) or `resources/templates/list` (key `uriTemplate`)."""
+        forms = self.tool.mcp
+        entry: dict[str, Any] = {key: forms.resource, "name": self.name}
+        entry["description"] = self.tool.description
+        if forms.mime_type is not None:
+            entry["mimeType"] = forms.mime_type
+        return entry
+
+    @cached_property
+    def wraps_output(self) -> bool:
+        """True if its value is sent as `{"result": value}` to fit the advertised schema."""
+        return wraps_output(self.tool)
+
+    @cached_property
+    def param_headers(self) -> tuple[ParamHeader, ...]:
+        """The arguments that a request over HTTP must repeat in headers."""
+        return tuple(_param_headers(self.tool.input_schema))
+
+    @cached_property
+    def output_check(self) -> SchemaCheck | None:
+        """The compiled output schema, which every value sent must match; None if none is advertised."""
+        schema = self.tool.output.schema
+        return None if schema is None else SchemaCheck(schema)
+
+
+def _described(schema: Any) -> dict[str, str]:
+    text = schema.get("description") if isinstance(schema, Mapping) else None
+    return {"description": text} if isinstance(text, str) else {}
+
+
+def _param_headers(schema: Any, path: tuple[str, ...] = ()) -> Iterator[ParamHeader]:
+    """Give the headers that the properties of an input schema declare by `x-mcp-header`."""
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    for key, part in properties.items() if isinstance(properties, Mapping) else ():
+        name = part.get("x-mcp-header") if isinstance(part, Mapping) else None
+        if isinstance(name, str) and name.isascii():
+            yield (*path, key), PARAM_PREFIX + name.lower().encode()
+        yield from _param_headers(part, (*path, key))
+
+
+class Listing:
+    """The tools, prompts and resources that one caller may see, in pages.
+
+    It is built again when the catalog's revision has changed.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        page_size: int = DEFAULT_PAGE_SIZE,
+        *,
+        caller: str = "mcp",
+        identity: Caller | None = None,
+    ) -> None:
+        if page_size < 1:
+            raise ValueError("page_size must be at least 1")
+        self._catalog = catalog
+        self._caller = caller
+        self._identity = identity
+        self._page_size = page_size
+        self._revision: int | None = None
+        self._tools: dict[str, ListedTool] = {}
+        self._resources: dict[str, ListedTool] = {}
+        self._templates: dict[str, tuple[re.Pattern[str], ListedTool]] = {}
+        self._pages: dict[ListName, Pages] = {}
+
+    def get(self, wire_name: str) -> ListedTool | None:
+        """Return the tool of this wire name, or None."""
+        self._refresh()
+        return self._tools.get(wire_name)
+
+    def prompt(self, name: str) -> ListedTool | None:
+        """Return the tool that is the prompt of this name, or None."""
+        found = self.get(name)
+        return found if found is not None and found.tool.mcp.prompt else None
+
+    def resource(self, uri: str) -> tuple[ListedTool, dict[str, str]] | None:
+        """Return the tool that reads a resource, and its arguments from the URI; None if there is none."""
+        self._refresh()
+        found = self._resources.get(uri)
+        if found is not None:
+            return found, {}
+        for pattern, listed in self._templates.values():
+            matched = pattern.fullmatch(uri)
+            if matched is not None:
+                return listed, {name: unquote(text) for name, text in matched.groupdict().items()}
+        return None
+
+    def template(self, uri: str) -> ListedTool | None:
+        """Return the tool of a resource template, or None."""
+        self._refresh()
+        found = self._templates.get(uri)
+        return None if found is None else found[1]
+
+    def page(self, cursor: str | None = None, name: ListName = "tools") -> bytes:
+        """Return the JSON members of one page of a list. Raises JsonRpcError for a wrong cursor."""
+        self._refresh()
+        return self._pages[name].page(cursor)
+
+    def _refresh(self) -> None:
+        # The revision is read first: a change while the list is read is seen by the next request.
+        revision = self._catalog.revision
+        if revision != self._revision:
+            found = wire_names(self._catalog.tools(self._caller, self._identity))
+            self._tools = {name: ListedTool(tool, name) for name, tool in found.items()}
+            self._resources, self._templates = {}, {}
+            listed, prompts = [], []
+            for name, one in self._tools.items():
+                forms = one.tool.mcp
+                if forms.listed:
+                    listed.append(name)
+                if forms.prompt:
+                    prompts.append(name)
+                if forms.resource is not None and "{" in forms.resource:
+                    self._templates.setdefault(forms.resource, (_template(forms.resource), one))
+                elif forms.resource is not None:
+                    self._resources.setdefault(forms.resource, one)
+            self._pages = {
+                "tools": self._listed("tools", listed, lambda name: self._tools[name].entry),
+                "prompts": self._listed("prompts", prompts, lambda name: self._tools[name].prompt),
+                "resources": self._listed(
+                    "resources", list(self._resources), lambda uri: self._resources[uri].resource("uri")
+                ),
+                "resourceTemplates": self._listed(
+                    "resourceTemplates",
+                    list(self._templates),
+                    lambda uri: self._templates[uri][1].resource("uriTemplate"),
+                ),
+            }
+            self._revision = revision
+
+    def _listed(self, key: ListName, names: Sequence[str], write: Callable[[str], Any]) -> Pages:
+        return Pages(key, names, self._page_size, write)
+
+
+def _template(uri: str) -> re.Pattern[str]:
+    """Return the pattern of a URI template: each `{name}` is one part of a path."""
+    parts = re.split(r"\{(\w+)\}", uri)
+    texts = [f"(?P<{part}>[^/]+)" if at % 2 else re.escape(part) for at, part in enumerate(parts)]
+    return re.compile("".join(texts))
+
+
+class Listings:
+    """The lists of the callers of one server, made when they are needed; the ones used last are kept."""
+
+    def __init__(self, catalog: Catalog, page_size: int, most: int = _MAX_LISTINGS) -> None:
+        self._catalog, self._page_size, self._most = catalog, page_size, most
+        self._kept: dict[tuple[str, str, Caller | None], Listing] = {}
+
+    def of(self, caller: str, identity: Caller | None) -> Listing:
+        """Return the list of tools that this caller may see."""
+        key = (caller, "" if identity is None else identity.client, identity)
+        listing = self._kept.pop(key, None)
+        if listing is None:
+            if len(self._kept) >= self._most:
+                del self._kept[next(iter(self._kept))]  # the one used longest ago
+            listing = Listing(self._catalog, self._page_size, caller=caller, identity=identity)
+        self._kept[key] = listing
+        return listing

@@ -1,0 +1,60 @@
+"""The state of a call that continues in a later request, sealed so that a client cannot change it.
+
+It is signed and not encrypted, and holds for one caller, one tool and one set of arguments. Every server with
+the same key accepts it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import time
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from toolcrib.serve.mcp.wire import ErrorCode, JsonRpcError
+
+__all__ = ["StateSeal"]
+
+_LASTS_S = 24 * 3600
+_LONGEST = 256 << 10
+_SIZE = hashlib.sha256().digest_size
+
+
+class StateSeal:
+    """Seals and opens states. `clock` returns seconds since 1970, the same on all machines."""
+
+    def __init__(self, key: bytes, clock: Callable[[], float] = time.time) -> None:
+        self._key = hmac.digest(key, b"toolcrib mcp request state", "sha256")
+        self._clock = clock
+
+    def seal(self, state: dict[str, Any], about: bytes) -> str:
+        """Return the text of a state for the call that `about` describes."""
+        data = orjson.dumps([int(self._clock()) + _LASTS_S, state])
+        return base64.urlsafe_b64encode(self._mac(data, about) + data).decode()
+
+    def open(self, text: str, about: bytes) -> dict[str, Any]:
+        """Return the state in a text. Raises JsonRpcError if it was changed, is old or of another call."""
+        try:
+            raw = base64.b64decode(text.encode(), altchars=b"-_", validate=True)
+        except (binascii.Error, ValueError):
+            raw = b""
+        mac, data = raw[:_SIZE], raw[_SIZE:]
+        if len(raw) > _LONGEST or not hmac.compare_digest(mac, self._mac(data, about)):
+            raise _refused("requestState was changed, or is of another call")
+        ends, state = orjson.loads(data)
+        if ends < self._clock():
+            raise _refused("requestState is too old")
+        found: dict[str, Any] = state
+        return found
+
+    def _mac(self, data: bytes, about: bytes) -> bytes:
+        return hmac.digest(self._key, len(about).to_bytes(8, "big") + about + data, "sha256")
+
+
+def _refused(reason: str) -> JsonRpcError:
+    return JsonRpcError(ErrorCode.INVALID_PARAMS, f"{reason}: make the call again without it")

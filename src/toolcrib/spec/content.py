@@ -1,0 +1,74 @@
+"""Content that is more than text: images, sound, resources and links, as MCP has them."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Content", "blocks_of", "blocks_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """One block of a tool's result. A function returns one, or a list of blocks and texts."""
+
+    block: dict[str, Any]
+    """The `ContentBlock` of MCP."""
+
+    @classmethod
+    def text(cls, text: str) -> Content:
+        """Return a text."""
+        return cls({"type": "text", "text": text})
+
+    @classmethod
+    def image(cls, data: bytes, mime_type: str = "image/png") -> Content:
+        """Return an image."""
+        return cls({"type": "image", "data": _base64(data), "mimeType": mime_type})
+
+    @classmethod
+    def audio(cls, data: bytes, mime_type: str = "audio/wav") -> Content:
+        """Return a sound."""
+        return cls({"type": "audio", "data": _base64(data), "mimeType": mime_type})
+
+    @classmethod
+    def resource(cls, uri: str, data: str | bytes, mime_type: str | None = None) -> Content:
+        """Return a resource with its content."""
+        inner = {"uri": uri, **({"text": data} if isinstance(data, str) else {"blob": _base64(data)})}
+        if mime_type is not None:
+            inner["mimeType"] = mime_type
+        return cls({"type": "resource", "resource": inner})
+
+    @classmethod
+    def link(cls, uri: str, name: str, mime_type: str | None = None, description: str = "") -> Content:
+        """Return a link to a resource."""
+        more = {"mimeType": mime_type, "description": description or None}
+        given = {key: value for key, value in more.items() if value is not None}
+        return cls({"type": "resource_link", "uri": uri, "name": name, **given})
+
+
+def blocks_of(value: Any) -> tuple[dict[str, Any], ...]:
+    """Return the blocks of a value that is a `Content` or a list with one in it; else none."""
+    if isinstance(value, Content):
+        return (value.block,)
+    if isinstance(value, list | tuple) and any(isinstance(one, Content) for one in value):
+        parts = [one if isinstance(one, Content) else Content.text(str(one)) for one in value]
+        return tuple(part.block for part in parts)
+    return ()
+
+
+def blocks_text(blocks: tuple[dict[str, Any], ...]) -> str:
+    """Return blocks as text for a reader of text: one line for each that is not text."""
+    lines = []
+    for block in blocks:
+        inner = block.get("resource") or block
+        if isinstance(inner.get("text"), str):
+            lines.append(inner["text"])
+        else:
+            about = [block.get("type"), inner.get("mimeType"), inner.get("uri")]
+            lines.append(f"[{' '.join(str(part) for part in about if part)}]")
+    return "\n".join(lines)
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
