@@ -27,7 +27,7 @@ from toolcrib.serve.mcp.elicitation import (
     take_answer,
     waiting_for,
 )
-from toolcrib.serve.mcp.forms import TOOL_RESULT, ResultForm
+from toolcrib.serve.mcp.forms import AS_TOOL, ResultForm
 from toolcrib.serve.mcp.lists import ListedTool
 from toolcrib.serve.mcp.request import McpRequest
 from toolcrib.serve.mcp.settings import ServerSettings
@@ -62,7 +62,7 @@ class ClientCall:
     listed: ListedTool | None
     can_ask: bool
     """True if the client's user can be asked to approve the call."""
-    form: ResultForm = TOOL_RESULT
+    form: ResultForm = AS_TOOL
     about: bytes = b""
     """Describes the call in the seal of its state."""
     state: Mapping[str, Any] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from toolcrib.errors import InvalidToken
 from toolcrib.serve.mcp.calls import ClientCall, ClientCalls
 from toolcrib.serve.mcp.client import LOG_LEVELS, ModernClient, OpenQuestions, SessionClient
 from toolcrib.serve.mcp.elicitation import supports_forms
-from toolcrib.serve.mcp.forms import PROMPT_RESULT, TOOL_RESULT, ResourceResult, ResultForm, completions
+from toolcrib.serve.mcp.forms import AS_PROMPT, AS_TOOL, ResourceResult, ResultForm, completions
 from toolcrib.serve.mcp.lists import ListChanges, ListedTool, Listing, Listings, ListName
 from toolcrib.serve.mcp.request import (
     Channel,
@@ -312,14 +312,14 @@ class Connection:
         except InvalidToken:
             listed = None  # The call itself is refused, and recorded.
         tool = name if listed is None else listed.tool.name
-        self._call(request, tool, listed, _arguments_of(request.params), TOOL_RESULT)
+        self._call(request, tool, listed, _arguments_of(request.params), AS_TOOL)
 
     def _get_prompt(self, request: McpRequest) -> None:
         name = _text_of(request.params, "name")
         listed = self._verified_listing(request).prompt(name)
         if listed is None:
             raise JsonRpcError(ErrorCode.INVALID_PARAMS, f"there is no prompt named {name[:200]!r}")
-        self._call(request, listed.tool.name, listed, _arguments_of(request.params), PROMPT_RESULT)
+        self._call(request, listed.tool.name, listed, _arguments_of(request.params), AS_PROMPT)
 
     def _read_resource(self, request: McpRequest) -> None:
         uri = _text_of(request.params, "uri")

@@ -13,7 +13,7 @@ from toolcrib.serve.mcp.wire import ErrorCode, JsonRpcError
 from toolcrib.spec import Result
 from toolcrib.spec.views import error_text, pending_error, value_text
 
-__all__ = ["PROMPT_RESULT", "TOOL_RESULT", "ResourceResult", "ResultForm", "completions"]
+__all__ = ["AS_PROMPT", "AS_TOOL", "ResourceResult", "ResultForm", "completions"]
 
 _MOST_VALUES = 100
 
@@ -41,8 +41,8 @@ class _PromptResult:
         return {**about, "messages": messages, "_meta": {"toolcrib/call": result.meta}}
 
 
-TOOL_RESULT: ResultForm = _ToolResult()
-PROMPT_RESULT: ResultForm = _PromptResult()
+AS_TOOL: ResultForm = _ToolResult()
+AS_PROMPT: ResultForm = _PromptResult()
 
 
 @dataclass(frozen=True, slots=True)
