@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toolcrib.builtin.settings import BuiltinSettings
+from toolcrib.schema import SchemaCheck
 from toolcrib.spec import (
     Annotations,
     CommandExec,
@@ -40,8 +41,8 @@ class Builtin:
     """`async def run(site: Site, ctx: CallContext, **arguments)`; returns a value or an `Outcome`."""
     permissions: Callable[[BuiltinSettings], Permissions] = lambda _: Permissions()
     """Returns what it may touch, by the settings."""
-    options: Mapping[str, str] = field(default_factory=dict)
-    """Name of an option to its meaning."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The JSON Schema of its options; each property has a description."""
     runs_shell: bool = False
     """It runs a shell line of its caller, confined."""
     annotations: Annotations = field(default_factory=Annotations)
@@ -72,8 +73,14 @@ class Builtin:
             tags=(BUILTIN_BUNDLE,),
             examples=tuple(self.examples),
             bundle=BUILTIN_BUNDLE,
+            extensions={"builtin": dict(settings.of(self.name))} if settings.of(self.name) else {},
         )
         return replace(tool, source=self._source(tool))
+
+    def option_faults(self, options: Any) -> list[tuple[str, str]]:
+        """Return path and message of each option that does not exist or does not fit."""
+        schema = {"type": "object", "properties": {}, **self.options, "additionalProperties": False}
+        return [(path, message) for path, message in SchemaCheck(schema).violations(options)]
 
     @property
     def reference(self) -> str:
@@ -86,7 +93,7 @@ class Builtin:
 
         raw = write_manifest(tool)
         path = inspect.getfile(self.run)
-        return Source("native", path, raw, hashlib.sha256(raw).hexdigest(), shared=True, stored=True)
+        return Source("native", path, raw, hashlib.sha256(raw).hexdigest(), shared=True, shipped=True)
 
 
 def folder_note(settings: BuiltinSettings) -> str:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
-from toolcrib.builtin.options import check_options
+from toolcrib.builtin.names import NAMES
 from toolcrib.builtin.settings import BuiltinSettings, root_folders
 from toolcrib.builtin.site import Site
-from toolcrib.builtin.table import NAMES, define, executor_of
+from toolcrib.builtin.table import builtin, define, executor_of
+from toolcrib.errors import UsageError
 from toolcrib.executors.directory import WithSecrets, host_of
 from toolcrib.spec import Catalog, Executor, Tool
 
@@ -31,7 +32,8 @@ def open_builtins(
     Raises ToolNotFound for an unknown name, UsageError for an option that does not exist or does not fit.
     """
     for name, given in (options or {}).items():
-        check_options(name, given)
+        for path, message in builtin(name).option_faults(given):
+            raise UsageError(f"options of {name}: {path} {message}")
     settings = BuiltinSettings(root_folders(roots, read_only), options or {})
     host = host_of(os.path.realpath(settings.roots[0].path), catalog)
 

@@ -10,8 +10,15 @@ from typing import Any
 
 from toolcrib.errors import UsageError
 
-__all__ = ["BuiltinSettings", "RootFolder", "pod_roots", "root_folders"]
+__all__ = ["HOSTS", "BuiltinSettings", "RootFolder", "pod_roots", "root_folders"]
 
+HOSTS: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"allow": {"type": "array", "items": {"type": "string", "minLength": 1}}},
+    "required": ["allow"],
+    "additionalProperties": False,
+}
+"""The JSON Schema of a list of hosts in an option `network`."""
 _POD = {"workspace": "/workspace", "skills": "/skills", "tmp": "/tmp", "ipc": "/ipc"}  # noqa: S108
 _POD_READ_ONLY = frozenset({"skills", "ipc"})
 

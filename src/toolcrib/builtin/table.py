@@ -6,33 +6,24 @@ from functools import cache
 from importlib import import_module
 
 from toolcrib.builtin.definition import Builtin
+from toolcrib.builtin.names import FOLDER_OF, NAMES
 from toolcrib.builtin.settings import BuiltinSettings
 from toolcrib.builtin.site import BuiltinExecutor, Site
 from toolcrib.errors import ToolNotFound
 from toolcrib.spec import Executor, Tool
 from toolcrib.spec.naming import nearest
 
-__all__ = ["NAMES", "builtin", "define", "executor_of"]
-
-_FOLDERS = {
-    "files": ("read_file", "write_file", "append_file", "edit_file", "list_files", "list_directory"),
-    "shell": ("exec", "execute_command"),
-    "web": ("fetch_url", "http_request", "web_search"),
-    "messages": ("send_email", "send_channel_message"),
-}
-_MODULES = {name: folder for folder, names in _FOLDERS.items() for name in names}
-NAMES = tuple(_MODULES)
-"""The names of all built-in tools."""
+__all__ = ["builtin", "define", "executor_of"]
 
 
 @cache
 def builtin(name: str) -> Builtin:
     """Return a built-in tool. Raises ToolNotFound with the nearest name."""
-    if name not in _MODULES:
+    if name not in FOLDER_OF:
         close = nearest(name, NAMES)
         hint = f"Did you mean {close}?" if close else f"Known: {', '.join(NAMES)}."
         raise ToolNotFound(f"there is no built-in tool named {name!r}", hint=hint)
-    found: Builtin = import_module(f"toolcrib.builtin.{_MODULES[name]}.{name}").BUILTIN
+    found: Builtin = import_module(f"toolcrib.builtin.{FOLDER_OF[name]}.{name}").BUILTIN
     return found
 
 

@@ -59,7 +59,11 @@ class Binder:
         make = kind_of(tool).executor
         if make is None:
             raise ToolUnavailable(f"{tool.name}: no executor for kind {tool.kind!r}")
-        host = Host(
+        return make(tool, self.host(tool, seen))
+
+    def host(self, tool: Tool, seen: Observation | None = None) -> Host:
+        """Return the surroundings of a tool; `seen` records what it uses."""
+        return Host(
             catalog=self._toolset,
             invoke=self._invoke,
             workspace=partial(self._workspaces.workspace, seen),
@@ -72,7 +76,6 @@ class Binder:
             learn=self._workspaces.learn,
             observe_host=None if seen is None else seen.record_host,
         )
-        return make(tool, host)
 
     def _retry(self, tool: Tool) -> Retry:
         """Return one attempt for tools from manifests, unless repeating them does no harm."""

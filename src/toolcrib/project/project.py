@@ -16,6 +16,7 @@ from toolcrib.errors import ToolcribError
 from toolcrib.guard import EnvironmentSecrets, Reviews, ToolDigest, Trust
 from toolcrib.manifest import Diagnostic
 from toolcrib.project.binding import Binder
+from toolcrib.project.builtins import Builtins
 from toolcrib.project.bundles import Bundles
 from toolcrib.project.catalog.external import ExternalTools
 from toolcrib.project.catalog.registry import Change, ToolRegistry
@@ -126,6 +127,10 @@ class Project:
         self._hot_reload: HotReload | None = None
         self.servers: Servers | None = None
         """The MCP servers that the project names; None if it names none."""
+        self.builtins = Builtins(
+            config, self.toolset, binder.host, lambda: self._store.state, self._steps.secrets.know
+        )
+        """The built-in tools."""
         self._load()
 
     def _stored_tools(self, built_in: Sequence[BuiltIn], was_missing: bool) -> StoredTools:
@@ -149,6 +154,7 @@ class Project:
         loaded = self._registry.load()
         self._steps.secrets.know_names({name for tool in loaded.tools for name in tool.secrets})
         self._steps.secrets.know(self._external.load(loaded.rest))
+        self.builtins.switch_on(name for name, _ in self.config.builtins)
         named = self._setup.named_servers
         if named.specs or named.wrong:
             from toolcrib.project.servers import Servers
@@ -315,7 +321,7 @@ class Project:
     def _why_missing(self, name: str) -> ToolcribError | None:
         """Return the error of a manifest or of an MCP server because of which there is no such tool."""
         error = None if self.servers is None else self.servers.why_missing(name)
-        error = error or self._registry.error_of(name)
+        error = error or self._registry.error_of(name) or self.builtins.why_missing(name)
         return self.bundles.stored.why_missing(name) if error is None and self.bundles.exist else error
 
     def invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
@@ -522,6 +528,7 @@ class Project:
         """Close the programs of tools to all other tools: those get executors that know of them."""
         self._workspaces.reset()
         self._registry.renew()
+        self.builtins.renew()
 
     async def __aenter__(self) -> Project:
         await self.toolset.__aenter__()

@@ -40,6 +40,8 @@ class Source:
     """The placeholders that the file uses."""
     stored: bool = False
     """A record of the user's store of bundles, not of the project. `raw` is the definition in it."""
+    shipped: bool = False
+    """A built-in tool. `raw` is its definition, and `path` the module of its function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +77,8 @@ class Tool:
     def is_stored(self) -> bool:
         """True if it comes from the user's store of bundles, not from the project."""
         return self.source is not None and self.source.stored
+
+    @property
+    def is_builtin(self) -> bool:
+        """True if it comes with Toolcrib."""
+        return self.source is not None and self.source.shipped

@@ -24,7 +24,7 @@ def may_touch(tool: Tool) -> list[str]:
     if isinstance(tool.config, CompositeExec):
         names = ", ".join(dict.fromkeys(step.tool for step in tool.config.steps))
         lines.append(f"everything that the tools it calls may touch: {names}")
-    if tool.kind in ("function", "builtin"):
+    if tool.kind in ("function", "builtin") and not tool.is_builtin:
         lines.append("run inside this process, not confined")
     return [line for line in lines if line] or ["nothing of this machine"]
 

@@ -54,6 +54,7 @@ security:
         *(
             "approvals",
             "audit",
+            "builtins",
             "database",
             "inputs",
             "limits",
@@ -63,6 +64,7 @@ security:
             "policy",
             "retry",
             "review",
+            "roots",
             "sandbox",
             "secrets",
             "security",
@@ -75,7 +77,13 @@ security:
     ("text", "place", "rule", "told", "hint"),
     [
         ("limit: {}", "1:1", "unknown-key", "`limit` is not a setting", "`limits`"),
-        ("zzz: {}", "1:1", "unknown-key", "`zzz`", "known here: approvals, audit, database, inputs, limits"),
+        (
+            "zzz: {}",
+            "1:1",
+            "unknown-key",
+            "`zzz`",
+            "known here: approvals, audit, builtins, database, inputs",
+        ),
         ("limits:\n  timeout: 5", "2:3", "unknown-key", "`limits.timeout`", "`timeout_ms`"),
         ("limits: 5", "1:1", "wrong-type", "must be a mapping", "timeout_ms"),
         ("limits: {timeout_ms: 0}", "1:22", "wrong-value", "from 1 to 86,400,000", None),

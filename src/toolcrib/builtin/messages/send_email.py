@@ -183,7 +183,15 @@ BUILTIN = Builtin(
     permissions=lambda _: Permissions(
         Network("hosts", ("${SMTP_HOST}",)), secrets=(SecretSpec("SMTP_PASS"),), env=_VARIABLES
     ),
-    options={"without_tls": "A list of servers (`host` or `host:port`) that may be used without TLS."},
+    options={
+        "properties": {
+            "without_tls": {
+                "description": "A list of servers (`host` or `host:port`) that may be used without TLS.",
+                "type": "array",
+                "items": {"type": "string", "minLength": 1},
+            }
+        }
+    },
     annotations=Annotations(read_only=False, destructive=False, idempotent=False, open_world=True),
     examples=[
         Example("Send a note", {"to": "a@example.com", "subject": "Report", "body": "The report is ready."})

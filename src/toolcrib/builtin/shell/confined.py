@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
-from toolcrib.builtin.settings import BuiltinSettings
+from toolcrib.builtin.settings import HOSTS, BuiltinSettings
 from toolcrib.builtin.site import Site
 from toolcrib.errors import PermissionDenied, TimedOut
 from toolcrib.executors.output import MAX_OUTPUT, decoded, facts, masked, place_warnings, uncut
@@ -12,8 +14,16 @@ from toolcrib.sandbox import Completed, Confinement, run
 from toolcrib.sandbox.files.paths import PathCache, Paths
 from toolcrib.spec import CallContext, Network, Outcome, Permissions
 
-__all__ = ["shell_permissions", "shell_result"]
+__all__ = ["SHELL_OPTIONS", "shell_permissions", "shell_result"]
 
+SHELL_OPTIONS: Mapping[str, Any] = {
+    "properties": {
+        "network": {
+            "description": "`false` (default), `true`, `host` or `{allow: [hosts]}`, as in a manifest.",
+            "anyOf": [{"type": "boolean"}, {"const": "host"}, HOSTS],
+        }
+    }
+}
 _FOLDERS = 16
 """Working folders whose sandboxes are kept in mind."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from toolcrib.builtin.definition import Builtin
-from toolcrib.builtin.shell.confined import shell_permissions, shell_result
+from toolcrib.builtin.shell.confined import SHELL_OPTIONS, shell_permissions, shell_result
 from toolcrib.builtin.site import Site
 from toolcrib.spec import Annotations, CallContext, Example, Outcome
 
@@ -44,7 +44,7 @@ BUILTIN = Builtin(
     required=["command"],
     run=execute_command,
     permissions=partial(shell_permissions, "execute_command"),
-    options={"network": "`false` (default), `true`, `host` or `{allow: [hosts]}`, as in a manifest."},
+    options=SHELL_OPTIONS,
     runs_shell=True,
     annotations=Annotations(read_only=False, destructive=True, idempotent=False, open_world=False),
     examples=[Example("List files", {"command": "ls -l"})],

@@ -6,16 +6,33 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from http import HTTPStatus
+from typing import Any
 
-from toolcrib.builtin.settings import BuiltinSettings
+from toolcrib.builtin.settings import HOSTS, BuiltinSettings
 from toolcrib.builtin.site import Site
 from toolcrib.egress import EgressRequest, EgressResponse, program_policy
 from toolcrib.errors import HttpFailed, InvalidInput, ToolUnavailable, Violation
 from toolcrib.spec import CallContext, Network, Permissions
 
-__all__ = ["TIMEOUT_S", "missing_extra", "send", "status_failure", "text_of", "web_permissions"]
+__all__ = [
+    "TIMEOUT_S",
+    "WEB_OPTIONS",
+    "missing_extra",
+    "send",
+    "status_failure",
+    "text_of",
+    "web_permissions",
+]
 
 TIMEOUT_S = 30.0
+WEB_OPTIONS: Mapping[str, Any] = {
+    "properties": {
+        "network": {
+            "description": "`true` (default), any public host, or `{allow: [hosts]}`.",
+            "anyOf": [{"const": True}, HOSTS],
+        }
+    }
+}
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer"})
 """Headers that decide where a request goes or ends."""

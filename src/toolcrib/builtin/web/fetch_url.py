@@ -6,7 +6,7 @@ from functools import partial
 
 from toolcrib.builtin.definition import Builtin
 from toolcrib.builtin.site import Site
-from toolcrib.builtin.web.client import send, status_failure, text_of, web_permissions
+from toolcrib.builtin.web.client import WEB_OPTIONS, send, status_failure, text_of, web_permissions
 from toolcrib.builtin.web.readable import readable
 from toolcrib.egress import EgressResponse
 from toolcrib.executors.function.threads import run_in_thread
@@ -75,7 +75,7 @@ BUILTIN = Builtin(
     required=["url"],
     run=fetch_url,
     permissions=partial(web_permissions, "fetch_url"),
-    options={"network": "`true` (default), any public host, or `{allow: [hosts]}`."},
+    options=WEB_OPTIONS,
     annotations=Annotations(read_only=True, idempotent=True, open_world=True),
     limits=Limits(output_bytes=4 * MAX_CHARS + 1_000),
     examples=[Example("Read a page", {"url": "https://example.com/"})],

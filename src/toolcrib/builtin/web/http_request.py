@@ -10,7 +10,7 @@ import orjson
 
 from toolcrib.builtin.definition import Builtin
 from toolcrib.builtin.site import Site
-from toolcrib.builtin.web.client import send, text_of, web_permissions
+from toolcrib.builtin.web.client import WEB_OPTIONS, send, text_of, web_permissions
 from toolcrib.egress import EgressResponse
 from toolcrib.spec import Annotations, CallContext, Example, Outcome, Output
 
@@ -90,7 +90,7 @@ BUILTIN = Builtin(
     required=["method", "url"],
     run=http_request,
     permissions=partial(web_permissions, "http_request"),
-    options={"network": "`true` (default), any public host, or `{allow: [hosts]}`."},
+    options=WEB_OPTIONS,
     output=Output("json"),
     annotations=Annotations(read_only=False, destructive=True, idempotent=False, open_world=True),
     examples=[Example("Call an API", {"method": "GET", "url": "https://api.example.com/status"})],

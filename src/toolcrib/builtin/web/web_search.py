@@ -45,6 +45,31 @@ def _permissions(settings: BuiltinSettings) -> Permissions:
 
 
 _TEXT = {"type": "string"}
+_OPTIONS = {
+    "properties": {
+        "provider": {
+            "description": "`brave` (default; secret `BRAVE_API_KEY`), `searxng` or `index`.",
+            "enum": ["brave", "searxng", "index"],
+        },
+        "url": {
+            "description": "The address of SearXNG, or of another server with Brave's API.",
+            "type": "string",
+            "pattern": "^https?://[^/?#]+",
+        },
+        "folder": {
+            "description": "For `index`: the folder of text, Markdown and HTML files to search.",
+            "type": "string",
+            "minLength": 1,
+        },
+    },
+    "allOf": [
+        {
+            "if": {"properties": {"provider": {"const": provider}}, "required": ["provider"]},
+            "then": {"required": [needed]},
+        }
+        for provider, needed in (("searxng", "url"), ("index", "folder"))
+    ],
+}
 BUILTIN = Builtin(
     name="web_search",
     description=(
@@ -69,11 +94,7 @@ BUILTIN = Builtin(
     required=["query"],
     run=web_search,
     permissions=_permissions,
-    options={
-        "provider": "`brave` (default; secret `BRAVE_API_KEY`), `searxng` or `index`.",
-        "url": "The address of SearXNG, or of another server with Brave's API.",
-        "folder": "For `index`: the folder of text, Markdown and HTML files to search.",
-    },
+    options=_OPTIONS,
     output=Output(
         "json",
         {

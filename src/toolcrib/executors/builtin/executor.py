@@ -23,7 +23,7 @@ class BuiltinExecutor:
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
         """Call the function. Raises ToolUnavailable if none is registered by that name."""
         kind = self._kind()
-        if kind != "function":
+        if kind not in ("function", "built-in"):
             raise ToolUnavailable(
                 f"{self._tool.name}: {self._function!r} is "
                 + ("not registered" if kind is None else f"no function, but a tool of kind {kind}"),
@@ -49,6 +49,7 @@ class BuiltinExecutor:
 
     def _kind(self) -> str | None:
         try:
-            return next(tool.kind for tool in self._catalog.tools() if tool.name == self._function)
+            found = next(tool for tool in self._catalog.tools() if tool.name == self._function)
+            return "built-in" if found.is_builtin else found.kind
         except (StopIteration, ToolNotFound):
             return None

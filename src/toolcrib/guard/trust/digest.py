@@ -127,7 +127,7 @@ class Digests:
             yield "definition", _sha(_definition(tool))
         else:
             yield "manifest", hashlib.sha256(tool.source.raw).hexdigest()
-            if not tool.source.stored:  # What was read of a record is what runs.
+            if not (tool.source.stored or tool.source.shipped):  # What was read is what runs.
                 yield from self._beside(tool, looks)
         for part, path in code_of(tool, self._root, looks.paths):
             yield part, self._file(path, looks)

@@ -16,11 +16,13 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from toolcrib.builtin.settings import RootFolder
 from toolcrib.errors import ConfigError, ManifestError
 from toolcrib.executors.workspace.closed import hidden_places
 from toolcrib.guard import EFFECTS, MAX_BYTES, Effect, Rule, Rules, Trust
 from toolcrib.manifest import Diagnostic, Document, SourceFiles, diagnostics_of, failure, load, read
 from toolcrib.project.config import weakening as weak
+from toolcrib.project.config.builtins import read_builtins, read_roots
 from toolcrib.project.config.mcp import FILE, NamedServers, read_named_servers
 from toolcrib.project.config.middleware import MiddlewareSetting, middleware_lines, read_middleware
 from toolcrib.project.config.policy import DEFAULT_TTL_HOURS, Review, read_channels, read_rules
@@ -109,6 +111,11 @@ class Config:
     lenient: bool = _setting("inputs.lenient", truth, False, weakens=None)
     """If `true`, arguments that do not fit are read again: `"12"` for 12, JSON text for an object, null for a
     missing value ([lists for providers](providers.md))."""
+    builtins: tuple[tuple[str, Mapping[str, Any]], ...] = _setting(
+        "builtins", read_builtins, (), weakens=None
+    )
+    """The [built-in tools](builtins.md) that are on: a list of names, or a mapping of names to options. Those
+    that write or reach beyond the project need a review like any tool."""
     calls_per_minute: int | None = _setting(
         "limits.calls_per_minute", number(1, 1_000_000), None, weakens=None
     )
@@ -170,6 +177,9 @@ class Config:
     review: Review = _setting("review", choice(("ask", "off")), "ask", weakens=weak.review)
     """`ask`: a person [reviews](security.md#first-use) a tool that writes or reaches beyond the project
     before its first call, and after each change. `off` waits for trust."""
+    roots: tuple[RootFolder, ...] = _setting("roots", read_roots, (RootFolder("project", "."),), weakens=None)
+    """The folders of built-in tools by name, the first of which is where relative paths begin: a path that is
+    only read, or `{path: PATH, write: true}`. Not set: the project, read-only."""
     sandbox_minimum: Level = _setting(
         "sandbox.minimum",
         choice(LEVELS, "`full` is the default; `toolcrib doctor` shows what this machine supports"),

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.builtin.definition import BUILTIN_BUNDLE
+from toolcrib.builtin.names import NAMES
 from toolcrib.cli.arguments import complete_tool, parse_target
 from toolcrib.cli.caller import caller_of
 from toolcrib.cli.options import project_options
@@ -32,7 +34,10 @@ def find_tool(project: Project, target: str) -> Tool:
         stored := project.bundles.find(target)
     ):
         return project.get(stored)
-    tool = project.get(name)
+    if bundle == BUILTIN_BUNDLE or (name in NAMES and name not in project.toolset.names):
+        tool = project.builtins.definition(name)  # Also one that is off.
+    else:
+        tool = project.get(name)
     if bundle is not None and bundle != tool.bundle:
         raise ToolNotFound(f"there is no bundle {bundle!r} here; {name} is in {tool.bundle!r}")
     if version is not None and version != str(tool.version):

@@ -1,0 +1,81 @@
+"""The built-in tools of one project: off until its settings, an agent or a team lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from toolcrib.builtin.names import NAMES
+from toolcrib.builtin.settings import BuiltinSettings
+from toolcrib.builtin.site import Site
+from toolcrib.builtin.table import define, executor_of
+from toolcrib.core.bound import BoundTool
+from toolcrib.core.toolset import Toolset
+from toolcrib.errors import ToolDisabled
+from toolcrib.executors import Host
+from toolcrib.project.config.settings import Config
+from toolcrib.spec import Executor, Tool
+
+if TYPE_CHECKING:
+    from toolcrib.state import Database
+
+__all__ = ["Builtins"]
+
+
+class Builtins:
+    """Puts the built-in tools that are listed into the project's toolset. A manifest of the same name wins.
+
+    `host` returns the surroundings of a tool, `know` is called with new tools.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        toolset: Toolset,
+        host: Callable[[Tool], Host],
+        database: Callable[[], Database],
+        know: Callable[[list[Tool]], None],
+    ) -> None:
+        self._config = config
+        self._settings = BuiltinSettings(config.roots, dict(config.builtins))
+        self._toolset = toolset
+        self._host = host
+        self._database = database
+        self._know = know
+        self._bound: dict[str, BoundTool] = {}
+
+    def switch_on(self, names: Iterable[str]) -> None:
+        """Make built-in tools callable; other names, and taken ones, are left out."""
+        added = []
+        for name in names:
+            if name in NAMES and name not in self._bound and self._toolset.same_name(name) is None:
+                tool = self.definition(name)
+                executor = partial(self._executor, tool)
+                bound = BoundTool(tool, executor, timeout_ms=self._config.timeout_ms)
+                self._bound[name] = bound
+                added.append(bound)
+        if added:
+            self._know([bound.tool for bound in added])
+            self._toolset.add_all(added)
+
+    def definition(self, name: str) -> Tool:
+        """Return a built-in tool by the settings of the project, on or off. Raises ToolNotFound."""
+        return define(name, self._settings)
+
+    def renew(self) -> None:
+        """Have new executors made for the next calls."""
+        for bound in self._bound.values():
+            bound.renew()
+
+    def why_missing(self, name: str) -> ToolDisabled | None:
+        """Return the error of a built-in tool that is off."""
+        if name not in NAMES:
+            return None
+        return ToolDisabled(
+            f"the built-in tool {name!r} is off in this project",
+            hint=f"To switch it on, write `builtins: [{name}]` in config.yml.",
+        )
+
+    def _executor(self, tool: Tool) -> Executor:
+        return executor_of(Site(tool, self._host(tool), self._settings, self._database))

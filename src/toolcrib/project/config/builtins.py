@@ -1,0 +1,62 @@
+"""`builtins` and `roots` in a project's settings: the built-in tools that are on, and their folders."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from toolcrib.builtin.names import NAMES
+from toolcrib.builtin.settings import RootFolder
+from toolcrib.project.config.reader import KeyPath, Reader, truth
+
+__all__ = ["read_builtins", "read_roots"]
+
+_ROOT_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}")
+
+
+def read_builtins(reader: Reader, value: Any, at: KeyPath) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    """Read a list of names, or a mapping of names to options."""
+    if isinstance(value, list):
+        for number, name in enumerate(value):
+            if name not in NAMES:
+                raise _unknown(reader, str(name), (*at, number))
+        return tuple((name, {}) for name in value)
+    if not isinstance(value, dict):
+        raise reader.misfit(at, "must be a list of names, or a mapping of names to options")
+    from toolcrib.builtin.table import builtin
+
+    found = []
+    for name, options in value.items():
+        if name not in NAMES:
+            raise _unknown(reader, name, (*at, name))
+        given = {} if options is None else options
+        faults = builtin(name).option_faults(given)
+        if faults:
+            path, message = faults[0]
+            raise reader.misfit((*at, name), f"{path.removeprefix('$.')} {message}")
+        found.append((name, given))
+    return tuple(found)
+
+
+def _unknown(reader: Reader, name: str, at: KeyPath) -> Exception:
+    from toolcrib.spec.naming import nearest
+
+    close = nearest(name, NAMES)
+    hint = f"did you mean `{close}`?" if close else f"known here: {', '.join(NAMES)}"
+    return reader.misfit(at, "is no built-in tool", hint)
+
+
+def read_roots(reader: Reader, value: Any, at: KeyPath) -> tuple[RootFolder, ...]:
+    """Read names of folders, each with a path that is only read, or with `path` and `write`."""
+    if not isinstance(value, dict) or not value:
+        raise reader.misfit(at, "must name at least one folder: `workspace: {path: ., write: true}`")
+    found = []
+    for name, entry in value.items():
+        if not _ROOT_NAME.fullmatch(name):
+            raise reader.misfit((*at, name), "is not a name for a folder", "use letters, digits, `_` and `-`")
+        block = {"path": entry} if isinstance(entry, str) else entry
+        block = reader.mapping(block, (*at, name), ("path", "write"))
+        path = reader.line(block.get("path"), (*at, name, "path"), 4096)
+        found.append(RootFolder(name, path, truth(reader, block.get("write", False), (*at, name, "write"))))
+    return tuple(found)

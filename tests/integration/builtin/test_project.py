@@ -1,0 +1,117 @@
+"""The built-in tools of a project: off until its settings list them, then under all of its rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.crib import Crib
+from toolcrib import Project
+from toolcrib.builtin.names import NAMES
+from toolcrib.errors import ConfigError, ToolcribError
+
+SETTINGS = """
+builtins: [read_file, list_files, write_file, send_channel_message]
+roots:
+  workspace: {path: ., write: true}
+"""
+
+
+async def refused(project: Project, name: str, **arguments: Any) -> ToolcribError:
+    result = await project.call(name, arguments)
+    assert result.error is not None, result.value
+    return result.error
+
+
+async def test_they_are_off_until_they_are_listed(crib: Crib) -> None:
+    async with Project.open(crib.root, accept="all") as project:
+        assert not set(NAMES) & {tool.name for tool in project.tools()}
+        error = await refused(project, "read_file", path="x")
+        assert (error.code, error.hint) == (
+            "tool_disabled",
+            "To switch it on, write `builtins: [read_file]` in config.yml.",
+        )
+        assert project.builtins.definition("read_file").permissions.read == (".",)
+        project.builtins.switch_on(["read_file", "no_such_tool"])
+        assert {tool.name for tool in project.tools()} == {"read_file"}
+
+
+async def test_listed_ones_work_inside_the_project_only(crib: Crib) -> None:
+    crib.write(".toolcrib/config.yml", SETTINGS)
+    async with Project.open(crib.root, accept="all") as project:
+        (await project.call("write_file", {"path": "out/a.txt", "content": "x"})).unwrap()
+        assert (await project.call("list_files", {"path": "out"})).unwrap() == ["a.txt"]
+        assert "escapes sandbox" in (await refused(project, "read_file", path="/etc/passwd")).message
+        for path in (".toolcrib/tools/x/tool.yml", ".toolcrib/config.yml", ".git/hooks/pre-commit"):
+            crib.write(".git/hooks/there", "")
+            error = await refused(project, "write_file", path=path, content="x")
+            assert error.message == f"never writable by tools: {path}"
+    assert [entry.fields["name"] for entry in crib.audit() if entry.event == "TOOL_EXECUTED"][:2] == [
+        "write_file",
+        "list_files",
+    ]
+
+
+async def test_without_roots_the_project_is_only_read(crib: Crib) -> None:
+    crib.write(".toolcrib/config.yml", "builtins: [write_file]\n")
+    async with Project.open(crib.root, accept="all") as project:
+        error = await refused(project, "write_file", path="a", content="x")
+        assert error.code == "permission_denied"
+        assert error.hint is not None
+        assert "write: true" in error.hint
+
+
+async def test_what_can_change_something_needs_a_review_first(crib: Crib) -> None:
+    crib.write(".toolcrib/config.yml", SETTINGS)
+    crib.write("a.txt", "hello")
+    async with Project.open(crib.root) as project:
+        assert (await project.call("read_file", {"path": "a.txt"})).unwrap() == "hello"
+        assert (await refused(project, "write_file", path="b", content="x")).code == "approval_required"
+        project.review(project.get("write_file"), "ann")
+        assert (await project.call("write_file", {"path": "b", "content": "x"})).ok
+    crib.write(".toolcrib/config.yml", SETTINGS + "  more: {path: sub, write: true}\n")
+    (crib.root / "sub").mkdir()
+    async with Project.open(crib.root) as project:
+        assert (await refused(project, "write_file", path="b", content="x")).code == "approval_required"
+
+
+async def test_a_manifest_of_the_same_name_wins(crib: Crib) -> None:
+    crib.tool("web_search", "command", {"entrypoint": "echo", "args": ["own"]}, outputs={"format": "text"})
+    crib.write(".toolcrib/config.yml", "builtins: [web_search]\n")
+    async with Project.open(crib.root, accept="all") as project:
+        assert not project.get("web_search").is_builtin
+
+
+async def test_a_channel_message_is_a_row_of_the_outbox(crib: Crib) -> None:
+    crib.write(".toolcrib/config.yml", SETTINGS)
+    async with Project.open(crib.root, accept="all") as project:
+        arguments = {"channel": "slack", "text": "Done.", "chatId": "C1"}
+        text = (await project.call("send_channel_message", arguments, run_id="run-1")).unwrap()
+        assert text == "Message queued for slack (target: C1), id channel.message.send/1"
+        with project._store.state.read() as tx:
+            (row,) = tx.all("SELECT topic, body FROM outbox")
+        body = orjson.loads(row[1])
+        assert row[0] == body["topic"] == "channel.message.send"
+        assert body["data"] == {"channel": "slack", "text": "Done.", "chatId": "C1"}
+        assert body["metadata"] == {"agentRunID": "run-1"}
+        wrong = await refused(project, "send_channel_message", channel="fax", text="x")
+        assert wrong.code == "invalid_input"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("builtins: [read_fil]", "did you mean `read_file`?"),
+        ("builtins: {web_search: {provider: searxng}}", "url"),
+        ("builtins: {read_file: {speed: 1}}", "speed"),
+        ("roots: {a b: .}", "is not a name for a folder"),
+        ("roots: {a: {path: ., writ: true}}", "did you mean `write`?"),
+    ],
+)
+def test_wrong_settings_are_errors_with_a_place(crib: Crib, settings: str, message: str) -> None:
+    crib.write(".toolcrib/config.yml", settings)
+    with pytest.raises(ConfigError) as caught:
+        Project.open(crib.root)
+    assert message in f"{caught.value.message} {caught.value.hint} {caught.value.details}"
