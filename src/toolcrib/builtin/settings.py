@@ -10,7 +10,7 @@ from typing import Any
 
 from toolcrib.errors import UsageError
 
-__all__ = ["HOSTS", "BuiltinSettings", "RootFolder", "pod_roots", "root_folders"]
+__all__ = ["HOSTS", "PROJECT_ROOT", "BuiltinSettings", "RootFolder", "pod_roots", "root_folders"]
 
 HOSTS: Mapping[str, Any] = {
     "type": "object",
@@ -33,11 +33,15 @@ class RootFolder:
     write: bool = False
 
 
+PROJECT_ROOT = (RootFolder("project", "."),)
+"""The folders of a project that names none: the project, read-only."""
+
+
 @dataclass(frozen=True, slots=True)
 class BuiltinSettings:
     """The settings of all built-in tools of one project or toolset."""
 
-    roots: tuple[RootFolder, ...] = (RootFolder("project", "."),)
+    roots: tuple[RootFolder, ...] = PROJECT_ROOT
     """The first one is where relative paths begin."""
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Name of a tool to its options, which are described beside the tool."""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from toolcrib.builtin.names import NAMES
-from toolcrib.builtin.settings import BuiltinSettings
+from toolcrib.builtin.settings import PROJECT_ROOT, BuiltinSettings
 from toolcrib.builtin.site import Site
 from toolcrib.builtin.table import define, executor_of
 from toolcrib.core.bound import BoundTool
@@ -38,7 +38,7 @@ class Builtins:
         know: Callable[[list[Tool]], None],
     ) -> None:
         self._config = config
-        self._settings = BuiltinSettings(config.roots, dict(config.builtins))
+        self._settings = BuiltinSettings(config.roots or PROJECT_ROOT, dict(config.builtins))
         self._toolset = toolset
         self._host = host
         self._database = database

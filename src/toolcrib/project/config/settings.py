@@ -177,7 +177,7 @@ class Config:
     review: Review = _setting("review", choice(("ask", "off")), "ask", weakens=weak.review)
     """`ask`: a person [reviews](security.md#first-use) a tool that writes or reaches beyond the project
     before its first call, and after each change. `off` waits for trust."""
-    roots: tuple[RootFolder, ...] = _setting("roots", read_roots, (RootFolder("project", "."),), weakens=None)
+    roots: tuple[RootFolder, ...] = _setting("roots", read_roots, (), weakens=None)
     """The folders of built-in tools by name, the first of which is where relative paths begin: a path that is
     only read, or `{path: PATH, write: true}`. Not set: the project, read-only."""
     sandbox_minimum: Level = _setting(
