@@ -115,7 +115,9 @@ class Project:
         self.parts_of = self._composites.tools_of
         masks = self._steps.secrets
         self._workspaces = Workspaces(setup, self.toolset, self.first_use.reviewed_grants, masks)
-        binder = Binder(setup, self.toolset, self.functions, self._workspaces, self._composites, self.invoke)
+        self._binder = binder = Binder(
+            setup, self.toolset, self.functions, self._workspaces, self._composites, self.invoke
+        )
         files = source_files(place.root, place.home, setup.hidden)
         self._registry = ToolRegistry(place, files, self.toolset, binder.bind)
         self._external = ExternalTools(config.sources, self._registry)
@@ -127,11 +129,13 @@ class Project:
         self._hot_reload: HotReload | None = None
         self.servers: Servers | None = None
         """The MCP servers that the project names; None if it names none."""
-        self.builtins = Builtins(
-            config, self.toolset, binder.host, lambda: self._store.state, self._steps.secrets.know
-        )
-        """The built-in tools."""
         self._load()
+
+    @cached_property
+    def builtins(self) -> Builtins:
+        """The built-in tools."""
+        know = self._steps.secrets.know
+        return Builtins(self.config, self.toolset, self._binder.host, lambda: self._store.state, know)
 
     def _stored_tools(self, built_in: Sequence[BuiltIn], was_missing: bool) -> StoredTools:
         from toolcrib.project.catalog.stored import StoredTools
