@@ -91,8 +91,8 @@ class Project:
         versions = accept.tools if isinstance(accept, ProjectDigest) else {}
         self.acceptance = Acceptance(Trust(self.vault), self.digest, accept == "all", versions)
         """The acceptance of the project as a whole."""
-        asks = config.review == "ask"
-        self.first_use = FirstUse(Reviews(self.vault), self.fingerprint, place, self.acceptance, asks=asks)
+        reviews, asks = Reviews(self.vault), config.review == "ask"
+        self.first_use = FirstUse(reviews, self.fingerprint, place, self.acceptance, asks=asks)
         """The reviews of tools, and which tools agents have made."""
         self.pins = Pins(place.root, self.fingerprint, config.started)
         """Compares tools with `toolcrib.lock`, if there is one."""
@@ -113,13 +113,11 @@ class Project:
         """The functions that manifests of kind `function` name; they are no tools themselves."""
         self._composites = Composites(self.bound, self._steps.access)
         self.parts_of = self._composites.tools_of
-        masks = self._steps.secrets
-        self._workspaces = Workspaces(setup, self.toolset, self.first_use.reviewed_grants, masks)
-        self._binder = binder = Binder(
-            setup, self.toolset, self.functions, self._workspaces, self._composites, self.invoke
-        )
+        reviewed, functions = self.first_use.reviewed_grants, self.functions
+        self._workspaces = spaces = Workspaces(setup, self.toolset, reviewed, self._steps.secrets)
+        self._binder = Binder(setup, self.toolset, functions, spaces, self._composites, self.invoke)
         files = source_files(place.root, place.home, setup.hidden)
-        self._registry = ToolRegistry(place, files, self.toolset, binder.bind)
+        self._registry = ToolRegistry(place, files, self.toolset, self._binder.bind)
         self._external = ExternalTools(config.sources, self._registry)
         self.bundles = Bundles(self.vault.data, built_in, partial(self._stored_tools, built_in))
         """The user's bundles. Their tools are tools of the project too."""
