@@ -10,7 +10,14 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from toolcrib.errors import BudgetExceeded, ModelFailed, StateUnavailable, ToolcribError
+from toolcrib.errors import (
+    BudgetExceeded,
+    ModelFailed,
+    NotFoundError,
+    StateUnavailable,
+    ToolcribError,
+    UnavailableError,
+)
 from toolcrib.runs.agents.agent import Agent, Team
 from toolcrib.runs.agents.conversation import (
     SUMMARISE,
@@ -39,6 +46,8 @@ _log = logging.getLogger("toolcrib.runs")
 
 _MAX_FAILURES = 5
 _MAX_WAIT_S = 3_600.0
+_FINAL = (BudgetExceeded, NotFoundError, UnavailableError)
+"""Errors that the same step always has again."""
 _STEP_S = 600.0
 """The longest model step, in seconds."""
 _FLUSH_S = 0.1
@@ -100,6 +109,7 @@ class AgentSteps:
         try:
             _require_budget(agent, run)
             model = await self._model(claim, agent)
+            began = time.perf_counter()
             shaped = self._tools.shaped(agent, self._models.api(agent))
             async with asyncio.timeout(min(_STEP_S, agent.budgets.time_s - run.active_s)):
                 stored = await self._conversation(claim, agent, model)
@@ -139,7 +149,7 @@ class AgentSteps:
             if left <= seconds:
                 found = _exceeded(agent, run, "time_s", f"{agent.budgets.time_s:g} seconds of work")
         else:
-            found = error if isinstance(error, ToolcribError) else model_error(error)
+            found = error if isinstance(error, _FINAL) else model_error(error)
         if isinstance(found, ModelFailed) and found.retryable and run.failures < _MAX_FAILURES:
             delay = float(found.details.get("retry_after_s") or 2.0**run.failures)
             if delay <= _MAX_WAIT_S:
