@@ -88,6 +88,8 @@ toolcrib secrets check
 toolcrib secrets check --json
 toolcrib serve --stdio
 toolcrib serve --http
+toolcrib servers add time -- uvx mcp-server-time
+toolcrib servers add db --write data -- uvx db-server data/x.db
 toolcrib servers list
 toolcrib servers list --wait 5 --json
 toolcrib servers login linear

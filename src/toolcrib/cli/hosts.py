@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from toolcrib.errors import ConflictError, UsageError
 
-__all__ = ["HOSTS", "Host", "add_server", "write_with_backup"]
+__all__ = ["HOSTS", "Host", "add_server", "replace_file", "write_with_backup"]
 
 
 class Host(NamedTuple):
@@ -136,18 +136,23 @@ def write_with_backup(path: Path, before: str | None, text: str) -> Path | None:
     Raises ConflictError if it is no longer what it was `before`.
     """
     path = path.resolve()
-    path.parent.mkdir(parents=True, exist_ok=True)
     backup = None
     if before is not None:
         names = (path.with_name(f"{path.name}.backup{number}") for number in count(1))
         backup = next(name for name in names if not name.exists())
         _write(backup, before, path.stat().st_mode & 0o777)
+    replace_file(path, before, text)
+    return backup
+
+
+def replace_file(path: Path, before: str | None, text: str) -> None:
+    """Replace a file as a whole, or make it (None before). Raises ConflictError if it is not what it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     if (path.read_text(encoding="utf-8") if path.exists() else None) != before:
         raise ConflictError(f"{path} has just changed", hint="Run the command again.")
     new = path.with_name(f".{path.name}.new")
     _write(new, text, 0o600 if before is None else path.stat().st_mode & 0o777)
     new.replace(path)
-    return backup
 
 
 def _write(path: Path, text: str, mode: int) -> None:

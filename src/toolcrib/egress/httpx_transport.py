@@ -24,14 +24,16 @@ _DECODED = frozenset({"content-encoding", "content-length", "transfer-encoding"}
 
 def guarded_transport(
     egress: Egress,
-    policy: HostPolicy,
+    policy: HostPolicy | Callable[[Destination], HostPolicy],
     *,
     home: Destination,
     secrets: Mapping[str, str],
     seen: Callable[[str, int], None] = lambda *_: None,
     max_bytes: int = 16 * 1024 * 1024,
 ) -> httpx2.AsyncBaseTransport:
-    """Return a transport that checks every request by `policy`; redirects are requests too.
+    """Return a transport that checks every request by `policy`, which may depend on its destination.
+
+    Redirects are requests too.
 
     `secrets` are headers that are sent to the origin of `home`, and to no other. `seen` is called with URL
     and status of each answer. An answer of more than `max_bytes`, decoded, raises HttpFailed; streams of
@@ -67,7 +69,8 @@ def guarded_transport(
                 headers = [(k, v) for k, v in headers if k.lower() not in secrets]
                 headers += secrets.items()
             body: Any = await request.aread()
-            answer = await egress.begin(request.method, destination, headers, body or None, policy)
+            own = policy if isinstance(policy, HostPolicy) else policy(destination)
+            answer = await egress.begin(request.method, destination, headers, body or None, own)
             seen(destination.url, answer.status)
             received = [(k, v) for k, v in answer.headers.items() if k.lower() not in _DECODED]
             return httpx2.Response(answer.status, headers=received, stream=AnswerBody(answer, destination))

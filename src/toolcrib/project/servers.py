@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,11 +29,13 @@ from toolcrib.executors.mcp import (
     OAuthTokens,
     StdioLink,
     digest,
+    environment_of,
     files_of,
+    grants_of,
+    is_unconfined,
     job_of,
     names_of,
-    needs,
-    process_of,
+    start_unconfined,
     tool_of,
 )
 from toolcrib.guard import ReviewedDefinitions, differences, resolve
@@ -44,7 +47,6 @@ from toolcrib.project.setup import Setup
 from toolcrib.project.workspaces import Workspaces
 from toolcrib.spec import Approval, Call, Executor, Result, Tool
 from toolcrib.spec.naming import nearest
-from toolcrib.spec.words import may_touch
 
 __all__ = ["Mounted", "Servers"]
 
@@ -166,10 +168,7 @@ class Mounted:
 
     def grants(self) -> list[str]:
         """List in words what its process may use, one line each; nothing of a remote server."""
-        if not self.spec.is_local:
-            return []
-        own = needs(self.spec, str(self._servers.root))
-        return [*may_touch(process_of(self.spec)), *(f"read {path} (its program)" for path in own)]
+        return grants_of(self.spec, str(self._servers.root)) if self.spec.is_local else []
 
     def as_dict(self) -> dict[str, Any]:
         """Return its state as JSON."""
@@ -218,6 +217,8 @@ class Servers:
         """Unusable entries, and why."""
         self.mounted = {spec.name: Mounted(spec, self) for spec in named.specs}
         if self.trusted:
+            from toolcrib.executors.mcp.local import process_of
+
             secrets.know([process_of(spec) for spec in named.specs])
             for mounted in self.mounted.values():
                 mounted.list_last()
@@ -299,6 +300,9 @@ class Servers:
             line = server_line(spec, self.root)
             code = self._starts.code(f"mcp_servers.{spec.name}", line)
             secrets = resolve(spec.permissions, self._secrets)
+            if is_unconfined(spec, str(self.root)):
+                folder = os.path.join(self.root, line.cwd)  # noqa: PTH118
+                return await start_unconfined(line.argv, folder, environment_of(spec, secrets))
             process = job_of(spec, self._workspaces.workspace(), secrets, code)
             if process.job.argv != line.argv:
                 raise ConflictError("its program has changed while it was started", hint="Try again.")
@@ -310,19 +314,30 @@ class Servers:
         return StdioLink(start, self._mask, explain)
 
     def _remote(self, spec: ServerSpec) -> Link:
-        return self._http(spec, OAuthTokens(self.vault, spec).auth)
+        return self._http(spec, self._tokens(spec))
 
-    def _http(self, spec: ServerSpec, auth: Callable[[str], Any]) -> HttpLink:
+    def _tokens(self, spec: ServerSpec) -> OAuthTokens:
+        return OAuthTokens(self.vault, spec, lambda: resolve(spec.permissions, self._secrets))
+
+    def _http(self, spec: ServerSpec, login: OAuthTokens | Login) -> HttpLink:
         return HttpLink(
             spec,
             self._workspaces.egress,
             lambda: resolve(spec.permissions, self._secrets),
             allowed_hosts=self._allowed_hosts,
-            auth=auth,
+            login=login,
         )
 
-    async def login(self, name: str, show: Callable[[str], None], *, limit_s: float = 300.0) -> bool:
-        """Have a person log in, and return True if the server asked for it. `show` gets the address to open.
+    async def login(
+        self,
+        name: str,
+        show: Callable[[str], None],
+        *,
+        allow: Callable[[str], bool] = lambda _: False,
+        limit_s: float = 300.0,
+    ) -> bool:
+        """Have a person log in, and return True if the server asked for it. `show` gets the address to open,
+        and `allow` is asked for each host beside the server's own that takes part.
 
         Raises the error of a server that cannot be reached, and `TimedOut` if nobody logs in.
         """
@@ -332,11 +347,12 @@ class Servers:
         if spec.is_local:
             raise UsageError(f"{name} is a local program, so there is nothing to log in to")
         await self.mounted[name].server.aclose()
-        async with Login(OAuthTokens(self.vault, spec), show, limit_s=limit_s) as login:
+        port = spec.oauth.callback_port
+        async with Login(self._tokens(spec), show, allow=allow, port=port, limit_s=limit_s) as login:
             patient = replace(spec, start_timeout_s=limit_s + 30)
             once = McpServer(
                 patient,
-                lambda: self._http(spec, login.auth),
+                lambda: self._http(spec, login),
                 on_tools=lambda *_: None,
                 on_event=self.note,
             )

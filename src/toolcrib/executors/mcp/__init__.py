@@ -2,12 +2,21 @@
 
 from toolcrib.executors.mcp.definitions import Definition, digest, names_of, tool_of
 from toolcrib.executors.mcp.executor import McpExecutor
-from toolcrib.executors.mcp.local import files_of, job_of, needs, process_of
+from toolcrib.executors.mcp.local import (
+    environment_of,
+    files_of,
+    grants_of,
+    is_unconfined,
+    job_of,
+    missing_package,
+    started_line,
+)
 from toolcrib.executors.mcp.login import Login, OAuthTokens
 from toolcrib.executors.mcp.refusals import LocalProcess
 from toolcrib.executors.mcp.remote import HttpLink
 from toolcrib.executors.mcp.server import Link, McpServer, ServerState, pause_s
 from toolcrib.executors.mcp.stdio import StdioLink
+from toolcrib.executors.mcp.unconfined import start_unconfined
 
 __all__ = [
     "Definition",
@@ -21,11 +30,15 @@ __all__ = [
     "ServerState",
     "StdioLink",
     "digest",
+    "environment_of",
     "files_of",
+    "grants_of",
+    "is_unconfined",
     "job_of",
+    "missing_package",
     "names_of",
-    "needs",
     "pause_s",
-    "process_of",
+    "start_unconfined",
+    "started_line",
     "tool_of",
 ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.command.code_files import code_files
-from toolcrib.executors.mcp.launch import Launch, MachineView, launch_of
+from toolcrib.executors.mcp.launch import Launch, MachineView, is_daemon_client, launch_of
 from toolcrib.executors.mcp.refusals import LocalProcess
 from toolcrib.executors.mcp.variables import values_needed
 from toolcrib.executors.python.executor import runs_in
@@ -18,11 +18,26 @@ from toolcrib.executors.workspace.workspace import SYSTEM_PATH, Workspace
 from toolcrib.manifest.dialects.mcp_servers import expand
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import McpExec, Tool
+from toolcrib.spec.words import may_touch
 
 if TYPE_CHECKING:
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 
-__all__ = ["files_of", "job_of", "needs", "process_of", "started_line"]
+__all__ = [
+    "environment_of",
+    "files_of",
+    "grants_of",
+    "is_unconfined",
+    "job_of",
+    "missing_package",
+    "needs",
+    "process_of",
+    "started_line",
+]
+
+
+_USUAL = ("PATH", "HOME", "USER", "LANG", "TMPDIR", "DOCKER_HOST", "DOCKER_CONFIG")
+"""Variables that an unconfined server gets."""
 
 
 def process_of(spec: ServerSpec) -> Tool:
@@ -66,6 +81,29 @@ def line_of(spec: ServerSpec) -> tuple[tuple[str, ...], str, dict[str, str]]:
     return argv, spec.cwd, {name: filled(text) for name, text in spec.env.items()}
 
 
+def grants_of(spec: ServerSpec, root: str) -> list[str]:
+    """List in words what a local server's process may use, one line each."""
+    if is_unconfined(spec, root):
+        return ["do all that you may: it runs unconfined, and this gives control of the machine"]
+    return [*may_touch(process_of(spec)), *(f"read {path} (its program)" for path in needs(spec, root))]
+
+
+def is_unconfined(spec: ServerSpec, root: str) -> bool:
+    """Return True for a program that controls the machine through a daemon, so that no sandbox helps."""
+    program = os.path.realpath(_launched(spec, root)[0].argv[0])
+    return is_daemon_client((program,)) and not MachineView(root).is_inside(program)
+
+
+def missing_package(spec: ServerSpec, root: str) -> ToolUnavailable | None:
+    """Return the error of a launcher that cannot be replaced by its program, if there is one."""
+    if spec.is_local:
+        try:
+            launch_of(Launch(*line_of(spec)), MachineView(root))
+        except ToolUnavailable as error:
+            return error
+    return None
+
+
 def started_line(spec: ServerSpec, root: str) -> Launch:
     """Return the command line that a server's launcher runs; as it is written where that is unknown."""
     return _launched(spec, root)[0]
@@ -88,6 +126,16 @@ def files_of(spec: ServerSpec, root: Path) -> list[str]:
         if paths.exists(f"{file}/pyvenv.cfg"):
             found |= dict.fromkeys(runs_in(f"{paths.real(file)}/bin/python", paths))
     return list(found)
+
+
+def environment_of(spec: ServerSpec, secrets: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of an unconfined server: that of this user's programs, and its own variables."""
+    plain = spec.permissions.environment(os.environ)
+    with values_needed():
+        named = {name: expand(text, {**plain, **secrets}) for name, text in spec.env.items()}
+    usual = {name: os.environ[name] for name in _USUAL if name in os.environ}
+    used = _used(spec)
+    return {**usual, **plain, **{n: v for n, v in secrets.items() if n not in used}, **named}
 
 
 def job_of(

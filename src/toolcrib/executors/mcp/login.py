@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from toolcrib.errors import TimedOut, ToolUnavailable
+from toolcrib.errors import TimedOut, ToolcribError, ToolUnavailable
+from toolcrib.manifest.dialects.mcp_servers import expand
 from toolcrib.state import Vault, read_private, write_private
 
 if TYPE_CHECKING:
@@ -25,18 +26,26 @@ _EARLY_S = 30.0
 """Seconds before its expiry that a token is renewed."""
 _MAX_HEAD = 65_536
 _PAGE = "text/plain; charset=utf-8"
+_REDIRECT = "http://127.0.0.1/callback"
 
 
 class OAuthTokens:
     """The stored result of a login to one server. That of another address under its name does not count."""
 
-    def __init__(self, vault: Vault, spec: ServerSpec) -> None:
+    def __init__(
+        self, vault: Vault, spec: ServerSpec, secrets: Callable[[], Mapping[str, str]] = dict
+    ) -> None:
         self._vault = vault
         self._server = spec.name
+        self._oauth = spec.oauth
+        self._secrets = secrets
+        self.error: ToolcribError | None = None
+        """Set when the tokens no longer suffice, and a person has to log in again."""
         self._name = f"{spec.name}.tokens.json"
         self._identity = spec.identity
         self.stored: dict[str, Any] = self._read()
-        """Any of `tokens`, `until` (seconds since 1970), `client` and `metadata`."""
+        """Any of `tokens`, `until` (seconds since 1970), `client`, `metadata`, `hosts` that a person allowed
+        to log them in, and `scope` that a login has to ask for."""
 
     @property
     def path(self) -> Path:
@@ -51,6 +60,22 @@ class OAuthTokens:
         """Store these facts beside those that are there."""
         self.stored = {**self.stored, **facts, "server": self._identity}
         write_private(self._vault.folder / "mcp" / self._name, self.stored)
+
+    def begin_login(self) -> None:
+        """Remove all but the hosts and the scope, which the next login needs."""
+        kept = {name: self.stored[name] for name in ("hosts", "scope") if name in self.stored}
+        self.forget()
+        if kept:
+            self.store(**kept)
+
+    def login_host(self, host: str) -> bool:
+        """Return True for a host that a person has allowed to log them in."""
+        return host in self.stored.get("hosts", ())
+
+    @property
+    def client_url(self) -> str | None:
+        """The address of our client metadata, if the settings name one as client id."""
+        return self._oauth.client_id if self._oauth.client_id.startswith("https://") else None
 
     def forget(self) -> bool:
         """Remove everything, and return True if there was anything."""
@@ -74,10 +99,16 @@ class OAuthTokens:
         self.store(tokens=tokens.model_dump(mode="json", exclude_none=True), until=until)
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Return our registration at the authorization server."""
+        """Return our registration at the authorization server: the one in the settings, or the one made."""
         from mcp.shared.auth import OAuthClientInformationFull
 
         stored = self.stored.get("client")
+        oauth = self._oauth
+        if stored is None and oauth.client_id and self.client_url is None:
+            secret = expand(oauth.client_secret, self._secrets()) if oauth.client_secret else None
+            method = "client_secret_basic" if secret else "none"
+            stored = {"client_id": oauth.client_id, "client_secret": secret, "redirect_uris": [_REDIRECT]}
+            stored["token_endpoint_auth_method"] = method
         return None if stored is None else OAuthClientInformationFull.model_validate(stored)
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
@@ -90,13 +121,21 @@ class OAuthTokens:
             return None
         from mcp.shared.auth import OAuthMetadata
 
-        async def expired(_: str) -> None:
-            raise ToolUnavailable(
-                f"the login to {self._server} has expired",
-                hint=f"Log in again: toolcrib servers login {self._server}",
+        async def expired(page: str) -> None:
+            scope = parse_qs(urlsplit(page).query).get("scope", [""])[0]
+            held = ((self.stored.get("tokens") or {}).get("scope") or "").split()
+            added = " ".join(one for one in scope.split() if one not in held)
+            self.store(scope=scope)
+            what = "asks for further rights: " + added if added and held else "asks for a new login"
+            self.error = ToolUnavailable(
+                f"{self._server} {what}", hint=f"Log in again: toolcrib servers login {self._server}"
             )
+            raise self.error
 
-        auth = _provider(url, self, "http://127.0.0.1/callback", expired, None)
+        async def never() -> AuthorizationCodeResult:
+            raise AssertionError
+
+        auth = _provider(url, self, _REDIRECT, expired, never)
         if (until := self.stored.get("until")) is not None:
             auth.context.token_expiry_time = until - _EARLY_S
         if (metadata := self.stored.get("metadata")) is not None:
@@ -109,10 +148,18 @@ def _provider(
     tokens: OAuthTokens,
     redirect: str,
     open_page: Callable[[str], Awaitable[None]],
-    wait_for_code: Callable[[], Awaitable[AuthorizationCodeResult]] | None,
+    wait_for_code: Callable[[], Awaitable[AuthorizationCodeResult]],
 ) -> OAuthClientProvider:
     from mcp.client.auth import OAuthClientProvider
+    from mcp.client.auth.utils import union_scopes
     from mcp.shared.auth import OAuthClientMetadata
+
+    class Provider(OAuthClientProvider):
+        async def _perform_authorization_code_grant(self) -> tuple[str, str]:
+            # A call was refused for its scope before this login, which asks for that as well.
+            wanted, metadata = tokens.stored.get("scope"), self.context.client_metadata
+            metadata.scope = union_scopes(metadata.scope, wanted)
+            return await super()._perform_authorization_code_grant()
 
     metadata = OAuthClientMetadata.model_validate(
         {
@@ -120,21 +167,30 @@ def _provider(
             "redirect_uris": [redirect],
             "grant_types": ["authorization_code", "refresh_token"],
             "response_types": ["code"],
-            "token_endpoint_auth_method": "none",
         }
     )
-    return OAuthClientProvider(
-        url, metadata, tokens, redirect_handler=open_page, callback_handler=wait_for_code
-    )
+    return Provider(url, metadata, tokens, open_page, wait_for_code, client_metadata_url=tokens.client_url)
 
 
 class Login:
     """One login: a listener on loopback, to which the browser returns with a code.
 
-    `show` gets the address that the person has to open. The listener is open inside `async with`.
+    `show` gets the address that the person has to open; `allow` is asked for each further host that takes
+    part in the login. The listener is open inside `async with`.
     """
 
-    def __init__(self, tokens: OAuthTokens, show: Callable[[str], None], *, limit_s: float = 300.0) -> None:
+    def __init__(
+        self,
+        tokens: OAuthTokens,
+        show: Callable[[str], None],
+        *,
+        allow: Callable[[str], bool] = lambda _: False,
+        port: int = 0,
+        limit_s: float = 300.0,
+    ) -> None:
+        self._allow = allow
+        self._port = port
+        self._refused: set[str] = set()
         self._tokens = tokens
         self._show = show
         self._limit_s = limit_s
@@ -142,11 +198,12 @@ class Login:
         self._server: asyncio.Server | None = None
         self._answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
         self._auth: OAuthClientProvider | None = None
+        self.error: ToolcribError | None = None
 
     async def __aenter__(self) -> Login:
         # Each login registers anew, because the port of the listener is part of the registration.
-        self._tokens.forget()
-        self._server = await asyncio.start_server(self._receive, "127.0.0.1", 0, limit=_MAX_HEAD)
+        self._tokens.begin_login()
+        self._server = await asyncio.start_server(self._receive, "127.0.0.1", self._port, limit=_MAX_HEAD)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -162,6 +219,15 @@ class Login:
         self._auth = _provider(url, self._tokens, redirect, self._open_page, self._wait_for_code)
         return self._auth
 
+    def login_host(self, host: str) -> bool:
+        """Return True if this host may take part in the login; the person is asked once about each."""
+        if not self._tokens.login_host(host) and host not in self._refused:
+            if self._allow(host):
+                self._tokens.store(hosts=[*self._tokens.stored.get("hosts", ()), host])
+            else:
+                self._refused.add(host)
+        return self._tokens.login_host(host)
+
     def finish(self) -> bool:
         """Store the metadata that renewing needs, and return True if the server asked for a login."""
         if self._auth is None or "tokens" not in self._tokens.stored:
@@ -172,6 +238,8 @@ class Login:
         return True
 
     async def _open_page(self, url: str) -> None:
+        if self._answer.done():  # Another request needs a login of its own, such as one at a second server.
+            self._answer = asyncio.get_running_loop().create_future()
         self._state = parse_qs(urlsplit(url).query).get("state", [""])[0]
         self._show(url)
 

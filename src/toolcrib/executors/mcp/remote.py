@@ -6,10 +6,10 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from toolcrib.egress import Destination, Egress, HostPolicy, guarded_transport
-from toolcrib.errors import ConfigError, ToolcribError, ToolUnavailable
+from toolcrib.errors import ConfigError, HostNotAllowed, ToolcribError, ToolUnavailable
 from toolcrib.executors.mcp.variables import values_needed
 from toolcrib.manifest.dialects.mcp_servers import expand
 from toolcrib.spec import Network
@@ -27,11 +27,25 @@ _EVENT_BYTES = 16 * 1024 * 1024
 """The longest message in a stream of events. The older transport, `sse`, has a fixed limit of 1 MiB."""
 
 
+class Authority(Protocol):
+    """A login at a server: the one that is stored, or one that is made now."""
+
+    @property
+    def error(self) -> ToolcribError | None:
+        """The reason why it does not suffice."""
+
+    def auth(self, url: str) -> httpx2.Auth | None:
+        """Return an object that signs requests; None if nobody has logged in."""
+
+    def login_host(self, host: str) -> bool:
+        """Return True for a host that a person has allowed to log them in."""
+
+
 class HttpLink:
     """The connection to a remote server, open inside `async with`.
 
     Its own host may be reached, and those under `permissions.network`. Its headers go to its own origin
-    alone. `auth` returns the object that signs requests, if somebody has logged in.
+    alone. `login` signs requests, if somebody has logged in.
     """
 
     def __init__(
@@ -41,15 +55,16 @@ class HttpLink:
         secrets: Callable[[], Mapping[str, str]],
         *,
         allowed_hosts: tuple[str, ...] | None = None,
-        auth: Callable[[str], httpx2.Auth | None] = lambda _: None,
+        login: Authority | None = None,
     ) -> None:
         self._spec = spec
         self._egress = egress
         self._secrets = secrets
         self._allowed_hosts = allowed_hosts
-        self._auth = auth
+        self._login = login
         self._stack = AsyncExitStack()
         self._refused = 0
+        self._home: Destination | None = None
         self.closed = asyncio.Event()
         """Never set: no connection stays open between calls."""
         self.stderr = ""
@@ -61,11 +76,11 @@ class HttpLink:
 
         url, transport = self._transport()
 
+        auth = self._login.auth if self._login is not None else lambda _: None
+
         def client(*_: Any, **__: Any) -> httpx2.AsyncClient:
             limits = httpx2.Timeout(30.0, read=_EVENT_S)
-            return httpx2.AsyncClient(
-                transport=transport, auth=self._auth(url), timeout=limits, trust_env=False
-            )
+            return httpx2.AsyncClient(transport=transport, auth=auth(url), timeout=limits, trust_env=False)
 
         async with AsyncExitStack() as stack:
             if self._spec.transport == "sse":
@@ -86,22 +101,40 @@ class HttpLink:
         with values_needed():
             url = expand(spec.url, values)
             headers = {name.lower(): expand(text, values) for name, text in spec.headers.items()}
-        network = spec.permissions.network
         try:
-            home = Destination.parse(url)
-            own = f"[{home.host}]:{home.port}" if ":" in home.host else f"{home.host}:{home.port}"
-            policy = HostPolicy.of(
-                Network("hosts", (own, *network.allow)),
-                home.host,
-                home.port,
-                allowed_hosts=self._allowed_hosts,
-            )
+            self._home = home = Destination.parse(url)
+            self._policy_of(home)
         except ValueError as error:
             raise ConfigError(f"the URL of the MCP server {spec.name} cannot be called: {error}") from None
-        return url, guarded_transport(self._egress(), policy, home=home, secrets=headers, seen=self._saw)
+        transport = guarded_transport(
+            self._egress(), self._policy_of, home=home, secrets=headers, seen=self._saw
+        )
+        return url, transport
 
-    def _saw(self, _: str, status: int) -> None:
-        self._refused = status if status in (401, 403) else 0
+    def _policy_of(self, destination: Destination) -> HostPolicy:
+        """Return the hosts that may be reached, among them `destination` if it may log a person in."""
+        assert self._home is not None
+        allowed = (_entry(self._home), *self._spec.permissions.network.allow)
+
+        def policy(hosts: tuple[str, ...]) -> HostPolicy:
+            network, home = Network("hosts", hosts), self._home
+            assert home is not None
+            return HostPolicy.of(network, home.host, home.port, allowed_hosts=self._allowed_hosts)
+
+        found = policy(allowed)
+        try:
+            found.check(destination)
+        except HostNotAllowed:
+            entry = _entry(destination)
+            may = self._login is not None and self._login.login_host(entry)
+            return policy((*allowed, entry)) if may else found
+        return found
+
+    def _saw(self, url: str, status: int) -> None:
+        """Remember that the server itself refuses requests, until it answers one."""
+        own = self._home is not None and Destination.parse(url).origin == self._home.origin
+        if own and (status in (401, 403) or status < 300):
+            self._refused = status if status >= 400 else 0
 
     def enforcement(self) -> dict[str, Any]:
         """Return no report: the server runs elsewhere."""
@@ -113,9 +146,17 @@ class HttpLink:
 
     def failure(self) -> str | ToolcribError:
         """Return the reason why the connection failed, or ""."""
+        if self._login is not None and self._login.error is not None:
+            return self._login.error
         if not self._refused:
             return ""
         return ToolUnavailable(
             f"it refuses our requests (HTTP {self._refused})",
             hint=f"Log in: toolcrib servers login {self._spec.name}. Or add `headers` with a token.",
         )
+
+
+def _entry(destination: Destination) -> str:
+    """Return the entry of an allow-list for one host and port."""
+    host = f"[{destination.host}]" if ":" in destination.host else destination.host
+    return f"{host}:{destination.port}"

@@ -356,6 +356,9 @@ class McpServer:
 
         if isinstance(error, (ToolcribError, TimedOut)):
             return error
+        if isinstance(found := up.link.failure(), ToolcribError) and not up.link.closed.is_set():
+            up.broken.set()
+            return _copy_of(found)
         name, details = self.spec.name, {"server": self.spec.name, "tool": tool}
         terminated = isinstance(error, MCPError) and (
             error.code == CONNECTION_CLOSED

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
     from mcp.shared.message import SessionMessage
 
+    from toolcrib.executors.mcp.unconfined import UnconfinedStream
     from toolcrib.sandbox.stream import Stream
 
 __all__ = ["StdioLink"]
@@ -32,7 +33,7 @@ class StdioLink:
 
     def __init__(
         self,
-        start: Callable[[], Awaitable[Stream]],
+        start: Callable[[], Awaitable[Stream | UnconfinedStream]],
         redact: Callable[[str], str] = lambda text: text,
         explain: Callable[[ToolcribError, str, Any], ToolcribError] = lambda error, *_: error,
     ) -> None:
@@ -40,7 +41,7 @@ class StdioLink:
         """Adds to an error the permission that the server lacks."""
         self._start = start
         self._redact = redact
-        self._stream: Stream | None = None
+        self._stream: Stream | UnconfinedStream | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.ReadTransport | None = None

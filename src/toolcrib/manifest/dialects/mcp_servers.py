@@ -13,7 +13,7 @@ from toolcrib.manifest.dialects.fields import Field, Fields
 from toolcrib.spec import Network, Permissions, SecretSpec
 from toolcrib.spec.naming import nearest
 
-__all__ = ["FIELDS", "ServerSpec", "expand", "read_server", "read_servers"]
+__all__ = ["FIELDS", "OAuthClient", "ServerSpec", "expand", "read_server", "read_servers"]
 
 _NAME = re.compile(r"[A-Za-z0-9](?!.*__)[A-Za-z0-9_-]{0,31}")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -37,6 +37,9 @@ FIELDS: Fields = {
         "cwd": Field("text", "`.`", "Where it starts, from the project's root."),
         "url": Field("text", "required for `http` and `sse`", "The address of a remote server."),
         "headers": Field("mapping of texts", "", "Sent to the origin of `url` and nowhere else."),
+        "oauth": Field(
+            "mapping", "", "The client for a [login](mcp-servers.md#log-in), by the fields below."
+        ),
         "permissions": Field(
             "mapping",
             "for `stdio`: the project is read",
@@ -44,6 +47,13 @@ FIELDS: Fields = {
         ),
         "start_timeout_s": Field("seconds", "`30`", "Time limit for it to list its tools: 0.1 to 600."),
         "disabled": Field("true or false", "`false`", "`true`, in `.mcp.json` only: the server is left out."),
+    },
+    "mcpServers.NAME.oauth": {
+        "client_id": Field(
+            "text", "a registration made at the login", "A client id, or the `https` URL of one."
+        ),
+        "client_secret": Field("text", "", "Its secret, as `${NAME}`."),
+        "callback_port": Field("number", "any free one", "The port of the listener on this machine."),
     },
     "mcpServers.NAME.permissions": {
         "network": Field("as in a manifest", "`false`", "`permissions.network`"),
@@ -61,6 +71,16 @@ _KEYS = tuple(key for key in FIELDS["mcpServers.NAME"] if key != "disabled")
 
 
 @dataclass(frozen=True, slots=True)
+class OAuthClient:
+    """The client of a login, if the settings name one."""
+
+    client_id: str = ""
+    client_secret: str = ""
+    """May contain `${NAME}`."""
+    callback_port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ServerSpec:
     """One MCP server, local or remote. Its texts may contain `${NAME}` and `${NAME:-default}`."""
 
@@ -74,6 +94,7 @@ class ServerSpec:
     headers: Mapping[str, str] = field(default_factory=dict)
     permissions: Permissions = field(default_factory=Permissions)
     """The permissions of its process; for a remote server, the other hosts that it may redirect to."""
+    oauth: OAuthClient = OAuthClient()
     start_timeout_s: float = 30.0
     """Seconds until it must have listed its tools."""
     identity: str = ""
@@ -140,6 +161,7 @@ def read_server(name: Any, entry: Any) -> ServerSpec:
         "url": _text(entry, "url"),
         "headers": _texts(entry, "headers"),
     }
+    parts["oauth"] = _oauth(entry.get("oauth"), local)
     parts["permissions"] = _permissions(entry.get("permissions"), parts, local)
     _refuse_secret_arguments(parts)
     timeout = entry.get("start_timeout_s", 30)
@@ -189,6 +211,22 @@ def _permissions(block: Any, parts: Mapping[str, Any], local: bool) -> Permissio
     )
 
 
+def _oauth(block: Any, local: bool) -> OAuthClient:
+    """Return the client of a login. Other clients write these names with capital letters."""
+    if block is None:
+        return OAuthClient()
+    if local or not isinstance(block, dict):
+        raise ValueError("`oauth` must be a mapping, of a server with a `url`")
+    names = {"clientId": "client_id", "clientSecret": "client_secret", "callbackPort": "callback_port"}
+    known = {names.get(str(key), str(key)): value for key, value in block.items()}
+    if wrong := set(known) - set(names.values()):
+        raise ValueError(f"`oauth.{min(wrong)}` is not known; known: {', '.join(names.values())}")
+    port = known.get("callback_port", 0)
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65_535:
+        raise ValueError("`oauth.callback_port` must be a port")
+    return OAuthClient(_text(known, "client_id"), _text(known, "client_secret"), port)
+
+
 def _refuse_secret_arguments(parts: Mapping[str, Any]) -> None:
     """Refuse secrets in a command line, which any user of the machine can read."""
     secrets = {secret.name for secret in parts["permissions"].secrets}
@@ -210,6 +248,7 @@ def _variables(parts: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
         *parts["args"],
         *parts["env"].values(),
         *parts["headers"].values(),
+        parts["oauth"].client_secret,
     ]
     for text in texts:
         for match in _VARIABLE.finditer(text):

@@ -9,7 +9,7 @@ from typing import Any
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import SourceFiles, read
-from toolcrib.manifest.dialects.mcp_servers import ServerSpec, read_server, read_servers
+from toolcrib.manifest.dialects.mcp_servers import FIELDS, ServerSpec, read_server, read_servers
 from toolcrib.project.config.reader import KeyPath, Reader
 from toolcrib.project.config.started import CommandLine
 
@@ -77,6 +77,12 @@ def read_named_servers(reader: Reader, value: Any, at: KeyPath) -> NamedServers:
         if isinstance(entry, dict) and set(entry) == {"permissions"}:
             narrowing[str(name)] = entry["permissions"]
             continue
+        known = isinstance(entry, dict) and set(entry) <= set(FIELDS["mcpServers.NAME"])
+        if known and not {"command", "url", "type"} & set(entry):
+            others = ", ".join(f"`{key}`" for key in entry if key != "permissions")
+            text = f"has no `command` and no `url`: beside a server of {FILE} only `permissions` counts here"
+            hint = f"write {others} in {FILE}, or the whole server here" if others else None
+            raise reader.misfit((*at, str(name)), text, hint)
         try:
             specs.append(read_server(name, entry))
         except ValueError as error:

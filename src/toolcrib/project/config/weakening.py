@@ -88,7 +88,18 @@ def mcp_servers(value: Any) -> str | None:
         return None
     named = value.items() if isinstance(value, Mapping) else ()
     shown = "; ".join(_names([name, one]) for name, one in named)
-    return f"these MCP servers are started or called: {shown or _names([value])}"
+    free = [name for name, one in named if isinstance(one, Mapping) and _controls_machine(one)]
+    control = f"; {_names(free)}: this gives control of the machine" if free else ""
+    return f"these MCP servers are started or called: {shown or _names([value])}{control}"
+
+
+def _controls_machine(server: Mapping[str, Any]) -> bool:
+    """Return True for a server that reaches a daemon's socket, such as docker's."""
+    from toolcrib.executors.mcp.launch import is_daemon_client
+
+    command = server.get("command")
+    is_client = isinstance(command, str) and is_daemon_client((command,))
+    return is_client or ".sock" in json.dumps(server.get("permissions"))
 
 
 def acts(one: Any) -> bool:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.commands.connect.servers_add import add_command
 from toolcrib.cli.confirm import decide
 from toolcrib.cli.options import project_options, root_option, yes_option
 from toolcrib.cli.output import count, print_json, print_note, print_result, print_warnings, printable
 from toolcrib.cli.table import print_table
-from toolcrib.errors import NotFoundError
+from toolcrib.errors import NotFoundError, ToolUnavailable
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
@@ -39,6 +41,9 @@ def command() -> None:
     """
 
 
+command.add_command(add_command)
+
+
 @command.command("list")
 @project_options
 @wait_option
@@ -48,6 +53,8 @@ def list_command(root: str | None, as_json: bool, wait_s: float) -> None:
     A failed server is shown with its error and with the end of its standard error.
     """
     project, servers = _open(root)
+    if servers is not None and servers.mounted:
+        require_client()
     found = [] if servers is None else asyncio.run(_start(project, servers, wait_s))
     wrong = {} if servers is None else servers.wrong
     if as_json:
@@ -76,8 +83,18 @@ def review_command(name: str, root: str | None, as_json: bool, wait_s: float, ye
     change. With --json and without --yes the tools are only shown.
     """
     project, servers = _require(root)
+    servers.get(name)
+    document = asyncio.run(reviewed(project, servers, name, wait_s, yes=yes, as_json=as_json))
+    if as_json:
+        print_json(document)
+
+
+async def reviewed(
+    project: Project, servers: Servers, name: str, wait_s: float, *, yes: bool, as_json: bool
+) -> dict[str, Any]:
+    """Start a server, show its new and changed tools, and ask about them. Return the same as JSON."""
     mounted = servers.get(name)
-    asyncio.run(_start(project, servers, wait_s, [name]))
+    await _start(project, servers, wait_s, [name])
     if mounted.server.error is not None:
         raise mounted.server.error
     pending = _pending(mounted)
@@ -92,10 +109,9 @@ def review_command(name: str, root: str | None, as_json: bool, wait_s: float, ye
     if channel is not None:
         mounted.review()
         project.audit.record("MCP_SERVER_REVIEWED", name=name, channel=channel, tools=sorted(pending))
-    if as_json:
-        print_json({"name": name, "unreviewed": pending, "accepted": channel is not None})
-    elif channel is not None:
+    if channel is not None and not as_json:
         print_note(f"Reviewed {count(len(pending), 'tool')} of {name}: no question before the next calls.")
+    return {"name": name, "unreviewed": pending, "accepted": channel is not None}
 
 
 @command.command("login")
@@ -112,7 +128,12 @@ def login_command(name: str, root: str | None, wait_s: float) -> None:
     async def login() -> bool:
         async with project:
             return await servers.login(
-                name, lambda url: print_note(f"Open this address:\n{url}"), limit_s=wait_s
+                name,
+                lambda url: print_note(f"Open this address:\n{url}"),
+                allow=lambda host: (
+                    decide(f"{name} logs you in at {host}. Allow that?", "servers") is not None
+                ),
+                limit_s=wait_s,
             )
 
     print_note(f"Logged in to {name}." if asyncio.run(login()) else f"{name} needs no login.")
@@ -128,6 +149,18 @@ def logout_command(name: str, root: str | None) -> None:
     """
     _, servers = _require(root)
     print_note(f"Logged out of {name}." if servers.logout(name) else f"You are not logged in to {name}.")
+
+
+def require_client() -> None:
+    """Raise ToolUnavailable with the line that installs the official client, if it is missing."""
+    try:
+        found = find_spec("mcp")
+    except ValueError:  # it is blocked
+        found = None
+    if found is None:
+        raise ToolUnavailable(
+            "servers of others need the official MCP client", hint="Install it: pip install 'toolcrib[mcp]'"
+        )
 
 
 def _require(root: str | None) -> tuple[Project, Servers]:

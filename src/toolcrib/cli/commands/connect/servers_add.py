@@ -1,0 +1,208 @@
+"""`toolcrib servers add`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolcrib.cli.confirm import Channel, decide
+from toolcrib.cli.hosts import replace_file
+from toolcrib.cli.json_text import with_member
+from toolcrib.cli.options import project_options, yes_option
+from toolcrib.cli.output import one_line, print_json, print_note, print_result
+from toolcrib.errors import ConflictError, NotTrusted, ToolUnavailable, UsageError
+
+if TYPE_CHECKING:
+    from toolcrib.manifest.dialects.mcp_servers import ServerSpec
+    from toolcrib.project import Project
+
+__all__ = ["add_command"]
+
+_DOWNLOAD_S = 600
+_ABOUT = "servers"
+
+
+@click.command("add")
+@click.argument("name")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
+@click.option("--url", help="The address of a remote server, instead of a command.")
+@click.option("--env", multiple=True, metavar="NAME=TEXT", help="A variable; ${NAME} in it is a secret.")
+@click.option("--allow", multiple=True, metavar="HOST", help="A host that it may reach.")
+@click.option("--read", multiple=True, metavar="PATH", help="A further path that it may read.")
+@click.option("--write", multiple=True, metavar="PATH", help="A path that it may write.")
+@project_options
+@yes_option
+def add_command(
+    name: str,
+    words: tuple[str, ...],
+    url: str | None,
+    env: tuple[str, ...],
+    allow: tuple[str, ...],
+    read: tuple[str, ...],
+    write: tuple[str, ...],
+    root: str | None,
+    as_json: bool,
+    yes: bool,
+) -> None:
+    """Add an MCP server to `.mcp.json`, start it once, review its tools.
+
+    Shows the command and all that its process may use, and asks before the first start.
+    """
+    from toolcrib.cli.commands.connect.servers import require_client, reviewed
+
+    require_client()
+    entry = _entry(words, url, env, allow, read, write)
+    spec = _spec(name, entry)
+    project = _accepted(root)
+    if project.servers is not None and name in project.servers.mounted:
+        raise ConflictError(f"the project has a server {name} already", hint="Choose another name.")
+    path = project.root / ".mcp.json"
+    before = path.read_text(encoding="utf-8") if path.exists() else None
+    text = _added(path, before, name, entry)
+    if not as_json:
+        for line in _shown(spec, project.root):
+            print_result(one_line(line))
+    _download(spec, project.root, yes=yes)
+    channel = decide(_question(spec), _ABOUT, yes=yes, refuse=NotTrusted)
+    if channel is None:
+        raise NotTrusted("nothing was added")
+    replace_file(path, before, text)
+    project = _trusted(project, name, channel)
+    assert project.servers is not None
+    document = asyncio.run(reviewed(project, project.servers, name, 60.0, yes=yes, as_json=as_json))
+    if as_json:
+        print_json({**document, "file": str(path)})
+    else:
+        print_note(f"Added {name} to {path}.")
+
+
+def _entry(
+    words: Sequence[str],
+    url: str | None,
+    env: Sequence[str],
+    allow: Sequence[str],
+    read: Sequence[str],
+    write: Sequence[str],
+) -> dict[str, Any]:
+    """Return the entry of `.mcp.json`."""
+    if bool(words) == bool(url):
+        raise UsageError(
+            "name the server's command after `--`, or its address with --url",
+            hint="For example: toolcrib servers add time -- uvx mcp-server-time",
+        )
+    entry: dict[str, Any] = (
+        {"type": "http", "url": url} if url else {"command": words[0], "args": [*words[1:]]}
+    )
+    if env:
+        entry["env"] = dict(one.partition("=")[::2] for one in env)
+    permissions: dict[str, Any] = {}
+    if allow:
+        permissions["network"] = {"allow": [*allow]}
+    if read or write:
+        permissions["fs"] = {"read": [".", *read], **({"write": [*write]} if write else {})}
+    return {**entry, "permissions": permissions} if permissions else entry
+
+
+def _spec(name: str, entry: dict[str, Any]) -> ServerSpec:
+    from toolcrib.manifest.dialects.mcp_servers import read_server
+
+    try:
+        return read_server(name, entry)
+    except ValueError as error:
+        raise UsageError(f"the server {name!r} cannot be added: {error}") from None
+
+
+def _accepted(root: str | None) -> Project:
+    """Return the project, if its settings are trusted as they are: only the server is added to that."""
+    from toolcrib.project import Project
+
+    project = Project.inspect(root)
+    trust, config = project.acceptance.trust, project.config
+    if trust.current() is None or (config.weakening() and not trust.is_trusted(config.digest)):
+        raise NotTrusted(
+            "the settings of this project wait for your trust, so nothing is added to them",
+            hint="To see them and accept them: toolcrib trust",
+        )
+    return project
+
+
+def _added(path: Path, before: str | None, name: str, entry: dict[str, Any]) -> str:
+    try:
+        if not path.resolve().is_relative_to(path.parent.resolve()):
+            raise UsageError(f"{path} leads out of the project by a symbolic link", hint="Remove the link.")
+        return with_member(before or "", "mcpServers", name, entry)
+    except KeyError:
+        raise ConflictError(f"{path} has a server {name} already", hint="Choose another name.") from None
+    except (ValueError, IndexError):
+        raise UsageError(
+            f"{path} has comments or another form, so nothing is added to it",
+            hint=f"Add this under mcpServers yourself:\n{json.dumps({name: entry}, indent=2)}",
+        ) from None
+
+
+def _shown(spec: ServerSpec, root: Path) -> Iterator[str]:
+    """Yield lines about what is started and what its process may use."""
+    from toolcrib.executors.mcp import grants_of, is_unconfined, started_line
+
+    yield f"{spec.name}: {spec.where}"
+    if not spec.is_local:
+        return
+    line = " ".join(started_line(spec, str(root)).argv)
+    if line != spec.where:
+        yield f"  starts {line}"
+    if is_unconfined(spec, str(root)):
+        yield "  runs unconfined, with all of your rights"
+        return
+    for grant in grants_of(spec, str(root)):
+        yield f"  may {grant}"
+
+
+def _question(spec: ServerSpec) -> str:
+    from toolcrib.executors.mcp import is_unconfined
+
+    if spec.is_local and is_unconfined(spec, "/"):
+        return f"{spec.command} runs unconfined: this gives control of the machine. Start {spec.name}?"
+    return f"{'Start' if spec.is_local else 'Call'} {spec.name} now, and list its tools?"
+
+
+def _download(spec: ServerSpec, root: Path, *, yes: bool) -> None:
+    """Download the package of a launcher that is not on this machine, without running any of its code."""
+    from toolcrib.executors.mcp import missing_package
+
+    error = missing_package(spec, str(root))
+    line = None if error is None else error.details.get("download")
+    if error is None:
+        return
+    if not line:
+        raise error
+    print_note(f"{error.message}. No code of it runs meanwhile.")
+    if decide(f"Download it with `{line[0]}`?", _ABOUT, yes=yes, refuse=NotTrusted) is None:
+        raise error
+    try:
+        done = subprocess.run(line, cwd=Path.home(), capture_output=True, text=True, timeout=_DOWNLOAD_S)  # noqa: PLW1510
+    except (OSError, subprocess.TimeoutExpired) as failure:
+        raise ToolUnavailable(f"the download failed: {failure}") from None
+    if done.returncode or missing_package(spec, str(root)) is not None:
+        last = (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
+        raise ToolUnavailable(f"the download failed: {last[:300]}", hint=error.hint)
+
+
+def _trusted(before: Project, name: str, channel: Channel) -> Project:
+    """Trust the settings with the new server, if nothing else in them has changed. Return the project."""
+    from toolcrib.project import Project
+    from toolcrib.state import user_name
+
+    now = Project.inspect(before.root)
+    own = f"mcp_servers.{name}/"
+    rest = {part: value for part, value in now.config.started.items() if not part.startswith(own)}
+    raw = [one.config.document.raw if one.config.document is not None else b"" for one in (before, now)]
+    if rest != dict(before.config.started) or raw[0] != raw[1]:
+        raise NotTrusted("the settings have changed meanwhile", hint="To see them: toolcrib trust")
+    now.accept(user_name(), channel=channel)
+    return Project.open(before.root)

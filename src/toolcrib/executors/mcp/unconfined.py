@@ -1,0 +1,122 @@
+"""The process of a server that cannot be confined, such as `docker run`: its daemon controls the machine.
+
+It is started only after a person has trusted exactly that (`project/config/weakening.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from toolcrib.errors import ToolUnavailable
+
+__all__ = ["UnconfinedStream", "start_unconfined"]
+
+_TAIL = 65_536
+_GRACE_S = 5.0
+_PDEATHSIG = 1
+"""`PR_SET_PDEATHSIG` of prctl(2): the kernel ends the process with this one."""
+_LIBC = ctypes.CDLL(None)
+
+
+class UnconfinedStream:
+    """A running process with pipes, as `sandbox.stream.Stream` is for a confined one."""
+
+    def __init__(self, process: asyncio.subprocess.Process, stdin: int, stdout: int) -> None:
+        self._process = process
+        self._stdin, self._stdout = stdin, stdout
+        self._tail = bytearray()
+        self._reading = asyncio.create_task(self._read_stderr())
+
+    async def _read_stderr(self) -> None:
+        assert self._process.stderr is not None
+        while data := await self._process.stderr.read(_TAIL):
+            self._tail += data
+            del self._tail[:-_TAIL]
+
+    @property
+    def stderr(self) -> str:
+        """The last 64 KiB of what it wrote to standard error."""
+        return self._tail.decode(errors="replace")
+
+    @property
+    def stderr_cut(self) -> bool:
+        """True if it may have written more than that."""
+        return len(self._tail) >= _TAIL
+
+    def take_stdin(self) -> int:
+        """Return the descriptor, which the caller then has to close."""
+        fd, self._stdin = self._stdin, -1
+        return fd
+
+    def take_stdout(self) -> int:
+        """Return the descriptor, which the caller then has to close."""
+        fd, self._stdout = self._stdout, -1
+        return fd
+
+    def enforcement(self) -> dict[str, Any]:
+        """Return the report that nothing confines it."""
+        return {"level": "none"}
+
+    def how(self) -> str:
+        """Return how it ended, in words; empty while it runs."""
+        code = self._process.returncode
+        if code is None:
+            return ""
+        return (
+            f"it ended with exit code {code}"
+            if code >= 0
+            else f"it was ended by {signal.Signals(-code).name}"
+        )
+
+    async def aclose(self) -> None:
+        """End it: close its input, then send SIGTERM and SIGKILL to its group. Waits until it is gone."""
+        for fd in (self._stdin, self._stdout):
+            if fd >= 0:
+                os.close(fd)
+        for number in (None, signal.SIGTERM, signal.SIGKILL):
+            if number is not None and self._process.returncode is None:
+                os.killpg(self._process.pid, number)
+            try:
+                async with asyncio.timeout(_GRACE_S):
+                    await self._process.wait()
+                break
+            except TimeoutError:
+                continue
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
+
+
+async def start_unconfined(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> UnconfinedStream:
+    """Start a command with all rights of this user. Raises ToolUnavailable if it cannot be started."""
+    theirs_in, stdin = os.pipe2(os.O_CLOEXEC)
+    stdout, theirs_out = os.pipe2(os.O_CLOEXEC)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            cwd=cwd,
+            env=dict(env),
+            stdin=theirs_in,
+            stdout=theirs_out,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            preexec_fn=_end_with_parent,
+        )
+    except OSError as error:
+        os.close(stdin)
+        os.close(stdout)
+        raise ToolUnavailable(f"its command {argv[0]!r} cannot be started: {error.strerror}") from None
+    finally:
+        os.close(theirs_in)
+        os.close(theirs_out)
+    os.set_blocking(stdin, False)
+    os.set_blocking(stdout, False)
+    return UnconfinedStream(process, stdin, stdout)
+
+
+def _end_with_parent() -> None:
+    _LIBC.prctl(_PDEATHSIG, signal.SIGKILL)

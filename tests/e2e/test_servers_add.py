@@ -1,0 +1,111 @@
+"""`toolcrib servers add`: one command from a server's command line to reviewed tools."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.commands import run, text
+from tests.crib import Crib
+from tests.mcp_servers import RAW, write
+from toolcrib.cli.json_text import with_member
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def crib(tmp_path: Path) -> Crib:
+    (tmp_path / "p").mkdir()
+    crib = Crib(tmp_path / "p")
+    crib.write("server.py", RAW + "\nmain()")
+    return crib
+
+
+def add(crib: Crib, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    place = ["servers", "add", "--root", str(crib.root)]
+    return text(run([*place, *words], crib.root, env={**os.environ, **env}))
+
+
+def test_a_server_is_shown_started_reviewed_and_written(crib: Crib) -> None:
+    before = '{\n    "mcpServers": {},\n    "other": {"kept": ["as", "it is"]}\n}\n'
+    crib.write(".mcp.json", before)
+    done = add(crib, "hello", "--yes", "--env", "MODE=quiet", "--", sys.executable, "server.py")
+    assert done.returncode == 0, done.stderr
+    assert f"hello: {sys.executable} server.py" in done.stdout
+    assert "  may read ." in done.stdout
+    assert "hello__hello: it is new" in done.stdout
+    written = (crib.root / ".mcp.json").read_text()
+    assert '"other": {"kept": ["as", "it is"]}' in written
+    entry = json.loads(written)["mcpServers"]["hello"]
+    assert entry == {"command": sys.executable, "args": ["server.py"], "env": {"MODE": "quiet"}}
+    assert text(run(["run", "hello__hello", "--root", str(crib.root)], crib.root)).stdout == "hello\n"
+    assert "PROJECT_ACCEPTED" in {line.event for line in crib.audit()}
+    again = add(crib, "hello", "--yes", "--", "true")
+    assert again.returncode == 7
+    assert "has a server hello already" in again.stderr
+
+
+def test_nothing_is_added_without_trust_or_a_person_or_to_a_file_with_comments(crib: Crib) -> None:
+    assert add(crib, "x", "--", sys.executable, "server.py").returncode == 5  # nobody is there to ask
+    crib.write(".mcp.json", '{\n  // ours\n  "mcpServers": {}\n}\n')
+    done = add(crib, "x", "--yes", "--", sys.executable, "server.py")
+    assert done.returncode == 2
+    assert "has comments or another form" in done.stderr
+    assert '"server.py"' in done.stderr
+    crib.write(".mcp.json", '{"mcpServers": {"theirs": {"command": "sh"}}}')
+    done = add(crib, "x", "--yes", "--", sys.executable, "server.py")
+    assert done.returncode == 5
+    assert "toolcrib trust" in done.stderr
+    assert "server.py" not in (crib.root / ".mcp.json").read_text()
+    assert add(crib, "x").returncode == 2
+
+
+def test_a_daemons_client_is_unconfined_and_said_to_be(crib: Crib, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    docker = tmp_path / "bin/docker"
+    docker.write_text(f"#!/bin/sh\necho unconfined > {tmp_path}/outside.txt\nexec {sys.executable} $2\n")
+    docker.chmod(0o755)
+    path = f"{tmp_path}/bin:{os.environ['PATH']}"
+    refused = add(crib, "box", "--", "docker", "run", "server.py", PATH=path)
+    assert "runs unconfined, with all of your rights" in refused.stdout
+    assert not (tmp_path / "outside.txt").exists()
+    done = add(crib, "box", "--yes", "--", "docker", "run", "server.py", PATH=path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "outside.txt").exists()
+    shown = text(
+        run(["trust", "--show", "--root", str(crib.root)], crib.root, env={**os.environ, "PATH": path})
+    )
+    assert "box: this gives control of the machine" in shown.stdout
+    # A program of the project is confined, whatever its name is.
+    (tmp_path / "outside.txt").unlink()
+    crib.write("docker", docker.read_text(), 0o755)
+    assert add(crib, "own", "--yes", "--", "./docker", "run", "server.py").returncode == 1
+    assert not (tmp_path / "outside.txt").exists()
+
+
+def test_a_wrong_key_and_a_missing_client_have_their_cause(crib: Crib) -> None:
+    crib.write(".mcp.json", json.dumps({"mcpServers": {"a": {"command": "sh"}}}))
+    crib.write(".toolcrib/config.yml", "mcp_servers: {a: {env: {X: y}}}\n")
+    done = text(run(["servers", "list", "--root", str(crib.root)], crib.root))
+    assert done.returncode != 0
+    assert "beside a server of .mcp.json only `permissions` counts" in done.stderr
+    crib.write(".toolcrib/config.yml", "{}\n")
+    write(crib, {"b": {"command": "sh"}})
+    hidden = "import sys; sys.modules['mcp'] = None\nfrom toolcrib.cli import main; sys.exit(main())"
+    words = [sys.executable, "-c", hidden, "servers", "list", "--root", str(crib.root)]
+    bare = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert bare.returncode == 1
+    assert "pip install 'toolcrib[mcp]'" in bare.stderr
+
+
+@pytest.mark.parametrize("before", ["", "{}", '{"mcpServers":{}}', '{"a": 1}', '{"mcpServers": {"a": {}}}\n'])
+def test_a_member_is_added_and_the_rest_stays(before: str) -> None:
+    after = with_member(before, "mcpServers", "new", {"command": "x"})
+    expected = json.loads(before or "{}")
+    expected.setdefault("mcpServers", {})["new"] = {"command": "x"}
+    assert json.loads(after) == expected
