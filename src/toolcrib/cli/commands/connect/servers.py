@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.commands.connect.server_review import require_client, reviewed, started
 from toolcrib.cli.commands.connect.servers_add import add_command
 from toolcrib.cli.confirm import decide
 from toolcrib.cli.options import project_options, root_option, yes_option
-from toolcrib.cli.output import count, print_json, print_note, print_result, print_warnings, printable
+from toolcrib.cli.output import print_json, print_note, print_warnings
 from toolcrib.cli.table import print_table
-from toolcrib.errors import NotFoundError, ToolUnavailable
+from toolcrib.errors import NotFoundError
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
-    from toolcrib.project.servers import Mounted, Servers
+    from toolcrib.project.servers import Servers
 
 _MOST_LINES = 10
 """Lines shown of a failed server's standard error."""
@@ -55,7 +54,7 @@ def list_command(root: str | None, as_json: bool, wait_s: float) -> None:
     project, servers = _open(root)
     if servers is not None and servers.mounted:
         require_client()
-    found = [] if servers is None else asyncio.run(_start(project, servers, wait_s))
+    found = [] if servers is None else asyncio.run(started(project, servers, wait_s))
     wrong = {} if servers is None else servers.wrong
     if as_json:
         print_json({"servers": found, "wrong": wrong})
@@ -87,31 +86,6 @@ def review_command(name: str, root: str | None, as_json: bool, wait_s: float, ye
     document = asyncio.run(reviewed(project, servers, name, wait_s, yes=yes, as_json=as_json))
     if as_json:
         print_json(document)
-
-
-async def reviewed(
-    project: Project, servers: Servers, name: str, wait_s: float, *, yes: bool, as_json: bool
-) -> dict[str, Any]:
-    """Start a server, show its new and changed tools, and ask about them. Return the same as JSON."""
-    mounted = servers.get(name)
-    await _start(project, servers, wait_s, [name])
-    if mounted.server.error is not None:
-        raise mounted.server.error
-    pending = _pending(mounted)
-    if not as_json:
-        for line in _lines(pending):
-            print_result(line)
-        if not pending:
-            print_note(f"Every tool of {name} has been reviewed.")
-    channel = None
-    if pending and (yes or not as_json):
-        channel = decide("Run these tools without asking?", "servers", yes=yes)
-    if channel is not None:
-        mounted.review()
-        project.audit.record("MCP_SERVER_REVIEWED", name=name, channel=channel, tools=sorted(pending))
-    if channel is not None and not as_json:
-        print_note(f"Reviewed {count(len(pending), 'tool')} of {name}: no question before the next calls.")
-    return {"name": name, "unreviewed": pending, "accepted": channel is not None}
 
 
 @command.command("login")
@@ -151,18 +125,6 @@ def logout_command(name: str, root: str | None) -> None:
     print_note(f"Logged out of {name}." if servers.logout(name) else f"You are not logged in to {name}.")
 
 
-def require_client() -> None:
-    """Raise ToolUnavailable with the line that installs the official client, if it is missing."""
-    try:
-        found = find_spec("mcp")
-    except ValueError:  # it is blocked
-        found = None
-    if found is None:
-        raise ToolUnavailable(
-            "servers of others need the official MCP client", hint="Install it: pip install 'toolcrib[mcp]'"
-        )
-
-
 def _require(root: str | None) -> tuple[Project, Servers]:
     project, servers = _open(root)
     if servers is None:
@@ -176,34 +138,6 @@ def _open(root: str | None) -> tuple[Project, Servers | None]:
     project = Project.open(root)
     print_warnings(project)
     return project, project.servers
-
-
-async def _start(
-    project: Project, servers: Servers, wait_s: float, names: list[str] | None = None
-) -> list[dict[str, Any]]:
-    """Start the servers, and return their states before they are stopped again."""
-    async with project:
-        await servers.ready(wait_s, names)
-        return [project.redact(one.as_dict()) for one in servers.mounted.values()]
-
-
-def _pending(mounted: Mounted) -> dict[str, Any]:
-    """Map our name of each tool that needs a review to the reason and to the server's definition."""
-    return {
-        name: {"reason": mounted.pending[name], "definition": mounted.live[own]}
-        for own, name in mounted.tools.items()
-        if name in mounted.pending
-    }
-
-
-def _lines(pending: Mapping[str, Any]) -> Iterator[str]:
-    for name, one in pending.items():
-        definition = one["definition"]
-        yield printable(f"{name}: {one['reason']}")
-        yield printable(f"  {definition.get('description') or definition.get('title') or '(no description)'}")
-        # ASCII only, so that invisible characters show.
-        yield f"  input: {json.dumps(definition['inputSchema'])}"
-        yield ""
 
 
 def _row(one: Mapping[str, Any]) -> tuple[str, str, str, str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.commands.connect.server_review import require_client, reviewed
 from toolcrib.cli.confirm import Channel, decide
 from toolcrib.cli.hosts import replace_file
 from toolcrib.cli.json_text import with_member
@@ -54,8 +55,6 @@ def add_command(
 
     Shows the command and all that its process may use, and asks before the first start.
     """
-    from toolcrib.cli.commands.connect.servers import require_client, reviewed
-
     require_client()
     entry = _entry(words, url, env, allow, read, write)
     spec = _spec(name, entry)
