@@ -22,6 +22,7 @@ PARTS = {
     "rest": "benchmarks.rest",
     "guard": "benchmarks.guard",
     "sandbox": "benchmarks.sandbox",
+    "durable": "benchmarks.durable",
 }
 
 

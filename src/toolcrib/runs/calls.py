@@ -127,6 +127,8 @@ class DurableCalls(StoredCalls):
         self.lease_s = lease_s
         self.dispatcher: Dispatcher = dispatcher or EmbeddedDispatcher(database, clock)
         """Where ready calls are sent, to the entry `entry_of(tool)`."""
+        self.to_send = [_TO_SEND]
+        """What should have a message, as `Dispatcher.resend` takes it."""
         self.on_end: list[Callable[[Transaction, Ended], None]] = []
         """Called in the transaction in which a call ends, whatever way."""
         self._ends: DatabaseWatch[CallState] = DatabaseWatch(self._ended, database)
@@ -354,8 +356,8 @@ class DurableCalls(StoredCalls):
         return self._clock is None and tx.now() < tx.since() + self.lease_s
 
     def resend(self) -> int:
-        """Send ready calls whose message was lost; return their number."""
-        return self.dispatcher.resend(_TO_SEND)
+        """Send what is ready and whose message was lost; return the number."""
+        return sum(map(self.dispatcher.resend, self.to_send))
 
     def running(self, tools: Collection[str]) -> Mapping[str, int]:
         """Return how many calls of each of these tools run now, in all workers."""

@@ -38,6 +38,8 @@ _RESEND = (
     f" SELECT entry, convert_to(key, 'UTF8'), LEAST({_MOST}, GREATEST({_LEAST}, priority)), NOW(), 'queued'"
     f" FROM ({{}}) AS ready WHERE ready_at <= {POSTGRES_NOW} AND NOT EXISTS ({_LIVE}) LIMIT 1000"
 )
+_THERE = "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'pgqueuer'"
+"""`to_regclass` could answer from before the lock was waited for."""
 _RETRY_S = 0.5
 _PAUSE_S = 1.0
 _EARLY_S = 0.002
@@ -100,12 +102,12 @@ class PgQueuerDispatcher:
         if self._installed:
             return
         with self._database.read() as tx:
-            there = (tx.one("SELECT to_regclass('pgqueuer')") or (None,))[0] is not None
+            there = tx.one(_THERE) is not None
         if not there:
             from toolcrib.runs.serve_postgres import install_script
 
             with self._database.write("pgqueuer") as tx:
-                if (tx.one("SELECT to_regclass('pgqueuer')") or (None,))[0] is None:
+                if tx.one(_THERE) is None:
                     tx.run(install_script(self._database.server.schema))
         self._installed = True
 

@@ -13,6 +13,10 @@ from toolcrib.state import Transaction
 
 __all__ = ["DurableRuns", "durable_runs", "run_entry"]
 
+_TO_SEND = (
+    "SELECT 'run:' || provider AS entry, id AS key, 0 AS priority, ready_at FROM runs WHERE state = 'ready'"
+)
+
 
 class DurableRuns(NamedTuple):
     """The calls and runs of a database, with every change that one can make."""
@@ -38,6 +42,7 @@ def durable_runs(calls: DurableCalls) -> DurableRuns:
     def submit(tx: Transaction, call: Mapping[str, Any]) -> str:
         return calls.submit(**call, transaction=tx)
 
+    calls.to_send.append(_TO_SEND)
     store = RunStore(calls.database, send=send)
     changes = RunTransitions(store, submit, lease_s=calls.lease_s)
     calls.on_end.append(lambda tx, ended: changes.call_ended(tx, ended.id, ended.state))

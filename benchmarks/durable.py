@@ -1,0 +1,278 @@
+"""Durable calls: how many a second, how soon they start, what an idle worker costs, and a full history."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.setting import Setting
+from benchmarks.table import Row, Table, Target
+from benchmarks.timing import Effort, Sampler, interleave
+
+if TYPE_CHECKING:
+    from tests.postgres import PostgresProcess
+    from toolcrib.runs import DurableCalls
+
+FINISHED = 1_000_000
+IDLE_TOOLS = 50
+SQLITE = {"Toolcrib, a SQLite file": "toolcrib", "DBOS, a SQLite file": "dbos"}
+POSTGRES = {
+    "PgQueuer, which keeps no results": "pgqueuer",
+    "Toolcrib, Postgres": "toolcrib",
+    "Procrastinate, which keeps no results": "procrastinate",
+    "DBOS, Postgres": "dbos",
+}
+
+
+def measure(setting: Setting) -> list[Table]:
+    """Engines side by side, each stopped while another is measured."""
+    from tests.postgres import PostgresProcess
+
+    server = PostgresProcess()
+    try:
+        return [*_engines(setting, server), _idle(setting, server), *_full(setting, server)]
+    finally:
+        server.remove()
+
+
+class EngineProcess:
+    """An engine in a process of its own, frozen until it is asked."""
+
+    def __init__(self, kind: str, place: str, folder: Path, tools: int = 1) -> None:
+        folder.mkdir()
+        environment = {**os.environ, "TOOLCRIB_DATA": str(folder / "data")}
+        environment.pop("DATABASE_URL", None)
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "benchmarks.durable_engines",
+                kind,
+                place,
+                str(folder / "root"),
+                str(tools),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=(folder / "log").open("wb"),
+            env=environment,
+            text=True,
+        )
+        self._log = folder / "log"
+        self._answer()
+
+    def freeze(self) -> None:
+        """Let others have the machine."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def ask(self, line: str) -> float:
+        """Return the seconds that it answers."""
+        self._process.send_signal(signal.SIGCONT)
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        seconds = float(self._answer())
+        self.freeze()
+        return seconds
+
+    def cpu_s(self, seconds: float) -> float:
+        """Return the CPU time that it takes in so many seconds of doing nothing."""
+        self._process.send_signal(signal.SIGCONT)
+        time.sleep(seconds / 2)
+        before = self._cpu()
+        time.sleep(seconds)
+        used = self._cpu() - before
+        self.freeze()
+        return used
+
+    def _cpu(self) -> float:
+        threads = Path(f"/proc/{self._process.pid}/task").glob("*/schedstat")
+        return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError((self._log.read_text().strip().splitlines() or ["it ended"])[-1])
+        return line.strip()
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+
+
+@contextmanager
+def _processes(
+    setting: Setting, server: PostgresProcess, name: str, tools: int = 1
+) -> Iterator[dict[str, EngineProcess | Exception]]:
+    """Yield the engines by row; an engine that cannot be started is its error."""
+    rows = {**SQLITE, **POSTGRES}
+    with ExitStack() as stack:
+        found: dict[str, EngineProcess | Exception] = {}
+        for number, (row, kind) in enumerate(rows.items()):
+            if kind != "toolcrib" and (not setting.peers or (setting.quick and name == "idle")):
+                continue
+            folder = setting.folder / f"{name}{number}"
+            place = str(folder) if row in SQLITE else _database(server, f"{name}{number}")
+            try:
+                engine = EngineProcess(kind, place, folder, tools)
+            except Exception as error:
+                found[row] = error
+                continue
+            stack.callback(engine.close)
+            engine.freeze()
+            found[row] = engine
+        yield found
+
+
+def _engines(setting: Setting, server: PostgresProcess) -> list[Table]:
+    calls, starts = (20, 5) if setting.quick else (300, 20)
+    effort = Effort(1, 0) if setting.quick else Effort(3, 0)
+    with _processes(setting, server, "engines") as engines:
+        tables = []
+        for title, word, times in (
+            ("Durable calls of one worker, from the first submission to the last record", "run", calls),
+            ("From submitting a call to its start, the median", "start", starts),
+        ):
+            samples = interleave(
+                {row: _asks(engine, word) for row, engine in engines.items()}, effort, times=times
+            )
+            for rows in (SQLITE, POSTGRES):
+                table = Table(f"{title}: {'SQLite' if rows is SQLITE else 'Postgres'}", "ms", [])
+                table.rows = [
+                    Row(row, target=_target(rows is SQLITE, word, kind)) for row, kind in rows.items()
+                ]
+                table.take(samples)
+                _beside_dbos(table)
+                tables.append(table)
+    return tables
+
+
+def _asks(engine: EngineProcess | Exception, word: str) -> Sampler:
+    def sample(times: int) -> float:
+        if isinstance(engine, Exception):
+            raise engine
+        return engine.ask(f"{word} {times}")
+
+    return sample
+
+
+def _target(sqlite: bool, word: str, kind: str) -> Target | None:
+    if kind != "toolcrib":
+        return None
+    if sqlite:
+        return Target(5, "wall") if word == "start" else None
+    return Target(1.5 if word == "start" else 2)
+
+
+def _beside_dbos(table: Table) -> None:
+    """Say how many times as long DBOS takes."""
+    ours, theirs = (
+        next(row for row in table.rows if row.name.startswith(name)) for name in ("Toolcrib", "DBOS")
+    )
+    if (times := table.times(theirs, ours)) is not None:
+        aim = f" (target ≥ {8 if ours.name in SQLITE else 3})" if table.title.startswith("Durable") else ""
+        ours.extra["DBOS takes"] = f"{times:.1f}× as long{aim}"
+
+
+def _idle(setting: Setting, server: PostgresProcess) -> Table:
+    table = Table(f"CPU time of an idle worker with {IDLE_TOOLS} tools, in one second", "ms", [])
+    seconds = 0.5 if setting.quick else 4.0
+    with _processes(setting, server, "idle", IDLE_TOOLS) as engines:
+        for name, engine in engines.items():
+            row = Row(name, target=Target(20, "wall") if name.startswith("Toolcrib") else None)
+            if isinstance(engine, Exception):
+                row.missing = f"failed: {engine}"
+            else:
+                row.seconds = [engine.cpu_s(seconds) / seconds]
+            table.rows.append(row)
+    table.notes.append("20 ms are 2 % of a core.")
+    return table
+
+
+def _full(setting: Setting, server: PostgresProcess) -> list[Table]:
+    """Submit, claim and list beside a million finished calls, and beside none."""
+    from toolcrib.runs import DurableCalls, dispatcher_for
+    from toolcrib.state import PROJECT, Database, PostgresServer, SqliteDatabase
+
+    finished = 2_000 if setting.quick else FINISHED
+    tables = []
+    for kind in ("SQLite", "Postgres"):
+        stores: dict[str, DurableCalls] = {}
+        for name, count in (("none", 0), (f"{finished:,}", finished)):
+            database: Database
+            if kind == "SQLite":
+                database = SqliteDatabase(setting.folder / f"full{count}.db", PROJECT)
+            else:
+                database = PostgresServer(_database(server, f"full{count}")).database("state", PROJECT)
+            stores[name] = DurableCalls(database, dispatcher=dispatcher_for(database))
+            _fill(stores[name], count, kind)
+        table = Table(f"Submit, claim, finish and list beside {finished:,} finished calls: {kind}", "µs", [])
+        steps = {name: _step(calls) for name, calls in stores.items()}
+        table.rows = [Row("none"), Row(f"{finished:,}", target=Target(1.5))]
+        table.take(interleave(steps, setting.effort(7), times=2 if setting.quick else 50))
+        for calls in stores.values():
+            calls.database.close()
+        tables.append(table)
+    return tables
+
+
+def _step(calls: DurableCalls) -> Sampler:
+    def sample(times: int) -> float:
+        began = time.perf_counter()
+        for _ in range(times):
+            call_id = calls.submit("add", {})
+            with calls.database.write("take") as tx:
+                claim = calls.take(tx, call_id, "bench")
+            if claim is None or not calls.finish(claim, b"1") or len(calls.page(limit=20)) == 0:
+                raise RuntimeError("a call was not stored")
+        return time.perf_counter() - began
+
+    return sample
+
+
+def _fill(calls: DurableCalls, count: int, kind: str) -> None:
+    """Add finished calls with their attempts and changes, in the database itself."""
+    if not count:
+        return
+    call_id = calls.submit("add", {})
+    with calls.database.write("take") as tx:
+        claim = calls.take(tx, call_id, "bench")
+    if claim is None or not calls.finish(claim, b'{"value": 1}'):
+        raise RuntimeError("the pattern was not stored")
+    numbers = f"generate_series(1, {count}) AS numbers (n)" if kind == "Postgres" else "numbers"
+    series = f"WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {count})"
+    with calls.database.write("fill") as tx:
+        if kind == "Postgres":
+            tx.run("SET LOCAL statement_timeout = 0")
+        for table, key in (("calls", "id"), ("call_attempts", "call_id"), ("call_events", "call_id")):
+            columns = _columns(tx.all, table, kind)
+            values = ", ".join("CAST(n AS TEXT)" if column == key else f"old.{column}" for column in columns)
+            source = f"SELECT {values} FROM {table} AS old, {numbers} WHERE old.{key} = '{call_id}'"
+            insert = f"INSERT INTO {table} ({', '.join(columns)}) {source}"
+            tx.run(insert if kind == "Postgres" else f"{series} {insert}")
+
+
+def _columns(query: Callable[..., list[tuple[Any, ...]]], table: str, kind: str) -> list[str]:
+    if kind == "SQLite":
+        return [row[1] for row in query(f"PRAGMA table_info({table})")]
+    names = "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(?) AND attnum > 0"
+    return [row[0] for row in query(names, table)]
+
+
+def _database(server: PostgresProcess, name: str) -> str:
+    """Make a database and return its address."""
+    import psycopg
+
+    address = f"postgresql://toolcrib@/{{}}?host={server.folder}"
+    with psycopg.connect(address.format("postgres"), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    return address.format(name)
