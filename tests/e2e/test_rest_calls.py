@@ -31,7 +31,11 @@ def serving(crib: Crib) -> Iterator[HttpServerProcess]:
 
 @pytest.fixture(scope="module")
 def crib(tmp_path_factory: pytest.TempPathFactory) -> Crib:
-    crib = Crib(tmp_path_factory.mktemp("calls") / "project")
+    return make_crib(tmp_path_factory.mktemp("calls"))
+
+
+def make_crib(folder: Path) -> Crib:
+    crib = Crib(folder / "project")
     crib.write("data", "x")
     look: dict[str, Any] = {"action": "read", "path": "data"}
     fs = {"fs": {"read": ["data"]}}
@@ -394,7 +398,7 @@ async def test_a_call_is_cancelled_by_delete(server: HttpServerProcess, mark: Pa
                     assert (reply.status, found["status"]) == (200, "cancelled")
                     assert found["result"]["error"]["code"] == "cancelled"
             assert [event[1] async for event in events_of(follower)] == ["started", "chunk", "result"]
-    assert mark.with_name("mark.cancelled").exists()
+    await until(mark.with_name("mark.cancelled"))
 
 
 @pytest.mark.parametrize("key", ["", "a-key"])

@@ -25,7 +25,7 @@ from toolcrib.runs import (
 )
 from toolcrib.runs.ending import Ending, context_of, ending_of
 from toolcrib.runs.worker import Attempt
-from toolcrib.spec import Caller, Result
+from toolcrib.spec import Caller, CallEvent, Result
 from toolcrib.state import Transaction, join, join_async
 
 __all__ = ["Concurrency", "ProjectCalls"]
@@ -79,7 +79,9 @@ class ProjectCalls:
         """Called about once a second while this process serves."""
         self.on_stop: list[Callable[[], Awaitable[None]]] = []
         """Called when this process no longer serves."""
-        self._served: tuple[asyncio.Event, asyncio.Task[None]] | None = None
+        self.on_event: Callable[[CallEvent], None] | None = None
+        """Called with each event of a call that this process runs."""
+        self._served: tuple[Worker, asyncio.Task[None]] | None = None
 
     def submit(
         self,
@@ -96,6 +98,8 @@ class ProjectCalls:
         priority: int = 0,
         delay_s: float = 0.0,
         transaction: Transaction | None = None,
+        call_id: str | None = None,
+        approval: str | None = None,
     ) -> str:
         """Check and store a call, and return its id. It runs wherever a worker has the tool.
 
@@ -112,7 +116,14 @@ class ProjectCalls:
             timeout_ms=timeout_ms,
             idempotency_key=idempotency_key,
         )
-        return self._calls().submit(**ready, priority=priority, delay_s=delay_s, transaction=transaction)
+        return self._calls().submit(
+            **ready,
+            priority=priority,
+            delay_s=delay_s,
+            transaction=transaction,
+            id=call_id,
+            approval=approval,
+        )
 
     def prepare(
         self,
@@ -189,7 +200,9 @@ class ProjectCalls:
         """Return a call as it is now, if it is one of this caller; `NotFoundError`."""
         return self.stored.find(call_id, caller)
 
-    def page(self, state: CallState | None = None, limit: int = 100, **options: Any) -> Sequence[DurableCall]:
+    def page(
+        self, state: CallState | Sequence[CallState] | None = None, limit: int = 100, **options: Any
+    ) -> Sequence[DurableCall]:
         """Return calls, the newest first; options are those of `StoredCalls.page`."""
         return self.stored.page(state, limit, **options)
 
@@ -218,6 +231,8 @@ class ProjectCalls:
     def cancel(self, call_id: str) -> None:
         """End a call; a result that comes later is refused. Raises `ConflictError` if it has ended."""
         self.stored.cancel(call_id)
+        if self._served is not None:
+            self._served[0].drop(call_id)
 
     def retry(self, call_id: str) -> None:
         """Run a call again that ended without a result. Raises `ConflictError` for any other."""
@@ -226,8 +241,19 @@ class ProjectCalls:
     def serve(self) -> None:
         """Serve in this event loop from now on, until `stop`."""
         if self._served is None or self._served[1].done():
-            stop, worker = asyncio.Event(), self.worker(self._attempt, self.concurrency)
-            self._served = stop, asyncio.create_task(worker.run(stop))
+            worker = self.worker(self._attempt, self.concurrency)
+            self._served = worker, asyncio.create_task(worker.run(asyncio.Event()))
+
+    def adopt(self, ctx: Context, task: asyncio.Task[None]) -> ClaimedCall:
+        """Store a direct call that this process runs in a task, and keep its lease from now on."""
+        self.serve()
+        assert self._served is not None
+        ready = self.prepare(
+            ctx.tool, ctx.arguments, caller=ctx.caller, identity=ctx.identity, timeout_ms=ctx.timeout_ms
+        )
+        claim = self.stored.adopt(self._served[0].name, id=ctx.identify(), **ready)
+        self._served[0].adopt(claim, task)
+        return claim
 
     def worker(
         self, attempt: Attempt, tools: Callable[[], Mapping[str, int | None]], **options: Any
@@ -242,6 +268,7 @@ class ProjectCalls:
 
     async def _attempt(self, claim: ClaimedCall) -> Ending:
         ctx = context_of(claim)
+        ctx.on_event = self.on_event
         return ending_of(ctx, await self._invoke(ctx))
 
     async def stop(self) -> None:

@@ -149,12 +149,15 @@ class DurableCalls(StoredCalls):
         session_id: str | None = None,
         run_id: str | None = None,
         transaction: Transaction | None = None,
+        id: str | None = None,
+        approval: str | None = None,
     ) -> str:
         """Store a call and return its id. With the key of an earlier call of this caller, return that one's.
 
         `repeatable`: it may run again after its worker has died. Higher priorities are taken first. With
         `transaction`, one of the same database, the call exists only if that is committed. `context` is what
-        else the call needs, as JSON. Raises `IdempotencyConflict` if the key was used for another call.
+        else the call needs, as JSON; `id` a UUID version 7 that it has already; `approval` what it waits for.
+        Raises `IdempotencyConflict` if the key was used for another call.
         """
         if idempotency_key == "":
             raise InvalidError("an idempotency key must not be empty")
@@ -168,6 +171,9 @@ class DurableCalls(StoredCalls):
             "context": json.dumps(context or {}),
             "session_id": session_id,
             "run_id": run_id,
+            "id": id,
+            "state": "ready" if approval is None else "waiting",
+            "approval": approval,
         }
         if transaction is not None:
             return self._submit(transaction, row, delay_s)
@@ -176,12 +182,13 @@ class DurableCalls(StoredCalls):
 
     def _submit(self, tx: Transaction, row: Mapping[str, Any], delay_s: float) -> str:
         now = self._now(tx)
-        id = new_id(now)
+        id = row["id"] or new_id(now)
         counts = dict.fromkeys(("epoch", "attempts", "snoozes", "rescues"), 0)
         times = {"ready_at": now + max(0.0, delay_s), "submitted_at": now}
-        if tx.insert("calls", {"id": id, "state": "ready", **row, **counts, **times}):
+        if tx.insert("calls", {**row, "id": id, **counts, **times}):
             self._note(tx, id, now, "submitted", "")
-            self._send(tx, id, row["tool"], row["priority"], delay_s)
+            if row["approval"] is None:
+                self._send(tx, id, row["tool"], row["priority"], delay_s)
             return id
         key = (row["caller"], row["idempotency_key"])
         known = tx.one("SELECT id, tool, arguments FROM calls WHERE caller = ? AND idempotency_key = ?", *key)
@@ -191,6 +198,13 @@ class DurableCalls(StoredCalls):
                 hint="Use a new key for each call, and the same key only to repeat exactly the same call.",
             )
         return str(known[0])
+
+    def adopt(self, worker: str, **call: Any) -> ClaimedCall:
+        """Store a call that this process runs already, and take it; arguments are those of `submit`."""
+        with self._database.write(_CLAIM) as tx:
+            claim = self.take(tx, self.submit(**call, transaction=tx), worker)
+        assert claim is not None
+        return claim
 
     async def wait(self, id: str, timeout_s: float | None = None) -> DurableCall:
         """Return a call once it has ended, or as it is when the time is up; `NotFoundError`."""

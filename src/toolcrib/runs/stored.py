@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from toolcrib.errors import NotFoundError, UsageError
 from toolcrib.runs.history import COLUMNS, CallAttempt, CallChange, CallState, DurableCall, QueuedTool
@@ -41,18 +41,22 @@ class StoredCalls:
 
     def page(
         self,
-        state: CallState | None = None,
+        state: CallState | Sequence[CallState] | None = None,
         limit: int = 100,
         *,
         before: str | None = None,
         caller: str | None = None,
     ) -> Sequence[DurableCall]:
         """Return calls, the newest first, at most 500; for the next page pass the last id as `before`."""
-        where, values = ["1 = 1"], []
-        for clause, value in (("state = ?", state), ("id < ?", before), ("caller = ?", caller)):
+        where, values = ["1 = 1"], list[Any]()
+        for clause, value in (("id < ?", before), ("caller = ?", caller)):
             if value is not None:
                 where.append(clause)
                 values.append(value)
+        states = [state] if isinstance(state, str) else state
+        if states is not None and len(states) < len(get_args(CallState)):
+            where.append(f"state IN ({', '.join('?' * len(states))})")
+            values.extend(states)
         query = f"SELECT {COLUMNS} FROM calls WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
         with self._database.read() as tx:
             rows = tx.all(query, *values, max(0, min(limit, 500)))

@@ -96,6 +96,17 @@ class Worker:
             with suppress(StateUnavailable):
                 self._register.remove(self._id)
 
+    def adopt(self, claim: ClaimedCall, task: asyncio.Task[None]) -> None:
+        """Keep the lease of a call that this process runs already in a task; cancel it if that is lost."""
+        self._running[claim.id] = claim, task
+        task.add_done_callback(lambda _: self._running.pop(claim.id, None))
+
+    def drop(self, id: str) -> None:
+        """Cancel the attempt of a call that was cancelled in this process, from any thread."""
+        running = self._running.get(id)
+        if running is not None:
+            running[1].get_loop().call_soon_threadsafe(running[1].cancel)
+
     def _take(self, tx: Transaction, key: str) -> Work | None:
         claim = self._calls.take(tx, key, self.name)
         return None if claim is None else partial(self._work, claim)

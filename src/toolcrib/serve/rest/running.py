@@ -7,14 +7,17 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 from toolcrib.core.context import Context
 from toolcrib.errors import (
     Cancelled,
+    ConflictError,
     InvalidInput,
     InvalidOutput,
     NotFoundError,
@@ -23,11 +26,14 @@ from toolcrib.errors import (
     ToolcribError,
     ToolFailed,
 )
+from toolcrib.project.durable import ProjectCalls
+from toolcrib.runs import CallState, ClaimedCall, DurableCall
+from toolcrib.runs.ending import ending_of, record
 from toolcrib.schema import to_json_text
 from toolcrib.serve.auth import Client
 from toolcrib.spec import Call, CallEvent, Result
 
-__all__ = ["CallStatus", "CallTable", "OpenCall"]
+__all__ = ["CallStatus", "CallTable", "OpenCall", "opened"]
 
 _log = logging.getLogger("toolcrib.serve.rest")
 
@@ -68,6 +74,12 @@ class OpenCall:
         self.task: asyncio.Task[None] | None = None
         self.stops = False
         """True if the server stops, and cancels the call for that."""
+        self.is_durable = False
+        """True if it is in the store, and not only in this server."""
+        self.claim: ClaimedCall | None = None
+        """The claim of a call that is in the store because it takes long."""
+        self.moves = False
+        """True while a call that waits for a person is moved to the store."""
         self._events: deque[CallEvent] = deque()
         self._first = 1
         self._text = 0
@@ -110,6 +122,10 @@ class OpenCall:
             return
         if event.kind == "approval":
             self.approval = event
+        elif event.kind == "started":
+            self.approval = None
+            if self._events:  # Another attempt of a call of the store.
+                return
         self._events.append(event)
         self._text += len(event.text)
         while len(self._events) > _MOST_EVENTS or (self._text > _MOST_TEXT and len(self._events) > 1):
@@ -157,13 +173,22 @@ class OpenCall:
 
 
 class CallTable:
-    """The calls that this server has made. `invoke` makes a call by the one path."""
+    """The calls that this server has made. `invoke` makes a call by the one path.
+
+    A call whose client does not wait for the end is in the store of durable calls, `durable`.
+    """
 
     def __init__(
-        self, invoke: Callable[[Call], Awaitable[Result]], clock: Callable[[], float] = time.time
+        self,
+        invoke: Callable[[Call], Awaitable[Result]],
+        clock: Callable[[], float] = time.time,
+        durable: ProjectCalls | None = None,
     ) -> None:
         self._invoke = invoke
         self._clock = clock
+        self._durable = durable
+        if durable is not None:
+            durable.on_event = self._add
         self._running: dict[str, OpenCall] = {}
         self._ended: dict[str, OpenCall] = {}
         self._sizes: dict[str, int] = {}
@@ -183,6 +208,100 @@ class CallTable:
         call.task = asyncio.get_running_loop().create_task(self._run(call))
         return call
 
+    async def submit(self, ctx: Context, client: Client) -> OpenCall:
+        """Make a call that goes on whatever happens to this server. Raises as `start` and `submit` do."""
+        if self._durable is None:
+            return self.start(ctx, client)
+        call = OpenCall(ctx, client, self._clock())
+        stored = await self._store(call)
+        return self._running.get(stored) or self._follow(call, stored)
+
+    async def _store(self, call: OpenCall) -> str:
+        """Store a call and return its id there: that of an earlier one with the same idempotency key."""
+        assert self._durable is not None
+        ctx, call.is_durable = call.ctx, True
+        self._running[call.id] = call  # Its events may come before the next line has ended.
+        try:
+            return await run_in_threadpool(
+                self._durable.submit,
+                ctx.tool,
+                ctx.arguments,
+                caller=ctx.caller,
+                identity=ctx.identity,
+                idempotency_key=ctx.idempotency_key,
+                call_id=call.id,
+                approval=None if call.approval is None else call.approval.approval,
+            )
+        finally:
+            del self._running[call.id]
+
+    def _follow(self, call: OpenCall, stored: str) -> OpenCall:
+        call.id, call.kept, call.is_durable = stored, True, True
+        self._running[stored] = call
+        call.task = asyncio.get_running_loop().create_task(self._wait_for(call))
+        return call
+
+    async def _wait_for(self, call: OpenCall) -> None:
+        """Wait until a call of the store has ended, in whatever process."""
+        assert self._durable is not None
+        try:
+            result = (await self._durable.wait(call.id)).outcome()
+        except asyncio.CancelledError:
+            if not call.stops:
+                with suppress(ConflictError):  # It has just ended.
+                    self._durable.cancel(call.id)
+            result = self._durable.find(call.id).outcome()
+        call.end(result, self._clock())
+        del self._running[call.id]
+        self._keep(call)
+
+    async def keep(self, call: OpenCall) -> None:
+        """Put a call into the store whose client will not wait for its end."""
+        call.kept = True
+        if self._durable is None or call.is_durable or call.result is not None or call.task is None:
+            return
+        call.is_durable = True
+        if call.status == "awaiting_approval":
+            call.moves = True
+            call.task.cancel()
+            await asyncio.wait({call.task})
+            self._follow(call, await self._store(call))
+        else:
+            call.claim = self._durable.adopt(call.ctx, call.task)
+
+    def _add(self, event: CallEvent) -> None:
+        call = self._running.get(event.call_id)
+        if call is not None and call.is_durable:
+            call.add(event)
+
+    async def look(self, id_: str, client: Client) -> OpenCall:
+        """Return a call as `find` does, also one of the store; from now on this server follows it."""
+        try:
+            return self.find(id_, client)
+        except NotFoundError:
+            if self._durable is None:
+                raise
+        stored = await run_in_threadpool(self._durable.find, id_, self._whose(client))
+        call = opened(stored, client)
+        if call.result is None:
+            return self._running.get(id_) or self._follow(call, id_)
+        return call
+
+    async def page(
+        self, client: Client, states: Sequence[CallState], limit: int, before: str | None
+    ) -> list[OpenCall]:
+        """Return calls of the store that this client may see, the newest first."""
+        if self._durable is None or not states:
+            return []
+        whose = self._whose(client)
+        found = await run_in_threadpool(self._durable.page, states, limit, before=before, caller=whose)
+        return [opened(stored, client) for stored in found]
+
+    @staticmethod
+    def _whose(client: Client) -> str | None:
+        identity = client.identity
+        return None if identity is None or identity.may("admin") else client.caller
+
     def same(self, ctx: Context) -> OpenCall | None:
         """Return the running call of which this one is a repetition, by its idempotency key; None if none."""
         key = ctx.idempotency_key
@@ -198,11 +317,19 @@ class CallTable:
         try:
             result = await self._invoke(call.ctx)
         except asyncio.CancelledError:
+            if call.moves:
+                return
             why = "the server stopped before the call had ended" if call.stops else "the call was cancelled"
             result = Result("error", error=Cancelled(why), call_id=call.id)
         except Exception as error:  # The path promises not to raise.
             _log.exception("the call path raised")
             result = Result("error", error=ToolcribError(f"the call failed: {type(error).__name__}"))
+        if call.claim is not None and self._durable is not None:
+            if isinstance(result.error, Cancelled) and not call.stops:
+                with suppress(ConflictError):
+                    self._durable.cancel(call.id)
+            else:
+                record(self._durable.stored, call.claim, ending_of(call.ctx, result))
         call.end(result, self._clock())
         del self._running[call.id]
         if call.kept:
@@ -299,6 +426,18 @@ class CallTable:
             tasks.append(call.task)
         if tasks:
             await asyncio.wait(tasks, timeout=_END_S)
+
+
+def opened(stored: DurableCall, client: Client) -> OpenCall:
+    """Return a call of the store as one of this server."""
+    ctx = Context(stored.tool, stored.arguments, stored.caller, call_id=stored.id)
+    call = OpenCall(ctx, client, stored.submitted_at)
+    call.is_durable = True
+    if stored.approval is not None:
+        call.approval = CallEvent("approval", stored.id, stored.tool, stored.caller, approval=stored.approval)
+    if stored.ended:
+        call.end(stored.outcome(), stored.ended_at or 0.0)
+    return call
 
 
 async def _left(receive: Receive) -> None:

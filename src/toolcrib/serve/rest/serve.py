@@ -77,7 +77,8 @@ async def rest_app(
     server stops, so that requests that last long end.
     """
     access = Access(Tokens(project.vault), Sessions(), TrustedHosts(allowed_hosts), f"toolcrib-{port}")
-    calls = CallTable(project.invoke)
+    project.calls.serve()
+    calls = CallTable(project.invoke, durable=project.calls)
     services = Services(project=project, calls=calls, access=access, closing=closing or asyncio.Event())
     try:
         rest = QuickInvoke(create_app(ROUTES, services, access, body_s=body_s), services, body_s)

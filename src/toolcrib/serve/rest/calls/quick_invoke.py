@@ -95,6 +95,7 @@ class QuickInvoke:
                 await send({"type": "http.response.start", "status": 200, "headers": head})
                 await send({"type": "http.response.body", "body": call.body})
                 return
+            await calls.keep(call)
             response = call_answer(call, scope)
         except ClientDisconnect:
             return

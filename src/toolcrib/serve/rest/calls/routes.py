@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from itertools import chain
 from typing import Any, cast
 
 import msgspec
@@ -31,6 +32,7 @@ from toolcrib.errors import (
     UsageError,
 )
 from toolcrib.project.catalog.pages import page_token, read_page_token
+from toolcrib.runs import CallState as StoredState
 from toolcrib.serve.http import Answer, HttpRequest, Route
 from toolcrib.serve.http.route import Handled
 from toolcrib.serve.rest.calls.event_stream import EVENT_STREAM, event_stream
@@ -42,6 +44,14 @@ from toolcrib.spec.moment import written
 __all__ = ["INVOKE", "ROUTES", "arguments_of", "call_answer"]
 
 _MOST_WAIT_S = 3_600
+_STATES: dict[CallStatus, tuple[StoredState, ...]] = {
+    "running": ("ready", "running"),
+    "awaiting_approval": ("waiting",),
+    "ok": ("done",),
+    "error": ("failed", "discarded", "unknown"),
+    "cancelled": ("cancelled",),
+}
+"""The status of a call, as its states in the store."""
 _WAIT = re.compile(r"wait\s*=\s*\"?(\d{1,9})\"?")
 
 
@@ -158,11 +168,15 @@ async def _invoke(request: HttpRequest, tool: str) -> Handled:
     )
     streams = EVENT_STREAM in headers.get("accept", "")
     wait_s = 0.0 if streams else _wait_s(headers.get("prefer", ""))
-    call = services.calls.same(ctx) or services.calls.start(ctx, client)
+    calls = services.calls
+    call = calls.same(ctx)
+    if call is None:
+        call = await calls.submit(ctx, client) if wait_s == 0 and not streams else calls.start(ctx, client)
     call.kept = call.kept or wait_s is not None
-    await services.calls.settle(call, request.http.receive, wait_s)
+    await calls.settle(call, request.http.receive, wait_s)
     if streams and call.refusal is None:
         return _stream(request, call, 0)
+    await calls.keep(call)
     return call_answer(call, request.http.scope)
 
 
@@ -185,7 +199,6 @@ def call_answer(call: OpenCall, scope: Scope) -> Response:
         raise call.refusal
     if call.result is not None:
         return Response(call.body, media_type="application/json")
-    call.kept = True
     location = f"{scope.get('root_path', '')}/tools/calls/{call.id}"
     pending = msgspec.json.encode(Pending(call_id=call.id, status=call.status))
     return Response(pending, 202, {"location": location}, "application/json")
@@ -200,20 +213,25 @@ def _wait_s(prefer: str) -> float | None:
 
 
 async def list_calls(request: HttpRequest) -> Answer:
-    """List the calls that this server runs, and those of the last hour that a client can still ask for.
+    """List the calls whose end was not waited for, and those that this server runs.
 
     The newest come first. A token sees its own calls; an administrator sees all.
     """
     services: Services = request.services
     query: CallsQuery = request.query
     assert request.client is not None
-    question = ("calls", query.status)
-    found = services.calls.list(request.client)
+    question, before = ("calls", query.status), None
     if query.page_token is not UNSET:
         (before,) = read_page_token(query.page_token, question, str)
-        found = [call for call in found if call.id < before]
-    if query.status is not UNSET:
-        found = [call for call in found if call.status == query.status]
+    states = _STATES[query.status] if query.status is not UNSET else tuple(chain(*_STATES.values()))
+    stored = await services.calls.page(request.client, states, query.page_size + 1, before)
+    here = services.calls.list(request.client)
+    by_id = {call.id: call for call in (*stored, *here)}
+    found = [
+        call
+        for call in sorted(by_id.values(), key=lambda call: call.id, reverse=True)
+        if (before is None or call.id < before) and (query.status is UNSET or call.status == query.status)
+    ]
     page = found[: query.page_size]
     token = page_token(question, [page[-1].id]) if len(found) > len(page) else None
     return Answer(Calls(calls=[_state(call) for call in page], next_page_token=token))
@@ -221,7 +239,7 @@ async def list_calls(request: HttpRequest) -> Answer:
 
 async def show_call(request: HttpRequest) -> Answer:
     """Return a call, with its result once it has ended."""
-    return Answer(_state(_found(request)))
+    return Answer(_state(await _found(request)))
 
 
 async def stream_call_events(request: HttpRequest) -> Response:
@@ -231,7 +249,7 @@ async def stream_call_events(request: HttpRequest) -> Response:
     too slowly misses the oldest ones; `missed` of the next event says how many. Leaving does not cancel the
     call. A client that has the result already gets 204, so that it does not ask again.
     """
-    call = _found(request)
+    call = await _found(request)
     last = request.http.headers.get("last-event-id", "0")
     if not last.isdecimal() or len(last) > 9:
         raise InvalidError(f"there is no event {last[:40]!r}", hint="Send the id of an event of this call.")
@@ -243,7 +261,7 @@ async def stream_call_events(request: HttpRequest) -> Response:
 
 async def cancel_call(request: HttpRequest) -> Answer:
     """Cancel a call, and return it as it is two seconds later at most. One that has ended stays as it is."""
-    call = _found(request)
+    call = await _found(request)
     await request.services.calls.cancel(call)
     return Answer(_state(call))
 
@@ -254,10 +272,10 @@ def _stream(request: HttpRequest, call: OpenCall, after: int) -> Response:
     return event_stream(call, after, services.closing, partial(services.access.require_valid, request.client))
 
 
-def _found(request: HttpRequest) -> OpenCall:
+async def _found(request: HttpRequest) -> OpenCall:
     services: Services = request.services
     assert request.client is not None
-    return services.calls.find(request.path["callID"], request.client)
+    return await services.calls.look(request.path["callID"], request.client)
 
 
 def _state(call: OpenCall) -> CallState:
