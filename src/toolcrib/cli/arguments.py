@@ -1,20 +1,22 @@
-"""Arguments on the command line: `key=text`, `key:=json`, `@file` and `-` (JSON on standard input)."""
+"""Arguments on the command line: `key=text`, `key:=json`, `--key value`, `@file`, `-` (standard input)."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import click
 
+from toolcrib.cli.typed import as_typed, property_of, types_of
 from toolcrib.errors import ToolcribError, UsageError
-from toolcrib.spec.naming import parts_of
+from toolcrib.spec.naming import nearest, parts_of
 
-__all__ = ["complete_tool", "parse_arguments", "parse_duration", "parse_target"]
+__all__ = ["call_command", "complete_tool", "parse_arguments", "parse_duration", "parse_target"]
 
 _PAIR = re.compile(r"([^=:]+(?::(?!=)[^=:]*)*)(:?=)(.*)", re.DOTALL)
 _DURATION = re.compile(r"([1-9][0-9]{0,8})([smhdw])")
@@ -38,10 +40,20 @@ def parse_duration(text: str) -> timedelta | None:
         return None
 
 
-def parse_arguments(words: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments of a call. Later words replace earlier files; a key given twice is an error."""
+def call_command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """Make a command that takes a tool and its arguments. Options of others are arguments of the tool."""
+    return click.command(name, context_settings={"ignore_unknown_options": True})
+
+
+def parse_arguments(words: Sequence[str], schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the arguments of a call. Later words replace earlier files; a key given twice is an error.
+
+    With the schema of the tool's input, `key=7` is the number 7 where no text is allowed, and `--key 7` means
+    the same.
+    """
     from toolcrib.schema import decode_object
 
+    words = list(_without_options(words, schema or {}))
     arguments: dict[str, Any] = {}
     given: set[str] = set()
     if words.count("-") > 1:
@@ -52,7 +64,7 @@ def parse_arguments(words: Sequence[str]) -> dict[str, Any]:
         elif word.startswith("@"):
             arguments.update(decode_object(_read(word[1:])))
         else:
-            key, value = _pair(word)
+            key, value = _pair(word, schema or {})
             if key in given:
                 raise UsageError(f"{key} is given twice")
             given.add(key)
@@ -67,7 +79,46 @@ def _read(path: str) -> bytes:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _pair(word: str) -> tuple[str, Any]:
+def _without_options(words: Sequence[str], schema: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the words with each option as a pair: `--key value`, `--key=value`, and `--key` for true."""
+    rest = deque(words)
+    while rest:
+        word = rest.popleft()
+        if not word.startswith("--"):
+            yield word
+            continue
+        option, sign, text = word.removeprefix("--").partition("=")
+        key, no = _key_of(option.removesuffix(":"), schema)
+        is_switch = types_of(property_of(schema, key), schema) == {"boolean"}
+        if sign:
+            yield f"{key}:={text}" if option.endswith(":") else f"{key}={text}"
+        elif no or (is_switch and (not rest or rest[0] not in ("true", "false"))):
+            yield f"{key}:={'false' if no else 'true'}"
+        elif rest:
+            yield f"{key}={rest.popleft()}"
+        else:
+            raise UsageError(f"--{option} needs a value", hint=f"Write --{option} VALUE or {key}=VALUE")
+
+
+def _key_of(option: str, schema: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return the argument that an option means, and True for `--no-…`. Raises UsageError."""
+    members = schema.get("properties")
+    known = list(members) if isinstance(members, dict) else []
+    named = {name.replace("_", "-"): name for name in known} | {name: name for name in known}
+    if option in named:
+        return named[option], False
+    if option.removeprefix("no-") in named:
+        return named[option.removeprefix("no-")], True
+    context = click.get_current_context(silent=True)
+    own = [] if context is None else [name for one in context.command.params for name in one.opts]
+    close = nearest(f"--{option}", [*own, *(f"--{name}" for name in known)])
+    raise UsageError(
+        f"there is no option --{option}, and the tool has no argument of this name."
+        + (f" Did you mean {close}?" if close else "")
+    )
+
+
+def _pair(word: str, schema: Mapping[str, Any]) -> tuple[str, Any]:
     match = _PAIR.fullmatch(word)
     try:
         word.encode()
@@ -78,11 +129,11 @@ def _pair(word: str) -> tuple[str, Any]:
     if match is None:
         raise UsageError(
             f"{word!r} is not an argument",
-            hint="Write key=text, key:=json, @file.json, or - for a JSON object on standard input.",
+            hint="Write key=value, key:=json, @file.json, or - for a JSON object on standard input.",
         )
     key, sign, text = match.groups()
     if sign == "=":
-        return key, text
+        return key, as_typed(text, property_of(schema, key), schema)
     import orjson
 
     from toolcrib.schema import decode_value

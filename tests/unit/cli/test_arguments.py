@@ -107,3 +107,61 @@ def test_names_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         (tmp_path / ".toolcrib/tools" / name).mkdir(parents=True)
     (tmp_path / ".toolcrib/tools/sketch.md").write_text("")
     assert complete_tool(context, parameter, "s") == ["scan", "stats"]
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "petId": {"type": "integer"},
+        "max_size": {"type": "number"},
+        "dry": {"type": "boolean"},
+        "tags": {"type": "array"},
+        "meta": {"$ref": "#/$defs/meta"},
+        "code": {"type": "string"},
+        "either": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+        "level": {"enum": [1, 2]},
+        "maybe": {"type": ["integer", "null"]},
+        "any": {},
+    },
+    "$defs": {"meta": {"type": "object"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "arguments"),
+    [
+        (["petId=7", "max_size=1.5"], {"petId": 7, "max_size": 1.5}),
+        (["petId=01234"], {"petId": "01234"}),
+        (["petId=x"], {"petId": "x"}),
+        (["petId=1.5"], {"petId": "1.5"}),
+        (["petId=true"], {"petId": "true"}),
+        (["code=01234", "either=7", "any=7"], {"code": "01234", "either": "7", "any": "7"}),
+        (["dry=true", "tags=[1]", 'meta={"a": 1}'], {"dry": True, "tags": [1], "meta": {"a": 1}}),
+        (["level=2", "maybe=null"], {"level": 2, "maybe": None}),
+        (['code:=["exact"]', "petId:=8"], {"code": ["exact"], "petId": 8}),
+        (["--petId", "7", "--code=a=b"], {"petId": 7, "code": "a=b"}),
+        (["--max-size", "-2", "--code", "--x"], {"max_size": -2, "code": "--x"}),
+        (["--dry", "code=x"], {"dry": True, "code": "x"}),
+        (["--dry", "false", "--petId=1"], {"dry": False, "petId": 1}),
+        (["--no-dry"], {"dry": False}),
+        (["--tags:=[2]"], {"tags": [2]}),
+        (["--code", "a b\nc"], {"code": "a b\nc"}),
+    ],
+)
+def test_values_have_the_types_of_the_schema(words: list[str], arguments: dict[str, Any]) -> None:
+    assert parse_arguments(words, SCHEMA) == arguments
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--petID", "7"], "Did you mean --petId"),
+        (["--nothing"], "no option --nothing"),
+        (["--code"], "needs a value"),
+        (["--petId", "1", "petId=2"], "given twice"),
+        (["--no-petid"], "no option"),
+    ],
+)
+def test_options_that_the_tool_does_not_have(words: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse_arguments(words, SCHEMA)

@@ -160,9 +160,9 @@ def _named(store: Store, target: str) -> tuple[BundleRecord, str, str]:
 @tool_argument
 @store_options
 def history_command(tool: str, data: str | None, as_json: bool) -> None:
-    """Show who changed a tool in any of its versions, the latest change first.
+    """Show who changed a tool, the latest change first.
 
-    TOOL is BUNDLE/SLUG for a tool that has been deleted.
+    These are the changes of all its versions. TOOL is BUNDLE/SLUG for a tool that has been deleted.
     """
     store = open_store(data)
     named, slug, _ = parse_target(tool)

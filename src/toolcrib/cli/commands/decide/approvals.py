@@ -313,9 +313,11 @@ def _changed_arguments(
         raise UsageError(f"--arguments {file!r} names no file", hint="Write --arguments @file.json")
     if any(word.startswith("@") or word == "-" for word in edits):
         raise UsageError("--edit takes KEY=TEXT or KEY:=JSON", hint="For a file write --arguments @file.json")
+    sheet = service.show(approval)
+    changed = parse_arguments(edits, None if sheet.tool is None else sheet.tool.input_schema)
     if file is not None:
-        return {**parse_arguments([file]), **parse_arguments(edits)}
-    return {**decode_object(service.show(approval).approval.arguments), **parse_arguments(edits)}
+        return {**parse_arguments([file]), **changed}
+    return {**decode_object(sheet.approval.arguments), **changed}
 
 
 def _require_yes(sheet: ApprovalSheet, question: str, *, yes: bool) -> Channel:

@@ -48,7 +48,7 @@ def show_command(root: str | None, as_json: bool) -> None:
     )
 
 
-@command.command("explain")
+@command.command("explain", context_settings={"ignore_unknown_options": True})
 @click.argument("tool", shell_complete=complete_tool)
 @click.argument("arguments", nargs=-1)
 @project_options
@@ -74,7 +74,8 @@ def explain_command(
 
     project = Project.open(root)
     found: Tool = find_tool(project, tool)
-    document = explain_call(project, found, parse_arguments(arguments), *_caller(project, callers))
+    given = parse_arguments(arguments, found.input_schema)
+    document = explain_call(project, found, given, *_caller(project, callers))
     if as_json:
         print_json(document)
     else:

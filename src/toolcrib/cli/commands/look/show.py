@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,13 @@ from toolcrib.cli.arguments import complete_tool, parse_target
 from toolcrib.cli.caller import caller_of
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_json, print_result, printable
-from toolcrib.errors import ToolNotFound
+from toolcrib.errors import ToolcribError, ToolNotFound
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
     from toolcrib.spec import Tool
 
-__all__ = ["command", "find_tool"]
+__all__ = ["command", "find_tool", "input_schema"]
 
 
 def find_tool(project: Project, target: str) -> Tool:
@@ -43,6 +43,14 @@ def find_tool(project: Project, target: str) -> Tool:
     if version is not None and version != str(tool.version):
         raise ToolNotFound(f"{name} has no version {version!r}; there is version {tool.version}")
     return tool
+
+
+def input_schema(project: Project, target: str) -> Mapping[str, Any]:
+    """Return the schema of a tool's arguments; an empty one if there is no such tool, as its call reports."""
+    try:
+        return find_tool(project, target).input_schema
+    except ToolcribError:
+        return {}
 
 
 @click.command("show")

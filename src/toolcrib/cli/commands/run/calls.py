@@ -25,7 +25,7 @@ last_option = click.option("--last", is_flag=True, help="The newest call, in pla
 
 @click.group("calls")
 def command() -> None:
-    """Follow and steer the calls that were submitted.
+    """Follow, cancel and retry the calls that were submitted.
 
     They are stored before they run, and recorded once, whatever process dies.
     """

@@ -7,13 +7,13 @@ import logging
 import shutil
 import signal
 import sys
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from toolcrib.cli.arguments import complete_tool, parse_arguments
+from toolcrib.cli.arguments import call_command, complete_tool, parse_arguments
 from toolcrib.cli.caller import caller_of, given_token
-from toolcrib.cli.commands.look.show import find_tool
+from toolcrib.cli.commands.look.show import find_tool, input_schema
 from toolcrib.cli.confirm import at_terminal, seek_approval
 from toolcrib.cli.options import approve_option, project_options, timeout_option
 from toolcrib.cli.output import (
@@ -38,7 +38,7 @@ _QUIET_S = 0.3
 """A shorter call shows no progress."""
 
 
-@click.command("run")
+@call_command("run")
 @click.argument("tool", shell_complete=complete_tool)
 @click.argument("arguments", nargs=-1)
 @project_options
@@ -66,26 +66,26 @@ def command(
 ) -> int:
     """Run one tool.
 
-    TOOL is [BUNDLE/]NAME[@VERSION]. ARGUMENTS are key=text, key:=json, @file.json, or - for a JSON object on
-    standard input. Later words replace what earlier files contain.
+    TOOL is [BUNDLE/]NAME[@VERSION]. ARGUMENTS are key=value or --key value, key:=json, @file.json, or - for a
+    JSON object on standard input. A value is text where the tool takes text there, else JSON. Later words
+    replace what earlier files contain.
     """
     from toolcrib.cli.commands.decide.trust import accepted_project
     from toolcrib.project import Project
     from toolcrib.spec import Call
 
-    call = Call(tool, parse_arguments(arguments), caller="cli", timeout_ms=timeout_ms)
-    call.idempotency_key = idempotency_key
-    call.wait = wait or "raise"
     if verbose:
         _show_log()
+    project = Project.open(root) if dry_run else accepted_project(root, ask=not as_json)
+    given = parse_arguments(arguments, input_schema(project, tool))
+    call = Call(tool, given, caller="cli", timeout_ms=timeout_ms)
+    call.idempotency_key = idempotency_key
+    call.wait = wait or "raise"
+    print_warnings(project)
     if dry_run:
-        project = Project.open(root)
         call.caller, call.identity = caller_of(project)
-        print_warnings(project)
         _print_plan(project, call, as_json=as_json)
         return 0
-    project = accepted_project(root, ask=not as_json)
-    print_warnings(project)
     try:
         result = result_of(project, call, approve=approve, ask=not as_json)
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -93,13 +93,13 @@ def command(
     if as_json:
         print_json(result.as_dict())
     else:
-        _print(result, call, arguments, verbose=verbose)
+        _print(result, verbose=verbose)
     if result.error is not None:
         return result.error.exit_code
     return ApprovalRequired.exit_code if result.status == "pending" else 0
 
 
-def _print(result: Result, call: Call, words: tuple[str, ...], *, verbose: bool) -> None:
+def _print(result: Result, *, verbose: bool) -> None:
     for warning in result.warnings:
         print_note(f"warning: {warning}")
     if result.status == "pending":
@@ -107,7 +107,6 @@ def _print(result: Result, call: Call, words: tuple[str, ...], *, verbose: bool)
         print_note(f"The call waits for approval {details['approval']}: {details['reason']}")
         print_note(_how_to_approve(details["approval"]))
     elif result.error is not None:
-        _add_hint(result.error, call, words)
         if _is_person() and result.error.hint == _asked():
             result.error.hint = _how_to_approve(result.error.details["approval"])
         if not verbose and not result.error.hint and "exception" in result.error.details:
@@ -254,19 +253,3 @@ def _show_log() -> None:
     logger = logging.getLogger("toolcrib.tools")
     logger.setLevel(logging.INFO)
     logger.addHandler(Notes())
-
-
-def _add_hint(error: Any, call: Call, words: tuple[str, ...]) -> None:
-    """Explain how to write a number or a list, if text was given for one."""
-    import orjson
-
-    for violation in error.violations if error.code == "invalid_input" else ():
-        key = violation.path.removeprefix("$.")
-        text = call.arguments.get(key) if isinstance(call.arguments, dict) else None
-        if not isinstance(text, str) or f"{key}={text}" not in words or "type" not in violation.message:
-            continue
-        try:
-            orjson.loads(text)
-        except orjson.JSONDecodeError:
-            continue
-        error.hint = f"{key}={text} is text; for a value of another type write {key}:={text}"

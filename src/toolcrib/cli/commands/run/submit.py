@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from toolcrib.cli.arguments import complete_tool, parse_arguments
+from toolcrib.cli.arguments import call_command, complete_tool, parse_arguments
 from toolcrib.cli.caller import caller_of
 from toolcrib.cli.options import project_options, timeout_option
 from toolcrib.cli.output import print_json, print_note, print_result, print_warnings
@@ -12,7 +12,7 @@ from toolcrib.cli.output import print_json, print_note, print_result, print_warn
 __all__ = ["command"]
 
 
-@click.command("submit")
+@call_command("submit")
 @click.argument("tool", shell_complete=complete_tool)
 @click.argument("arguments", nargs=-1)
 @project_options
@@ -41,9 +41,10 @@ def command(
     project = Project.open(root)
     print_warnings(project)
     caller, identity = caller_of(project)
+    found = find_tool(project, tool)
     call_id = project.submit(
-        find_tool(project, tool).name,
-        parse_arguments(arguments),
+        found.name,
+        parse_arguments(arguments, found.input_schema),
         caller=caller,
         identity=identity,
         idempotency_key=idempotency_key,

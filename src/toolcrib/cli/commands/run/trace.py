@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.arguments import complete_tool, parse_arguments
-from toolcrib.cli.commands.look.show import find_tool
+from toolcrib.cli.arguments import call_command, complete_tool, parse_arguments
+from toolcrib.cli.commands.look.show import find_tool, input_schema
 from toolcrib.cli.commands.run.run import result_of
 from toolcrib.cli.options import approve_option, project_options, timeout_option
 from toolcrib.cli.output import print_error, print_interrupted, print_json, print_note, print_result
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from toolcrib.spec import Result
 
 
-@click.command("trace")
+@call_command("trace")
 @click.argument("tool", shell_complete=complete_tool)
 @click.argument("arguments", nargs=-1)
 @project_options
@@ -59,8 +59,9 @@ def command(
     from toolcrib.project.trace import Allowed, Trace
     from toolcrib.spec import Call
 
-    call = Call(tool, parse_arguments(arguments), caller="cli", timeout_ms=timeout_ms)
     project = accepted_project(root, ask=not as_json)
+    given = parse_arguments(arguments, input_schema(project, tool))
+    call = Call(tool, given, caller="cli", timeout_ms=timeout_ms)
     allowed = Allowed(allow_read, allow_write, allow_host, allow_env)
     trace = None
     try:
