@@ -33,7 +33,7 @@ _OPEN: dict[str, Scope] = {
     "test": "invoke",
 }
 """Scopes that commands need of a token; every other command of a project needs `admin`."""
-_WITHOUT_PROJECT = ("convert", "doctor", "schema")
+_WITHOUT_PROJECT = ("completion", "convert", "doctor", "schema")
 """Commands that neither read nor change anything of a project or of its user."""
 _token: str | None = None
 

@@ -50,6 +50,8 @@ toolcrib calls cancel --last
 toolcrib calls cancel 019bb1c2
 toolcrib calls retry --last
 toolcrib calls retry 019bb1c2
+toolcrib completion bash > ~/.toolcrib-completion.bash
+toolcrib completion fish
 toolcrib connect claude-code
 toolcrib connect cursor --write
 toolcrib bundle export weather
@@ -86,7 +88,7 @@ toolcrib secrets list
 toolcrib secrets list --json
 toolcrib secrets check
 toolcrib secrets check --json
-toolcrib serve --stdio
+toolcrib serve app.py
 toolcrib serve --http
 toolcrib servers add time -- uvx mcp-server-time
 toolcrib servers add db --write data -- uvx db-server data/x.db

@@ -23,6 +23,7 @@ COMMANDS = {
     "audit": ("look.audit", "Verify, show and search the audit log."),
     "bundle": ("bundles.bundle", "Manage bundles: groups of tools with one switch."),
     "calls": ("run.calls", "Follow, cancel and retry the calls that were submitted."),
+    "completion": ("connect.completion", "Print the completion of commands for a shell."),
     "connect": ("connect.connect", "Let an agent host use the project's tools over MCP."),
     "convert": ("make.convert", "Convert tools to another manifest format and report losses."),
     "doctor": ("look.doctor", "Show how well this machine can confine tools."),
@@ -52,6 +53,28 @@ COMMANDS = {
 """Command name to its module below `toolcrib.cli.commands`, and to the first line of its help."""
 
 
+_GROUPS = {
+    "make": "Make tools",
+    "run": "Run them",
+    "decide": "Decide what may run",
+    "connect": "Connect clients, servers and secrets",
+    "bundles": "Keep tools in bundles",
+    "look": "Look",
+}
+"""Folder of commands to the title of its section in the help."""
+_MEANT = {
+    "add": "new",
+    "call": "run",
+    "create": "init or new",
+    "exec": "run",
+    "ls": "list",
+    "mcp": "serve or servers",
+    "start": "serve",
+    "validate": "lint",
+}
+"""Words that people try, and the commands that they mean."""
+
+
 class _Commands(click.Group):
     """A group that imports a command when it is used."""
 
@@ -72,13 +95,20 @@ class _Commands(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from toolcrib.spec.naming import nearest
 
-            close = nearest(args[0], COMMANDS)
+            close = _MEANT.get(args[0]) or nearest(args[0], COMMANDS)
             ctx.fail(f"there is no command {args[0]!r}." + (f" Did you mean {close}?" if close else ""))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl((name, text) for name, (_, text) in sorted(COMMANDS.items()))
+        widest = max(map(len, COMMANDS))
+        for folder, title in _GROUPS.items():
+            rows = [
+                (name.ljust(widest), text)
+                for name, (module, text) in sorted(COMMANDS.items())
+                if module.partition(".")[0] == folder
+            ]
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
         """Run a command and end the process with its exit code."""
@@ -89,6 +119,8 @@ class _Commands(click.Group):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
         words = list(sys.argv[1:] if args is None else args)
+        if words[:1] == ["help"]:
+            words = [*words[1:], "--help"]
         as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
         code: Any = 1
         try:
@@ -164,12 +196,17 @@ def _is_of_output(error: OSError) -> bool:
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "--version", message="toolcrib %(version)s")
-def toolcrib() -> None:
+@click.option("--root", type=click.Path(file_okay=False), help="The project's folder, for every command.")
+def toolcrib(root: str | None) -> None:
     """The tool crib for AI agents: describe, check, confine and run their tools.
+
+    `toolcrib help COMMAND` explains a command.
 
     Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 invalid input or manifest, 5 denied or not approved,
     6 timed out, 7 conflict, 130 interrupted.
     """
+    if root is not None:
+        os.environ["TOOLCRIB_ROOT"] = root
 
 
 _add_examples(toolcrib, "toolcrib")

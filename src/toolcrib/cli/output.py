@@ -105,7 +105,7 @@ def print_error(error: ToolcribError, *, as_json: bool = False) -> int:
     message = error.message
     if violations and message.startswith(violations[0].path):
         message = f"{len(violations)} problems in the arguments:"
-    click.echo(f"{_paint(f'error[{error.code}]:', 'red')} {_indented(message)}", err=True)
+    _echo(f"{_paint(f'error[{error.code}]:', 'red')} {_indented(message)}")
     for violation in violations:
         print_note(f"  {violation.path} {violation.message}")
     _print_hint(error.hint)
@@ -120,12 +120,18 @@ def _indented(text: str) -> str:
 
 def _print_hint(text: str | None) -> None:
     if text:
-        click.echo(f"{_paint('hint:', 'cyan')} {printable(text)}", err=True)
+        _echo(f"{_paint('hint:', 'cyan')} {printable(text)}")
+
+
+def _echo(text: str) -> None:
+    """Print a text with colours on standard error; click would remove them where there is no terminal."""
+    click.echo(text, err=True, color=True if os.environ.get("FORCE_COLOR") else None)
 
 
 def _paint(text: str, colour: str) -> str:
-    """Colour a label of standard error, on a terminal that wants colours."""
-    if not sys.stderr.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+    """Colour a label of standard error, on a terminal or by FORCE_COLOR, unless NO_COLOR is set."""
+    wanted = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    if os.environ.get("NO_COLOR") or not (wanted or os.environ.get("FORCE_COLOR")):
         return text
     return click.style(text, fg=colour, bold=True)
 
@@ -161,4 +167,4 @@ def print_diagnostics(diagnostics: Iterable[Diagnostic]) -> None:
         short = replace(finding, path=finding.path.removeprefix(here))
         label = f"{finding.severity}[{finding.rule}]:"
         painted = _paint(label, "red" if finding.is_error else "yellow")
-        click.echo(short.render().replace(label, painted, 1), err=True)
+        _echo(short.render().replace(label, painted, 1))

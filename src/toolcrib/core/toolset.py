@@ -7,7 +7,7 @@ import os
 import unicodedata
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, NoReturn, TypeVar, Unpack, overload
 
 from toolcrib.core.bound import (
     DEFAULT_TIMEOUT_MS,
@@ -77,6 +77,17 @@ class Toolset:
         )
         self.invoke = self.pipeline.invoke
         """The one call path: a `Call` in, a `Result` out."""
+
+    def run(self) -> NoReturn:
+        """Serve the tools to an MCP client on standard input and output, and end the process with it.
+
+        For the end of a program: `if __name__ == "__main__": tools.run()`.
+        """
+        from importlib import import_module
+
+        # The interfaces are a layer above this one, and import it.
+        import_module("toolcrib.serve.program").serve_toolset(self)
+        raise AssertionError
 
     # -- defining ------------------------------------------------------------------------------
 

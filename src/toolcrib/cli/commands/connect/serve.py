@@ -7,13 +7,14 @@ import sys
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from toolcrib.cli.caller import given_token
 from toolcrib.cli.options import root_option
 from toolcrib.cli.output import print_diagnostics, print_note, print_result, print_warnings
+from toolcrib.cli.programs import is_program, load_program
 from toolcrib.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _MOST_NAMES = 20
 
 
 @click.command("serve")
+@click.argument("file", metavar="[FILE.py[:OBJECT]]", required=False)
 @root_option
 @click.option("--stdio", is_flag=True, help="Serve MCP on standard input and output.")
 @click.option("--http", is_flag=True, help="Serve the REST API over HTTP.")
@@ -35,6 +37,7 @@ _MOST_NAMES = 20
 @click.option("--allow-host", "allowed", multiple=True, help="A further name of this server. Repeatable.")
 @click.option("--data", type=click.Path(path_type=Path), help="Your data folder (default: TOOLCRIB_DATA).")
 def command(
+    file: str | None,
     root: str | None,
     stdio: bool,
     http: bool,
@@ -45,17 +48,25 @@ def command(
 ) -> None:
     """Serve the project's tools over MCP or REST.
 
+    With FILE.py it serves the Toolset of a Python program over MCP instead, by default with --stdio.
+
     MCP ends when its client disconnects. With a token in TOOLCRIB_TOKEN the client sees and calls what the
     token allows; without one, every tool.
 
     REST listens on this machine only, unless --host says otherwise, and needs a token or the login link that
     is printed.
     """
+    if file is not None:
+        _serve_file(file, http=http)
     if stdio == http:
         raise click.UsageError("choose one of --stdio and --http")
     from toolcrib.serve.process import run_until_end
+    from toolcrib.serve.program import AT_TERMINAL
 
     if stdio:
+        if sys.stdin.isatty():
+            print_note(AT_TERMINAL)
+            print_note("To add the project to a client: toolcrib connect HOST")
         run_until_end(_serve_stdio(root, data))
     try:
         import uvloop
@@ -68,6 +79,16 @@ def command(
         ) from None
     settings = HttpSettings(host=host, port=port, allowed_hosts=allowed)
     run_until_end(_serve_http(root, data, settings), uvloop.new_event_loop())
+
+
+def _serve_file(file: str, *, http: bool) -> NoReturn:
+    from toolcrib.serve.program import serve_toolset
+
+    if not is_program(file):
+        raise click.UsageError(f"{file} is no Python file; for another project: --root {file}")
+    if http:
+        raise click.UsageError("a Python file is served over MCP; for REST, make a project: toolcrib init")
+    serve_toolset(load_program(file))
 
 
 async def _serve_http(root: str | None, data: Path | None, settings: HttpSettings) -> int:

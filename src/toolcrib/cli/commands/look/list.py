@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from toolcrib.cli.caller import caller_of
 from toolcrib.cli.options import project_options
-from toolcrib.cli.output import print_diagnostics, print_json, print_note, print_warnings, shown
+from toolcrib.cli.output import count, print_diagnostics, print_json, print_note, print_warnings, shown
+from toolcrib.cli.programs import is_program, load_program
 from toolcrib.cli.table import brief, print_listing
-from toolcrib.errors import NotFoundError
+from toolcrib.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command("list")
+@click.argument("file", metavar="[FILE.py[:OBJECT]]", required=False)
 @project_options
 @click.option(
     "--for",
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 @click.option("--member", help="Only the tools of this member of a team.")
 @click.option("--team", help="The team file (default: team.yaml in the project's folder).")
 def command(
+    file: str | None,
     root: str | None,
     as_json: bool,
     shape: str | None,
@@ -39,10 +43,17 @@ def command(
 ) -> None:
     """List the tools of the project.
 
+    With FILE.py these are the tools of a Python program.
+
     Manifests with errors are reported on standard error.
     """
     from toolcrib.project import Project
 
+    if file is not None:
+        if not is_program(file):
+            raise UsageError(f"{file} is no Python file", hint=f"For another project: --root {file}")
+        _print_tools(list(load_program(file).tools()), as_json=as_json, empty=f"{file} has no tools.")
+        return
     project = Project.open(root)
     print_warnings(project)
     tools = [tool for tool in project.tools(*caller_of(project)) if not tags or set(tags) & set(tool.tags)]
@@ -54,23 +65,30 @@ def command(
     if shape is not None:
         print_json(_shaped(tools, shape))
     else:
-        create = f"write {project.place.tools}/NAME/tool.yml, or run `toolcrib init --examples`"
-        print_listing(
-            as_json,
-            {
-                "tools": [_entry(tool) for tool in tools],
-                "diagnostics": [error.as_dict() for error in shown(errors)],
-            },
-            ("NAME", "KIND", "APPROVAL", "DESCRIPTION"),
-            [
-                (tool.name, tool.kind, "asks" if tool.approval.required else "", brief(tool.description))
-                for tool in tools
-            ],
-            empty="No tool has such a tag." if tags else f"There are no tools yet. To create one, {create}.",
-        )
+        empty = "There are no tools yet. To create one: toolcrib new NAME, or toolcrib init --examples"
+        if tags:
+            empty = "No tool has such a tag."
+        elif errors:
+            files = len({error.path for error in errors})
+            empty = f"{count(files, 'tool')} {'does' if files == 1 else 'do'} not load:"
+        diagnostics = [error.as_dict() for error in shown(errors)]
+        _print_tools(tools, as_json=as_json, empty=empty, diagnostics=diagnostics)
     if errors and not (as_json and shape is None):
         print_diagnostics(errors)
         print_note("These tools cannot be used. For all errors and warnings: toolcrib lint")
+
+
+def _print_tools(tools: Sequence[Tool], *, as_json: bool, empty: str, **more: Any) -> None:
+    print_listing(
+        as_json,
+        {"tools": [_entry(tool) for tool in tools], **more},
+        ("NAME", "KIND", "APPROVAL", "DESCRIPTION"),
+        [
+            (tool.name, tool.kind, "asks" if tool.approval.required else "", brief(tool.description))
+            for tool in tools
+        ],
+        empty=empty,
+    )
 
 
 def _print_unseen_servers(project: Project) -> None:

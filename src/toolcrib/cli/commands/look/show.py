@@ -16,7 +16,8 @@ from toolcrib.cli.arguments import complete_tool, parse_target
 from toolcrib.cli.caller import caller_of
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_json, print_result, printable
-from toolcrib.errors import ToolcribError, ToolNotFound
+from toolcrib.cli.programs import is_program, load_program
+from toolcrib.errors import ToolcribError, ToolNotFound, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
@@ -55,26 +56,38 @@ def input_schema(project: Project, target: str) -> Mapping[str, Any]:
 
 @click.command("show")
 @click.argument("tool", shell_complete=complete_tool)
+@click.argument("name", required=False)
 @project_options
-def command(tool: str, root: str | None, as_json: bool) -> None:
+def command(tool: str, name: str | None, root: str | None, as_json: bool) -> None:
     """Show one tool: its arguments, permissions and examples.
 
-    TOOL is [BUNDLE/]NAME[@VERSION].
+    TOOL is [BUNDLE/]NAME[@VERSION], or FILE.py[:OBJECT] and NAME for a tool of a Python program.
     """
     from toolcrib.middleware.handler import names_for
     from toolcrib.project import Project
 
+    if is_program(tool):
+        tools = load_program(tool)
+        if name is None:
+            raise UsageError("name the tool too", hint=f"toolcrib show {tool} NAME: {', '.join(tools.names)}")
+        _print(tools.get(name), names_for(tools.middleware, name), as_json=as_json)
+        return
+    if name is not None:
+        raise UsageError(f"{tool} and {name}: show takes one tool")
     project = Project.open(root)
     found = find_tool(project, tool)
     caller, identity = caller_of(project)
     if identity is not None and found not in project.tools(caller, identity):
         raise ToolNotFound(f"there is no tool {tool!r} for this token")
     found = replace(found, permissions=project.permissions_of(found))
-    middleware = names_for(project.toolset.middleware, found.name)
+    _print(found, names_for(project.toolset.middleware, found.name), as_json=as_json)
+
+
+def _print(tool: Tool, middleware: list[str], *, as_json: bool) -> None:
     if as_json:
-        print_json({**_document(found), "middleware": middleware})
+        print_json({**_document(tool), "middleware": middleware})
     else:
-        print_result(printable("\n".join(_lines(found, middleware))))
+        print_result(printable("\n".join(_lines(tool, middleware))))
 
 
 def _document(tool: Tool) -> dict[str, Any]:

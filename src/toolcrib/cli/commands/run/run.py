@@ -25,6 +25,7 @@ from toolcrib.cli.output import (
     print_warnings,
     printable,
 )
+from toolcrib.cli.programs import is_program, load_program
 from toolcrib.errors import ApprovalRequired, NotFoundError, ToolcribError, UsageError
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def command(
 
     TOOL is [BUNDLE/]NAME[@VERSION]. ARGUMENTS are key=value or --key value, key:=json, @file.json, or - for a
     JSON object on standard input. A value is text where the tool takes text there, else JSON. Later words
-    replace what earlier files contain.
+    replace what earlier files contain. `run FILE.py[:OBJECT] NAME …` runs a tool of a Python program.
     """
     from toolcrib.cli.commands.decide.trust import accepted_project
     from toolcrib.project import Project
@@ -76,6 +77,8 @@ def command(
 
     if verbose:
         _show_log()
+    if is_program(tool):
+        return _run_program(tool, arguments, timeout_ms, as_json=as_json, verbose=verbose)
     project = Project.open(root) if dry_run else accepted_project(root, ask=not as_json)
     given = parse_arguments(arguments, input_schema(project, tool))
     call = Call(tool, given, caller="cli", timeout_ms=timeout_ms)
@@ -97,6 +100,31 @@ def command(
     if result.error is not None:
         return result.error.exit_code
     return ApprovalRequired.exit_code if result.status == "pending" else 0
+
+
+def _run_program(
+    file: str, words: tuple[str, ...], timeout_ms: int | None, *, as_json: bool, verbose: bool
+) -> int:
+    """Run a tool of a Python program, as the program itself would."""
+    from toolcrib.spec import Call
+
+    tools = load_program(file)
+    if not words:
+        raise UsageError("name the tool too", hint=f"toolcrib run {file} NAME: {', '.join(tools.names)}")
+    name, *rest = words
+    schema = tools.get(name).input_schema
+
+    async def call() -> Result:
+        async with tools:
+            given = parse_arguments(rest, schema)
+            return await tools.invoke(Call(name, given, caller="cli", timeout_ms=timeout_ms))
+
+    result = asyncio.run(call())
+    if as_json:
+        print_json(result.as_dict())
+    else:
+        _print(result, verbose=verbose)
+    return 0 if result.error is None else result.error.exit_code
 
 
 def _print(result: Result, *, verbose: bool) -> None:

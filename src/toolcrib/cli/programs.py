@@ -1,0 +1,73 @@
+"""A toolset of a Python file that is named on the command line: `FILE.py[:OBJECT]`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from toolcrib.cli.caller import given_token
+from toolcrib.errors import InvalidToken, NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from toolcrib.core.toolset import Toolset
+
+__all__ = ["is_program", "load_program"]
+
+
+def is_program(text: str | None) -> bool:
+    """Return True for `FILE.py` and `FILE.py:OBJECT`."""
+    return text is not None and text.partition(":")[0].endswith(".py")
+
+
+def load_program(text: str) -> Toolset:
+    """Run a file as an import does, and return its toolset: the object that is named, else the only one.
+
+    Whoever names a file wants its code to run, so nothing is asked. Raises NotFoundError, UsageError, and
+    InvalidToken for a caller with a token.
+    """
+    from toolcrib.core.toolset import Toolset
+
+    if given_token() is not None:
+        raise InvalidToken("a Python file is run for this machine's own user, not for a token")
+    file, _, name = text.partition(":")
+    path = Path(file)
+    if not path.is_file():
+        raise NotFoundError(f"there is no file {file}")
+    module = _import(path.resolve())
+    if name:
+        found = getattr(module, name, None)
+        if not isinstance(found, Toolset):
+            raise UsageError(f"{name} in {file} is no Toolset", hint=_named(module) or "Make one: Toolset()")
+        return found
+    toolsets = {id(one): one for one in vars(module).values() if isinstance(one, Toolset)}
+    if len(toolsets) != 1:
+        raise UsageError(
+            f"{file} has {len(toolsets) or 'no'} Toolset{'s' if toolsets else ''}",
+            hint=_named(module) or "Write `tools = Toolset()` in it, and `@tools.tool` above a function.",
+        )
+    return next(iter(toolsets.values()))
+
+
+def _import(path: Path) -> ModuleType:
+    """Import a file under its own name, so that processes of its tools find it too."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    sys.path.insert(0, str(path.parent))
+    name = path.stem if path.stem not in sys.stdlib_module_names else f"_{path.stem}"
+    spec = spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _named(module: ModuleType) -> str:
+    from toolcrib.core.toolset import Toolset
+
+    file = Path(str(module.__file__)).name
+    names = [f"{file}:{name}" for name, one in vars(module).items() if isinstance(one, Toolset)]
+    return f"Name one: {', '.join(names)}" if names else ""
