@@ -43,7 +43,7 @@ def problem(error: ToolcribError, headers: Mapping[str, str] | None = None) -> R
     """Return the response for an error, with the status of its class."""
     more = dict(headers or {})
     if isinstance(error, InvalidToken):
-        more["www-authenticate"] = "Bearer"
+        more.setdefault("www-authenticate", "Bearer")
     if isinstance(error, RateLimited):
         more["retry-after"] = str(max(1, math.ceil(error.details.get("retry_after_s", 1))))
     if isinstance(error, SlowRequest):

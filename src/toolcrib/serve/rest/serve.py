@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from toolcrib import __version__
 from toolcrib.guard import Tokens
 from toolcrib.project import McpCatalog, Project
-from toolcrib.serve.auth import Access, Sessions, TrustedHosts
+from toolcrib.serve.auth import Access, OAuthResource, OutsideTokens, Sessions, TrustedHosts
 from toolcrib.serve.http import BODY_S, HttpServer, create_app, open_socket
 from toolcrib.serve.mcp import ServerSettings
 from toolcrib.serve.mcp.http import McpEndpoint
@@ -34,6 +34,8 @@ class HttpSettings:
     """0 takes a free one."""
     allowed_hosts: tuple[str, ...] = ()
     """Further names by which clients may address the server."""
+    oauth: OAuthResource | None = None
+    """The authorization server whose access tokens MCP clients may use, beside this project's own."""
     body_s: float = BODY_S
     """Seconds that the body of a request may take, beside those of its length."""
 
@@ -51,10 +53,15 @@ async def serve_http(
     port = listening.getsockname()[1]
     closing = asyncio.Event()
     hosts = (settings.host, *settings.allowed_hosts)
-    async with rest_app(project, port=port, allowed_hosts=hosts, closing=closing, body_s=settings.body_s) as (
-        app,
-        login,
-    ):
+    served = rest_app(
+        project,
+        port=port,
+        allowed_hosts=hosts,
+        closing=closing,
+        body_s=settings.body_s,
+        oauth=settings.oauth,
+    )
+    async with served as (app, login):
         if announce is not None:
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
             address = f"http://{host}:{port}"
@@ -70,6 +77,7 @@ async def rest_app(
     allowed_hosts: Sequence[str] = (),
     closing: asyncio.Event | None = None,
     body_s: float = BODY_S,
+    oauth: OAuthResource | None = None,
 ) -> AsyncIterator[tuple[ASGIApp, str]]:
     """Give the application for an open project, and a one-time login link: its path and query.
 
@@ -85,7 +93,14 @@ async def rest_app(
         settings = ServerSettings(
             version=__version__, approver=project.elicitation, state_key=project.vault.key()
         )
-        endpoint = McpEndpoint(rest, McpCatalog(project), access, settings)
+        endpoint = McpEndpoint(
+            rest,
+            McpCatalog(project),
+            access,
+            settings,
+            outside=None if oauth is None else OutsideTokens(oauth),
+            body_s=body_s,
+        )
         ending = asyncio.create_task(_end_with(services.closing, endpoint))
         try:
             yield endpoint, f"/login?code={access.sessions.new_code()}"

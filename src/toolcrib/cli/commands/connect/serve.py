@@ -35,6 +35,8 @@ _MOST_NAMES = 20
     "--port", type=click.IntRange(0, 65_535), default=8745, help="0 takes a free one [default: 8745]."
 )
 @click.option("--allow-host", "allowed", multiple=True, help="A further name of this server. Repeatable.")
+@click.option("--issuer", help="Take access tokens of this authorization server for MCP.")
+@click.option("--resource", help="The address of /mcp for clients: the audience of those tokens.")
 @click.option("--data", type=click.Path(path_type=Path), help="Your data folder (default: TOOLCRIB_DATA).")
 def command(
     file: str | None,
@@ -44,6 +46,8 @@ def command(
     host: str,
     port: int,
     allowed: tuple[str, ...],
+    issuer: str | None,
+    resource: str | None,
     data: Path | None,
 ) -> None:
     """Serve the project's tools over MCP or REST.
@@ -60,6 +64,8 @@ def command(
         _serve_file(file, http=http)
     if stdio == http:
         raise click.UsageError("choose one of --stdio and --http")
+    if (issuer is None) != (resource is None) or (issuer is not None and stdio):
+        raise click.UsageError("--issuer and --resource are given together, and with --http")
     from toolcrib.serve.process import run_until_end
     from toolcrib.serve.program import AT_TERMINAL
 
@@ -71,13 +77,15 @@ def command(
     try:
         import uvloop
 
+        from toolcrib.serve.auth import OAuthResource
         from toolcrib.serve.rest import HttpSettings
     except ImportError as missing:
         raise UnavailableError(
             f"serving over HTTP needs the package {missing.name}",
             hint="Install it: pip install 'toolcrib[http]'",
         ) from None
-    settings = HttpSettings(host=host, port=port, allowed_hosts=allowed)
+    oauth = OAuthResource(issuer, resource) if issuer is not None and resource is not None else None
+    settings = HttpSettings(host=host, port=port, allowed_hosts=allowed, oauth=oauth)
     run_until_end(_serve_http(root, data, settings), uvloop.new_event_loop())
 
 

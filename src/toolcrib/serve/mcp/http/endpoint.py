@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from starlette.responses import Response
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolcrib.errors import (
+    DeniedError,
     InvalidToken,
     MethodNotAllowed,
     ToolcribError,
     UnsupportedMediaType,
     UsageError,
 )
-from toolcrib.serve.auth import Access, Client
-from toolcrib.serve.http import SECURITY_HEADERS, problem
+from toolcrib.serve.auth import Access, Client, OutsideTokens
+from toolcrib.serve.http import BODY_S, SECURITY_HEADERS, problem
 from toolcrib.serve.mcp.connection import Connection
 from toolcrib.serve.mcp.http.exchange import EVENT_STREAM, Exchange
 from toolcrib.serve.mcp.http.headers import check_message, check_params, single_headers
@@ -41,6 +44,8 @@ from toolcrib.serve.mcp.wire import (
 from toolcrib.spec import Catalog
 
 __all__ = ["PATH", "McpEndpoint"]
+
+_log = logging.getLogger("toolcrib.serve.mcp")
 
 PATH = "/mcp"
 _JSON = "application/json"
@@ -70,9 +75,11 @@ class McpEndpoint:
         settings: ServerSettings,
         *,
         sessions: McpSessions | None = None,
+        outside: OutsideTokens | None = None,
+        body_s: float = BODY_S,
     ) -> None:
         self._app, self._catalog, self._access = app, catalog, access
-        self._settings = settings
+        self._settings, self._outside, self._body_s = settings, outside, body_s
         self._listings = Listings(catalog, settings.page_size, _LISTINGS)
         alone = replace(settings, max_running=max(256, settings.max_running), max_streams=1_024)
         self._alone = Connection(catalog, _drop, alone, listings=self._listings)
@@ -85,9 +92,15 @@ class McpEndpoint:
     async def close(self) -> None:
         """Cancel all calls and end all streams."""
         await asyncio.gather(self._alone.drain(_GRACE_S), self.sessions.close())
+        if self._outside is not None:
+            await self._outside.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] != scope.get("root_path", "") + PATH:
+        path = scope["path"].removeprefix(scope.get("root_path", "")) if scope["type"] == "http" else ""
+        if self._outside is not None and path == self._outside.resource.metadata_path:
+            await _respond(JSONResponse(self._outside.resource.metadata), scope, receive, send)
+            return
+        if path != PATH:
             await self._app(scope, receive, send)
             return
         try:
@@ -96,13 +109,18 @@ class McpEndpoint:
             method = self._methods.get(scope["method"])
             if method is None:
                 raise MethodNotAllowed(hint="Allowed: DELETE, GET, POST.")
-            await method(Exchange(headers, self._client(headers), receive, send))
+            await method(Exchange(headers, await self._client(headers), receive, send))
         except JsonRpcError as error:
             status = 404 if isinstance(error, _NoSession) else _STATUS.get(error.code, 400)
             response = Response(error_answer(error.request_id, error), status, media_type=_JSON)
             await _respond(response, scope, receive, send)
         except ToolcribError as error:
-            await _respond(problem(error), scope, receive, send)
+            await _respond(problem(error, self._challenge(error)), scope, receive, send)
+        except ClientDisconnect:
+            pass
+        except Exception:
+            _log.exception("a request could not be handled")
+            raise
 
     # --- the client
 
@@ -113,13 +131,26 @@ class McpEndpoint:
             self._access.hosts.check(host.decode("latin-1"), given)
             self._host = host
 
-    def _client(self, headers: Mapping[bytes, bytes]) -> Client:
+    async def _client(self, headers: Mapping[bytes, bytes]) -> Client:
         """Return the client by its token. A session of a browser is no client of MCP."""
         given = headers.get(b"authorization", b"").decode("latin-1")
-        known = self._access.recall(given)  # Calls and lists verify it once more.
-        client = known or self._access.client({"authorization": given}, {}, safe=True)
+        scheme, _, text = given.partition(" ")
+        if self._outside is not None and scheme.lower() == "bearer" and self._outside.is_one(text):
+            caller = await self._outside.verify(text)
+            client = Client(f"token:{caller.name}", caller)
+        else:
+            known = self._access.recall(given)  # Calls and lists verify it once more.
+            client = known or self._access.client({"authorization": given}, {}, safe=True)
         client.require("read")
         return client
+
+    def _challenge(self, error: ToolcribError) -> dict[str, str]:
+        """Return the header that tells a client where to get a token, or one with more rights."""
+        if self._outside is None or not isinstance(error, InvalidToken | DeniedError):
+            return {}
+        lacks = "scope" in error.message and not isinstance(error, InvalidToken)
+        kind = "insufficient_scope" if lacks else "invalid_token" if error.message else None
+        return {"www-authenticate": self._outside.resource.challenge(kind)}
 
     def _sender(self, client: Client) -> Sender:
         return Sender(client.caller, client.identity, partial(self._access.require_valid, client))
@@ -131,7 +162,7 @@ class McpEndpoint:
             raise UnsupportedMediaType("a message must come as application/json")
         if not http.accepts(_JSON):
             raise UsageError("the header Accept must allow application/json and text/event-stream")
-        body = await http.body()
+        body = await http.body(self._body_s)
         version = http.headers.get(b"mcp-protocol-version")
         if body.lstrip()[:1] == b"[" and b"mcp-session-id" in http.headers:
             await self._in_session(http, None, body)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Send
 
-from toolcrib.errors import TooLarge, UsageError
+from toolcrib.errors import SlowRequest, TooLarge, UsageError
 from toolcrib.serve.auth import Client
 from toolcrib.serve.http import SECURITY_HEADERS
 from toolcrib.serve.mcp.http.streams import EventStream
-from toolcrib.serve.mcp.wire import ErrorCode, JsonRpcError
 
 __all__ = ["EVENT_STREAM", "Exchange"]
 
@@ -49,12 +49,21 @@ class Exchange:
         kinds = {one.partition(";")[0].strip().lower() for one in given.decode("latin-1").split(",")}
         return bool(kinds & {"*/*", media_type, f"{media_type.partition('/')[0]}/*"})
 
-    async def body(self) -> bytes:
-        """Read the whole body. Raises TooLarge as soon as it is known to be so."""
+    async def body(self, seconds: float) -> bytes:
+        """Read the whole body. Raises TooLarge as soon as it is known, SlowRequest after the time."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._body()
+        except TimeoutError:
+            raise SlowRequest("the message did not come in time", hint="Send it faster.") from None
+
+    async def _body(self) -> bytes:
         length = self.headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > MAX_BODY:
             raise _too_large()
         message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
         data: bytes = message.get("body", b"")
         if not message.get("more_body"):
             return data
@@ -62,7 +71,7 @@ class Exchange:
         while message.get("more_body"):
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                raise JsonRpcError(ErrorCode.INVALID_REQUEST, "the message is not complete")
+                raise ClientDisconnect
             parts.append(message.get("body", b""))
             size += len(parts[-1])
             if size > MAX_BODY:

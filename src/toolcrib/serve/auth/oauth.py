@@ -1,0 +1,205 @@
+"""Access tokens of an outside authorization server: this server is an OAuth 2.1 resource server.
+
+RFC 9728 describes the resource, RFC 8414 the authorization server, RFC 9068 the token. Keys are read from the
+server's JWKS, again when a token names an unknown one, so that they may be rotated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from toolcrib.egress import Egress, EgressRequest, HostPolicy, HostRule
+from toolcrib.errors import InvalidToken, ToolcribError, UnavailableError, UsageError
+from toolcrib.spec import Caller, Scope
+
+if TYPE_CHECKING:
+    from joserfc.jwk import KeySet
+
+__all__ = ["OAuthResource", "OutsideTokens"]
+
+GRANTED: tuple[Scope, ...] = ("read", "invoke")
+"""Scopes that an outside server can grant: deciding is for this project's own tokens."""
+_ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA", "Ed25519")
+"""Signatures with a public key only."""
+_KEYS_S = 3600.0
+_AGAIN_S = 10.0
+"""Seconds between two readings of the keys because of a token with an unknown key."""
+_TIMEOUT_S = 10.0
+_LEEWAY_S = 30
+_MOST_KNOWN = 1_024
+_LONGEST = 16 << 10
+_WELL_KNOWN = "/.well-known/oauth-protected-resource"
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthResource:
+    """The names of this server and of its authorization server."""
+
+    issuer: str
+    """Address of the authorization server, exactly as its tokens name it."""
+    resource: str
+    """Address of this server's MCP endpoint as clients use it: the audience of the tokens."""
+
+    def __post_init__(self) -> None:
+        for address in (self.issuer, self.resource):
+            parts = urlsplit(address)
+            local = parts.hostname in ("localhost", "127.0.0.1", "::1")
+            if not parts.hostname or not (parts.scheme == "https" or (parts.scheme == "http" and local)):
+                raise UsageError(f"{address!r} is no https address")
+
+    @property
+    def metadata_path(self) -> str:
+        """Path of the description of this resource (RFC 9728, 3.1)."""
+        return _WELL_KNOWN + urlsplit(self.resource).path.rstrip("/")
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The description of this resource."""
+        return {
+            "resource": self.resource,
+            "authorization_servers": [self.issuer],
+            "scopes_supported": list(GRANTED),
+            "bearer_methods_supported": ["header"],
+        }
+
+    def challenge(self, error: str | None = None) -> str:
+        """Return the header WWW-Authenticate of a refusal (RFC 6750, 3)."""
+        parts = urlsplit(self.resource)
+        address = f"{parts.scheme}://{parts.netloc}{self.metadata_path}"
+        said = "" if error is None else f'error="{error}", '
+        return f'Bearer {said}scope="invoke", resource_metadata="{address}"'
+
+
+class OutsideTokens:
+    """Verifies the tokens of one authorization server. `clock` returns seconds since 1970."""
+
+    def __init__(self, named: OAuthResource, clock: Callable[[], float] = time.time) -> None:
+        self.resource = named
+        self._clock = clock
+        self._egress = Egress()
+        self._keys: KeySet | None = None
+        self._read = float("-inf")
+        self._reading = asyncio.Lock()
+        self._known: dict[str, tuple[Caller, float]] = {}
+
+    async def close(self) -> None:
+        """Close the connections to the authorization server."""
+        await self._egress.aclose()
+
+    @staticmethod
+    def is_one(text: str) -> bool:
+        """Return True if a bearer token has the form of a JWT."""
+        return text.count(".") == 2 and len(text) <= _LONGEST
+
+    async def verify(self, text: str) -> Caller:
+        """Return the caller with this token. Raises InvalidToken; UnavailableError without keys."""
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        caller, ends = self._known.get(digest, (None, 0.0))
+        if caller is None or ends <= self._clock():
+            self._known.pop(digest, None)
+            claims = self._checked(await self._claims(text))
+            caller = _caller(claims)
+            if len(self._known) >= _MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+            # The keys may have been withdrawn since: a token is checked again as often as they are read.
+            self._known[digest] = (caller, min(float(claims["exp"]), self._clock() + _KEYS_S))
+        return caller
+
+    async def _claims(self, text: str) -> Mapping[str, Any]:
+        """Return the claims of a token with a good signature."""
+        try:
+            from joserfc import jwt
+            from joserfc.errors import JoseError
+        except ImportError:
+            raise UnavailableError(
+                "tokens of an authorization server need joserfc, which is not installed",
+                hint="Install it: pip install 'toolcrib[oauth]'",
+            ) from None
+        reason = ""
+        for again in (False, True):
+            keys = await self._key_set(again=again)
+            try:
+                return jwt.decode(text, keys, algorithms=list(_ALGORITHMS)).claims
+            except (JoseError, ValueError, KeyError, TypeError) as error:
+                reason = str(error)
+        raise _invalid(f"its signature is not good: {reason[:100]}")
+
+    def _checked(self, claims: Mapping[str, Any]) -> Mapping[str, Any]:
+        now, audience = self._clock(), claims.get("aud")
+        audiences = audience if isinstance(audience, list) else [audience]
+        ends, begins = claims.get("exp"), claims.get("nbf", 0)
+        if claims.get("iss") != self.resource.issuer:
+            raise _invalid("it is of another issuer")
+        if self.resource.resource not in audiences:
+            raise _invalid("it is for another audience")
+        if not isinstance(ends, int | float) or ends <= now - _LEEWAY_S:
+            raise _invalid("it has expired")
+        if not isinstance(begins, int | float) or begins > now + _LEEWAY_S:
+            raise _invalid("it is not valid yet")
+        if not isinstance(claims.get("sub"), str):
+            raise _invalid("it names no subject")
+        return claims
+
+    async def _key_set(self, *, again: bool) -> KeySet:
+        """Return the keys; `again` reads them anew, unless that was done a moment ago."""
+        async with self._reading:
+            age = time.monotonic() - self._read
+            if self._keys is None or age > _KEYS_S or (again and age > _AGAIN_S):
+                self._keys = await self._read_keys()
+                self._read = time.monotonic()
+            return self._keys
+
+    async def _read_keys(self) -> KeySet:
+        from joserfc.errors import JoseError
+        from joserfc.jwk import KeySet
+
+        parts = urlsplit(self.resource.issuer)
+        origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+        for name in ("oauth-authorization-server", "openid-configuration"):
+            found = await self._get(f"{origin}/.well-known/{name}{path}")
+            if found is not None:
+                break
+        else:
+            found = await self._get(f"{origin}{path}/.well-known/openid-configuration")
+        if found is None or found.get("issuer") != self.resource.issuer:
+            raise UnavailableError(f"{self.resource.issuer} does not describe itself as this issuer")
+        keys = await self._get(str(found.get("jwks_uri")))
+        try:
+            return KeySet.import_key_set(keys)  # type: ignore[arg-type] # checked by the library
+        except (JoseError, ValueError, TypeError, KeyError):
+            raise UnavailableError(f"the keys of {self.resource.issuer} cannot be read") from None
+
+    async def _get(self, url: str) -> dict[str, Any] | None:
+        """Return the JSON object at an address; None without one. Private addresses are the issuer's own."""
+        issuer = urlsplit(self.resource.issuer)
+        policy = HostPolicy((HostRule.parse(issuer.netloc, issuer.port),), any_public=True)
+        request = EgressRequest("GET", url, timeout_s=_TIMEOUT_S, follow_redirects=False)
+        try:
+            answer = await self._egress.request(request, policy)
+            found = msgspec.json.decode(answer.body) if answer.status == 200 else None
+        except (ToolcribError, msgspec.DecodeError) as error:
+            raise UnavailableError(f"{issuer.netloc} does not answer: {error}", retryable=True) from None
+        return found if isinstance(found, dict) else None
+
+
+def _caller(claims: Mapping[str, Any]) -> Caller:
+    given = claims.get("scope", claims.get("scp", ""))
+    words = given.split() if isinstance(given, str) else given if isinstance(given, list) else []
+    subject = str(claims["sub"])
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", subject).strip("-.")[:40]
+    mark = hashlib.sha256(f"{claims['iss']}\0{subject}".encode()).hexdigest()[:12]
+    scopes = frozenset(scope for scope in GRANTED if scope in words)
+    return Caller(f"oauth-{plain}-{mark}", scopes, owner=subject)
+
+
+def _invalid(reason: str) -> InvalidToken:
+    return InvalidToken(f"the access token is refused: {reason}", hint="Get a new one from its server.")
