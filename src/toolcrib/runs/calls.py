@@ -73,7 +73,10 @@ _WOKEN = (
     "UPDATE calls SET state = ?, ready_at = ?, error = ?, ended_at = ? WHERE id = ? AND state = 'waiting'"
 )
 _CLOSE = "UPDATE call_attempts SET ended_at = ?, ending = ?, reason = ? WHERE call_id = ?"
-_NUMBER = "SELECT COALESCE(MAX(number), 0) + 1 FROM call_events WHERE call_id = ?"
+_NOTE = (
+    "INSERT INTO call_events (call_id, number, at, kind, detail)"
+    " SELECT ?, COALESCE(MAX(number), 0) + 1, ?, ?, ? FROM call_events WHERE call_id = ?"
+)
 
 
 def entry_of(tool: str) -> str:
@@ -434,8 +437,7 @@ class DurableCalls(StoredCalls):
     @staticmethod
     def _note(tx: Transaction, id: str, now: float, kind: str, detail: str) -> None:
         """Add a change. The call's own row is locked by now, so the number is free."""
-        (number,) = tx.one(_NUMBER, id) or (1,)
-        tx.insert("call_events", {"call_id": id, "number": number, "at": now, "kind": kind, "detail": detail})
+        tx.run(_NOTE, id, now, kind, detail, id)
         tx.notify()
 
     def _ended(self, ids: Sequence[str]) -> Mapping[str, CallState]:

@@ -15,7 +15,7 @@ from toolcrib.runs.calls import ClaimedCall, DurableCalls, entry_of
 from toolcrib.runs.dispatch import Take, Work
 from toolcrib.runs.ending import Ending, HandedBack, Lost, record
 from toolcrib.runs.register import Register, WorkerKind
-from toolcrib.state import Transaction
+from toolcrib.state import PostgresDatabase, Transaction
 
 __all__ = ["Attempt", "Worker", "worker_name"]
 
@@ -123,10 +123,17 @@ class Worker:
             _log.exception("call %s could not be run", claim.id)
             ending = Lost(f"{type(error).__name__}: {error}")
         try:
-            while not self._recorded(claim, ending):  # noqa: ASYNC110 - until the database answers
+            while not await self._record(claim, ending):  # noqa: ASYNC110 - until the database answers
                 await asyncio.sleep(_AGAIN_S)
         finally:
             del self._running[claim.id]
+
+    async def _record(self, claim: ClaimedCall, ending: Ending) -> bool:
+        if isinstance(
+            self._calls.database, PostgresDatabase
+        ):  # Its commits wait for each other's, side by side.
+            return await asyncio.to_thread(self._recorded, claim, ending)
+        return self._recorded(claim, ending)
 
     def _recorded(self, claim: ClaimedCall, ending: Ending) -> bool:
         """Record what follows; a second time is refused. Return False if the database is away."""
