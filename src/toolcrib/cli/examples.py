@@ -52,6 +52,30 @@ toolcrib calls retry --last
 toolcrib calls retry 019bb1c2
 toolcrib completion bash > ~/.toolcrib-completion.bash
 toolcrib completion fish
+toolcrib agents list
+toolcrib agents list --json
+toolcrib agents show forecaster
+toolcrib agents show forecaster --json
+toolcrib runs run forecaster "How is Oslo?" tenant_id=t-1
+toolcrib runs run forecaster "And Rome?" --session 019bb1c2 --stream
+toolcrib runs list --state failed
+toolcrib runs list --agent forecaster --json
+toolcrib runs show --last
+toolcrib runs show 019bb1c2 --json
+toolcrib runs watch --last
+toolcrib runs watch 019bb1c2 --after 120 --json
+toolcrib runs wait --last --timeout 60
+toolcrib runs wait 019bb1c2 --json
+toolcrib runs cancel --last
+toolcrib runs cancel 019bb1c2
+toolcrib runs retry --last
+toolcrib runs retry 019bb1c2 --from 2
+toolcrib runs fork --last --prompt "Try another way."
+toolcrib runs fork 019bb1c2 --from 1
+toolcrib sessions list
+toolcrib sessions list --json
+toolcrib sessions create
+toolcrib sessions create --metadata '{"customer": 3}'
 toolcrib connect claude-code
 toolcrib connect cursor --write
 toolcrib bundle export weather

@@ -19,6 +19,7 @@ from toolcrib.errors import ToolcribError, UsageError
 __all__ = ["COMMANDS", "toolcrib"]
 
 COMMANDS = {
+    "agents": ("run.agents", "Show the agents of the project."),
     "approvals": ("decide.approvals", "Approve or deny calls that wait for a person."),
     "audit": ("look.audit", "Verify, show and search the audit log."),
     "bundle": ("bundles.bundle", "Manage bundles: groups of tools with one switch."),
@@ -35,11 +36,13 @@ COMMANDS = {
     "policy": ("decide.policy", "Show the policy, or explain its decision about a call."),
     "review": ("decide.review", "Review new and changed tools."),
     "run": ("run.run", "Run one tool."),
-    "schema": ("make.schema", "Print the JSON Schema of the manifest format."),
+    "runs": ("run.runs", "Run agents, and follow, cancel, retry and fork their runs."),
+    "schema": ("make.schema", "Print the JSON Schema of tool.yml, or of an agent's file."),
     "search": ("look.search", "Find tools by name, tags, description and argument names."),
     "secrets": ("connect.secrets", "Show which secrets the tools need and whether they exist."),
     "serve": ("connect.serve", "Serve the project's tools over MCP or REST."),
     "servers": ("connect.servers", "Manage the MCP servers that the project uses."),
+    "sessions": ("run.sessions", "List and create sessions: conversations with agents."),
     "show": ("look.show", "Show one tool: its arguments, permissions and examples."),
     "status": ("look.status", "Show the workers, the queue, and calls that nobody can serve."),
     "submit": ("run.submit", "Store a call that a worker runs, and print its id."),

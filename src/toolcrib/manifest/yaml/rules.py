@@ -84,7 +84,7 @@ RULES: dict[str, LintRule] = {
         "error", "A control line (`{{if}}`, `{{else}}`, `{{end}}`) has no partner, or is in the wrong place."
     ),
     "shell": LintRule("error", "A shell line has a placeholder where no value is allowed."),
-    "agent": LintRule("error", "An agent lists a tool or an agent that does not exist."),
+    "agent": LintRule("warning", "An agent lists a tool or an agent that is in no file of the project."),
     "team": LintRule("error", "A member of a team lists a tool that does not exist."),
     "network": LintRule("error", "An http tool has no permission for the network, or not for its own host."),
     "url": LintRule("error", "`exec.http.url` is not an address the tool may have."),

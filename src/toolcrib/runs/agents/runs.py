@@ -54,9 +54,16 @@ class AgentRuns:
         """Store a session, a conversation of one run after the other, and return its id."""
         return self.store.create_session(caller, metadata)
 
-    def session(self, id: str) -> Session:
-        """Return a session; `NotFoundError`."""
-        return self.store.session(id)
+    def session(self, id: str, caller: str | None = None) -> Session:
+        """Return a session, if it is one of this caller; `NotFoundError`."""
+        found = self.store.session(id)
+        if caller is not None and found.caller != caller:
+            raise NotFoundError(f"there is no session {id[:100]!r}")
+        return found
+
+    def sessions(self, limit: int = 100, **options: Any) -> Sequence[Session]:
+        """Return sessions, the newest first; options are those of `RunStore.sessions`."""
+        return self.store.sessions(limit, **options)
 
     # -- beginning -------------------------------------------------------------------------------
 
@@ -74,9 +81,12 @@ class AgentRuns:
         """Store a run and return its id. A worker continues it; in this process, `wait` or `serve` does.
 
         `variables` reach the tools of the run and of its sub-agents, but no model. With `stream`, parts of
-        answers are events. A second run of a session waits for the first one to end. Raises
-        `NotFoundError` for agent, session, tools and model provider, `SecretMissing` without a key.
+        answers are events. A caller with a token goes on with sessions of its own only. A second run of a
+        session waits for the first one to end. Raises `NotFoundError` for agent, session, tools and model
+        provider, `SecretMissing` without a key.
         """
+        if session is not None and identity is not None and not identity.may("admin"):
+            self.session(session, caller)
         team = self._team(agent)
         new = NewRun(
             team.agent.name,

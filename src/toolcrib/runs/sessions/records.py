@@ -60,7 +60,14 @@ class Session:
     metadata: str
     """A JSON object."""
     active_run: str | None
+    """The run that is not done yet, if any; later ones wait for it."""
     created_at: float
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The session as JSON."""
+        shown = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**shown, "metadata": json.loads(self.metadata)}
 
 
 SESSION_COLUMNS = ", ".join(field.name for field in fields(Session))

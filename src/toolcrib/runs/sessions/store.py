@@ -157,10 +157,16 @@ class RunStore:
             raise NotFoundError(f"there is no session {id[:100]!r}")
         return Session(*cast("Any", row))
 
-    def sessions(self, limit: int = 100, *, before: str | None = None) -> Sequence[Session]:
+    def sessions(
+        self, limit: int = 100, *, before: str | None = None, caller: str | None = None
+    ) -> Sequence[Session]:
         """Return sessions, the newest first, at most 500; `before` is the last id of the page before."""
-        where, values = ("WHERE id < ?", [before]) if before else ("", [])
-        query = f"SELECT {SESSION_COLUMNS} FROM sessions {where} ORDER BY id DESC LIMIT ?"
+        where, values = ["1 = 1"], []
+        for clause, value in (("id < ?", before), ("caller = ?", caller)):
+            if value is not None:
+                where.append(clause)
+                values.append(value)
+        query = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
         with self.database.read() as tx:
             rows = tx.all(query, *values, max(0, min(limit, 500)))
         return [Session(*cast("Any", row)) for row in rows]
@@ -197,6 +203,7 @@ class RunStore:
         before: str | None = None,
         session_id: str | None = None,
         agent: str | None = None,
+        caller: str | None = None,
         top: bool = False,
     ) -> Sequence[Run]:
         """Return runs, the newest first, at most 500; `before` is the last id of the page before.
@@ -209,6 +216,7 @@ class RunStore:
             ("id < ?", before),
             ("session_id = ?", session_id),
             ("agent = ?", agent),
+            ("caller = ?", caller),
         )
         for clause, value in filters:
             if value is not None:

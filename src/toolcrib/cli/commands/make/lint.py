@@ -22,7 +22,7 @@ from toolcrib.cli.output import (
 from toolcrib.errors import ConfigError, NotFoundError
 
 if TYPE_CHECKING:
-    from toolcrib.manifest import Diagnostic
+    from toolcrib.manifest import Diagnostic, SourceFiles
     from toolcrib.project import Place
 
 
@@ -62,7 +62,17 @@ def _lint_project(place: Place) -> list[Diagnostic]:
     except ConfigError as error:
         return [*diagnostics_in(error), *lint_tree(place.tools, source_files(place.root, place.home))]
     files = source_files(place.root, place.home, hidden_paths(config.secret_sources, place.root))
-    return [*lint_tree(place.tools, files), *lint_sources(config, place)]
+    return [*lint_tree(place.tools, files), *lint_sources(config, place), *_lint_agents(place, files)]
+
+
+def _lint_agents(place: Place, files: SourceFiles) -> list[Diagnostic]:
+    if not place.agents.is_dir():
+        return []
+    from toolcrib.runs.agents import check_agents, read_agents
+
+    agents, found = read_agents(place.agents, files)
+    tools = [one.name for one in place.tools.iterdir() if one.is_dir()] if place.tools.is_dir() else []
+    return [*found, *check_agents(agents, tools)]
 
 
 def _lint_files(files: tuple[str, ...]) -> list[Diagnostic]:

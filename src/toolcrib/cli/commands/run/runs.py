@@ -1,0 +1,371 @@
+"""`toolcrib runs`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolcrib.cli.arguments import parse_arguments
+from toolcrib.cli.caller import caller_of
+from toolcrib.cli.options import project_options
+from toolcrib.cli.output import one_line, print_error, print_json, print_note, print_result
+from toolcrib.cli.table import print_listing
+from toolcrib.errors import Cancelled, NotFoundError, TimedOut, ToolcribError, UsageError
+from toolcrib.spec.moment import written
+
+if TYPE_CHECKING:
+    from toolcrib.project import Project
+    from toolcrib.runs.sessions import Run, RunEvent
+    from toolcrib.spec import Caller
+
+_STATES = ("queued", "ready", "running", "waiting", "done", "failed", "cancelled")
+
+last_option = click.option("--last", is_flag=True, help="The newest run, in place of an ID.")
+
+
+@click.group("runs")
+def command() -> None:
+    """Run agents, and follow, cancel, retry and fork their runs.
+
+    Runs are stored before they begin, and go on whatever process dies.
+    """
+
+
+@command.command("run")
+@click.argument("agent")
+@click.argument("prompt")
+@click.argument("variables", nargs=-1, metavar="[NAME=VALUE]…")
+@project_options
+@click.option("--session", metavar="ID", help="The session to go on with (default: a new one).")
+@click.option("--detach", is_flag=True, help="Print the id at once, and let a worker do it.")
+@click.option("--stream", is_flag=True, help="Print the answer while it comes.")
+@click.option("--timeout", type=click.FloatRange(min=0), help="Wait at most so many seconds.")
+def run_command(
+    agent: str,
+    prompt: str,
+    variables: tuple[str, ...],
+    root: str | None,
+    as_json: bool,
+    session: str | None,
+    detach: bool,
+    stream: bool,
+    timeout: float | None,
+) -> int:
+    """Run an agent, and print its answer.
+
+    Variables are given as arguments of tools are: `name=text`, `name:=json`. They reach the tools of the run,
+    and no model.
+    """
+    project, caller, identity = _open(root)
+    session_id = None if session is None else project.runs.store.resolve(session, "sessions")
+    run_id = project.runs.start(
+        session_id,
+        agent,
+        prompt,
+        parse_arguments(variables),
+        stream=stream,
+        caller=caller,
+        identity=identity,
+    )
+    if detach:
+        _print_run(project.runs.find(run_id), as_json)
+        return 0
+    return _print_end(asyncio.run(_followed(project, run_id, timeout, stream and not as_json)), as_json)
+
+
+@command.command("list")
+@project_options
+@click.option("--state", type=click.Choice(_STATES), help="Only runs in this state.")
+@click.option("--agent", metavar="NAME", help="Only runs of this agent.")
+@click.option("--session", metavar="ID", help="Only runs of this session.")
+@click.option("--limit", type=click.IntRange(1, 500), default=100, help="At most so many (default: 100).")
+@click.option("--before", metavar="ID", help="Show the next page, after the run ID.")
+def list_command(
+    root: str | None,
+    as_json: bool,
+    state: Any,
+    agent: str | None,
+    session: str | None,
+    limit: int,
+    before: str | None,
+) -> None:
+    """List runs, the newest first.
+
+    Those of sub-agents are in `runs show`, below the run that called them.
+    """
+    project, caller, identity = _open(root)
+    session_id = None if session is None else project.runs.store.resolve(session, "sessions")
+    found = project.runs.page(
+        state=state,
+        limit=limit,
+        before=before,
+        session_id=session_id,
+        agent=agent,
+        caller=_seen_by(caller, identity),
+        top=True,
+    )
+    print_listing(
+        as_json,
+        {"runs": [run.document for run in found]},
+        ("ID", "STATE", "AGENT", "STEPS", "TOKENS", "CREATED", "PROMPT"),
+        [_row(run) for run in found],
+        empty="There are no such runs." if state or agent or session else "There are no runs.",
+    )
+    if not as_json and len(found) == limit:
+        print_note(f"There may be more: --before {found[-1].id}")
+
+
+@command.command("show")
+@click.argument("id", required=False)
+@project_options
+@last_option
+def show_command(id: str | None, root: str | None, as_json: bool, last: bool) -> None:  # noqa: A002 - the name in the usage
+    """Show one run with its timeline: steps, calls, sub-agents, times.
+
+    ID may be the beginning of an id, if no other begins so.
+    """
+    project, run = _one(root, id, last=last)
+    tree = [project.runs.timeline(one.id) for one in project.runs.tree(run.id)]
+    if as_json:
+        print_json({**tree[0], "below": tree[1:]})
+    else:
+        print_result("\n".join(_timeline(tree[0], {one["id"]: one for one in tree})))
+
+
+@command.command("watch")
+@click.argument("id", required=False)
+@project_options
+@last_option
+@click.option("--after", type=click.IntRange(min=0), default=0, help="Only events after this number.")
+@click.option("--all", "every", is_flag=True, help="Events of all runs, until interrupted.")
+def watch_command(
+    id: str | None,  # noqa: A002 - the name in the usage
+    root: str | None,
+    as_json: bool,
+    last: bool,
+    after: int,
+    every: bool,
+) -> None:
+    """Print the events of a run and those below it, as they come.
+
+    Each has a number: `--after` goes on from there. With `--json`, each line is one event.
+    """
+    if every:
+        project, caller, identity = _open(root)
+        if _seen_by(caller, identity) is not None:
+            raise UsageError("a token without the scope admin cannot watch the runs of others")
+        asyncio.run(_watch(project, None, after, as_json))
+    else:
+        project, run = _one(root, id, last=last)
+        asyncio.run(_watch(project, run.id, after, as_json))
+
+
+@command.command("wait")
+@click.argument("id", required=False)
+@project_options
+@last_option
+@click.option("--timeout", type=click.FloatRange(min=0), help="Wait at most so many seconds.")
+def wait_command(
+    id: str | None,  # noqa: A002 - the name in the usage
+    root: str | None,
+    as_json: bool,
+    last: bool,
+    timeout: float | None,
+) -> int:
+    """Wait until a run has ended, and print its answer.
+
+    What nobody else works on is done here meanwhile.
+    """
+    project, run = _one(root, id, last=last)
+    return _print_end(asyncio.run(_followed(project, run.id, timeout, stream=False)), as_json)
+
+
+@command.command("cancel")
+@click.argument("id", required=False)
+@project_options
+@last_option
+def cancel_command(id: str | None, root: str | None, as_json: bool, last: bool) -> None:  # noqa: A002 - as above
+    """Cancel a run and everything below it. What workers report later is refused."""
+    project, run = _one(root, id, last=last)
+    project.runs.cancel(run.id)
+    _print_run(project.runs.find(run.id), as_json)
+
+
+@command.command("retry")
+@click.argument("id", required=False)
+@project_options
+@last_option
+@click.option("--from", "iteration", type=click.IntRange(min=0), help="Go on after this iteration.")
+def retry_command(
+    id: str | None,  # noqa: A002 - the name in the usage
+    root: str | None,
+    as_json: bool,
+    last: bool,
+    iteration: int | None,
+) -> None:
+    """Let a failed or cancelled run go on after an iteration.
+
+    By default after its last complete one. The agent is as it is defined now. To do the work here:
+    `toolcrib runs wait --last`.
+    """
+    project, run = _one(root, id, last=last)
+    project.runs.retry(run.id, iteration)
+    _print_run(project.runs.find(run.id), as_json)
+
+
+@command.command("fork")
+@click.argument("id", required=False)
+@project_options
+@last_option
+@click.option("--from", "iteration", type=click.IntRange(min=0), help="Go on after this iteration.")
+@click.option("--prompt", help="What the model gets next.")
+def fork_command(
+    id: str | None,  # noqa: A002 - the name in the usage
+    root: str | None,
+    as_json: bool,
+    last: bool,
+    iteration: int | None,
+    prompt: str | None,
+) -> None:
+    """Begin another run that goes on after an iteration of this one.
+
+    It has a session of its own. The first run stays as it is.
+    """
+    project, run = _one(root, id, last=last)
+    _print_run(project.runs.find(project.runs.fork(run.id, iteration, prompt)), as_json)
+
+
+# -- the run that is meant ---------------------------------------------------------------------------
+
+
+def _open(root: str | None) -> tuple[Project, str, Caller | None]:
+    from toolcrib.project import Project
+
+    project = Project.open(root)
+    return project, *caller_of(project)
+
+
+def _seen_by(caller: str, identity: Caller | None) -> str | None:
+    """Return the caller whose runs this command may see; None for all of them."""
+    return None if identity is None or identity.may("admin") else caller
+
+
+def _one(root: str | None, beginning: str | None, *, last: bool) -> tuple[Project, Run]:
+    """Return the project, and the run that is meant."""
+    project, caller, identity = _open(root)
+    if (beginning is None) is not last:
+        raise UsageError("give an ID, or --last", hint="To see them: toolcrib runs list")
+    seen_by = _seen_by(caller, identity)
+    if beginning is not None:
+        return project, project.runs.find(project.runs.store.resolve(beginning), seen_by)
+    newest = project.runs.page(limit=1, top=True, caller=seen_by)
+    if not newest:
+        raise NotFoundError("there are no runs")
+    return project, newest[0]
+
+
+async def _followed(project: Project, run_id: str, timeout_s: float | None, stream: bool) -> Run:
+    async with project:
+        if stream:
+            project.calls.serve()
+            async for event in project.runs.events(run_id):
+                if event.kind == "text":
+                    print_result(event.document["detail"]["text"], nl=False)
+            print_result("")
+        return await project.runs.wait(run_id, timeout_s)
+
+
+async def _watch(project: Project, run_id: str | None, after: int, as_json: bool) -> None:
+    root_id = None if run_id is None else project.runs.find(run_id).root_id
+    depths = {} if root_id is None else {one.id: one.depth for one in project.runs.tree(root_id)}
+    async for event in project.runs.events(run_id, after, tree=root_id == run_id):
+        if as_json:
+            print_result(json.dumps(event.document))
+            continue
+        if event.run_id not in depths:
+            depths[event.run_id] = project.runs.find(event.run_id).depth
+        print_result(_event_line(event, depths[event.run_id]))
+
+
+# -- output ------------------------------------------------------------------------------------------
+
+
+def _print_run(run: Run, as_json: bool) -> None:
+    if as_json:
+        print_json(run.document)
+    else:
+        print_result(f"{run.id} {run.state}")
+
+
+def _print_end(run: Run, as_json: bool) -> int:
+    """Print the answer of a run, or its error, and return the exit code."""
+    from toolcrib.runs.sessions import ENDED
+
+    error = None if run.error is None else ToolcribError.from_dict(json.loads(run.error))
+    code = 0 if error is None else error.exit_code
+    if run.state == "cancelled":
+        code = Cancelled.exit_code
+    if run.state not in ENDED:
+        code = TimedOut.exit_code
+    if as_json:
+        print_json(run.document)
+    elif error is not None:
+        print_error(error)
+    elif run.state == "done":
+        print_result(run.answer or "")
+    else:
+        print_note(f"The run has no answer: it is {run.state}. Its id is {run.id}.")
+    return code
+
+
+def _row(run: Run) -> tuple[str, ...]:
+    created = written(run.created_at) or ""
+    return (
+        run.id,
+        run.state,
+        run.agent,
+        str(run.iteration),
+        f"{run.usage.tokens:,}",
+        created,
+        one_line(run.prompt),
+    )
+
+
+def _event_line(event: RunEvent, depth: int) -> str:
+    detail = event.document["detail"]
+    words = " ".join(f"{name}={_short(value)}" for name, value in detail.items() if value is not None)
+    place = f"{event.number:6} {written(event.at)} {'  ' * depth}{event.run_id[-8:]}"
+    return f"{place} {event.kind} {words}".rstrip()
+
+
+def _short(value: Any) -> str:
+    return one_line(value if isinstance(value, str) else json.dumps(value))[:100]
+
+
+def _timeline(run: dict[str, Any], tree: dict[str, dict[str, Any]], indent: str = "") -> Iterable[str]:
+    """Yield the lines of a run, with those below it where they were called."""
+    cost = "unknown" if run["cost_usd"] is None else f"${run['cost_usd']:.4f}"
+    yield f"{indent}run {run['id']} of {run['agent']}: {run['state']}"
+    tokens = f"{run['input_tokens']:,} tokens in, {run['output_tokens']:,} out"
+    yield f"{indent}  {tokens}, cost {cost}, {run['active_s']:.2f} s of work"
+    yield f"{indent}  prompt: {one_line(run['prompt'])}"
+    for one in run["iterations"]:
+        took = one["answered_at"] - one["began_at"]
+        replaced = "" if one["live"] else " (replaced by a retry)"
+        step = f"{indent}  {one['number']}. {one['model']} {took:.2f} s{replaced}"
+        yield f"{step} {one_line(one['text'])}".rstrip()
+        for call in one["calls"]:
+            times = call.get("ended_at"), call.get("began_at")
+            spent = f" {times[0] - times[1]:.2f} s" if None not in times else ""
+            shown = one_line(json.dumps(call["arguments"]))
+            yield f"{indent}     {call['name']} {shown}: {call['state']}{spent}"
+            if call.get("run") in tree:
+                yield from _timeline(tree[call["run"]], tree, f"{indent}       ")
+    if run["error"]:
+        yield f"{indent}  error: {one_line(run['error']['message'])}"
+    if run["answer"]:
+        yield f"{indent}  answer: {one_line(run['answer'])}"

@@ -1,0 +1,70 @@
+"""`toolcrib sessions`."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from toolcrib.cli.caller import caller_of
+from toolcrib.cli.options import project_options
+from toolcrib.cli.output import one_line, print_json, print_result
+from toolcrib.cli.table import print_listing
+from toolcrib.spec.moment import written
+
+
+@click.group("sessions")
+def command() -> None:
+    """List and create sessions: conversations with agents."""
+
+
+@command.command("list")
+@project_options
+@click.option("--limit", type=click.IntRange(1, 500), default=100, help="At most so many (default: 100).")
+@click.option("--before", metavar="ID", help="Show the next page, after the session ID.")
+def list_command(root: str | None, as_json: bool, limit: int, before: str | None) -> None:
+    """List sessions, the newest first."""
+    from toolcrib.project import Project
+
+    project = Project.open(root)
+    caller, identity = caller_of(project)
+    seen_by = None if identity is None or identity.may("admin") else caller
+    found = project.runs.sessions(limit, before=before, caller=seen_by)
+    print_listing(
+        as_json,
+        {"sessions": [session.document for session in found]},
+        ("ID", "CALLER", "CREATED", "ACTIVE RUN", "METADATA"),
+        [
+            (
+                session.id,
+                session.caller,
+                written(session.created_at) or "",
+                session.active_run or "",
+                one_line(session.metadata),
+            )
+            for session in found
+        ],
+        empty="There are no sessions.",
+    )
+
+
+@command.command("create")
+@project_options
+@click.option("--metadata", default="{}", help="A JSON object for its owner.")
+def create_command(root: str | None, as_json: bool, metadata: str) -> None:
+    """Create a session, and print its id."""
+    from toolcrib.project import Project
+
+    project = Project.open(root)
+    caller, _ = caller_of(project)
+    try:
+        found = json.loads(metadata)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise click.BadParameter("must be a JSON object", param_hint="--metadata")
+    session_id = project.runs.create_session(found, caller=caller)
+    if as_json:
+        print_json(project.runs.session(session_id).document)
+    else:
+        print_result(session_id)
