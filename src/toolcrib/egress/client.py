@@ -115,6 +115,19 @@ class Egress:
         with self.translated(destination):
             return await self._send(method, destination, headers, body, policy, connect_s=_CONNECT_S)
 
+    async def addresses(self, destination: Destination, policy: HostPolicy) -> list[str]:
+        """Return the addresses that a connection of another protocol may be made to.
+
+        Raises HostNotAllowed, and HttpFailed for a name that does not resolve.
+        """
+        named = policy.check(destination)
+        try:
+            found = await self._resolver.resolve(destination.host, destination.port)
+        except OSError:
+            message = f"{destination.host} does not resolve"
+            raise _failure(message, "dns", destination, retryable=True) from None
+        return allowed_addresses(destination.host, destination.port, found, named=named)
+
     @contextmanager
     def translated(self, destination: Destination) -> Iterator[None]:
         """Raise network errors as HttpFailed."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolcrib.egress import Egress
+    from toolcrib.executors.sql.connections import Connections
     from toolcrib.executors.workspace.workspace import Workspace
 
 __all__ = ["Host", "in_workspace"]
@@ -22,6 +23,12 @@ def in_workspace(target: str) -> Callable[[Tool, Host], Executor]:
     """Return the `Kind.executor` of a class (`module:attribute`) that takes a tool and its workspace."""
     make = on_call(target)
     return lambda tool, host: make(tool, host.workspace())
+
+
+def _single_use() -> Connections:
+    from toolcrib.executors.sql.connections import Connections
+
+    return Connections(keep=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +51,8 @@ class Host:
     """The only hosts that requests may go to; None: those that the tool's permission names."""
     retry: Retry | None = None
     """The attempts that the call path makes for a tool that does not say."""
+    connections: Callable[[], Connections] = _single_use
+    """Return the connections to databases."""
     token_folder: Callable[[], Path] | None = None
     """Return the user's folder for access tokens; None: one for tools without a project."""
     learn: Callable[[Mapping[str, str]], None] = lambda _: None

@@ -72,6 +72,7 @@ class Binder:
             admit=self._composites.admit,
             allowed_hosts=self._config.allowed_hosts,
             retry=self._retry(tool),
+            connections=self._workspaces.connections,
             token_folder=self._workspaces.token_folder,
             learn=self._workspaces.learn,
             observe_host=None if seen is None else seen.record_host,

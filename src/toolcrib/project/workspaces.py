@@ -18,6 +18,7 @@ from toolcrib.spec import Tool
 if TYPE_CHECKING:
     from toolcrib.egress import Egress
     from toolcrib.executors import Workspace
+    from toolcrib.executors.sql.connections import Connections
     from toolcrib.executors.trace.observation import Observation
 
 __all__ = ["Workspaces"]
@@ -40,6 +41,7 @@ class Workspaces:
         self._toolset = toolset
         self._workspace: Workspace | None = None
         self._egress: Egress | None = None
+        self._connections: Connections | None = None
         self.server_programs: Callable[[], list[str]] = list
         """Programs of MCP servers, which no tool may write."""
 
@@ -109,6 +111,14 @@ class Workspaces:
             self._egress = Egress()
         return self._egress
 
+    def connections(self) -> Connections:
+        """Return the connections of all SQL tools."""
+        if self._connections is None:
+            from toolcrib.executors.sql.connections import Connections
+
+            self._connections = Connections()
+        return self._connections
+
     def token_folder(self) -> Path:
         """Return the user's folder for the access tokens of this project's tools."""
         folder = self._setup.vault.folder / "oauth"
@@ -119,3 +129,5 @@ class Workspaces:
         """Close connections."""
         if self._egress is not None:
             await self._egress.aclose()
+        if self._connections is not None:
+            await self._connections.aclose()

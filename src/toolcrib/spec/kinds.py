@@ -240,7 +240,7 @@ class SqlExec(ExecConfig):
     """One SQL statement. Values are bound to its parameters and never written into its text."""
 
     engine: str
-    """`sqlite` runs; any other name is kept, and the tool is unavailable."""
+    """`sqlite`, or `postgres` with `secret`; any other name is kept, and the tool is unavailable."""
     statement: str
     database: str | None = None
     """`sqlite`: the file, from the project root; else the name of the database."""
@@ -249,3 +249,9 @@ class SqlExec(ExecConfig):
     connection: dict[str, Any] = field(default_factory=dict)
     """The connection settings of other engines, as written."""
     timeout_ms: int | None = None
+    secret: str | None = None
+    """`postgres`: name of the secret that holds the address, `postgresql://USER:PASSWORD@HOST/DATABASE`."""
+    write: bool = False
+    """`postgres`: the statement may change data."""
+    max_rows: int | None = None
+    """`postgres`: rows that are returned at most; None: 1,000."""

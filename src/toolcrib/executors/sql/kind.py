@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from toolcrib.executors.host import in_workspace
+from toolcrib.executors.host import Host, in_workspace
 from toolcrib.manifest.kinds import Kind, block_of, duration
-from toolcrib.spec import Permissions, SqlExec, Tool
+from toolcrib.spec import Executor, Permissions, SqlExec, Tool
+
+if TYPE_CHECKING:
+    from toolcrib.manifest.yaml.diagnostics import Diagnostic
+    from toolcrib.manifest.yaml.source import Document
 
 __all__ = ["KIND"]
 
-_ORDER = ("engine", "database", "statement", "parameters", "connection", "timeout_ms")
+_ORDER = (
+    "engine",
+    "database",
+    "statement",
+    "parameters",
+    "connection",
+    "timeout_ms",
+    "secret",
+    "write",
+    "max_rows",
+)
 
 
 def _parse(block: dict[str, Any]) -> SqlExec:
@@ -23,6 +38,9 @@ def _parse(block: dict[str, Any]) -> SqlExec:
         parameters=tuple(block.get("parameters", ())),
         connection=block.get("connection") or {},
         timeout_ms=duration(block.get("timeout_ms")),
+        secret=block.get("secret"),
+        write=block.get("write", False),
+        max_rows=None if block.get("max_rows") is None else int(block["max_rows"]),
     )
 
 
@@ -35,10 +53,33 @@ def _granted(tool: Tool, granted: Permissions) -> Permissions:
     return replace(tool.permissions, write=granted.write)
 
 
+_sqlite = in_workspace("toolcrib.executors.sql.executor:SqlExecutor")
+
+
+def _executor(tool: Tool, host: Host) -> Executor:
+    assert isinstance(tool.config, SqlExec)
+    if tool.config.engine != "postgres" or tool.config.secret is None:
+        return _sqlite(tool, host)
+    from toolcrib.executors.sql.postgres import PostgresExecutor
+
+    return PostgresExecutor(tool, host)
+
+
+def _lint(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+    """Check a statement on Postgres: its parameters, and the secret with the address."""
+    from toolcrib.executors.sql.postgres import postgres_faults
+
+    assert isinstance(tool.config, SqlExec)
+    if tool.config.engine == "postgres" and tool.config.secret is not None:
+        for path, reason, hint in postgres_faults(tool):
+            yield document.diagnostic("wrong-value", reason, ("exec", "sql", *path), hint=hint)
+
+
 KIND = Kind(
     name="sql",
     config=SqlExec,
-    executor=in_workspace("toolcrib.executors.sql.executor:SqlExecutor"),
+    executor=_executor,
+    lint=_lint,
     schema=Path(__file__).with_name("schema.json"),
     parse=_parse,
     write=_write,

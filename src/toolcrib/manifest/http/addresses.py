@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from toolcrib.egress import HostPolicy
     from toolcrib.template import Namespaces, UrlTemplate
 
-__all__ = ["UrlFault", "bind_policy", "bind_url", "url_faults"]
+__all__ = ["UrlFault", "bind_hosts", "bind_policy", "bind_url", "url_faults"]
 
 
 class UrlFault(NamedTuple):
@@ -53,6 +53,13 @@ def bind_policy(url: UrlTemplate, network: Network, allowed_hosts: tuple[str, ..
         except HostNotAllowed as error:
             raise ManifestError(error.message, hint=error.hint, details=error.details) from None
     return policy
+
+
+def bind_hosts(network: Network, port: int, allowed_hosts: tuple[str, ...] | None) -> HostPolicy:
+    """Return the hosts that a tool without a URL may reach: those that its permission lists, on this port."""
+    from toolcrib.egress import HostPolicy
+
+    return HostPolicy.of(network, port=port, allowed_hosts=allowed_hosts)
 
 
 def url_faults(url: str, network: Network, names: Namespaces) -> Iterator[UrlFault]:

@@ -1,0 +1,82 @@
+"""Connections to Postgres servers for the tools of one project, kept open between calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from toolcrib.errors import ToolUnavailable
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+__all__ = ["Connections"]
+
+_IDLE = 8
+"""Idle connections to one server that are kept."""
+_CONNECT_S = 10
+_INSTALL = "pip install 'toolcrib[postgres]'"
+
+_Idle = dict[str, list["AsyncConnection[Any]"]]
+
+
+class Connections:
+    """Idle connections by address, for each event loop. With `keep` false, each is closed after its use."""
+
+    def __init__(self, *, keep: bool = True) -> None:
+        self._keep = keep
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Idle] = WeakKeyDictionary()
+
+    @asynccontextmanager
+    async def connection(self, conninfo: str) -> AsyncIterator[AsyncConnection[Any]]:
+        """Lend a connection, which is in no transaction. A broken one is closed afterwards."""
+        idle = self._loops.setdefault(asyncio.get_running_loop(), {}).setdefault(conninfo, [])
+        connection = None
+        while idle and connection is None:
+            connection = await _living(idle.pop())
+        connection = connection or await self._connect(conninfo)
+        try:
+            yield connection
+        except BaseException:
+            await connection.close()
+            raise
+        if self._keep and not connection.closed and len(idle) < _IDLE:
+            idle.append(connection)
+        else:
+            await connection.close()
+
+    async def _connect(self, conninfo: str) -> AsyncConnection[Any]:
+        try:
+            from psycopg import AsyncConnection
+        except ImportError:
+            message = "SQL on Postgres needs psycopg, which is not installed"
+            raise ToolUnavailable(message, hint=_INSTALL) from None
+        return await AsyncConnection.connect(
+            conninfo, autocommit=True, connect_timeout=_CONNECT_S, application_name="toolcrib"
+        )
+
+    async def aclose(self) -> None:
+        """Close all idle connections."""
+        here = asyncio.get_running_loop()
+        for loop, by_address in list(self._loops.items()):
+            for connection in [one for idle in by_address.values() for one in idle]:
+                if loop is here:
+                    await connection.close()
+                else:
+                    connection.pgconn.finish()
+            by_address.clear()
+
+
+async def _living(connection: AsyncConnection[Any]) -> AsyncConnection[Any] | None:
+    """Return an idle connection if the server still answers on it."""
+    import psycopg
+
+    try:
+        await connection.execute("")
+    except psycopg.Error:
+        await connection.close()
+        return None
+    return connection
