@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolcrib.egress import Egress
-    from toolcrib.executors.sql.connections import Connections
+    from toolcrib.executors.connections import Connections
     from toolcrib.executors.workspace.workspace import Workspace
 
 __all__ = ["Host", "in_workspace"]
@@ -26,7 +26,7 @@ def in_workspace(target: str) -> Callable[[Tool, Host], Executor]:
 
 
 def _single_use() -> Connections:
-    from toolcrib.executors.sql.connections import Connections
+    from toolcrib.executors.connections import Connections
 
     return Connections(keep=False)
 

@@ -18,7 +18,7 @@ from toolcrib.spec import Tool
 if TYPE_CHECKING:
     from toolcrib.egress import Egress
     from toolcrib.executors import Workspace
-    from toolcrib.executors.sql.connections import Connections
+    from toolcrib.executors.connections import Connections
     from toolcrib.executors.trace.observation import Observation
 
 __all__ = ["Workspaces"]
@@ -114,7 +114,7 @@ class Workspaces:
     def connections(self) -> Connections:
         """Return the connections of all SQL tools."""
         if self._connections is None:
-            from toolcrib.executors.sql.connections import Connections
+            from toolcrib.executors.connections import Connections
 
             self._connections = Connections()
         return self._connections
