@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import subprocess
@@ -167,7 +168,19 @@ async def test_calls_with_one_key_run_once(crib: Crib, mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("meta", [{"toolcrib/wait": "forever"}, {"toolcrib/idempotency_key": 7}])
+async def test_a_dry_run_says_what_a_call_would_do(crib: Crib, mode: Mode) -> None:
+    dry: Any = {"toolcrib/dry_run": True}
+    async with Client(server(crib), mode=mode) as client:
+        result = await client.call_tool("count", CALL, meta=dry)
+        plan = json.loads(result.content[0].text)  # type: ignore[union-attr]
+        assert (code(result), plan["tool"], plan["policy"]) == (None, "count", "ask")
+        assert (crib.root / "count").read_text() == ""
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "meta", [{"toolcrib/wait": "forever"}, {"toolcrib/idempotency_key": 7}, {"toolcrib/dry_run": 1}]
+)
 async def test_what_meta_cannot_mean_is_an_error_of_the_request(crib: Crib, mode: Mode, meta: Any) -> None:
     async with Client(server(crib), mode=mode) as client:
         with pytest.raises(MCPError, match="toolcrib/"):

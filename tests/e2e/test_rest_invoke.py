@@ -133,6 +133,15 @@ def test_an_http_tool_returns_its_value(bundle: Bundle, weather: Weather) -> Non
     assert (reply.status, reply.json) == (200, {"ok": True, "value": {"path": "/Bern"}})
 
 
+def test_a_dry_run_sends_nothing(bundle: Bundle, weather: Weather) -> None:
+    bundle.put("weather", http_tool(weather.address, "/dry/${city}"))
+    path = f"{bundle.path}/tools/weather/version/v1/invoke"
+    reply = bundle.server.send("POST", path, {"args": {"city": "Bern"}, "dryRun": True})
+    assert (reply.status, reply.json["ok"]) == (200, True)
+    assert reply.json["value"]["would"]["url"] == f"{weather.address}/dry/Bern"
+    assert not [path for path in weather.paths if path.startswith("/dry")]
+
+
 def test_a_server_that_fails_is_a_result_and_no_error_of_the_request(
     bundle: Bundle, weather: Weather
 ) -> None:

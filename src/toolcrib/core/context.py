@@ -103,6 +103,7 @@ class Context(Call):
             call.approval_channel,
             call.approved_digest,
             call.client,
+            call.dry_run,
         )
 
     def identify(self) -> str:

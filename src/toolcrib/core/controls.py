@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 from toolcrib.core.bound import Bound
 from toolcrib.core.context import Context
@@ -42,6 +43,8 @@ class Controls:
     """Checked once the arguments are known to be valid."""
     approve: tuple[Wrapper, ...] = ()
     """Around everything that follows these checks, the outermost first."""
+    plan: Callable[[Context], dict[str, Any]] | None = None
+    """Return the plan of a dry run, as JSON. Raises as the call would."""
     start: Check | None = None
     """Record that the call starts, once nothing else can refuse it; the tool runs next."""
     mask: Mask | None = None
@@ -58,7 +61,7 @@ def plain_controls() -> Controls:
 def _require_approver(ctx: Context) -> None:
     """Refuse calls that need an approval and name no approver: nobody can be asked here."""
     reason = ctx.bound.approval_reason
-    if reason is not None and ctx.approved_by is None:
+    if reason is not None and ctx.approved_by is None and not ctx.dry_run:
         raise needs_approval(ctx.bound, reason, "Nobody can be asked here: the program says who approves it.")
     if ctx.idempotency_key is not None:
         raise UsageError("a toolset keeps no results of calls; a project does")

@@ -19,6 +19,7 @@ from toolcrib.core.controls import Controls, Proceed, plain_controls
 from toolcrib.core.decision import Fail, RetryAfter, failure_of
 from toolcrib.core.events import EventBus
 from toolcrib.core.failures import shorten, to_error
+from toolcrib.core.plan import plan_of
 from toolcrib.core.results import check_output, mask_result, normalise
 from toolcrib.errors import Cancelled, DeniedError, ToolcribError, ToolNotFound
 from toolcrib.middleware import Handler, Middleware
@@ -100,7 +101,7 @@ class Pipeline:
             self.bus.begin(ctx)
         try:
             self.admit(ctx)
-            result = await self._approved(ctx)
+            result = self._planned(ctx) if ctx.dry_run else await self._approved(ctx)
         except Exception as error:
             result = ctx.failed(to_error(error))
         except asyncio.CancelledError:
@@ -119,6 +120,21 @@ class Pipeline:
         ctx.arguments = bound.arguments.check(ctx.arguments)
         for check in self._controls.require:
             check(ctx)
+
+    def _planned(self, ctx: Context) -> Result:
+        """Return the plan of a call as its result. Nothing is run, counted or recorded."""
+        if self._controls.plan is not None:
+            plan = self._controls.plan(ctx)
+        else:
+            tool = ctx.bound.tool
+            asks = ctx.bound.approval_reason
+            plan = {
+                **plan_of(tool, dict(ctx.arguments)),  # type: ignore[arg-type]  # checked: a mapping
+                "permissions": tool.permissions.as_json(),
+                "approval": asks,
+                "policy": "allow" if asks is None else "ask",
+            }
+        return Result("ok", plan, details={"dry_run": True}, call_id=ctx.call_id)
 
     async def _run(self, ctx: Context) -> Result:
         """Run an approved call: middleware, attempts, and its outcome as a result."""
@@ -193,7 +209,7 @@ class Pipeline:
             mask_result(result, controls.mask)
         elif result.error is not None:
             shorten(result.error)
-        if controls.record is None:
+        if controls.record is None or ctx.dry_run:
             return result
         try:
             controls.record(ctx, result)

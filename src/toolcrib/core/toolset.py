@@ -387,18 +387,21 @@ class Toolset:
         timeout_ms: int | None = None,
         approved_by: str | None = None,
         on_event: Callable[[CallEvent], None] | None = None,
+        dry_run: bool = False,
     ) -> Coroutine[Any, Any, Result]:
         """Call a tool and return its `Result`; a failing tool never raises.
 
         `arguments` is a mapping or its JSON text. `variables` reach the tool but no model. `timeout_ms`
         limits one attempt, `approved_by` names the person who approved this one call. `on_event` is called
-        on the event loop with each `CallEvent` of the call.
+        on the event loop with each `CallEvent` of the call. With `dry_run` nothing is run: the value of the
+        result is what the call would do.
         """
         # By position: with keywords, making a context would take twice as long.
         given = {} if arguments is None else arguments
         ctx = Context(
             name, given, "local", variables, run_id, session_id, approved_by, None, timeout_ms, on_event
         )
+        ctx.dry_run = dry_run
         return self.invoke(ctx)
 
     def stream(

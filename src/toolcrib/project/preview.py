@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from toolcrib.core.context import Context
+from toolcrib.core.plan import plan_of
 from toolcrib.project.catalog.registry import ToolRegistry
 from toolcrib.project.control.approvals.questions import Question
 from toolcrib.project.control.composites import Composites
-from toolcrib.project.control.plan import plan_of
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.spec import Call, CompositeExec, Permissions, Tool
 
@@ -36,7 +36,8 @@ class Preview:
         if isinstance(bound.tool.config, CompositeExec):
             self._composites.admit(bound.tool, call)
         plan["permissions"] = self.permissions_of(bound.tool).as_json()
-        plan["approval"] = self.asks(call)
+        plan["approval"] = asks = self.asks(call)
+        plan["policy"] = "allow" if asks is None else "ask"
         masked: dict[str, Any] = self._steps.secrets.mask(plan)
         return masked
 

@@ -150,7 +150,7 @@ class Project:
         )
 
     def _load(self) -> None:
-        self.first_use.mask = self.redact
+        self.first_use.mask, self._steps.plan = self.redact, self.plan
         for middleware in named_middleware(self._setup):
             self.toolset.use(middleware)
         loaded = self._registry.load()

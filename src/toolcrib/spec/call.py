@@ -44,6 +44,8 @@ class Call:
     """The digest of the tool that `approved_by` was shown; None: whatever it is when the call is made."""
     client: CallClient | None = None
     """The MCP client that called, for tools that ask it; None if there is none to ask."""
+    dry_run: bool = False
+    """Nothing is run: the value of the result is the plan of the call."""
 
 
 # Call, Outcome and Result are made once per call, so they are not frozen: a frozen dataclass sets each field

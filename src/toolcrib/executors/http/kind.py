@@ -61,7 +61,23 @@ def _write(config: HttpExec) -> dict[str, Any]:
 
 
 def _plan(tool: Tool, block: dict[str, Any], values: Values) -> dict[str, Any]:
+    from toolcrib.executors.http.binding import bind_auth
+
+    headers, query, cookies, basic = bind_auth(tool)
+    block = {"method": "GET", **block}
+    for key, added in (("headers", headers), ("query", query), ("cookies", cookies)):
+        if added:
+            block[key] = {**(block.get(key) or {}), **added}
     rest = filled_in(tool, {key: value for key, value in block.items() if key != "url"}, values)["would"]
+    made = {"Authorization": f"Basic <secret {basic[0].username}>"} if basic else {}
+    for auth in tool.auth:
+        if auth.type == "oauth2":
+            made["Authorization"] = "Bearer <access token>"
+        elif auth.type == "hmac" and auth.location == "header" and auth.name:
+            made[auth.name] = f"<signature by {auth.secret}>"
+    if made:
+        rest["headers"] = {**(rest.get("headers") or {}), **made}
+        block["headers"] = rest["headers"]
     return {"would": {key: _url(tool, values) if key == "url" else rest[key] for key in block}}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from toolcrib.core.context import Context
 from toolcrib.core.controls import Controls
@@ -19,7 +20,7 @@ from toolcrib.project.control.secrets import SecretsStep
 from toolcrib.project.control.store import Store
 from toolcrib.project.lock import Pins
 from toolcrib.project.setup import Setup
-from toolcrib.spec import Limits, Tool
+from toolcrib.spec import Call, Limits, Tool
 
 __all__ = ["ProjectSteps"]
 
@@ -41,6 +42,8 @@ class ProjectSteps:
         self.access = AccessControl(config.policy, store.tokens)
         self.questions = ApprovalQuestions(self.access, first_use, code)
         self.secrets = SecretsStep(setup.secrets)
+        self.plan: Callable[[Call], dict[str, Any]] = lambda _: {}
+        """Returns the plan of a dry run."""
         audit = CallAudit(log, self.secrets)
 
         def pinned(ctx: Context) -> None:
@@ -60,6 +63,7 @@ class ProjectSteps:
                 RateStep(store, limits),
                 code,
             ),
+            plan=lambda ctx: self.plan(ctx),  # noqa: PLW0108 - set below
             start=audit.start,
             mask=self.secrets.mask,
             record=audit.record,

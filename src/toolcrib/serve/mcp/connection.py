@@ -23,6 +23,7 @@ from toolcrib.serve.mcp.request import (
     Sender,
     caller_name,
     check_envelope,
+    dry_run_of,
     key_of,
     meta_of,
     wait_of,
@@ -379,6 +380,7 @@ class Connection:
             wait=wait_of(meta),
             idempotency_key=key_of(meta),
             client=self._client_of(request, state),
+            dry_run=dry_run_of(meta),
         )
         forms = supports_forms(meta.get(CAPABILITIES_KEY)) if request.modern else self._forms
         can_ask = forms and self._settings.approver is not None

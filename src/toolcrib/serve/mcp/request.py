@@ -110,6 +110,14 @@ def key_of(meta: dict[str, Any]) -> str | None:
     return key
 
 
+def dry_run_of(meta: dict[str, Any]) -> bool:
+    """Return True if a call is not to be run, only described. Raises JsonRpcError."""
+    dry_run = meta.get("toolcrib/dry_run", False)
+    if not isinstance(dry_run, bool):
+        raise JsonRpcError(ErrorCode.INVALID_PARAMS, "_meta toolcrib/dry_run must be true or false")
+    return dry_run
+
+
 def check_envelope(meta: dict[str, Any]) -> None:
     """Check the envelope of 2026-07-28 in `params._meta`. Raises JsonRpcError."""
     version = meta.get(VERSION_KEY)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from toolcrib.core.plan import plan_of
 from toolcrib.errors import ToolcribError
 from toolcrib.guard import Approval, AuditQuery, AuditReader, doubts_about
 from toolcrib.project.control.approvals.questions import OWN
 from toolcrib.project.control.first_use import FirstUse
-from toolcrib.project.control.plan import plan_of
 from toolcrib.spec import Tool
 from toolcrib.spec.moment import written
 

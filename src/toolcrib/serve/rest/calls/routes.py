@@ -55,11 +55,13 @@ _STATES: dict[CallStatus, tuple[StoredState, ...]] = {
 _WAIT = re.compile(r"wait\s*=\s*\"?(\d{1,9})\"?")
 
 
-class Invocation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Invocation(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """A call to make."""
 
     args: dict[str, Any] = {}
     """The arguments, by the tool's schema."""
+    dry_run: bool = False
+    """Run nothing; the value is what the call would do."""
 
 
 class _Text(Struct, forbid_unknown_fields=True):
@@ -156,8 +158,10 @@ async def _invoke(request: HttpRequest, tool: str) -> Handled:
     client, headers = request.client, request.http.headers
     assert client is not None
     arguments: Any = arguments_of(request.data)
+    dry_run = False
     if arguments is None:
-        arguments = request.body().args
+        body = request.body()
+        arguments, dry_run = body.args, body.dry_run
     ctx = Context(
         tool,
         arguments,
@@ -165,6 +169,7 @@ async def _invoke(request: HttpRequest, tool: str) -> Handled:
         identity=client.identity,
         wait="block",
         idempotency_key=headers.get("idempotency-key"),
+        dry_run=dry_run,
     )
     streams = EVENT_STREAM in headers.get("accept", "")
     wait_s = 0.0 if streams else _wait_s(headers.get("prefer", ""))
