@@ -97,7 +97,7 @@ def files(crib: Crib) -> Crib:
 def test_help_and_version() -> None:
     done = cli(None, "--help")
     assert done.code == 0
-    assert "Commands:" in done.out
+    assert "Make tools:" in done.out
     assert cli(None, "--version").out == f"toolcrib {__version__}\n"
     for name in ("audit", "doctor", "import", "init", "lint", "list", "run", "secrets", "serve", "show"):
         assert name in done.out

@@ -38,7 +38,8 @@ def helps(crib: GoldenCrib, words: list[str]) -> Iterator[tuple[str, dict[str, A
     code, out, _ = crib.raw(*words, "--help", COLUMNS="300")
     assert code == 0, words
     usage, _, below = out.partition("\nOptions:\n")
-    options, _, commands = below.partition("\nCommands:\n")
+    options, *groups = re.split(r"\n\n(?=\S[^\n]*:\n)", below)
+    commands = "\n".join(groups)
     found = {
         "usage": next(line for line in usage.splitlines() if line.startswith("Usage: ")),
         "options": sorted(OPTION.findall(options)),
