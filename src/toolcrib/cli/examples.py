@@ -95,6 +95,8 @@ toolcrib list --tag code
 toolcrib list --for openai
 toolcrib lock
 toolcrib lock --check
+toolcrib new count_lines --run 'wc -l ${path}' --read src
+toolcrib new weather --kind http --run 'https://api.example.com/${city}'
 toolcrib policy show
 toolcrib policy show --json
 toolcrib policy explain repo_scan path=src

@@ -33,6 +33,7 @@ COMMANDS = {
     "lint": ("make.lint", "Check settings and manifests for errors."),
     "list": ("look.list", "List the tools of the project."),
     "lock": ("decide.lock", "Pin every tool as it is now, or check the pins."),
+    "new": ("make.new", "Create a manifest for a new tool."),
     "policy": ("decide.policy", "Show the policy, or explain its decision about a call."),
     "review": ("decide.review", "Review new and changed tools."),
     "run": ("run.run", "Run one tool."),
@@ -66,7 +67,6 @@ _GROUPS = {
 }
 """Folder of commands to the title of its section in the help."""
 _MEANT = {
-    "add": "new",
     "call": "run",
     "create": "init or new",
     "exec": "run",

@@ -1,0 +1,111 @@
+"""`toolcrib new`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterable
+
+import click
+
+from toolcrib.cli.confirm import at_terminal
+from toolcrib.cli.options import project_options
+from toolcrib.cli.output import print_diagnostics, print_json, print_note
+from toolcrib.errors import UsageError
+
+_KINDS = ("command", "python", "http", "file", "sql", "composite")
+_QUESTIONS = {
+    "command": "What does it run? (such as: wc -l ${path})",
+    "http": "Which URL? (such as: https://api.example.com/v1/${id})",
+    "file": "Which folder does it read?",
+    "sql": "Which statement? (such as: SELECT * FROM things WHERE id = ${id})",
+    "composite": "Which tool is its first step?",
+}
+
+
+@click.command("new")
+@click.argument("name")
+@click.option("--kind", type=click.Choice(_KINDS), help="How it runs (default: asked for, or command).")
+@click.option("--description", help="What it does, for the model that chooses it.")
+@click.option("--run", "runs", help="The command line, URL, folder, SQL statement or tool.")
+@click.option("--argument", "arguments", multiple=True, metavar="NAME[:TYPE]", help="Repeatable.")
+@click.option("--read", multiple=True, metavar="PATH", help="What it may read. Repeatable.")
+@click.option("--write", multiple=True, metavar="PATH", help="What it may write. Repeatable.")
+@click.option(
+    "--sqlite",
+    "database",
+    default="data.db",
+    show_default=True,
+    help="Of an SQL tool: its file.",
+)
+@project_options
+def command(
+    name: str,
+    kind: str | None,
+    description: str | None,
+    runs: str | None,
+    arguments: tuple[str, ...],
+    read: tuple[str, ...],
+    write: tuple[str, ...],
+    database: str,
+    root: str | None,
+    as_json: bool,
+) -> None:
+    """Create a manifest for a new tool.
+
+    At a terminal it asks for what is not given. `${name}` in --run is an argument of the tool.
+    """
+    from toolcrib.manifest import lint_tool
+    from toolcrib.project import find
+    from toolcrib.project.authoring.scaffold import Scaffold
+    from toolcrib.project.authoring.scaffold import write as write_files
+    from toolcrib.spec.naming import nearest
+
+    if not name.isidentifier() or not name.isascii():
+        raise UsageError(f"{name!r} is no name of a tool", hint="Use letters, digits and underscores.")
+    ask = at_terminal() and not as_json
+    place = find(root)
+    if kind is None:
+        answer = _asked(f"Which kind? ({', '.join(_KINDS)})", ask) or "command"
+        kind = answer if answer in _KINDS else nearest(answer, _KINDS)
+        if kind is None:
+            raise UsageError(f"there is no kind {answer!r}", hint=f"One of: {', '.join(_KINDS)}")
+    description = description or _asked("What is it for? (one sentence)", ask)
+    if runs is None:
+        runs = _asked(_QUESTIONS[kind], ask) if kind in _QUESTIONS else ""
+    arguments = arguments or tuple(_asked("Further arguments? (such as: path count:integer)", ask).split())
+    if kind != "file":
+        read = read or tuple(_asked("Which folders may it read?", ask).split())
+    said = description or name.replace("_", " ").capitalize()
+    made = Scaffold(name, kind, said, runs, dict(_typed(arguments)), read, write, database)
+    paths = write_files(place, made)
+    found = lint_tool(paths[0])
+    if as_json:
+        diagnostics = [one.as_dict() for one in found]
+        print_json({"created": [str(path) for path in paths], "diagnostics": diagnostics})
+        return
+    for path in paths:
+        print_note(f"created {path}")
+    print_diagnostics(found)
+    needed = " ".join(f"{one}=…" for one in made.manifest()["inputs"]["schema"]["properties"])
+    if ask and _asked("Run it now? [y/N]", ask).lower() in ("y", "yes"):
+        from toolcrib.cli.commands.run.run import command as run
+
+        words = _asked(f"With which arguments? ({needed})", ask) if needed else ""
+        click.get_current_context().invoke(run, tool=name, arguments=tuple(shlex.split(words)), root=root)
+        return
+    print_note(f"Next: toolcrib run {name} {needed}".rstrip())
+
+
+def _typed(arguments: Iterable[str]) -> Iterable[tuple[str, str]]:
+    for argument in arguments:
+        name, _, type_ = argument.partition(":")
+        yield name, type_ or "string"
+
+
+def _asked(question: str, ask: bool) -> str:
+    """Return the answer of a person; "" where nobody is asked."""
+    if not ask:
+        return ""
+    print_note(f"{question} ", nl=False)
+    return sys.stdin.readline().strip()

@@ -1,0 +1,154 @@
+"""A first manifest of a tool, for a person to go on from: it has no error and no warning."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from toolcrib.errors import ConflictError, ToolcribError, UsageError
+from toolcrib.manifest import FILE_NAME, dump
+from toolcrib.project.root import Place
+
+__all__ = ["KINDS", "Scaffold", "write"]
+
+KINDS = ("command", "python", "http", "file", "sql", "composite")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_TYPES = ("string", "integer", "number", "boolean", "array", "object")
+_HEAD = "# yaml-language-server: $schema=../../schemas/tool.schema.json\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Scaffold:
+    """What a person says about a new tool."""
+
+    name: str
+    kind: str
+    description: str
+    runs: str
+    """By kind: a command line, a URL, a folder, an SQL statement, another tool; unused for python."""
+    arguments: Mapping[str, str]
+    """Name to JSON type. Placeholders in `runs` that are missing here are texts."""
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    database: str = "data.db"
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the manifest. Raises UsageError for a text that its kind cannot use."""
+        arguments = dict.fromkeys(_PLACEHOLDER.findall(self.runs), "string") | dict(self.arguments)
+        if self.kind == "file":
+            arguments = {"path": "string"}
+        for name, of in arguments.items():
+            if not _NAME.fullmatch(name) or of not in _TYPES:
+                raise UsageError(
+                    f"{name}:{of} is no argument", hint=f"Write NAME or NAME:TYPE; types: {', '.join(_TYPES)}"
+                )
+        block, permissions = getattr(self, f"_{self.kind}")(arguments)
+        schema: dict[str, Any] = {"type": "object", "additionalProperties": False}
+        if arguments:
+            schema["required"] = list(arguments)
+        schema["properties"] = {
+            name: {"type": of, "description": f"The {name.replace('_', ' ')}"}
+            for name, of in arguments.items()
+        }
+        manifest = {
+            "name": self.name,
+            "description": self.description,
+            "kind": self.kind,
+            "version": 1,
+            "inputs": {"schema": schema},
+            "outputs": {"format": "text" if self.kind in ("command", "file", "http") else "json"},
+            "exec": {self.kind: block},
+        }
+        if self.kind != "composite":  # It has the permissions of its steps' tools.
+            own = {"network": False, "fs": {"read": [*self.read], "write": [*self.write]}}
+            manifest["permissions"] = own | permissions
+        return manifest
+
+    def code(self) -> dict[str, str]:
+        """Return files beside the manifest, by their path from the project's root."""
+        if self.kind != "python":
+            return {}
+        parameters = ", ".join(f"{name}: {_PYTHON[of]}" for name, of in self.arguments.items())
+        shown = "".join(f'"{name}": {name}, ' for name in self.arguments).removesuffix(", ")
+        return {
+            f"tools/{self.name}.py": f'"""{self.description}."""\n\n\ndef run({parameters}) -> dict:\n'
+            f'    """Return what the tool answers, as JSON."""\n    return {{{shown}}}\n'
+        }
+
+    def _command(self, arguments: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+        try:
+            words = shlex.split(self.runs)
+        except ValueError as error:
+            raise UsageError(f"the command line cannot be read: {error}") from None
+        if not words:
+            raise UsageError("a command needs the command line that it runs", hint="--run 'wc -l ${path}'")
+        used = set(_PLACEHOLDER.findall(self.runs))
+        words += [f"${{{name}}}" for name in arguments if name not in used]
+        return {"entrypoint": words[0], "args": words[1:], "stdout": {"format": "text"}}, {}
+
+    def _python(self, arguments: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+        args = [f"${{{name}}}" for name in arguments]
+        return {"module": f"tools.{self.name}", "function": "run", "args": args, "return": "json"}, {}
+
+    def _http(self, _arguments: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+        host = urlsplit(self.runs).hostname
+        if not self.runs.startswith(("https://", "http://")) or not host or "$" in host:
+            raise UsageError("an HTTP tool needs a URL", hint="--run 'https://api.example.com/v1/${id}'")
+        url, _, query = self.runs.partition("?")
+        pairs = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
+        block = {"method": "GET", "url": url, **({"query": pairs} if pairs else {})}
+        return block, {"network": {"allow": [host]}}
+
+    def _file(self, _arguments: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+        folders = [*self.read] or [self.runs or "."]
+        return {"action": "read", "path": "${path}"}, {"fs": {"read": folders, "write": []}}
+
+    def _sql(self, arguments: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+        if not self.runs:
+            raise UsageError("an SQL tool needs a statement", hint="--run 'SELECT * FROM t WHERE id = ${id}'")
+        values = [f"${{{name}}}" for name in _PLACEHOLDER.findall(self.runs)]
+        values += [f"${{{name}}}" for name in arguments if f"${{{name}}}" not in values]
+        statement = _PLACEHOLDER.sub("?", self.runs)
+        block = {"engine": "sqlite", "database": self.database, "statement": statement}
+        if values:
+            block["parameters"] = values  # type: ignore[assignment]
+        return block, {"fs": {"read": [*self.read, self.database], "write": [*self.write]}}
+
+    def _composite(self, arguments: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+        if not self.runs:
+            raise UsageError("a composite tool needs a tool for its first step", hint="--run TOOL")
+        args = {name: f"${{{name}}}" for name in arguments}
+        steps = [{"id": "first", "tool": self.runs, "args": args}]
+        return {"steps": steps, "output": "${steps.first.value}"}, {}
+
+
+_PYTHON = {
+    "string": "str",
+    "integer": "int",
+    "number": "float",
+    "boolean": "bool",
+    "array": "list",
+    "object": "dict",
+}
+
+
+def write(place: Place, tool: Scaffold) -> list[Path]:
+    """Write the manifest and its code; return their paths. Raises ConflictError if one is there already."""
+    files = {place.tools / tool.name / FILE_NAME: _HEAD + dump(tool.manifest())}
+    files |= {place.root / name: text for name, text in tool.code().items()}
+    if taken := [str(path) for path in files if path.exists()]:
+        raise ConflictError(f"these files exist already: {', '.join(taken)}", hint="Give another name.")
+    for path, text in files.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            raise ToolcribError(f"{path} cannot be written: {error.strerror}") from None
+    return list(files)

@@ -1,0 +1,62 @@
+"""`toolcrib new`: manifests that lint clean and run."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.commands import run
+from tests.e2e.test_cli import ENVIRONMENT, Done
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "shop" / "src").mkdir(parents=True)
+    (tmp_path / "shop" / "src" / "a.txt").write_text("one\ntwo\n")
+    assert cli(tmp_path / "shop", "init").code == 0
+    return tmp_path / "shop"
+
+
+def cli(folder: Path, *words: str) -> Done:
+    return Done(run(words, folder, ENVIRONMENT | {"TOOLCRIB_DATA": str(folder.parent / "data")}))
+
+
+def test_every_kind_lints_clean_and_runs(folder: Path) -> None:
+    for words in (
+        ("count_lines", "--run", "wc -l ${path}", "--read", "src"),
+        ("stats", "--kind", "python", "--argument", "n:integer", "--argument", "word"),
+        ("weather", "--kind", "http", "--run", "https://api.example.com/x/${city}?q=${word}"),
+        ("notes", "--kind", "file", "--run", "src"),
+        ("things", "--kind", "sql", "--run", "SELECT ${a} AS a"),
+        ("both", "--kind", "composite", "--run", "count_lines", "--argument", "path"),
+    ):
+        done = cli(folder, "new", *words, "--json")
+        assert (done.code, done.document["diagnostics"]) == (0, []), done.out
+    linted = cli(folder, "lint", "--json")
+    assert linted.code == 0, linted.out
+    assert len(cli(folder, "list", "--json").document["tools"]) == 6
+    assert cli(folder, "run", "count_lines", "path=src/a.txt").out == "2 src/a.txt\n"
+    assert cli(folder, "run", "notes", "path=src/a.txt").out == "one\ntwo\n"
+    with sqlite3.connect(folder / "data.db") as base:
+        base.execute("CREATE TABLE t (a TEXT)")
+    base.close()
+    assert cli(folder, "run", "things", "a=7", "--json").document["value"] == [{"a": "7"}]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["a b"], 2, "no name"),
+        (["x", "--kind", "http", "--run", "api.example.com"], 2, "URL"),
+        (["x", "--run", "echo", "--argument", "n:int"], 2, "integer"),
+        (["x", "--run", "echo 'a"], 2, "cannot be read"),
+        (["x"], 2, "--run"),
+        (["there", "--run", "true"], 7, "exist already"),
+    ],
+)
+def test_what_cannot_be_made_is_explained(folder: Path, words: list[str], code: int, told: str) -> None:
+    cli(folder, "new", "there", "--run", "true")
+    done = cli(folder, "new", *words)
+    assert (done.code, told in done.err) == (code, True), done.err
