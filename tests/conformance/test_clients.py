@@ -19,10 +19,10 @@ from tests.conformance.conftest import HERE, LIMIT_S
 async def test_the_python_client(mode: Any, address: str) -> None:
     reported: list[float] = []
 
-    async def elicit(context: Any, params: Any) -> ElicitResult:  # noqa: ARG001
+    async def elicit(context: Any, params: Any) -> ElicitResult:
         return ElicitResult(action="accept", content={"name": "Ann", "response": "Ann"})
 
-    async def note(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001
+    async def note(progress: float, total: float | None, message: str | None) -> None:
         reported.append(progress)
 
     async with Client(address, mode=mode, elicitation_callback=elicit) as client:
