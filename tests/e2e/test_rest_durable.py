@@ -7,15 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import pytest
 
 from tests.e2e.test_rest_calls import client, decide, make_crib, serving, until
 
 
-async def test_a_call_answered_with_202_survives_the_server(
-    tmp_path_factory: pytest.TempPathFactory, mark: Path
-) -> None:
-    crib = make_crib(tmp_path_factory.mktemp("killed"))
+async def test_a_call_answered_with_202_survives_the_server(tmp_path: Path) -> None:
+    crib, mark = make_crib(tmp_path), tmp_path / "mark"
     body, prefer = {"args": {"mark": str(mark)}}, {"Prefer": "respond-async"}
     with serving(crib) as server:
         async with client(server) as session:
