@@ -63,6 +63,7 @@ class Worker:
         self._on_beat = on_beat
         self._concurrency = concurrency
         self._elsewhere: frozenset[str] = frozenset()
+        self._endings: list[tuple[ClaimedCall, Ending, asyncio.Future[None]]] = []
         self._running: dict[str, tuple[ClaimedCall, asyncio.Task[None]]] = {}
 
     async def run(self, stop: asyncio.Event, grace_s: float | None = None) -> None:
@@ -123,25 +124,52 @@ class Worker:
             _log.exception("call %s could not be run", claim.id)
             ending = Lost(f"{type(error).__name__}: {error}")
         try:
-            while not await self._record(claim, ending):  # noqa: ASYNC110 - until the database answers
-                await asyncio.sleep(_AGAIN_S)
+            await self._recorded(claim, ending)
         finally:
             del self._running[claim.id]
 
-    async def _record(self, claim: ClaimedCall, ending: Ending) -> bool:
-        if isinstance(
-            self._calls.database, PostgresDatabase
-        ):  # Its commits wait for each other's, side by side.
-            return await asyncio.to_thread(self._recorded, claim, ending)
-        return self._recorded(claim, ending)
+    async def _recorded(self, claim: ClaimedCall, ending: Ending) -> None:
+        """Record what follows; what ends at the same time is one transaction."""
+        if isinstance(self._calls.database, PostgresDatabase):  # It commits many at once by itself.
+            while not await asyncio.to_thread(self._is_recorded, claim, ending):  # noqa: ASYNC110 - until it answers
+                await asyncio.sleep(_AGAIN_S)
+            return
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        self._endings.append((claim, ending, done))
+        if len(self._endings) == 1:
+            loop.call_soon(self._record_all)
+        await done
 
-    def _recorded(self, claim: ClaimedCall, ending: Ending) -> bool:
-        """Record what follows; a second time is refused. Return False if the database is away."""
+    def _record_all(self) -> None:
+        """Record all endings; a second time is refused. Try again later if the database is away."""
+        endings = self._endings
+        try:
+            with self._calls.together(f"worker {self._id}"):
+                for claim, ending, _ in endings:
+                    record(self._calls, claim, ending)
+        except StateUnavailable as error:
+            _log.warning("the end of %d calls is not yet recorded: %s", len(endings), error)
+            asyncio.get_running_loop().call_later(_AGAIN_S, self._record_all)
+            return
+        except Exception:  # One that cannot be recorded must not keep the others from it.
+            _log.exception("%d calls could not be recorded together", len(endings))
+            for claim, ending, _ in endings:
+                self._is_recorded(claim, ending)
+        self._endings = []
+        for _, _, done in endings:
+            if not done.done():
+                done.set_result(None)
+
+    def _is_recorded(self, claim: ClaimedCall, ending: Ending) -> bool:
+        """Record one ending; False if the database is away."""
         try:
             record(self._calls, claim, ending)
         except StateUnavailable as error:
             _log.warning("the end of call %s is not yet recorded: %s", claim.id, error)
             return False
+        except Exception:  # Its lease ends, and it is rescued.
+            _log.exception("the end of call %s could not be recorded", claim.id)
         return True
 
     def _served(self) -> list[str]:
