@@ -13,7 +13,7 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,9 @@ MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ALWAYS_SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})
 _BODY_HEADERS = frozenset({"content-type", "content-length", "content-encoding", "content-language"})
+_STREAMS = frozenset(
+    {"text/event-stream", "application/x-ndjson", "application/jsonl", "application/json-seq"}
+)
 _LARGE_BODY = 1024 * 1024
 _KEEPALIVE_S = 15.0
 _CONNECTIONS = 100
@@ -183,7 +186,9 @@ class Egress:
                 location = answer.headers.get("Location") if follow else None
                 content, truncated = b"", False
                 if location is None:
-                    content, truncated = await _read(answer, request.max_response_bytes)
+                    live = answer.status < 300 and answer.content_type in _STREAMS
+                    on_chunk = request.on_chunk if live else None
+                    content, truncated = await _read(answer, request.max_response_bytes, on_chunk)
                 headers = tuple(answer.headers.items())
                 return EgressResponse(answer.status, headers, content, destination.url, truncated), location
 
@@ -243,7 +248,9 @@ class Egress:
         )
 
 
-async def _read(answer: aiohttp.ClientResponse, limit: int) -> tuple[bytes, bool]:
+async def _read(
+    answer: aiohttp.ClientResponse, limit: int, on_chunk: Callable[[bytes], None] | None
+) -> tuple[bytes, bool]:
     """Return at most `limit` decoded bytes of the body, and True if there are more."""
     length = answer.content_length
     if length is not None and length <= limit and "Content-Encoding" not in answer.headers:
@@ -253,6 +260,8 @@ async def _read(answer: aiohttp.ClientResponse, limit: int) -> tuple[bytes, bool
     async for chunk in answer.content.iter_any():
         chunks.append(chunk)
         size += len(chunk)
+        if on_chunk is not None:
+            on_chunk(chunk)
         if size > limit:
             answer.close()
             return b"".join(chunks)[:limit], True

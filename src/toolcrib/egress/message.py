@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 __all__ = ["DEFAULT_RESPONSE_BYTES", "EgressRequest", "EgressResponse"]
@@ -30,6 +30,8 @@ class EgressRequest:
     secret_headers: frozenset[str] = frozenset()
     """Lower-case names of headers derived from a secret: like Authorization and Cookie, they never go to
     another origin."""
+    on_chunk: Callable[[bytes], None] | None = None
+    """Called with each decoded piece of a successful answer whose type is a stream of events or lines."""
     secret_body: bool = False
     """The body is derived from a secret: a redirect that would send it to another origin is refused."""
 

@@ -133,8 +133,9 @@ class ParameterStyle:
 class BodyPart:
     """One part of a multipart body (RFC 7578)."""
 
-    encoding: Literal["text", "json", "base64"] | None = None
-    """base64: the value is base64 text, its bytes are sent. None: text for a scalar, JSON for the rest."""
+    encoding: Literal["text", "json", "base64", "file"] | None = None
+    """base64: the value is base64 text, its bytes are sent. file: the value is the path of a file, which is
+    sent. None: text for a scalar, JSON for the rest."""
     filename: str | None = None
     """A template."""
     content_type: str | None = None
@@ -163,7 +164,7 @@ class HttpExec(ExecConfig):
     cookies: dict[str, Any] = field(default_factory=dict)
     styles: dict[str, ParameterStyle] = field(default_factory=dict)
     """Argument name to the form of its value outside JSON."""
-    body_format: Literal["json", "form", "multipart", "text", "binary"] | None = None
+    body_format: Literal["json", "form", "multipart", "text", "binary", "file"] | None = None
     """None: decided by the content type and the form of `body`."""
     parts: dict[str, BodyPart] = field(default_factory=dict)
 

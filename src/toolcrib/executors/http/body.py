@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import mimetypes
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import Any, Literal
 
 from toolcrib.errors import ManifestError
@@ -34,14 +36,16 @@ from toolcrib.template import (
 )
 from toolcrib.template.values import bad_value, scalar_text
 
-__all__ = ["RequestBody", "bind_body"]
+__all__ = ["ReadFile", "RequestBody", "bind_body"]
 
 _FORM = "application/x-www-form-urlencoded"
 _EACH = ParameterStyle("form", explode=True)
 _QUOTED = str.maketrans({'"': "%22", "\r": "%0D", "\n": "%0A"})
 """Escapes of a name in a part's head (WHATWG HTML, multipart/form-data encoding algorithm)."""
 
-_Mode = Literal["json", "text", "form", "multipart", "binary"]
+_Mode = Literal["json", "text", "form", "multipart", "binary", "file"]
+ReadFile = Callable[[str], bytes]
+"""Returns the content of a file that the tool may read, by its path."""
 _Sent = tuple[bytes, str | None]
 
 
@@ -58,6 +62,7 @@ class RequestBody:
     parts: tuple[Part, ...] = ()
     default_type: str | None = None
     """Content type to send if the manifest gives none."""
+    read_file: ReadFile | None = None
 
     @property
     def secret(self) -> bool:
@@ -74,6 +79,11 @@ class RequestBody:
         """Return the bytes to send, None if the whole body is one absent value, and their content type."""
         if self.mode == "multipart":
             return self._multipart(values)
+        if self.mode == "file":
+            assert isinstance(self.template, TextTemplate)
+            assert self.read_file is not None
+            path = render_text(self.template, values)
+            return (None, None) if not isinstance(path, str) else (self.read_file(path), _type_of(path))
         if self.mode == "form":
             text = (
                 _spread(self.template, values) if self.template else render_query(self.form, values, styles)
@@ -127,6 +137,7 @@ class Part:
     template: Template
     rule: BodyPart
     filename: TextTemplate | None = None
+    read_file: ReadFile | None = None
 
     def render(self, values: Values) -> Iterator[tuple[bytes, bytes]]:
         """Yield head and content of each part; none for an absent value."""
@@ -144,11 +155,19 @@ class Part:
         for item in [value] if whole else value:
             if item is None:
                 continue
+            if self.rule.encoding == "file" and self.read_file is not None:
+                if not isinstance(item, str):
+                    raise bad_value(lone or Reference("body"), "a file must be given by its path")
+                media = self.rule.content_type or _type_of(item)
+                yield _head(self.name, name or PurePath(item).name, media), self.read_file(item)
+                continue
             content, kind = _content(item, self.rule, lone)
             yield _head(self.name, name, self.rule.content_type or kind), content
 
 
-def bind_body(config: HttpExec, headers: tuple[Header, ...], names: Namespaces) -> RequestBody | None:
+def bind_body(
+    config: HttpExec, headers: tuple[Header, ...], names: Namespaces, read_file: ReadFile | None = None
+) -> RequestBody | None:
     """Return the body by its format or content type (see docs/http-tools.md); None if there is none.
 
     Raises ManifestError for a placeholder inside text of a structured type: its value could become structure.
@@ -163,7 +182,9 @@ def bind_body(config: HttpExec, headers: tuple[Header, ...], names: Namespaces) 
     if mode == "form":
         return _form(body, names)
     if mode == "multipart":
-        return _parts(body, config.parts, names)
+        return _parts(body, config.parts, names, read_file)
+    if mode == "file":
+        return RequestBody("file", parse_text(body, names), read_file=read_file)
     if mode == "binary":
         return RequestBody("binary", parse_text(body, names), default_type="application/octet-stream")
     if isinstance(body, str) and mode != "json":
@@ -181,13 +202,15 @@ def _form(body: Any, names: Namespaces) -> RequestBody:
     return RequestBody("form", form=parse_query(body, names), default_type=_FORM)
 
 
-def _parts(body: Any, rules: Mapping[str, BodyPart], names: Namespaces) -> RequestBody:
+def _parts(
+    body: Any, rules: Mapping[str, BodyPart], names: Namespaces, read_file: ReadFile | None
+) -> RequestBody:
     whole = parse_text(body, names) if isinstance(body, str) else None
     parts: list[Part] = []
     for name in rules if isinstance(body, str) else body:
         rule = rules.get(name) or BodyPart()
         filename = None if rule.filename is None else parse_text(rule.filename, names)
-        parts.append(Part(name, whole or parse(body[name], names), rule, filename))
+        parts.append(Part(name, whole or parse(body[name], names), rule, filename, read_file))
     return RequestBody("multipart", whole, parts=tuple(parts))
 
 
@@ -259,6 +282,10 @@ def _head(name: str, filename: str | None, content_type: str | None) -> bytes:
     if content_type is not None:
         head += f"\r\nContent-Type: {content_type}"
     return head.encode()
+
+
+def _type_of(path: str) -> str:
+    return mimetypes.guess_type(path)[0] or "application/octet-stream"
 
 
 def _decoded(reference: Reference | None, text: str | Missing) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -22,7 +23,7 @@ from toolcrib.executors.http.binding import (
     placed,
     render_cookies,
 )
-from toolcrib.executors.http.body import bind_body
+from toolcrib.executors.http.body import ReadFile, bind_body
 from toolcrib.executors.http.extraction import (
     compile_fields,
     compile_json_path,
@@ -35,6 +36,7 @@ from toolcrib.executors.output import beginning, uncut
 from toolcrib.manifest.http.addresses import bind_policy, bind_url
 from toolcrib.manifest.http.requests import request_faults
 from toolcrib.spec import Call, CallContext, HttpExec, Outcome, Retry, Tool
+from toolcrib.spec.content import Content
 from toolcrib.template import Namespaces, Values, parse_query, render_header, render_url
 
 __all__ = ["HttpExecutor"]
@@ -44,6 +46,11 @@ _EXCERPT = 1000
 """Characters of a failed answer in `details["body"]`."""
 _IN_MESSAGE = 200
 _MASK = "***"
+_FILES = frozenset(
+    {"application/octet-stream", "application/pdf", "application/zip", "application/gzip"}
+    | {"application/x-tar", "application/x-7z-compressed", "application/vnd.ms-excel", "application/msword"}
+)
+_OFFICE = ("application/vnd.openxmlformats", "application/vnd.oasis.opendocument")
 _GRACE_S = 0.5
 _LARGE = 256 * 1024
 
@@ -72,6 +79,7 @@ class HttpExecutor:
         token_folder: Callable[[], Path] | None = None,
         learn: Callable[[Mapping[str, str]], None] = lambda _: None,
         now: Callable[[], float] = time.time,
+        read_file: ReadFile | None = None,
     ) -> None:
         config = tool.config
         if not isinstance(config, HttpExec):
@@ -92,7 +100,8 @@ class HttpExecutor:
         self._cookies = bind_cookies({**config.cookies, **cookies}, names)
         self._styles = config.styles
         with placed("body"):
-            self._body = bind_body(config, self._headers, names)
+            self._body = bind_body(config, self._headers, names, read_file)
+        self._reads = read_file is not None
         with placed("response"):
             self._extract, self._project = _response(config)
         self._signers = tuple(Signer(auth, now) for auth in tool.auth if auth.type == "hmac")
@@ -122,7 +131,11 @@ class HttpExecutor:
         for name in self._required:
             if name not in ctx.secrets:
                 raise SecretMissing(f"the secret {name} is not set", details={"name": name})
-        request = self._request(Values.of(self._tool, call, ctx, self._environ), ctx)
+        values = Values.of(self._tool, call, ctx, self._environ)
+        # Files are read in a thread.
+        request = (
+            await asyncio.to_thread(self._request, values, ctx) if self._reads else self._request(values, ctx)
+        )
         try:
             return await self._outcome(await self._send(request, ctx), ctx)
         except (HttpFailed, TimedOut) as error:
@@ -178,6 +191,7 @@ class HttpExecutor:
             follow_redirects=self._follow,
             secret_headers=self._secret_headers,
             secret_body=self._secret_body,
+            on_chunk=_live_text(ctx),
         )
 
     def _timeout(self, ctx: CallContext) -> float | None:
@@ -220,6 +234,8 @@ class HttpExecutor:
             text, warnings = _text(response)
             return self._extract(text), warnings
         shaped = self._extract is not None or self._project is not None
+        if not shaped and (content := _content(response)) is not None:
+            return content, ()
         if self._tool.output.format == "text" and not shaped:
             return _text(response)
         value = _json(response, ctx, needed=shaped)
@@ -265,6 +281,39 @@ def _response(
     elif config.regex is not None:
         extract = compile_regex(config.regex)
     return extract, compile_fields(config.fields) if config.fields else None
+
+
+def _live_text(ctx: CallContext) -> Callable[[bytes], None]:
+    """Return what passes pieces of a stream on to the caller of the call, as text."""
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def chunk(piece: bytes) -> None:
+        if text := decoder.decode(piece):
+            ctx.chunk(text)
+
+    return chunk
+
+
+def _content(response: EgressResponse) -> Content | None:
+    """Return an image, a sound or a file as content; None for text and JSON."""
+    media, body = response.content_type, response.body
+    family = media.partition("/")[0]
+    if family == "image" and media != "image/svg+xml":
+        return Content.image(body, media)
+    if family == "audio":
+        return Content.audio(body, media)
+    if media == "application/octet-stream" and _is_text(body):
+        return None
+    if family in ("video", "font") or media in _FILES or media.startswith(_OFFICE):
+        return Content.resource(response.url.partition("?")[0], body, media)
+    return None
+
+
+def _is_text(body: bytes) -> bool:
+    try:
+        return b"\0" not in body and bool(body.decode() or True)
+    except UnicodeDecodeError:
+        return False
 
 
 def _text(response: EgressResponse) -> tuple[str, tuple[str, ...]]:

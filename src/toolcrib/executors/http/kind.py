@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["KIND"]
 
 _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
+_MAX_UPLOAD = 64 * 1024 * 1024
 _ORDER = (
     "method", "url", "headers", "query", "cookies", "styles", "body_format", "body", "parts", "timeout_ms",
     "success_codes", "error_mode", "response",
@@ -102,6 +104,32 @@ def _repeatable(config: HttpExec) -> bool:
     return config.method.upper() in _REPEATABLE
 
 
+def _sends_files(tool: Tool) -> bool:
+    config = tool.config
+    assert isinstance(config, HttpExec)
+    return config.body_format == "file" or any(part.encoding == "file" for part in config.parts.values())
+
+
+def _reader(tool: Tool, host: Host) -> Callable[[str], bytes]:
+    """Return a function that reads a file beneath the tool's granted folders, by openat2."""
+    from toolcrib.errors import InvalidInput
+    from toolcrib.executors.file.granted import GrantedFiles
+    from toolcrib.sandbox import Roots
+
+    workspace = host.workspace()
+    granted = GrantedFiles(tool, workspace)
+
+    def read(path: str) -> bytes:
+        found, roots = granted.find(str(Path(workspace.root, path)), "read")
+        with Roots(*roots) as opened:
+            content = opened.read(found, 0, _MAX_UPLOAD)
+        if content.total > len(content.data):
+            raise InvalidInput(f"{path} is larger than {_MAX_UPLOAD:,} bytes, the most that can be sent")
+        return content.data
+
+    return read
+
+
 def _executor(tool: Tool, host: Host) -> Executor:
     from toolcrib.executors.http.executor import HttpExecutor
 
@@ -113,6 +141,7 @@ def _executor(tool: Tool, host: Host) -> Executor:
         on_check=host.observe_host,
         token_folder=host.token_folder,
         learn=host.learn,
+        read_file=_reader(tool, host) if _sends_files(tool) else None,
     )
 
 

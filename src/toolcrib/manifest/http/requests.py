@@ -148,7 +148,7 @@ def _body(config: HttpExec) -> Iterator[RequestFault]:
     if form in ("form", "multipart") and not isinstance(body, dict) and not _lone(body):
         hint = 'write a mapping, or the whole body as "${name}"'
         yield RequestFault("body", path, f"a body of format {form} is a mapping of its fields", hint)
-    if form in ("text", "binary") and not isinstance(body, str):
+    if form in ("text", "binary", "file") and not isinstance(body, str):
         yield RequestFault("body", path, f"a body of format {form} is one text")
     if form == "multipart" and any(name.lower() == "content-type" for name in config.headers):
         message = "the content type of a multipart body is set by the client, with its boundary"
