@@ -56,6 +56,9 @@ PATH: dict[str, Any] = {
     "v": Version,
     "name": ToolName,
     "callID": CallId,
+    "agent": Annotated[str, Meta(description="Name of an agent.")],
+    "runID": Annotated[str, Meta(description="`id` of a run.")],
+    "sessionID": Annotated[str, Meta(description="`id` of a session.")],
     "approvalID": Annotated[str, Meta(description="`id` of an approval.")],
 }
 """The types of the parameters of paths, by name."""
