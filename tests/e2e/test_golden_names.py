@@ -130,7 +130,7 @@ VALUES: dict[str, list[Any]] = {
         {"a": {"command": "a", "args": ["b"], "env": {"A": "b"}, "cwd": "."}},
         {"a": {"url": "https://example.com/mcp", "headers": {"A": "b"}}},
     ],
-    "models.providers": ({"local": {"api": "openai", "base_url": "http://127.0.0.1:11434/v1"}}, {}),
+    "models.providers": [{"local": {"api": "openai", "base_url": "http://127.0.0.1:11434/v1"}}],
     "policy.default": ["allow", "ask", "deny"],
     "policy.rules": [
         [
