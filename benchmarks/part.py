@@ -19,6 +19,7 @@ PARTS = {
     "search": "benchmarks.search",
     "bundles": "benchmarks.bundles",
     "mcp": "benchmarks.mcp_stdio",
+    "mcp_http": "benchmarks.mcp_http",
     "rest": "benchmarks.rest",
     "guard": "benchmarks.guard",
     "sandbox": "benchmarks.sandbox",

@@ -71,6 +71,8 @@ class Connection(asyncio.Protocol):
 class Server:
     """A running server."""
 
+    connection = Connection
+
     def __init__(self, kind: str, folder: Path) -> None:
         folder.mkdir()
         self.process = subprocess.Popen(
@@ -83,10 +85,10 @@ class Server:
         words = self.process.stdout.readline().split()
         if len(words) != 2:
             raise EOFError(f"the server ended with {self.process.wait(20)}")
-        self.port, token = int(words[0]), words[1]
+        self.port, self.token = int(words[0]), words[1]
         self.answer = BODY if kind == "echo" else ANSWER
         head = (
-            f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nAuthorization: Bearer {token}\r\n"
+            f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nAuthorization: Bearer {self.token}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(BODY)}\r\n\r\n"
         )
         self.request = head.encode() + BODY
@@ -96,18 +98,19 @@ class Server:
     def sample(self, times: int) -> float:
         """Seconds of so many requests over 16 connections."""
         before, began = self._processor_seconds(), time.perf_counter()
-        asyncio.run(self._send(times))
+        asyncio.run(self.send(times))
         taken = time.perf_counter() - began
         self.processor.append((self._processor_seconds() - before) / times)
         return taken
 
-    async def _send(self, times: int) -> None:
+    async def send(self, times: int) -> None:
+        """Send so many requests."""
         loop = asyncio.get_running_loop()
         left: list[None] = [None] * times
         closed: list[asyncio.Future[None]] = [loop.create_future() for _ in range(CONNECTIONS)]
         for one in closed:
             await loop.create_connection(
-                lambda one=one: Connection(self.request, self.answer, left, one),  # type: ignore[misc]
+                lambda one=one: self.connection(self.request, self.answer, left, one),  # type: ignore[misc]
                 "127.0.0.1",
                 self.port,
             )

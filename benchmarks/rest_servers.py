@@ -62,13 +62,27 @@ def fastapi() -> Any:
     return app
 
 
+def mcpserver() -> Any:
+    """The server of the official SDK, which answers with JSON."""
+    from mcp.server.mcpserver import MCPServer
+
+    server = MCPServer("bench")
+
+    @server.tool()
+    async def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    return server.streamable_http_app(json_response=True, stateless_http=True)
+
+
 async def serve_app(app: Any) -> None:
     """Serve an application as Toolcrib serves its own."""
     import uvicorn
 
     listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
     config = uvicorn.Config(
-        app, lifespan="off", log_config=None, access_log=False, server_header=False, ws="none"
+        app, lifespan="auto", log_config=None, access_log=False, server_header=False, ws="none"
     )
     print(listening.getsockname()[1], "-", flush=True)
     await uvicorn.Server(config).serve([listening])
@@ -96,7 +110,7 @@ async def serve_toolcrib(folder: Path) -> None:
         )
 
 
-APPS = {"echo": asgi_echo, "starlette": starlette_msgspec, "fastapi": fastapi}
+APPS = {"echo": asgi_echo, "starlette": starlette_msgspec, "fastapi": fastapi, "mcpserver": mcpserver}
 
 
 def main() -> None:

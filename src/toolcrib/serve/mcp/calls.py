@@ -63,8 +63,8 @@ class ClientCall:
     can_ask: bool
     """True if the client's user can be asked to approve the call."""
     form: ResultForm = AS_TOOL
-    about: bytes = b""
-    """Describes the call in the seal of its state."""
+    about: Callable[[], bytes] = bytes
+    """Describes the call, for the seal of its state."""
     state: Mapping[str, Any] = field(default_factory=dict)
     """The state that the call brought, of an earlier round."""
     task: asyncio.Task[None] | None = None
@@ -113,9 +113,9 @@ class ClientCalls:
             self._tasks.add(one.task)
             one.task.add_done_callback(self._tasks.discard)
 
-    def open_state(self, text: Any, about: bytes) -> dict[str, Any]:
-        """Return the state that a call brings; empty without one. Raises JsonRpcError if it was changed."""
-        return self._seal.open(text, about) if isinstance(text, str) else {}
+    def open_state(self, text: str, about: bytes) -> dict[str, Any]:
+        """Return the state that a call brings. Raises JsonRpcError if it was changed."""
+        return self._seal.open(text, about)
 
     def cancel(self, key: object) -> None:
         """Cancel a call at the client's wish. It gets no answer."""
@@ -209,12 +209,12 @@ class ClientCalls:
         client, error = one.call.client, result.error
         if isinstance(error, InputRequired) and isinstance(client, ModernClient):
             state = client.kept(error.details)
-            sealed = self._seal.seal(state, one.about) if state else None
+            sealed = self._seal.seal(state, one.about()) if state else None
             return input_required(error.details, sealed)
         question = self._question(one, result)
         if question is None:
             return None
-        sealed = self._seal.seal({"approval": question.approval}, one.about)
+        sealed = self._seal.seal({"approval": question.approval}, one.about())
         return input_required({"requests": question.input_requests()}, sealed)
 
     def _encode(self, one: ClientCall, result: dict[str, Any]) -> bytes:

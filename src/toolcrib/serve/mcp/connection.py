@@ -312,8 +312,10 @@ class Connection:
             listed = self._listings.of(*self._caller_of(request)).get(name)
         except InvalidToken:
             listed = None  # The call itself is refused, and recorded.
-        tool = name if listed is None else listed.tool.name
-        self._call(request, tool, listed, _arguments_of(request.params), AS_TOOL)
+        tool, arguments = name if listed is None else listed.tool.name, _arguments_of(request.params)
+        if listed is not None and request.channel.check is not None:
+            request.channel.check(listed, arguments)
+        self._call(request, tool, listed, arguments, AS_TOOL)
 
     def _get_prompt(self, request: McpRequest) -> None:
         name = _text_of(request.params, "name")
@@ -367,10 +369,9 @@ class Connection:
     ) -> None:
         caller, identity = self._caller_of(request)
         meta, params = request.meta, request.params
-        about, state = b"", {}
-        if request.modern:
-            about = _about(caller, tool, arguments)
-            state = self._calls.open_state(params.get("requestState"), about)
+        about, state = partial(_about, caller, tool, arguments), {}
+        if request.modern and isinstance(sealed := params.get("requestState"), str):
+            state = self._calls.open_state(sealed, about())
         call = Call(
             tool,
             arguments,

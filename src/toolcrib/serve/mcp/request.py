@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, Protocol
@@ -61,6 +61,8 @@ class Channel:
     """Sends a message that is not the answer: a notification, a question."""
     congested: Callable[[], bool]
     """Returns True if the client reads too slowly: progress is left out then."""
+    check: Callable[[Any, Mapping[str, Any]], None] | None = None
+    """Checks headers against the listed tool of a call and its arguments. Raises JsonRpcError."""
     shared: bool = True
     """True if several requests use it, so that their ids differ; False for the channel of one request."""
 

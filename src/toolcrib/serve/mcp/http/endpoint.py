@@ -28,11 +28,10 @@ from toolcrib.serve.mcp.http.exchange import EVENT_STREAM, Exchange
 from toolcrib.serve.mcp.http.headers import check_message, check_params, single_headers
 from toolcrib.serve.mcp.http.sessions import McpSession, McpSessions
 from toolcrib.serve.mcp.http.streams import EventStream
-from toolcrib.serve.mcp.lists import Listings
-from toolcrib.serve.mcp.request import Channel, Sender, caller_name, meta_of
+from toolcrib.serve.mcp.lists import ListedTool, Listings
+from toolcrib.serve.mcp.request import Channel, Sender, meta_of
 from toolcrib.serve.mcp.settings import ServerSettings
 from toolcrib.serve.mcp.wire import (
-    CLIENT_KEY,
     SESSION_VERSIONS,
     VERSION_KEY,
     ErrorCode,
@@ -214,13 +213,15 @@ class McpEndpoint:
             if not isinstance(params, dict) or VERSION_KEY not in meta_of(params):
                 text = f"params._meta must hold {VERSION_KEY}, a string"
                 raise JsonRpcError(ErrorCode.INVALID_PARAMS, text)
-            if message.get("method") == "tools/call":
-                self._check_params(http, sender, params)
         except JsonRpcError as error:
             error.request_id = request_id if is_request_id(request_id) else None
             raise
         stream = EventStream()
-        channel = Channel(sender, stream.send, stream.congested, shared=False)
+
+        def check(listed: ListedTool, arguments: Mapping[str, Any]) -> None:
+            check_params(http.headers, listed.param_headers, arguments)
+
+        channel = Channel(sender, stream.send, stream.congested, check, shared=False)
         self._alone.handle(message, channel, stream.reply)
         if not stream.is_plain:
             await http.settle(stream, partial(self._alone.abandon, channel))
@@ -232,21 +233,6 @@ class McpEndpoint:
             await http.stream(stream, stream.events())
         finally:
             self._alone.abandon(channel)
-
-    def _check_params(self, http: Exchange, sender: Sender, params: dict[str, Any]) -> None:
-        """Check the headers that the tool's input schema declares."""
-        name, arguments = params.get("name"), params.get("arguments")
-        if not isinstance(name, str):
-            return
-        identity, client = sender.identity, caller_name(meta_of(params).get(CLIENT_KEY))
-        if identity is not None:
-            identity = replace(identity, client=client)
-        try:
-            listed = self._listings.of(sender.caller or client, identity).get(name)
-        except InvalidToken:
-            return  # The call itself is refused, and recorded.
-        if listed is not None and listed.param_headers:
-            check_params(http.headers, listed.param_headers, arguments if isinstance(arguments, dict) else {})
 
     # --- sessions
 
