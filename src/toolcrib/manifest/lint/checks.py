@@ -23,6 +23,18 @@ __all__ = ["CHECKS"]
 _MOST_PROPERTIES = 500
 _MOST_COMPARED = 100_000
 _WILDCARD = "..."
+_JSON_TYPES = {
+    "str": "string",
+    "text": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    "list": "array",
+    "dict": "object",
+    "map": "object",
+    "none": "null",
+}
+"""Types as other languages name them, and as JSON Schema does."""
 _SAID = re.compile(r"\bdefaults?\b|\bomitted\b|\bleft out\b|\bunless\b|\botherwise\b")
 
 
@@ -188,6 +200,30 @@ def wording(tool: Tool, document: Document) -> Iterator[Diagnostic]:
             yield document.diagnostic("instruction-text", message, path, hint=hint)
 
 
+def command_words(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+    """Check for what a shell would read otherwise: no shell reads the words of a command."""
+    if tool.kind != "command":
+        return
+    block = document.data["exec"]["command"]
+    path: KeyPath = ("exec", "command")
+    entrypoint = block.get("entrypoint")
+    if isinstance(entrypoint, str) and re.search(r"\S\s+\S", entrypoint) and not Path(entrypoint).exists():
+        message = "`entrypoint` is one program, and this is taken for its whole name"
+        hint = f"write `entrypoint: {entrypoint.split()[0]}`, and the rest into `args`"
+        yield document.diagnostic("command-words", message, (*path, "entrypoint"), hint=hint)
+    args = block.get("args")
+    words = [((*path, "entrypoint"), entrypoint)]
+    if isinstance(args, list):
+        words += [((*path, "args", number), word) for number, word in enumerate(args)]
+    for at, word in words:
+        if isinstance(word, str) and word.startswith("~/"):
+            message, hint = "`~` is not expanded: no shell reads this", "write the whole path"
+            yield document.diagnostic("command-words", message, at, hint=hint)
+        elif isinstance(word, str) and (found := re.search(r"\{\{\s*\.?(\w+)\s*\}\}", word)):
+            message = f"`{found[0]}` is not filled in here"
+            yield document.diagnostic("command-words", message, at, hint=f"write `${{{found[1]}}}`")
+
+
 CHECKS: tuple[Callable[[Tool, Document], Iterator[Diagnostic]], ...] = (
     input_schema,
     output_schema,
@@ -196,6 +232,7 @@ CHECKS: tuple[Callable[[Tool, Document], Iterator[Diagnostic]], ...] = (
     placeholders,
     fixed,
     of_kind,
+    command_words,
     grants,
     wording,
 )
@@ -211,9 +248,11 @@ def _schema_faults(
         SchemaCheck(schema)
     except DefinitionError as error:
         steps = steps_of(error.violations[0].path) if error.violations else ()
-        yield document.diagnostic(
-            rule, f"`{dotted(path)}` is {error.message}", (*path, *steps), key=not steps
-        )
+        at: KeyPath = (*path, *steps)
+        written = document.value_at(at) if steps and steps[-1] == "type" else None
+        meant = _JSON_TYPES.get(written) if isinstance(written, str) else None
+        hint = f"write `type: {meant}`" if meant else None
+        yield document.diagnostic(rule, f"`{dotted(path)}` is {error.message}", at, key=not steps, hint=hint)
 
 
 def _expected(tool: Tool, document: Document, number: int) -> Iterator[Diagnostic]:

@@ -76,6 +76,10 @@ RULES: dict[str, LintRule] = {
     "default-value": LintRule("error", "A property's default does not fit the property's own schema."),
     "example": LintRule("error", "An example's params do not fit `inputs.schema`."),
     "example-output": LintRule("warning", "An example's expected_output does not match the outputs block."),
+    "command-words": LintRule(
+        "warning",
+        "A word of a command is written for a shell or another format; it is taken as it is.",
+    ),
     "secret-argument": LintRule(
         "error", "A secret is used in `args`, where any user of the machine can read it while the tool runs."
     ),
