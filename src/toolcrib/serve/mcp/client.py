@@ -66,14 +66,14 @@ class _Client:
         self.capabilities: Mapping[str, Any] = capabilities if isinstance(capabilities, dict) else _NOTHING
         self.log_level = log_level
         """The lowest level of log messages that the client wants; None for no messages."""
-        self._channel = channel
+        self.channel = channel
 
     def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification that belongs to the call."""
         if method == _LOG and not self._wants(params.get("level")):
             return
-        if not self._channel.congested():
-            self._channel.send(notification(method, dict(params)))
+        if not self.channel.congested():
+            self.channel.send(notification(method, dict(params)))
 
     def _wants(self, level: Any) -> bool:
         wanted = self.log_level
@@ -109,7 +109,7 @@ class SessionClient(_Client):
     async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Send requests and return their results by key."""
         self._require(requests)
-        send = self._channel.send
+        send = self.channel.send
         answers = await asyncio.gather(*(self._questions.send(one, send) for one in requests.values()))
         for one in answers:
             if "error" in one:

@@ -97,6 +97,8 @@ class Connection:
         self._channel = Channel(_LOCAL_USER, send, congested)
         """Everything that belongs to no request goes here."""
         self._questions = OpenQuestions()
+        self._client: SessionClient | None = None
+        """The client of the last call of a session: on one channel it is the same for all."""
         self._calls = ClientCalls(catalog, settings, self._questions)
         self._changes = ListChanges(catalog, settings.server_info, settings.max_streams)
         self._server_meta = {SERVER_KEY: settings.server_info}
@@ -369,9 +371,12 @@ class Connection:
     ) -> None:
         caller, identity = self._caller_of(request)
         meta, params = request.meta, request.params
-        about, state = partial(_about, caller, tool, arguments), {}
-        if request.modern and isinstance(sealed := params.get("requestState"), str):
-            state = self._calls.open_state(sealed, about())
+        about: Callable[[], bytes] = bytes
+        state: dict[str, Any] = {}
+        if request.modern:
+            about = partial(_about, caller, tool, arguments)
+            if isinstance(sealed := params.get("requestState"), str):
+                state = self._calls.open_state(sealed, about())
         call = Call(
             tool,
             arguments,
@@ -402,8 +407,13 @@ class Connection:
             version, level = meta[VERSION_KEY], meta.get(LOG_LEVEL_KEY)
             responses = request.params.get("inputResponses")
             return ModernClient(request.channel, version, meta[CAPABILITIES_KEY], level, responses, state)
-        version = self._version or LATEST_SESSION_VERSION
-        return SessionClient(request.channel, version, self._capabilities, self._log_level, self._questions)
+        client = self._client
+        if client is None or client.channel is not request.channel or client.log_level != self._log_level:
+            version = self._version or LATEST_SESSION_VERSION
+            level = self._log_level
+            client = SessionClient(request.channel, version, self._capabilities, level, self._questions)
+            self._client = client
+        return client
 
 
 @lru_cache(maxsize=256)
