@@ -16,6 +16,7 @@ from toolcrib.spec import (
     Example,
     FunctionExec,
     Limits,
+    McpForms,
     Output,
     Permissions,
     Source,
@@ -49,6 +50,8 @@ class Builtin:
     limits: Limits = field(default_factory=Limits)
     output: Output = field(default_factory=lambda: Output("text"))
     examples: Sequence[Example] = ()
+    resource: str | None = None
+    """The URI template by which MCP clients read it as a resource."""
     grace_s: float = 0.0
     """Seconds after its limit in which it ends its own work."""
 
@@ -72,6 +75,7 @@ class Builtin:
             annotations=self.annotations,
             tags=(BUILTIN_BUNDLE,),
             examples=tuple(self.examples),
+            mcp=McpForms(resource=self.resource),
             bundle=BUILTIN_BUNDLE,
             extensions={"builtin": dict(settings.of(self.name))} if settings.of(self.name) else {},
         )

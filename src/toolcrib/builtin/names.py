@@ -5,7 +5,15 @@ from __future__ import annotations
 __all__ = ["FOLDER_OF", "NAMES"]
 
 _FOLDERS = {
-    "files": ("read_file", "write_file", "append_file", "edit_file", "list_files", "list_directory"),
+    "files": (
+        "read_file",
+        "write_file",
+        "append_file",
+        "edit_file",
+        "list_files",
+        "list_directory",
+        "artifact_read",
+    ),
     "shell": ("exec", "execute_command"),
     "web": ("fetch_url", "http_request", "web_search"),
     "messages": ("send_email", "send_channel_message"),

@@ -17,6 +17,9 @@ from toolcrib.spec import Catalog, Executor, Tool
 
 __all__ = ["open_builtins"]
 
+_ALONE = tuple(name for name in NAMES if name != "artifact_read")
+"""Those that are of use without a project."""
+
 Roots = str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]]
 
 
@@ -40,5 +43,5 @@ def open_builtins(
     def make(tool: Tool) -> Executor:
         return WithSecrets(tool, executor_of(Site(tool, host, settings)))
 
-    tools = [define(name, settings) for name in names or NAMES]
+    tools = [define(name, settings) for name in names or _ALONE]
     return [(tool, partial(make, tool)) for tool in tools]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from toolcrib.builtin.definition import Builtin
 from toolcrib.builtin.settings import BuiltinSettings
@@ -13,15 +13,26 @@ from toolcrib.errors import PermissionDenied, ToolcribError
 from toolcrib.executors.file.granted import GrantedFiles
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.executors.host import Host
-from toolcrib.spec import Call, CallContext, Outcome, Tool
+from toolcrib.spec import Call, CallContext, Caller, Outcome, Tool
 
 if TYPE_CHECKING:
     from toolcrib.sandbox import Roots
-    from toolcrib.state import Database
+    from toolcrib.state import Artifacts, Database
 
-__all__ = ["BuiltinExecutor", "Site"]
+__all__ = ["BuiltinExecutor", "Outputs", "Site"]
 
 T = TypeVar("T")
+
+
+class Outputs(Protocol):
+    """Outputs of earlier calls that were too long to be returned."""
+
+    @property
+    def store(self) -> Artifacts:
+        """All of them."""
+
+    def readable(self, caller: str, identity: Caller | None) -> str | None:
+        """Return the owner whose artifacts a caller may read; None for all."""
 
 
 @dataclass(slots=True, eq=False)
@@ -33,6 +44,8 @@ class Site:
     settings: BuiltinSettings
     database: Callable[[], Database] | None = None
     """Returns the project's database; None outside of a project."""
+    outputs: Outputs | None = None
+    """The artifacts of the project; None outside of one."""
     kept: dict[str, Any] = field(default_factory=dict)
     """What the tool keeps between its calls."""
 

@@ -46,6 +46,8 @@ class Bound:
     """Limit of one attempt."""
     timeout_source: str
     """The origin of that limit, in words."""
+    text_limit: int | None = None
+    """Bytes of the text that a model sees of an output; None for the usual limit."""
     retry: Retry
     retries_timeouts: bool
     """True if an attempt that timed out is repeated as well."""
@@ -109,6 +111,7 @@ class BoundTool(Bound):
         self.name = tool.name
         self._tool = tool = _asking(tool)
         self._make_executor = make_executor
+        self.text_limit = tool.limits.output_bytes
         self._set_rules(tool.approval, tool.retry, retry or Retry())
         self._limit(
             timeout_ms, timeout_source, tool.limits.timeout_ms, getattr(tool.config, "timeout_ms", None)

@@ -49,6 +49,8 @@ class Controls:
     """Record that the call starts, once nothing else can refuse it; the tool runs next."""
     mask: Mask | None = None
     """Masks secrets in every result, refusal and progress message."""
+    keep: Callable[[Context, Result], None] | None = None
+    """Keep what a masked result cannot hold, and note in it where that is."""
     record: Callable[[Context, Result], None] | None = None
     """Write down a call that ran or was refused; raise a ToolcribError when that is not possible."""
 

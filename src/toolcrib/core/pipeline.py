@@ -157,7 +157,17 @@ class Pipeline:
             current.reset(token)
         took = (perf_counter() - ctx.received) * 1000
         return Result(
-            "ok", value, None, warnings, outcome.details, took, ctx.attempt, ctx.snoozes, ctx.call_id, blocks
+            "ok",
+            value,
+            None,
+            warnings,
+            outcome.details,
+            took,
+            ctx.attempt,
+            ctx.snoozes,
+            ctx.call_id,
+            blocks,
+            ctx.bound.text_limit,
         )
 
     async def _attempts(self, call: Call, ctx: CallContext) -> Outcome:
@@ -207,6 +217,8 @@ class Pipeline:
             hide_lines(result.error)
         if controls.mask is not None:
             mask_result(result, controls.mask)
+            if controls.keep is not None and result.error is None and not ctx.replayed:
+                controls.keep(ctx, result)
         elif result.error is not None:
             shorten(result.error)
         if controls.record is None or ctx.dry_run:

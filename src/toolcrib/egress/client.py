@@ -23,6 +23,7 @@ from toolcrib.egress.address import allowed_addresses
 from toolcrib.egress.destination import Destination
 from toolcrib.egress.message import EgressRequest, EgressResponse
 from toolcrib.egress.policy import HostPolicy
+from toolcrib.egress.recording import RECORDER
 from toolcrib.egress.resolver import Resolver, SystemResolver
 from toolcrib.errors import HostNotAllowed, HttpFailed, InvalidInput, TimedOut
 
@@ -96,6 +97,12 @@ class Egress:
         `details` with `reason` (`dns`, `connect`, `tls`, `disconnected`, `incomplete`, `malformed`,
         `undecodable`, `redirects`), `host` and `port`. An error status is an answer, not an exception.
         """
+        recorder = RECORDER.get()
+        if recorder is not None:
+            return await recorder(request, policy, self._request)
+        return await self._request(request, policy)
+
+    async def _request(self, request: EgressRequest, policy: HostPolicy) -> EgressResponse:
         try:
             async with asyncio.timeout(request.timeout_s):
                 return await self._follow(request, policy)

@@ -15,6 +15,7 @@ from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolDisabled
 from toolcrib.executors import Host
 from toolcrib.project.config.settings import Config
+from toolcrib.project.control.outputs import KeptOutputs
 from toolcrib.spec import Executor, Tool
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Builtins:
         toolset: Toolset,
         host: Callable[[Tool], Host],
         database: Callable[[], Database],
+        outputs: KeptOutputs,
         know: Callable[[list[Tool]], None],
     ) -> None:
         self._config = config
@@ -42,6 +44,7 @@ class Builtins:
         self._toolset = toolset
         self._host = host
         self._database = database
+        self._outputs = outputs
         self._know = know
         self._bound: dict[str, BoundTool] = {}
 
@@ -78,4 +81,4 @@ class Builtins:
         )
 
     def _executor(self, tool: Tool) -> Executor:
-        return executor_of(Site(tool, self._host(tool), self._settings, self._database))
+        return executor_of(Site(tool, self._host(tool), self._settings, self._database, self._outputs))

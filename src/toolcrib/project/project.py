@@ -31,6 +31,7 @@ from toolcrib.project.control.approvals.elicitation import Elicitation
 from toolcrib.project.control.approvals.service import ApprovalService
 from toolcrib.project.control.composites import Composites
 from toolcrib.project.control.first_use import FirstUse, ReviewSheet
+from toolcrib.project.control.outputs import KeptOutputs
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.control.store import Store
 from toolcrib.project.fingerprints import Fingerprints
@@ -133,7 +134,13 @@ class Project:
     def builtins(self) -> Builtins:
         """The built-in tools."""
         know = self._steps.secrets.know
-        return Builtins(self.config, self.toolset, self._binder.host, lambda: self._store.state, know)
+        outputs, state = self.outputs, lambda: self._store.state
+        return Builtins(self.config, self.toolset, self._binder.host, state, outputs, know)
+
+    @property
+    def outputs(self) -> KeptOutputs:
+        """The long outputs of calls, kept as artifacts."""
+        return self._steps.outputs
 
     def _stored_tools(self, built_in: Sequence[BuiltIn], was_missing: bool) -> StoredTools:
         from toolcrib.project.catalog.stored import StoredTools
@@ -157,6 +164,8 @@ class Project:
         self._steps.secrets.know_names({name for tool in loaded.tools for name in tool.secrets})
         self._steps.secrets.know(self._external.load(loaded.rest))
         self.builtins.switch_on(name for name, _ in self.config.builtins)
+        # The first long output is what there is to read.
+        self.outputs.began = partial(self.builtins.switch_on, ("artifact_read",))
         named = self._setup.named_servers
         if named.specs or named.wrong:
             from toolcrib.project.servers import Servers

@@ -80,6 +80,8 @@ class Result:
     call_id: str | None = None
     blocks: tuple[dict[str, Any], ...] = ()
     """MCP's content blocks, if the result is more than a value."""
+    text_limit: int | None = None
+    """Bytes of the text that a model sees, if the tool has a limit of its own."""
 
     @property
     def ok(self) -> bool:

@@ -7,9 +7,10 @@ from typing import Any
 
 from toolcrib.errors import ApprovalRequired, ToolcribError
 from toolcrib.spec.call import Result
+from toolcrib.spec.content import blocks_text
 from toolcrib.spec.words import HINT_ASKED
 
-__all__ = ["TEXT_LIMIT", "cut_text", "error_text", "pending_error", "text_view", "value_text"]
+__all__ = ["TEXT_LIMIT", "artifact_of", "cut_text", "error_text", "pending_error", "text_view", "value_text"]
 
 TEXT_LIMIT = 50_000
 """Bytes of UTF-8 that `text_view` shows by default."""
@@ -25,17 +26,19 @@ _LEADS = {
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 
-def text_view(result: Result, limit: int = TEXT_LIMIT) -> str:
+def text_view(result: Result, limit: int | None = None) -> str:
     """Return the text of a result: its value, or `Tool call failed: …`, `Invalid input: …`, `Cancelled: …`.
 
-    Text longer than `limit` bytes of UTF-8 is cut there, and the last line says how much is missing and how
-    to read on. Warnings are not part of it: each interface shows them in its own place.
+    Text longer than `limit` bytes of UTF-8 (by default the tool's own limit, or 50,000) is cut there, and the
+    last line says how much is missing and how to read on. Warnings are
+    not part of it: each interface shows them in its own place.
     """
     if result.status == "ok":
-        text = value_text(result.value)
+        text = blocks_text(result.blocks) if result.blocks else value_text(result.value)
     else:
         text = error_text(result.error or pending_error(result))
-    return text if len(text) * 4 <= limit else cut_text(text, limit)
+    limit = limit or result.text_limit or TEXT_LIMIT
+    return text if len(text) * 4 <= limit else cut_text(text, limit, artifact_of(result))
 
 
 def value_text(value: Any) -> str:
@@ -72,13 +75,27 @@ def pending_error(result: Result) -> ToolcribError:
     return ApprovalRequired(message, hint=HINT_ASKED, details=details)
 
 
-def cut_text(text: str, limit: int = TEXT_LIMIT) -> str:
-    """Return the text cut to `limit` bytes of UTF-8, between characters, with a note on the rest."""
+def artifact_of(result: Result) -> str | None:
+    """Return the id of the artifact that holds the whole output of a call; None if there is none."""
+    found = (result.details or {}).get("artifact")
+    return found["id"] if isinstance(found, dict) and "id" in found else None
+
+
+def cut_text(text: str, limit: int = TEXT_LIMIT, artifact: str | None = None) -> str:
+    """Return the text cut to `limit` bytes of UTF-8, between characters, with a note on the rest.
+
+    `artifact` is the id of the artifact that holds the whole text.
+    """
     data = text.encode("utf-8", "replace")
     if len(data) <= limit:
         return text
     head = data[:limit].decode("utf-8", "ignore")
     shown = len(head.encode())
+    if artifact is not None:
+        return (
+            f"{head}\n[cut: the first {shown:,} of {len(data):,} bytes; {len(data) - shown:,} are missing. "
+            f"To read on, call artifact_read with id={artifact} and offset={shown}.]"
+        )
     return (
         f"{head}\n[cut: the first {shown:,} of {len(data):,} bytes; {len(data) - shown:,} are missing. "
         "To read on, call again for less at a time: with an offset, range or filter, if the tool takes one.]"

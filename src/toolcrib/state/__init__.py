@@ -1,5 +1,6 @@
 """Data that outlives a process: a project's database, and the user's own folder outside every project."""
 
+from toolcrib.state.artifacts import Artifact, Artifacts
 from toolcrib.state.cache import cache_folder, cache_home
 from toolcrib.state.choice import IN_FILE, is_database, name_database, named_database, require_database
 from toolcrib.state.clock import ForwardClock
@@ -28,6 +29,8 @@ __all__ = [
     "PROJECT",
     "VAULT_GRANTS",
     "VAULT_REVIEWS",
+    "Artifact",
+    "Artifacts",
     "Database",
     "DatabaseWatch",
     "ForwardClock",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from mimetypes import guess_type
+
 from toolcrib.builtin.definition import Builtin
+from toolcrib.builtin.files.text import whole_characters
 from toolcrib.builtin.site import Site
 from toolcrib.executors.output import uncut
 from toolcrib.spec import Annotations, CallContext, Example, Limits, Outcome, Permissions
+from toolcrib.spec.binary import content_of, is_binary
 
 __all__ = ["BUILTIN"]
 
@@ -18,28 +22,22 @@ async def read_file(
     """Return a part of a text file, and say how to continue if there is more."""
     content = await site.in_files(path, "read", lambda roots, place: roots.read(place, offset, limit))
     data, end = content.data, offset + len(content.data)
+    media_type = guess_type(path)[0] or ""
+    if is_binary(data, media_type):
+        block = content_of(data, media_type)
+        warnings = () if end == content.total and not offset else ("only a part of the file is returned",)
+        return Outcome(block, warnings, {"bytes": content.total})
     more = end < content.total
     if more:  # Never half a character, and never half a secret.
-        data = _whole(uncut(ctx, data))
-        end = offset + len(_whole(content.data))
+        data = whole_characters(uncut(ctx, data))
+        end = offset + len(whole_characters(content.data))
     text = data.decode(errors="replace")
-    warnings = () if b"\xef\xbf\xbd" in data or "\ufffd" not in text else (f"{path} is not UTF-8 text",)
     if more:
         text += (
             f"\n[cut: bytes {offset:,} to {end:,} of {content.total:,}."
             f" To read on, call again with offset={end}.]"
         )
-    return Outcome(text, warnings, {"bytes": content.total})
-
-
-def _whole(data: bytes) -> bytes:
-    """Return the data without a character that is cut off at its end."""
-    for back in range(1, min(4, len(data)) + 1):
-        byte = data[-back]
-        if byte & 0xC0 != 0x80:
-            width = 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            return data[:-back] if width > back and len(data) > back else data
-    return data
+    return Outcome(text, (), {"bytes": content.total})
 
 
 BUILTIN = Builtin(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolcrib.errors import InvalidInput
 
-__all__ = ["encoded"]
+__all__ = ["encoded", "whole_characters"]
 
 
 def encoded(text: str) -> bytes:
@@ -13,3 +13,13 @@ def encoded(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         raise InvalidInput("the content contains half of a surrogate pair") from None
+
+
+def whole_characters(data: bytes) -> bytes:
+    """Return the data without a character that is cut off at its end."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 != 0x80:
+            width = 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return data[:-back] if width > back and len(data) > back else data
+    return data

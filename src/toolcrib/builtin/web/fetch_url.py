@@ -11,6 +11,7 @@ from toolcrib.builtin.web.readable import readable
 from toolcrib.egress import EgressResponse
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.spec import Annotations, CallContext, Example, Limits, Outcome
+from toolcrib.spec.binary import content_of, is_binary
 
 __all__ = ["BUILTIN"]
 
@@ -33,6 +34,8 @@ async def fetch_url(
     if response.status >= 400:
         raise status_failure(response)
     details = {"status": response.status, "url": response.url}
+    if is_binary(response.body, response.content_type):
+        return Outcome(content_of(response.body, response.content_type), (), details)
     text: str = await run_in_thread(lambda: _text(response))
     if len(text) > maxChars:
         more = f"call again with a larger maxChars, at most {MAX_CHARS}" if maxChars < MAX_CHARS else ""

@@ -66,6 +66,8 @@ async def try_examples(
 
 
 def _skipped(project: Project, tool: Tool, call: Call, *, live: bool) -> str | None:
+    if tool.is_builtin:
+        return "it is built in; its examples name files and hosts that are not here"
     if not live and tool.permissions.network.mode != "none":
         return "it reaches the network; --live runs it"
     try:

@@ -15,6 +15,7 @@ from toolcrib.project.control.audit import CallAudit
 from toolcrib.project.control.code import ApprovedCode
 from toolcrib.project.control.first_use import FirstUse
 from toolcrib.project.control.idempotency import IdempotencyStep
+from toolcrib.project.control.outputs import KeptOutputs
 from toolcrib.project.control.rates import RateStep
 from toolcrib.project.control.secrets import SecretsStep
 from toolcrib.project.control.store import Store
@@ -45,6 +46,7 @@ class ProjectSteps:
         self.plan: Callable[[Call], dict[str, Any]] = lambda _: {}
         """Returns the plan of a dry run."""
         audit = CallAudit(log, self.secrets)
+        self.outputs = KeptOutputs(setup.vault)
 
         def pinned(ctx: Context) -> None:
             tool = ctx.bound.tool
@@ -66,5 +68,6 @@ class ProjectSteps:
             plan=lambda ctx: self.plan(ctx),  # noqa: PLW0108 - set below
             start=audit.start,
             mask=self.secrets.mask,
+            keep=self.outputs.keep,
             record=audit.record,
         )

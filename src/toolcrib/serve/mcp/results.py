@@ -7,7 +7,7 @@ from typing import Any
 from toolcrib.errors import InvalidOutput, ToolcribError
 from toolcrib.serve.mcp.lists import ListedTool
 from toolcrib.spec import Result
-from toolcrib.spec.views import TEXT_LIMIT, cut_text, error_text, pending_error, value_text
+from toolcrib.spec.views import TEXT_LIMIT, artifact_of, cut_text, error_text, pending_error, value_text
 
 __all__ = ["call_result"]
 
@@ -15,7 +15,7 @@ _PENDING = ("status", "approval", "reason", "expires_at")
 """The text for a client whose call waits for a person."""
 
 
-def call_result(result: Result, listed: ListedTool | None = None, limit: int = TEXT_LIMIT) -> dict[str, Any]:
+def call_result(result: Result, listed: ListedTool | None = None, limit: int | None = None) -> dict[str, Any]:
     """Return text content, structured content and `isError`; times and warnings in `_meta`.
 
     `structuredContent` is always an object: another value is sent as `{"result": value}`. It is left out for
@@ -25,11 +25,12 @@ def call_result(result: Result, listed: ListedTool | None = None, limit: int = T
 
     `limit` is the longest text in bytes.
     """
+    limit = limit or result.text_limit or TEXT_LIMIT
     if result.status != "ok":
         return _error(result, result.error or pending_error(result), None, limit)
     value = result.value
     text = value_text(value)
-    shown = text if len(text) * 4 <= limit else cut_text(text, limit)
+    shown = text if len(text) * 4 <= limit else cut_text(text, limit, artifact_of(result))
     content = list(result.blocks) or [{"type": "text", "text": shown}]
     out: dict[str, Any] = {"content": content}
     if listed is not None and (check := listed.output_check) is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from toolcrib import __version__
 from toolcrib.serve.http import Answer, HttpRequest, Route, describe
-from toolcrib.serve.rest import archive, bundles, catalog, runs, session, tools, usage
+from toolcrib.serve.rest import archive, artifacts, bundles, catalog, runs, session, tools, usage
 from toolcrib.serve.rest.admin import approvals, audit, manifests, standing
 from toolcrib.serve.rest.calls import routes as calls
 from toolcrib.serve.rest.records import PATH
@@ -27,6 +27,7 @@ ROUTES: tuple[Route, ...] = (
     *bundles.ROUTES,
     *usage.ROUTES,
     *archive.ROUTES,
+    *artifacts.ROUTES,
     *session.ROUTES,
     *runs.ROUTES,
     *approvals.ROUTES,

@@ -32,6 +32,8 @@ class _Tag:
     test: str | None
     line: int
     column: int
+    listed: bool = False
+    """The content of the condition are items of a list."""
 
 
 @dataclass(slots=True)
@@ -165,7 +167,7 @@ class _Unfolder:
             return
         column = self._lines[number].find(line_text) + 1
         name = f"{_MARK}{len(self._result.tags)}"
-        self._result.tags.append(_Tag(frame.chain, word, test, number + 1, column))
+        self._result.tags.append(_Tag(frame.chain, word, test, number + 1, column, frame.listed))
         self._out.append(" " * frame.indent + ("- " if frame.listed else "") + f'"{name}":')
         self._result.shifts.append(0)
 
@@ -282,7 +284,7 @@ class _Folder:
             tag = self._tag(key)
             here: KeyPath = (*place, at)
             index = start + len(out)
-            if tag is None or key is None:
+            if tag is None or key is None or not tag.listed:
                 self._place((*path, index), here)
                 out.append(self.value(item, (*path, index), here))
                 continue

@@ -1,0 +1,79 @@
+"""`artifact_read`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolcrib.builtin.definition import Builtin
+from toolcrib.builtin.files.text import whole_characters
+from toolcrib.builtin.site import Site
+from toolcrib.errors import ToolUnavailable
+from toolcrib.executors.function.threads import run_in_thread
+from toolcrib.spec import Annotations, CallContext, Example, Limits, Outcome
+from toolcrib.spec.binary import content_of, is_binary
+
+__all__ = ["BUILTIN"]
+
+MAX_BYTES = 50_000
+
+
+async def artifact_read(
+    site: Site,
+    ctx: CallContext,
+    id: str,  # noqa: A002 - the name of the argument
+    offset: int = 0,
+    limit: int = MAX_BYTES,
+) -> Outcome:
+    """Return a part of a text artifact, or the whole of any other as a content block."""
+    outputs = site.outputs
+    if outputs is None:
+        raise ToolUnavailable("artifact_read needs a project, which keeps the artifacts")
+    owner = outputs.readable(ctx.caller, getattr(ctx, "identity", None))
+
+    def read() -> Outcome:
+        found = outputs.store.get(id, owner)
+        details: dict[str, Any] = {"bytes": found.size, "media_type": found.media_type}
+        data = outputs.store.read(id, owner, offset, limit)
+        if is_binary(data, found.media_type):
+            whole = outputs.store.read(id, owner)
+            return Outcome(content_of(whole, found.media_type, found.uri), (), details)
+        end = offset + len(data)
+        if end < found.size:
+            data = whole_characters(data)
+            end = offset + len(data)
+        text = data.decode(errors="replace")
+        if end < found.size:
+            text += (
+                f"\n[cut: bytes {offset:,} to {end:,} of {found.size:,}."
+                f" To read on, call again with offset={end}.]"
+            )
+        return Outcome(text, (), details)
+
+    outcome: Outcome = await run_in_thread(read)
+    return outcome
+
+
+BUILTIN = Builtin(
+    name="artifact_read",
+    description=(
+        "Read the whole output of an earlier call that was too long to be returned, part by part."
+        " The cut output names the artifact's id."
+    ),
+    properties={
+        "id": {"type": "string", "description": "The id of the artifact."},
+        "offset": {"type": "integer", "minimum": 0, "default": 0, "description": "First byte (default 0)."},
+        "limit": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MAX_BYTES,
+            "default": MAX_BYTES,
+            "description": "Bytes to return at most (default and maximum 50000).",
+        },
+    },
+    required=["id"],
+    run=artifact_read,
+    annotations=Annotations(read_only=True, idempotent=True, open_world=False),
+    limits=Limits(output_bytes=MAX_BYTES + 1_000),
+    resource="toolcrib://artifacts/{id}",
+    examples=[Example("Read on", {"id": "0197a2b4-0000-7000-8000-000000000000", "offset": 50_000})],
+)

@@ -1,0 +1,135 @@
+"""A toolset of mocks: each tool answers as the test says, and every call is recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from toolcrib.core.toolset import Toolset
+from toolcrib.errors import NotFoundError
+
+__all__ = ["ANY", "MockTools", "Recorded", "Stub"]
+
+
+class _Any:
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "ANY"
+
+
+ANY: Any = _Any()
+"""Matches any value of an argument."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One call that a mock has received."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(slots=True, eq=False)
+class Stub:
+    """The answers of one tool to calls whose arguments match."""
+
+    matches: Mapping[str, Any]
+    answers: list[Any] = field(default_factory=list)
+    delay_s: float = 0.0
+    calls: int = 0
+
+    def returns(self, *values: Any) -> Self:
+        """Answer with these values, one a call; the last one is repeated."""
+        self.answers += values
+        return self
+
+    def raises(self, *errors: Exception) -> Self:
+        """Fail with these errors, one a call, after the answers given so far; the last one is repeated."""
+        self.answers += errors
+        return self
+
+    def after(self, seconds: float) -> Self:
+        """Wait before each answer."""
+        self.delay_s = seconds
+        return self
+
+    def fits(self, arguments: Mapping[str, Any]) -> bool:
+        """Return True if each argument that was named has the value that was named."""
+        return all(name in arguments and value == arguments[name] for name, value in self.matches.items())
+
+    async def answer(self) -> Any:
+        """Return or raise the next answer; None if none was given."""
+        number = min(self.calls, len(self.answers) - 1)
+        self.calls += 1
+        if self.delay_s:
+            await asyncio.sleep(self.delay_s)
+        found = self.answers[number] if self.answers else None
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+class MockTools(Toolset):
+    """A `Toolset` whose tools are mocks. `like`, another toolset, gives them its descriptions and schemas.
+
+    A call that no stub matches fails with `not_found`. Errors of a stub take the call path like those of a
+    real tool: a `RetryableError` is retried.
+    """
+
+    def __init__(self, *, like: Toolset | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self._like = like
+        self._stubs: dict[str, list[Stub]] = {}
+        self.calls: list[Recorded] = []
+        """Every call in order, with its checked arguments."""
+
+    def on(self, tool: str, /, **arguments: Any) -> Stub:
+        """Return the stub for calls with these arguments, `ANY` for any value, whatever others there are.
+
+        The stub that was made last is tried first.
+        """
+        if tool not in self._stubs:
+            self._stubs[tool] = []
+            self._make(tool)
+        stub = Stub(arguments)
+        self._stubs[tool].insert(0, stub)
+        return stub
+
+    def _make(self, name: str) -> None:
+        async def mock(**arguments: Any) -> Any:
+            self.calls.append(Recorded(name, arguments))
+            for stub in self._stubs[name]:
+                if stub.fits(arguments):
+                    return await stub.answer()
+            raise NotFoundError(f"no stub of {name} matches the arguments {arguments!r}")
+
+        if self._like is not None:
+            tool = self._like.get(name)
+            options: dict[str, Any] = {"description": tool.description, "input_schema": tool.input_schema}
+        else:
+            options = {"description": f"A mock of {name}.", "input_schema": {"type": "object"}}
+        self.register(name, mock, **options)
+
+    def called(self, tool: str, /, **arguments: Any) -> list[Recorded]:
+        """Return the calls of a tool with these arguments."""
+        wanted = Stub(arguments)
+        return [one for one in self.calls if one.tool == tool and wanted.fits(one.arguments)]
+
+    def assert_called(self, tool: str, /, times: int | None = None, **arguments: Any) -> None:
+        """Raise AssertionError unless the tool was called with these arguments; exactly `times`, if given."""
+        found = len(self.called(tool, **arguments))
+        if found == 0 if times is None else found != times:
+            wanted = "at least once" if times is None else f"{times} times"
+            seen = "; ".join(f"{one.tool}({dict(one.arguments)})" for one in self.calls) or "no call"
+            raise AssertionError(f"{tool} with {arguments} was to be called {wanted}, not {found}: {seen}")
+
+    def assert_not_called(self, tool: str, /, **arguments: Any) -> None:
+        """Raise AssertionError if the tool was called with these arguments."""
+        self.assert_called(tool, times=0, **arguments)
