@@ -37,8 +37,10 @@ _STATUS = {
     201: "It is created.",
     202: "It is accepted, and not finished yet.",
     204: "It is done.",
+    206: "A part of it.",
     303: "Look there.",
     304: "It is as the client has it already.",
+    416: "It has no such part.",
 }
 
 

@@ -59,6 +59,7 @@ PATH: dict[str, Any] = {
     "agent": Annotated[str, Meta(description="Name of an agent.")],
     "runID": Annotated[str, Meta(description="`id` of a run.")],
     "sessionID": Annotated[str, Meta(description="`id` of a session.")],
+    "artifactID": Annotated[str, Meta(description="`id` of an artifact.")],
     "approvalID": Annotated[str, Meta(description="`id` of an approval.")],
 }
 """The types of the parameters of paths, by name."""

@@ -1,0 +1,34 @@
+"""Artifacts over HTTP: whole, in ranges, and for the client of the call only."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.crib import Crib
+from tests.http_server import http_server
+from toolcrib.guard import Tokens
+from toolcrib.state import Artifacts, Vault
+
+
+@pytest.mark.usefixtures("kernel")
+def test_an_artifact_is_read_by_its_own_client_also_in_ranges(crib: Crib) -> None:
+    crib.shell()
+    with http_server(crib.root) as server:
+        called = server.send("POST", "/tools/invoke/sh", {"args": {"c": "seq 100000"}})
+        assert called.status == 200, called.body
+        vault = Vault(crib.root, server.data)
+        (found,) = Artifacts(vault.folder / "artifacts").all(None)
+        path = f"/tools/artifacts/{found.id}"
+        whole = server.send("GET", path)
+        assert (whole.status, len(whole.body)) == (200, found.size)
+        assert whole.body.startswith(b"1\n2\n3\n")
+        part = server.send("GET", path, headers={"Range": "bytes=2-5"})
+        assert (part.status, part.body) == (206, whole.body[2:6])
+        assert part.headers["Content-Range"] == f"bytes 2-5/{found.size}"
+        last = server.send("GET", path, headers={"Range": "bytes=-3"})
+        assert (last.status, last.body) == (206, whole.body[-3:])
+        beyond = server.send("GET", path, headers={"Range": f"bytes={found.size}-"})
+        assert beyond.status == 416
+        other = Tokens(vault).create("other", ["read"], owner="bob")
+        assert server.send("GET", path, token=other).code == "not_found"
+        assert server.send("GET", "/tools/artifacts/nothing").code == "not_found"
