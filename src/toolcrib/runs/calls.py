@@ -8,6 +8,7 @@ them; `rescue` takes the calls of those that no longer do.
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -183,7 +184,8 @@ class DurableCalls(StoredCalls):
         }
         if transaction is not None:
             return self._submit(transaction, row, delay_s)
-        with self._database.write(f"call {caller} {idempotency_key or ''}") as tx:
+        scope = idempotency_key or f"{os.getpid()} {id(row)}"
+        with self._database.write(f"call {caller} {scope}") as tx:
             return self._submit(tx, row, delay_s)
 
     def _submit(self, tx: Transaction, row: Mapping[str, Any], delay_s: float) -> str:
@@ -207,7 +209,7 @@ class DurableCalls(StoredCalls):
 
     def adopt(self, worker: str, **call: Any) -> ClaimedCall:
         """Store a call that this process runs already, and take it; arguments are those of `submit`."""
-        with self._database.write(_CLAIM) as tx:
+        with self._database.write(f"call {os.getpid()} {id(call)}") as tx:
             claim = self.take(tx, self.submit(**call, transaction=tx), worker)
         assert claim is not None
         return claim
@@ -273,8 +275,11 @@ class DurableCalls(StoredCalls):
         )
 
     def renew(self, claims: Collection[ClaimedCall]) -> list[ClaimedCall]:
-        """Keep calls for another `lease_s` seconds; return those that this worker still has."""
-        with self._database.write(_CLAIM) as tx:
+        """Keep calls for another `lease_s` seconds; return those that this worker still has.
+
+        No other worker is in its way, even one that is frozen in a transaction.
+        """
+        with self._database.write(f"renew {os.getpid()} {id(self)}") as tx:
             end = self._now(tx) + self.lease_s
             renew = f"UPDATE calls SET lease_ends_at = ? {_OWN}"
             return [claim for claim in claims if tx.run(renew, end, claim.id, claim.epoch)]

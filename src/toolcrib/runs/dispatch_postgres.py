@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -84,7 +85,7 @@ class PgQueuerDispatcher:
         if began < self._resent.get(ready, 0.0):
             return 0
         self.install()
-        with self._database.write(f"resend {id(self)}") as tx:
+        with self._database.write(f"resend {os.getpid()} {id(self)}") as tx:
             if not (
                 tx.one("SELECT pg_try_advisory_xact_lock(hashtext(current_schema() || ?))", ready) or (False,)
             )[0]:

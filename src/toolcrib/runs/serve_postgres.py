@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from datetime import timedelta
 from typing import Any
@@ -103,7 +104,7 @@ class Works:
 
     def _take_rows(self, rows: list[tuple[str, str]]) -> list[Work | None]:
         works: dict[tuple[str, str], Work | None] = {}
-        with self._database.write(f"take {id(self)}") as tx:
+        with self._database.write(f"take {os.getpid()} {id(self)}") as tx:
             for entry, key in sorted(set(rows), key=lambda row: row[1]):  # One order: no deadlock.
                 handler = self.handlers.get(entry)
                 works[entry, key] = None if handler is None else handler(tx, key)

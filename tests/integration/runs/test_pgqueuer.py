@@ -196,3 +196,18 @@ async def test_a_run_whose_message_was_lost_is_sent_again(calls: Recorded, url: 
     again = open_calls(url, 2.0)
     durable_runs(again)
     assert again.resend() == 1
+
+
+def test_a_worker_that_is_frozen_in_a_transaction_keeps_no_other_from_renewing(
+    calls: Recorded, url: str
+) -> None:
+    call_id = calls.submit("nap", {})
+    with calls.database.write("take") as tx:
+        claim = calls.take(tx, call_id, "w")
+    assert claim is not None
+    frozen = open_calls(url, 2.0)
+    with frozen.database.write("calls claim") as tx:
+        frozen.submit("nap", {}, transaction=tx)
+        assert calls.renew([claim]) == [claim]
+        assert calls.submit("nap", {}) != call_id
+        assert calls.finish(claim, b"1")

@@ -31,7 +31,7 @@ _SETTINGS = {
     "search_path": "toolcrib",
     "lock_timeout": f"{_WAIT_S}s",
     "statement_timeout": "30s",
-    "idle_in_transaction_session_timeout": "30s",
+    "idle_in_transaction_session_timeout": "10s",
 }
 _LINK: dict[str, Any] = {
     "connect_timeout": _WAIT_S,
