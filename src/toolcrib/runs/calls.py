@@ -184,7 +184,7 @@ class DurableCalls(StoredCalls):
         }
         if transaction is not None:
             return self._submit(transaction, row, delay_s)
-        scope = idempotency_key or f"{os.getpid()} {id(row)}"
+        scope = idempotency_key or f"{os.getpid()} {threading.get_ident()}"
         with self._database.write(f"call {caller} {scope}") as tx:
             return self._submit(tx, row, delay_s)
 
