@@ -57,17 +57,7 @@ def test_these_are_all_the_scenarios_that_are_required() -> None:
     assert re.findall(r"- (\S+)", listed) == SCENARIOS
 
 
-NOT_YET = {"sep-2322-client-request-state"}
-"""A server's request for input is refused."""
-
-
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        pytest.param(one, marks=[pytest.mark.xfail(strict=True)] if one in NOT_YET else [])
-        for one in SCENARIOS
-    ],
-)
+@pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_scenario_passes(scenario: str) -> None:
     folder = node_packages()
     suite = [str(folder / NODE_22), str(folder / SUITE / "dist/index.js"), "client"]

@@ -104,7 +104,7 @@ class Mounted:
         """Put these tools of the server, and no others, into the toolset."""
         toolset, reviewed = self._servers.toolset, self.pins.reviewed()
         self.live, self.pending = found, {}
-        names = names_of(self.spec.name, found)
+        names = names_of(self.spec.name, found, prefix=self.spec.prefix)
         for name in set(self.tools.values()) - set(names.values()):
             if self._listed.pop(name, None) is not None:
                 toolset.remove(name)

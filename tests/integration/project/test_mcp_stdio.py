@@ -238,7 +238,7 @@ async def test_what_is_no_text_and_no_structure_comes_as_json(crib: Crib) -> Non
     async with opened(crib) as project:
         result = await project.call("raw__hello")
         assert result.unwrap()["content"][1] == {"type": "image", "data": "AAAA", "mimeType": "image/png"}
-        assert result.warnings == ("blocks that are not text are given as JSON",)
+        assert [block["type"] for block in result.blocks] == ["text", "image"]
 
 
 async def test_what_a_server_asks_of_its_client_is_refused(crib: Crib) -> None:

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from toolcrib.errors import ToolcribError
 from toolcrib.schema import ArgumentCheck, SchemaCheck, to_json_text
 from toolcrib.spec import Annotations, Approval, McpExec, Output, Tool
-from toolcrib.spec.policies import MCP_HINTS
+from toolcrib.spec.policies import MCP_HINTS, McpForms
 
 if TYPE_CHECKING:
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 
-__all__ = ["MAX_TOOLS", "Definition", "digest", "fetch", "names_of", "tool_of"]
+__all__ = [
+    "MAX_TOOLS",
+    "PROMPT",
+    "RESOURCE",
+    "Definition",
+    "digest",
+    "fetch",
+    "names_of",
+    "resource_uri",
+    "tool_of",
+]
 
 Definition = dict[str, Any]
 """One entry of `tools/list`: name, title, description, inputSchema, outputSchema, annotations."""
@@ -23,31 +34,86 @@ MAX_TOOLS = 1_000
 _MAX_PAGES = 100
 _MAX_BYTES = 131_072
 _MAX_NAME = 64
+PROMPT, RESOURCE = "prompt:", "resource:"
+"""Beginnings of the names of definitions that are a prompt or a resource."""
 _FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
 
 async def fetch(client: Any) -> tuple[list[Definition], list[str]]:
-    """Return every usable definition of a connected server, and the reasons why others are left out."""
+    """Return every usable definition of a connected server, and the reasons why others are left out.
+
+    Its prompts and resources are definitions too, as tools that get or read them.
+    """
     found: dict[str, Definition] = {}
     left: list[str] = []
+    offers = client.server_capabilities
+    lists: list[tuple[Callable[..., Any], str, Callable[[dict[str, Any]], Definition]]] = []
+    if offers.tools is not None:
+        lists.append((client.list_tools, "tools", _of_tool))
+    if offers.prompts is not None:
+        lists.append((client.list_prompts, "prompts", _of_prompt))
+    if offers.resources is not None:
+        lists.append((client.list_resources, "resources", _of_resource))
+        lists.append((client.list_resource_templates, "resource_templates", _of_resource))
+    for fetch_page, key, write in lists:
+        await _fetch_list(fetch_page, key, write, found, left)
+    return list(found.values()), left
+
+
+async def _fetch_list(
+    fetch_page: Callable[..., Any],
+    key: str,
+    write: Callable[[dict[str, Any]], Definition],
+    found: dict[str, Definition],
+    left: list[str],
+) -> None:
+    """Read the pages of one list."""
     cursor: str | None = None
     for _ in range(_MAX_PAGES):
-        page = await client.list_tools(cursor=cursor)
-        for entry in page.tools:
-            whole = entry.model_dump(mode="json", by_alias=True, exclude_none=True)
-            definition = {key: whole[key] for key in _FIELDS if key in whole}
+        page = await fetch_page(cursor=cursor)
+        for entry in getattr(page, key):
+            definition = write(entry.model_dump(mode="json", by_alias=True, exclude_none=True))
             reason = _why_unusable(definition)
             if reason is None and len(found) >= MAX_TOOLS:
                 reason = f"it has more than {MAX_TOOLS:,} tools"
             if reason is None:
-                found.setdefault(entry.name, definition)
+                found.setdefault(definition["name"], definition)
             elif len(left) < MAX_TOOLS:
-                left.append(f"{entry.name[:_MAX_NAME]!r}: {reason}")
+                left.append(f"{definition['name'][:_MAX_NAME]!r}: {reason}")
         cursor = page.next_cursor
         if not cursor:
-            return list(found.values()), left
-    left.append(f"the tools after {_MAX_PAGES} pages of the list")
-    return list(found.values()), left
+            return
+    left.append(f"the {key} after {_MAX_PAGES} pages of the list")
+
+
+def _of_tool(whole: dict[str, Any]) -> Definition:
+    return {key: whole[key] for key in _FIELDS if key in whole}
+
+
+def _of_prompt(whole: dict[str, Any]) -> Definition:
+    """Return the tool that gets a prompt: it takes the prompt's arguments, which are texts."""
+    given = whole.get("arguments") or []
+    described = {one["name"]: {"type": "string", "description": one.get("description", "")} for one in given}
+    required = [one["name"] for one in given if one.get("required")]
+    schema = {"type": "object", "properties": described, "required": required}
+    about: Definition = {key: whole[key] for key in ("title", "description") if key in whole}
+    return {"name": f"{PROMPT}{whole['name']}", **about, "inputSchema": schema}
+
+
+def _of_resource(whole: dict[str, Any]) -> Definition:
+    """Return the tool that reads a resource, or those of a template: it takes the template's names."""
+    uri = whole.get("uriTemplate") or whole["uri"]
+    names = re.findall(r"\{(\w+)\}", uri)
+    properties = {name: {"type": "string"} for name in names}
+    schema = {"type": "object", "properties": properties, "required": names}
+    about: Definition = {key: whole[key] for key in ("title", "description", "mimeType") if key in whole}
+    return {"name": f"{RESOURCE}{uri}", "title": whole["name"], **about, "inputSchema": schema}
+
+
+def resource_uri(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return the URI of a resource by the name of its definition, with the names of a template filled in."""
+    uri = name[len(RESOURCE) :]
+    return re.sub(r"\{(\w+)\}", lambda found: quote(str(arguments[found[1]]), safe=""), uri)
 
 
 def _why_unusable(definition: Definition) -> str | None:
@@ -76,16 +142,22 @@ def _sorted(value: Any) -> Any:
     return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 
-def names_of(server: str, tools: Iterable[str]) -> dict[str, str]:
+def names_of(server: str, tools: Iterable[str], *, prefix: bool = True) -> dict[str, str]:
     """Return each tool's name in the project, `SERVER__TOOL`: unique, and valid for every client.
+
+    Without `prefix` it is the tool's own name.
 
     An unsuitable name ends in a hash of the original, so it does not depend on the other tools.
     """
     names: dict[str, str] = {}
-    for tool in tools:
-        plain = re.sub(r"[^A-Za-z0-9_-]", "_", tool)
-        name = f"{server}__{plain}"
-        if plain != tool or len(name) > _MAX_NAME:
+    all_of_them = tuple(tools)
+    for tool in all_of_them:
+        own = tool.removeprefix(PROMPT)
+        if own in all_of_them and own != tool:
+            own = tool
+        plain = re.sub(r"[^A-Za-z0-9_-]", "_", own)
+        name = f"{server}__{plain}" if prefix else plain
+        if plain != own or len(name) > _MAX_NAME:
             tail = hashlib.sha256(tool.encode("utf-8", "surrogatepass")).hexdigest()[:8]
             name = f"{name[: _MAX_NAME - 9]}_{tail}"
         names[tool] = name
@@ -108,6 +180,16 @@ def tool_of(
         output=Output(schema=schema),
         permissions=spec.permissions,
         approval=approval,
+        mcp=_forms(shown),
         annotations=Annotations(**{ours: hints.get(theirs) for ours, theirs in MCP_HINTS.items()}),
         bundle=spec.name,
     )
+
+
+def _forms(definition: Definition) -> McpForms:
+    """Return the forms in which our own clients find a definition: as it was with its server."""
+    name = definition["name"]
+    if name.startswith(RESOURCE):
+        return McpForms(listed=False, resource=name[len(RESOURCE) :], mime_type=definition.get("mimeType"))
+    is_prompt = name.startswith(PROMPT)
+    return McpForms(listed=not is_prompt, prompt=is_prompt)

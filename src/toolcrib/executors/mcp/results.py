@@ -11,10 +11,17 @@ __all__ = ["outcome_of"]
 
 
 def outcome_of(server: str, tool: str, result: Any) -> Outcome:
-    """Return the structured value if there is one, else the text. Raises ToolFailed for an error.
+    """Return the structured value if there is one, else the text, and the blocks if they are more than that.
 
-    Blocks that are not text (images, sound, links) are returned as JSON: `{"content": [blocks]}`.
+    For a prompt these are its messages, for a resource its contents. Raises ToolFailed for an error.
     """
+    if hasattr(result, "messages"):
+        messages = [_json(one) for one in result.messages]
+        return Outcome({"messages": messages}, blocks=tuple(one["content"] for one in messages))
+    if hasattr(result, "contents"):
+        contents = [_json(one) for one in result.contents]
+        blocks = tuple({"type": "resource", "resource": one} for one in contents)
+        return Outcome({"contents": contents}, blocks=blocks)
     texts = [block.text for block in result.content if block.type == "text"]
     if result.is_error:
         message = "\n".join(texts).strip() or "the tool failed and does not say why"
@@ -22,11 +29,15 @@ def outcome_of(server: str, tool: str, result: Any) -> Outcome:
         if result.structured_content is not None:
             details["structured"] = result.structured_content
         raise ToolFailed(message, details=details)
-    others = len(result.content) - len(texts)
+    blocks = tuple(_json(one) for one in result.content)
+    plain = len(texts) == len(blocks)
     if result.structured_content is not None:
-        warnings = (f"{others} blocks that are not text were left out",) if others else ()
-        return Outcome(result.structured_content, warnings)
-    if not others:
-        return Outcome("\n".join(texts))
-    blocks = [b.model_dump(mode="json", by_alias=True, exclude_none=True) for b in result.content]
-    return Outcome({"content": blocks}, ("blocks that are not text are given as JSON",))
+        return Outcome(result.structured_content, blocks=() if plain else blocks)
+    if plain:
+        return Outcome("\n".join(texts), blocks=blocks if len(blocks) > 1 else ())
+    return Outcome({"content": list(blocks)}, blocks=blocks)
+
+
+def _json(one: Any) -> dict[str, Any]:
+    found: dict[str, Any] = one.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return found

@@ -11,9 +11,17 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from toolcrib.errors import TimedOut, ToolcribError, ToolFailed, ToolUnavailable
-from toolcrib.executors.mcp.definitions import Definition, fetch
+from toolcrib.errors import (
+    CapabilityMissing,
+    InputRequired,
+    TimedOut,
+    ToolcribError,
+    ToolFailed,
+    ToolUnavailable,
+)
+from toolcrib.executors.mcp.definitions import PROMPT, RESOURCE, Definition, fetch, resource_uri
 from toolcrib.executors.mcp.refusals import summary
+from toolcrib.executors.mcp.relay import CallRelay, Relays
 from toolcrib.executors.mcp.results import outcome_of
 from toolcrib.spec import CallContext, Outcome
 
@@ -32,6 +40,8 @@ _PATIENCE = 1
 _MAX_STDERR = 2_000
 _RELISTEN_S = 5.0
 _CANCEL_S = 5.0
+_CAPABILITY_MISSING = -32021
+"""The error code of 2026-07-28 for a client without a capability that the server needs."""
 _T = TypeVar("_T")
 
 
@@ -74,6 +84,7 @@ class _Connected:
 
     client: Any
     link: Link
+    relays: Relays
     stale: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the list of tools may have changed."""
     broken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -199,17 +210,20 @@ class McpServer:
             if up is not None and isinstance(inner, ToolListChangedNotification):
                 up.stale.set()
 
+        relays = Relays()
         client = Client(
             link,
             cache=None,
             message_handler=on_message,
+            **relays.callbacks(),
             client_info=Implementation(name="toolcrib", version=self._version),
         )
         try:
             async with AsyncExitStack() as stack:
                 limit = await stack.enter_async_context(asyncio.timeout(self.spec.start_timeout_s))
                 await stack.enter_async_context(client)
-                up = _Connected(client, link)
+                up = _Connected(client, link, relays)
+                relays.pass_capabilities(client.session)
                 self._on_tools(*await fetch(client))
                 limit.reschedule(None)
                 self.protocol, self.enforcement = client.protocol_version, link.enforcement()
@@ -332,8 +346,22 @@ class McpServer:
         async def on_progress(done: float, total: float | None, message: str | None) -> None:
             ctx.progress(done, total, message or "")
 
+        relay, given = CallRelay(ctx), dict(arguments)
+
+        async def send(responses: Any, state: str | None) -> Any:
+            more: dict[str, Any] = {"input_responses": responses, "request_state": state}
+            more |= {"meta": relay.meta, "allow_input_required": True}
+            session = up.client.session
+            if tool.startswith(PROMPT):
+                return await session.get_prompt(tool[len(PROMPT) :], given or None, **more)
+            if tool.startswith(RESOURCE):
+                return await session.read_resource(resource_uri(tool, given), **more)
+            return await session.call_tool(tool, given, progress_callback=on_progress, **more)
+
         try:
-            result = await up.client.call_tool(tool, dict(arguments), progress_callback=on_progress)
+            result = await up.relays.run(relay, send)
+        except InputRequired:
+            raise
         except Exception as error:
             raise self._call_failed(up, tool, _leaf(error)) from error
         try:
@@ -359,6 +387,11 @@ class McpServer:
         if isinstance(found := up.link.failure(), ToolcribError) and not up.link.closed.is_set():
             up.broken.set()
             return _copy_of(found)
+        if isinstance(error, MCPError) and error.code == _CAPABILITY_MISSING:
+            data = error.data if isinstance(error.data, dict) else {}
+            return CapabilityMissing(
+                error.message, details={"required": data.get("requiredCapabilities", {})}
+            )
         name, details = self.spec.name, {"server": self.spec.name, "tool": tool}
         terminated = isinstance(error, MCPError) and (
             error.code == CONNECTION_CLOSED

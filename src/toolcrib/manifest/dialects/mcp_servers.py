@@ -45,6 +45,7 @@ FIELDS: Fields = {
             "for `stdio`: the project is read",
             "Permissions of its process, by the fields below.",
         ),
+        "prefix": Field("true or false", "`true`", "`false`: its tools keep their own names."),
         "start_timeout_s": Field("seconds", "`30`", "Time limit for it to list its tools: 0.1 to 600."),
         "disabled": Field("true or false", "`false`", "`true`, in `.mcp.json` only: the server is left out."),
     },
@@ -95,6 +96,8 @@ class ServerSpec:
     permissions: Permissions = field(default_factory=Permissions)
     """The permissions of its process; for a remote server, the other hosts that it may redirect to."""
     oauth: OAuthClient = OAuthClient()
+    prefix: bool = True
+    """Its tools are named `SERVER__TOOL` here, else as they are."""
     start_timeout_s: float = 30.0
     """Seconds until it must have listed its tools."""
     identity: str = ""
@@ -164,6 +167,9 @@ def read_server(name: Any, entry: Any) -> ServerSpec:
     parts["oauth"] = _oauth(entry.get("oauth"), local)
     parts["permissions"] = _permissions(entry.get("permissions"), parts, local)
     _refuse_secret_arguments(parts)
+    parts["prefix"] = entry.get("prefix", True)
+    if not isinstance(parts["prefix"], bool):
+        raise ValueError("`prefix` must be true or false")
     timeout = entry.get("start_timeout_s", 30)
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0.1 <= timeout <= 600:
         raise ValueError("`start_timeout_s` must be a number from 0.1 to 600")

@@ -36,7 +36,9 @@ class _PromptResult:
         """Return a `GetPromptResult`: each block of content is one message of the user."""
         value = _value(result)
         blocks = result.blocks or ({"type": "text", "text": value_text(value)},)
-        messages = [{"role": "user", "content": block} for block in blocks]
+        messages: Any = [{"role": "user", "content": block} for block in blocks]
+        if listed is not None and listed.tool.kind == "mcp" and isinstance(value, dict):
+            messages = value.get("messages", messages)
         about = {} if listed is None else {"description": listed.tool.description}
         return {**about, "messages": messages, "_meta": {"toolcrib/call": result.meta}}
 

@@ -1,0 +1,184 @@
+"""Requests and notifications of a mounted server, passed on to the client whose call they belong to.
+
+In protocol 2026-07-28 a request names its caller's capabilities, and a server's questions are its result. In
+a session they come while a call runs, without its name; they are passed on while that is the only one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from toolcrib.errors import InputRequired, ToolcribError, ToolUnavailable
+from toolcrib.spec import CallContext
+
+if TYPE_CHECKING:
+    from mcp_types import ErrorData
+
+__all__ = ["CallRelay", "Relays"]
+
+_CAPABILITIES: ContextVar[Mapping[str, Any]] = ContextVar("capabilities", default=MappingProxyType({}))
+_CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
+_LOG_LEVEL_KEY = "io.modelcontextprotocol/logLevel"
+_KNOWN = ("elicitation", "sampling", "roots")
+_MOST_ROUNDS = 20
+_Send = Callable[..., Awaitable[Any]]
+
+
+class CallRelay:
+    """One call of a mounted server, and the client that made it."""
+
+    def __init__(self, ctx: CallContext) -> None:
+        self._client = ctx.client
+        self._asked = 0
+        self._suspended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def meta(self) -> dict[str, Any] | None:
+        """The metadata of its request: the level of log messages that its client wants."""
+        level = getattr(self._client, "log_level", None)
+        return None if level is None else {_LOG_LEVEL_KEY: level}
+
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        """The client's capabilities that can be passed on."""
+        given = {} if self._client is None else self._client.capabilities
+        return {name: given[name] for name in _KNOWN if isinstance(given.get(name), Mapping)}
+
+    async def run(self, send: _Send) -> Any:
+        """Send the request, and again with the client's answers for as long as the server asks for input.
+
+        Raises InputRequired where the client brings its answers with its next request.
+        """
+        _CAPABILITIES.set(self.capabilities)
+        client = self._client
+        state = None if client is None else client.state
+        responses: Mapping[str, Any] | None = None if client is None else client.responses or None
+        for _ in range(_MOST_ROUNDS):
+            result = await self._unless_suspended(send(responses, state))
+            if getattr(result, "result_type", "complete") != "input_required":
+                return result
+            requests = {
+                key: one.model_dump(mode="json", by_alias=True, exclude_none=True)
+                for key, one in (result.input_requests or {}).items()
+            }
+            state = result.request_state
+            responses = await self._answers(requests, state)
+        raise ToolUnavailable(f"the server asked for input {_MOST_ROUNDS} times")
+
+    async def _answers(self, requests: Mapping[str, Any], state: str | None) -> Mapping[str, Any]:
+        if self._client is None:
+            raise ToolUnavailable("the server asks for input, and there is no client to ask")
+        answered = self._client.responses
+        if any(key not in answered for key in requests) or not requests:
+            try:
+                return await self._client.ask(requests) if requests else {}
+            except InputRequired as rest:
+                rest.details["state"] = state
+                raise
+        # The answers of this round were sent already, so these are new questions under the same names.
+        raise InputRequired(details={"requests": dict(requests), "state": state})
+
+    async def _unless_suspended(self, work: Awaitable[Any]) -> Any:
+        """Wait for the server's answer, or until the client has to be asked in a later request."""
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait([task, self._suspended], return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            self._suspended.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    async def ask(self, request: Mapping[str, Any]) -> Any:
+        """Ask the client during the call, in a session. Raises ToolcribError if it cannot be asked."""
+        self._asked += 1
+        key = f"request-{self._asked}"
+        if self._client is None:
+            raise ToolUnavailable("there is no client to ask")
+        try:
+            return (await self._client.ask({key: request}))[key]
+        except InputRequired as rest:
+            if not self._suspended.done():
+                self._suspended.set_exception(rest)
+            raise
+
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Pass a notification on."""
+        if self._client is not None:
+            self._client.notify(method, params)
+
+
+class Relays:
+    """The running calls of one connection, and the official client's callbacks that lead to them."""
+
+    def __init__(self) -> None:
+        self._running: dict[CallRelay, None] = {}
+
+    def callbacks(self) -> dict[str, Any]:
+        """Return the callbacks as arguments of the official client."""
+        return {
+            "elicitation_callback": self._elicit,
+            "sampling_callback": self._sample,
+            "list_roots_callback": self._roots,
+            "logging_callback": self._log,
+        }
+
+    def pass_capabilities(self, session: Any) -> None:
+        """Have each request of 2026-07-28 name the capabilities of the client that it is made for."""
+        stamp = session._stamp  # noqa: SLF001 - the session has no parameter for it
+
+        def stamped(data: dict[str, Any], options: Any) -> None:
+            stamp(data, options)
+            meta = data.get("params", {}).get("_meta")
+            if isinstance(meta, dict) and _CAPABILITIES_KEY in meta:
+                meta[_CAPABILITIES_KEY] = dict(_CAPABILITIES.get())
+
+        session._stamp = stamped  # noqa: SLF001
+
+    async def run(self, relay: CallRelay, send: _Send) -> Any:
+        """Make one call."""
+        self._running[relay] = None
+        try:
+            return await relay.run(send)
+        finally:
+            del self._running[relay]
+
+    async def _elicit(self, _: Any, params: Any) -> Any:
+        from mcp_types import ElicitResult
+
+        return await self._ask("elicitation/create", params, ElicitResult)
+
+    async def _sample(self, _: Any, params: Any) -> Any:
+        from mcp_types import CreateMessageResult
+
+        return await self._ask("sampling/createMessage", params, CreateMessageResult)
+
+    async def _roots(self, _: Any) -> Any:
+        from mcp_types import ListRootsResult
+
+        return await self._ask("roots/list", None, ListRootsResult)
+
+    async def _ask(self, method: str, params: Any, kind: Any) -> Any | ErrorData:
+        from mcp_types import INVALID_REQUEST, ErrorData
+
+        if len(self._running) != 1:
+            return ErrorData(code=INVALID_REQUEST, message="it cannot be told which call this belongs to")
+        shown = None if params is None else params.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if shown is not None:
+            shown.pop("_meta", None)
+        request = {"method": method, **({} if shown is None else {"params": shown})}
+        try:
+            return kind.model_validate(await next(iter(self._running)).ask(request))
+        except (ToolcribError, ValueError) as error:
+            return ErrorData(code=INVALID_REQUEST, message=str(error)[:500])
+
+    async def _log(self, params: Any) -> None:
+        if len(self._running) == 1:
+            shown = params.model_dump(mode="json", by_alias=True, exclude_none=True)
+            next(iter(self._running)).notify("notifications/message", shown)

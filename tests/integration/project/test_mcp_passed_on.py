@@ -1,0 +1,96 @@
+"""What a mounted server asks and says during a call reaches the client that made the call, and no other."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.crib import Crib
+from tests.mcp_servers import RAW, mount
+from toolcrib.errors import InputRequired
+from toolcrib.project import Project
+from toolcrib.spec import Call, Result
+
+pytestmark = pytest.mark.timeout(120)
+
+ASKING = RAW + textwrap.dedent("""
+    def called(message):
+        said = {"level": "info", "data": "asking"}
+        send({"jsonrpc": "2.0", "method": "notifications/message", "params": said})
+        form = {"type": "object", "properties": {"name": {"type": "string"}}}
+        asked = {"message": "Who?", "requestedSchema": form}
+        send({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": asked})
+        answer = json.loads(sys.stdin.readline())
+        while answer.get("id") != "q":
+            answer = json.loads(sys.stdin.readline())
+        text = answer["result"]["content"]["name"] if "result" in answer else answer["error"]["message"]
+        return {"content": [{"type": "text", "text": text}]}
+    main()
+""")
+
+
+class Client:
+    """A client that answers at once, as one of a session does."""
+
+    protocol = "2025-11-25"
+    capabilities: Mapping[str, Any] = {"elicitation": {"form": {}}}
+    state = None
+
+    def __init__(self, responses: Mapping[str, Any] | None = None) -> None:
+        self.responses: Mapping[str, Any] = responses or {}
+        self.heard: list[Any] = []
+
+    async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """Answer with a name."""
+        return {key: self.answer(one) for key, one in requests.items()}
+
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        assert request["params"]["message"] == "Who?"
+        return {"action": "accept", "content": {"name": "Ann"}}
+
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Keep it."""
+        self.heard.append((method, params["data"]))
+
+
+class LaterClient(Client):
+    """A client of 2026-07-28: it brings its answers with its next request."""
+
+    protocol = "2026-07-28"
+
+    async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """End the round where an answer is missing."""
+        if missing := {key: dict(one) for key, one in requests.items() if key not in self.responses}:
+            raise InputRequired(details={"requests": missing, "state": None})
+        return {key: self.responses[key] for key in requests}
+
+
+async def call(project: Project, client: Client | None) -> Result:
+    return await project.invoke(Call("raw__hello", {}, client=client))
+
+
+async def test_a_server_of_a_session_asks_the_client_of_the_call(crib: Crib) -> None:
+    mount(crib, "raw", ASKING)
+    async with crib.open() as project:
+        assert project.servers is not None
+        await project.servers.ready(60)
+        client = Client()
+        assert (await call(project, client)).unwrap() == "Ann"
+        assert client.heard == [("notifications/message", "asking")]
+        assert "there is no client to ask" in (await call(project, None)).unwrap()
+
+
+async def test_a_client_that_answers_later_has_the_call_made_again(crib: Crib) -> None:
+    mount(crib, "raw", ASKING)
+    async with crib.open() as project:
+        assert project.servers is not None
+        await project.servers.ready(60)
+        first = (await call(project, LaterClient())).error
+        assert isinstance(first, InputRequired)
+        ((key, request),) = first.details["requests"].items()
+        assert request["method"] == "elicitation/create"
+        answers = {key: {"action": "accept", "content": {"name": "Ben"}}}
+        assert (await call(project, LaterClient(answers))).unwrap() == "Ben"
