@@ -16,9 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.test_suite import LIMIT_S, REPOSITORY
-from tests.conformance.test_suite import address as address  # noqa: PLC0414 - a fixture
-from tests.conformance.test_suite import suite as suite  # noqa: PLC0414 - a fixture
+from tests.conformance.conftest import LIMIT_S, REPOSITORY
 from toolcrib.guard import Tokens, Trust
 from toolcrib.project import load_config
 from toolcrib.state import Vault
