@@ -15,6 +15,15 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 CONFINED = {"mcp_client", "project_from_python"}
 
 SHOWN: dict[str, list[str]] = {
+    "agent_runs": [
+        "func tool: noon in UTC\n",
+        "struct tool with a database: User: Ada\n",
+        "schema: Invalid input: $.priority urgent is not one of: low, high",
+        "side by side: noon in Oslo | noon in Rome | noon in Lima\n",
+        "errors: got through | in the end | free again | Cancelled: authentication failed | ",
+        "three levels: story-7 in tenant-1\n",
+        'tree: [["boss", 0, "done"], ["editor", 1, "done"], ["writer", 2, "done"]]\n',
+    ],
     "backoff": [
         "after attempt 1: ",
         "within 10 % of 1\n",
