@@ -28,6 +28,7 @@ from toolcrib.manifest import check_tool, load, parse_tool, read_dialect, read_t
 from toolcrib.project import find, load_config
 from toolcrib.project.config.settings import KEYS
 from toolcrib.runs.agents import read_agent
+from toolcrib.runs.workflows import read_workflow
 from toolcrib.sandbox import level
 
 ROOT = Path(__file__).parents[2]
@@ -108,6 +109,10 @@ def test_manifests_and_settings_are_good(block: Block, tmp_path: Path) -> None:
     if block.file and block.file.startswith(".toolcrib/agents/"):
         assert read_agent(block.file, block.text.encode())[0].name
         return
+    for folder, read in ((".toolcrib/agents/", read_agent), (".toolcrib/workflows/", read_workflow)):
+        if block.file is not None and block.file.startswith(folder):
+            read(block.file, block.text.encode())
+            return
     document = load(block.text.encode(), str(block))
     if "tools" in document.data:
         loaded = read_dialect(str(block), block.text.encode(), "toolbox")

@@ -43,6 +43,9 @@ _OPEN: dict[str, Scope] = {
     "show": "read",
     "submit": "invoke",
     "test": "invoke",
+    "workflows list": "read",
+    "workflows run": "invoke",
+    "workflows show": "read",
 }
 """Scopes that commands need of a token; every other command of a project needs `admin`."""
 _WITHOUT_PROJECT = ("completion", "convert", "doctor", "schema")

@@ -162,6 +162,12 @@ toolcrib trust
 toolcrib trust --show
 toolcrib worker
 toolcrib worker --concurrency 16 --app shop.tools:register
+toolcrib workflows list
+toolcrib workflows list --json
+toolcrib workflows run words 'words:=["lathe", "vice"]'
+toolcrib workflows run words @inputs.json --detach
+toolcrib workflows show words
+toolcrib workflows show words --json
 """
 
 

@@ -53,6 +53,7 @@ COMMANDS = {
     "token": ("connect.token", "Create, list and revoke access tokens."),
     "trust": ("decide.trust", "Accept a project: its settings and tools, as they are."),
     "worker": ("run.worker", "Run the calls that were submitted, until SIGTERM or Ctrl-C."),
+    "workflows": ("run.workflows", "Run tools, agents and workflows in steps."),
 }
 """Command name to its module below `toolcrib.cli.commands`, and to the first line of its help."""
 

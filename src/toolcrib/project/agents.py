@@ -22,6 +22,7 @@ from toolcrib.runs.agents import (
     read_agent,
 )
 from toolcrib.runs.sessions import ClaimedRun, DurableRuns, run_entry
+from toolcrib.runs.workflows import WORKFLOW_PROVIDER, WorkflowSteps
 from toolcrib.spec import Caller, Tool
 from toolcrib.spec.naming import nearest
 
@@ -102,7 +103,7 @@ def agent_tools(calls: ProjectCalls, get: Callable[[str], Tool]) -> AgentTools:
         return calls.prepare(
             name,
             arguments,
-            caller=f"agent:{run.agent}",
+            caller=run.agent if run.agent.startswith("workflow:") else f"agent:{run.agent}",
             identity=None if claim.identity is None else Caller.from_dict(json.loads(claim.identity)),
             variables=json.loads(run.variables),
             session_id=run.session_id,
@@ -117,5 +118,7 @@ def serve_runs(calls: ProjectCalls, runs: DurableRuns, models: Models, tools: Ag
     steps = AgentSteps(runs.changes, models, tools, worker_name())
     for provider in models.usable:
         calls.others[run_entry(provider)] = steps.take
-    calls.on_beat.append(steps.beat)
-    calls.on_stop.append(steps.stop)
+    flows = WorkflowSteps(runs.changes, tools.prepare, worker_name())
+    calls.others[run_entry(WORKFLOW_PROVIDER)] = flows.take
+    calls.on_beat += [steps.beat, flows.beat]
+    calls.on_stop += [steps.stop, flows.stop]

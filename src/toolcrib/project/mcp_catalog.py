@@ -89,6 +89,22 @@ _SEARCH = {
     },
 }
 _NOTHING = {"type": "object", "additionalProperties": False, "properties": {}}
+_WORKFLOW = {
+    "type": "object",
+    "required": ["name"],
+    "additionalProperties": False,
+    "properties": {
+        "name": {"type": "string", "description": "The workflow's name."},
+        "inputs": {"type": "object", "description": "Its inputs.", "default": {}},
+        "wait_s": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 240,
+            "default": 240,
+            "description": "Seconds to wait for its end (240); it goes on after them.",
+        },
+    },
+}
 _GLEE_CALL = {
     "type": "object",
     "required": ["name"],
@@ -158,6 +174,10 @@ class McpCatalog:
             named["glee_tool"] = (self._glee_call, _GLEE_CALL, "Call a tool by its name.", _ACTS)
             named["glee_tool_create"] = (self._create, _CREATE, _MAKES, _ACTS)
             named["glee_tools_list"] = (self._glee_list, _NOTHING, "List the tools there are.", _LOOKS)
+        if self._project.place.workflows.is_dir():
+            about = "Run a workflow and return its state, and its value once it is done. There are: "
+            names = ", ".join(self._project.workflows.all())
+            named["workflow_run"] = (self._run_workflow, _WORKFLOW, about + (names or "none"), _ACTS)
         free = [name for name in named if self._project.toolset.same_name(name) is None]
         for name, (function, schema, description, hints) in named.items():
             if name in free:
@@ -192,6 +212,15 @@ class McpCatalog:
 
     async def _glee_call(self, ctx: Context, name: str, params: dict[str, Any] | None = None) -> Outcome:
         return await self._call(ctx, name, params)
+
+    async def _run_workflow(
+        self, ctx: Context, name: str, inputs: dict[str, Any] | None = None, wait_s: float = 240.0
+    ) -> dict[str, Any]:
+        project = self._project
+        run_id = project.workflows.start(
+            name, inputs, ctx.variables, caller=ctx.caller, identity=ctx.identity
+        )
+        return project.workflows.outcome(await project.runs.wait(run_id, wait_s))
 
     async def _create(self, ctx: Context, name: str, definition: dict[str, Any]) -> dict[str, Any]:
         project = self._project

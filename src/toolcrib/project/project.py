@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from toolcrib.project.catalog.stored_search import StoredSearch
     from toolcrib.project.durable import ProjectCalls
     from toolcrib.project.servers import Servers
+    from toolcrib.project.workflows import ProjectWorkflows
     from toolcrib.runs.agents import AgentRuns, AgentTools, Models
 
 __all__ = ["Accept", "Project"]
@@ -406,6 +407,13 @@ class Project:
 
         files = source_files(self.place.root, self.place.home, self._setup.hidden)
         return ProjectAgents(self.place, files, self.acceptance)
+
+    @cached_property
+    def workflows(self) -> ProjectWorkflows:
+        """The workflows of the project. Their runs are in `runs`."""
+        from toolcrib.project.workflows import ProjectWorkflows
+
+        return ProjectWorkflows(self, source_files(self.place.root, self.place.home, self._setup.hidden))
 
     @cached_property
     def runs(self) -> AgentRuns:

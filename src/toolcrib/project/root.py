@@ -32,6 +32,11 @@ class Place:
         return self.home / "agents"
 
     @property
+    def workflows(self) -> Path:
+        """The folder of workflows."""
+        return self.home / "workflows"
+
+    @property
     def config(self) -> Path:
         """The project's settings."""
         return self.home / "config.yml"

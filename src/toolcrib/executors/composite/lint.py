@@ -13,37 +13,43 @@ from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import CompositeExec, Step, Tool
 from toolcrib.spec.naming import nearest
 
-__all__ = ["steps"]
+__all__ = ["plan", "steps"]
 
 _START: KeyPath = ("exec", "composite", "steps")
 
 
 def steps(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """Every step names tools and steps that are there, in no circle, with names that are known."""
-    config = tool.config
-    assert isinstance(config, CompositeExec)
+    assert isinstance(tool.config, CompositeExec)
     yield from _own(tool, document)
+    yield from plan(tool, document, ("exec", "composite"))
+    yield from _tools(tool, tool.config, document)
+
+
+def plan(tool: Tool, document: Document, block: KeyPath) -> Iterator[Diagnostic]:
+    """The steps and the output that are at `block` name steps and inputs that are there, in no circle."""
+    config, start = tool.config, (*block, "steps")
+    assert isinstance(config, CompositeExec)
     ids = [step.id for step in config.steps]
     needed: dict[str, set[str]] = {}
     for number, step in enumerate(config.steps):
         if step.id in needed:
             text = f"there are two steps with the id {quoted(step.id)}"
-            yield document.diagnostic("step", text, (*_START, number, "id"))
+            yield document.diagnostic("step", text, (*start, number, "id"))
         used: set[str] = set()
         for path, value, loop in _templates(step):
-            yield from _template(tool, document, (*_START, number, *path), value, ids, loop, used)
+            yield from _template(tool, document, (*start, number, *path), value, ids, loop, used)
         for place, name in enumerate(step.needs):
             if name not in ids:
-                yield _no_step(document, (*_START, number, "needs", place), name, ids)
-        yield from _schemas(step, document, number)
+                yield _no_step(document, (*start, number, "needs", place), name, ids)
+        yield from _schemas(step, document, (*start, number))
         needed[step.id] = used | set(step.needs)
-    yield from _template(tool, document, ("exec", "composite", "output"), config.output, ids, False, set())
+    yield from _template(tool, document, (*block, "output"), config.output, ids, False, set())
     circle = _circle(needed)
     if circle:
         text = "these steps wait for each other: " + " → ".join(circle)
-        at = (*_START, ids.index(circle[0]))
+        at = (*start, ids.index(circle[0]))
         yield document.diagnostic("step", text, at, hint="let one of them not need the other")
-    yield from _tools(tool, config, document)
 
 
 def _own(tool: Tool, document: Document) -> Iterator[Diagnostic]:
@@ -94,18 +100,18 @@ def _no_step(document: Document, path: KeyPath, name: str, ids: list[str]) -> Di
     return document.diagnostic("step", f"there is no step {quoted(name)}", path, hint=hint)
 
 
-def _schemas(step: Step, document: Document, number: int) -> Iterator[Diagnostic]:
+def _schemas(step: Step, document: Document, at: KeyPath) -> Iterator[Diagnostic]:
     from toolcrib.schema import SchemaCheck
 
-    for at, one in enumerate(step.when):
+    for place, one in enumerate(step.when):
         if one.how != "schema":
             continue
-        path: KeyPath = ("when", at) if len(step.when) > 1 else ("when",)
+        path: KeyPath = ("when", place) if len(step.when) > 1 else ("when",)
         try:
             SchemaCheck(one.other)
         except DefinitionError as error:
             text = f"the schema is {error.message}"
-            yield document.diagnostic("step", text, (*_START, number, *path, "schema"))
+            yield document.diagnostic("step", text, (*at, *path, "schema"))
 
 
 def _circle(needed: Mapping[str, set[str]]) -> list[str]:

@@ -5,7 +5,7 @@ from toolcrib.runs.agents.files import agent_schema, agent_texts, check_agents, 
 from toolcrib.runs.agents.providers import PROVIDERS, Models
 from toolcrib.runs.agents.runs import AgentRuns
 from toolcrib.runs.agents.steps import AgentSteps
-from toolcrib.runs.agents.tools import AgentTools
+from toolcrib.runs.agents.tools import AgentTools, PrepareCall
 
 __all__ = [
     "PROVIDERS",
@@ -15,6 +15,7 @@ __all__ = [
     "AgentTools",
     "Budgets",
     "Models",
+    "PrepareCall",
     "Team",
     "agent_schema",
     "agent_texts",

@@ -87,7 +87,7 @@ class AgentRuns:
         """
         if session is not None and identity is not None and not identity.may("admin"):
             self.session(session, caller)
-        team = self._team(agent)
+        team = self.team(agent)
         new = NewRun(
             team.agent.name,
             team.definition,
@@ -100,7 +100,8 @@ class AgentRuns:
         )
         return self.store.create_run(session, new)
 
-    def _team(self, agent: str | Agent) -> Team:
+    def team(self, agent: str | Agent) -> Team:
+        """Return an agent with those below it. Raises as `start` does."""
         found = self._find_agent(agent) if isinstance(agent, str) else agent
         team = Team.gather(found, self._find_agent)
         self._tools.check(team)
@@ -214,7 +215,7 @@ class AgentRuns:
         """
         run = self.find(id)
         try:
-            team = self._team(run.agent)
+            team = self.team(run.agent)
         except NotFoundError:
             self._runs.tree.retry(id, iteration)
         else:

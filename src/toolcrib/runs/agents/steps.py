@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -30,9 +28,7 @@ from toolcrib.runs.agents.conversation import (
 )
 from toolcrib.runs.agents.providers import Models
 from toolcrib.runs.agents.tools import AgentTools, definitions
-from toolcrib.runs.dispatch import Work
-from toolcrib.runs.sessions import ClaimedRun, Run, RunTransitions, Step, StoredMessage
-from toolcrib.state import Transaction
+from toolcrib.runs.sessions import ClaimedRun, Run, RunSteps, RunTransitions, Step, StoredMessage
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse, UserPromptPart
@@ -41,8 +37,6 @@ if TYPE_CHECKING:
     from pydantic_ai.tools import ToolDefinition
 
 __all__ = ["AgentSteps"]
-
-_log = logging.getLogger("toolcrib.runs")
 
 _MAX_FAILURES = 5
 _MAX_WAIT_S = 3_600.0
@@ -55,54 +49,16 @@ _FLUSH_S = 0.1
 _BYTES_PER_TOKEN = 4
 
 
-class AgentSteps:
+class AgentSteps(RunSteps):
     """Makes the model steps that a dispatcher delivers to this process."""
 
     def __init__(self, runs: RunTransitions, models: Models, tools: AgentTools, worker: str) -> None:
-        self._runs = runs
+        super().__init__(runs, worker)
         self._models = models
         self._tools = tools
-        self._worker = worker
-        self._running: dict[str, tuple[ClaimedRun, asyncio.Task[None]]] = {}
 
-    def take(self, tx: Transaction, run_id: str) -> Work | None:
-        """Take a run in the transaction that delivers it; None if it is not ready."""
-        claim = self._runs.claim(tx, run_id, self._worker)
-        return None if claim is None else partial(self._work, claim)
-
-    def beat(self) -> None:
-        """Keep the runs of this worker, give up what it no longer has, take over from silent workers."""
-        running = list(self._running.values())
-        if running:
-            kept = {claim.run.id for claim in self._runs.renew([claim for claim, _ in running])}
-            for claim, task in running:
-                if claim.run.id not in kept:
-                    task.cancel()
-        self._runs.rescue()
-
-    async def stop(self) -> None:
-        """Give back what this process works on."""
-        tasks = [task for _, task in self._running.values()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-
-    async def _work(self, claim: ClaimedRun) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._running[claim.run.id] = claim, task
-        try:
-            await self._advance(claim)
-        except asyncio.CancelledError:  # The worker ends, or no longer has the run: then this is refused.
-            with suppress(StateUnavailable):
-                self._runs.again(claim, 0.0, None, 0.0)
-        except StateUnavailable as error:  # Nothing was recorded, so the step is rescued.
-            _log.warning("a step of run %s was not recorded: %s", claim.run.id, error)
-        finally:
-            del self._running[claim.run.id]
-
-    async def _advance(self, claim: ClaimedRun) -> None:
+    async def advance(self, claim: ClaimedRun) -> None:
+        """Ask the model once, and store its answer with the calls that it wants."""
         run, team = claim.run, Team.of(claim.definition)
         agent = team.agent
         began = time.perf_counter()

@@ -47,7 +47,7 @@ class AgentTools:
 
     def __init__(self, get: Callable[[str], Tool], prepare: PrepareCall) -> None:
         self._get = get
-        self._prepare = prepare
+        self.prepare = prepare
 
     def check(self, team: Team) -> None:
         """Raise `ToolNotFound` if one of the agents lists a tool that does not exist."""
@@ -72,7 +72,7 @@ class AgentTools:
             if wanted.name in team.agent.agents:
                 return replace(use, child=_child(wanted, claim, team))
             name, arguments = _own_name(wanted, team.agent, shaped)
-            return replace(use, call=self._prepare(name, arguments, claim))
+            return replace(use, call=self.prepare(name, arguments, claim))
         except ToolcribError as error:
             return replace(use, answer=error_text(error))
 

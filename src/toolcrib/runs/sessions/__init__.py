@@ -14,6 +14,8 @@ from toolcrib.runs.sessions.records import (
     ToolUse,
     Usage,
 )
+from toolcrib.runs.sessions.results import UseEnd, use_ends
+from toolcrib.runs.sessions.serving import RunSteps
 from toolcrib.runs.sessions.store import NewRun, RunStore
 from toolcrib.runs.sessions.transitions import NewUse, RunTransitions, Step
 from toolcrib.runs.sessions.tree import RunTree
@@ -29,6 +31,7 @@ __all__ = [
     "RunEvent",
     "RunEvents",
     "RunState",
+    "RunSteps",
     "RunStore",
     "RunTransitions",
     "RunTree",
@@ -37,6 +40,8 @@ __all__ = [
     "StoredMessage",
     "ToolUse",
     "Usage",
+    "UseEnd",
     "durable_runs",
     "run_entry",
+    "use_ends",
 ]

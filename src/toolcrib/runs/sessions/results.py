@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolcrib.errors import Cancelled, ToolcribError, ToolFailed
 from toolcrib.spec import Result
 from toolcrib.spec.views import cut_text, error_text, text_view
 from toolcrib.state import Transaction
 
-__all__ = ["results_message"]
+__all__ = ["UseEnd", "results_message", "use_ends"]
 
 _ROWS = (
     "SELECT run_uses.use_id, run_uses.name, run_uses.answer, calls.state, calls.result, calls.error,"
@@ -18,6 +18,36 @@ _ROWS = (
     " LEFT JOIN calls ON calls.id = run_uses.call_id LEFT JOIN runs AS child ON child.id = run_uses.child_id"
     " WHERE run_uses.run_id = ? AND run_uses.iteration = ? ORDER BY run_uses.position"
 )
+
+
+class UseEnd(NamedTuple):
+    """How a call or a run that another run began has ended."""
+
+    use_id: str
+    value: Any
+    """The value of the call, or the answer of the run; None if there is none."""
+    error: ToolcribError | None
+    """Why there is none: it failed, it was refused, or it was cancelled."""
+
+
+def use_ends(tx: Transaction, run_id: str, iteration: int) -> list[UseEnd]:
+    """Return the ends of all calls and runs of a complete iteration."""
+    return [_end(row) for row in tx.all(_ROWS, run_id, iteration)]
+
+
+def _end(row: tuple[Any, ...]) -> UseEnd:
+    use_id, name, answer, call_state, result, error, agent, child_state, child_answer, child_error = row
+    if answer is not None:
+        return UseEnd(use_id, None, ToolcribError.from_dict(json.loads(answer)))
+    if call_state == "done":
+        return UseEnd(use_id, Result.from_dict(json.loads(result)).value, None)
+    if child_state == "done":
+        return UseEnd(use_id, child_answer, None)
+    if child_state is not None:
+        return UseEnd(use_id, None, _of_child(agent, child_state, child_error))
+    if error is not None:
+        return UseEnd(use_id, None, ToolcribError.from_dict(json.loads(error)))
+    return UseEnd(use_id, None, Cancelled(f"the call of {name} was cancelled"))
 
 
 def results_message(tx: Transaction, run_id: str, iteration: int) -> bytes:

@@ -60,6 +60,7 @@ PATH: dict[str, Any] = {
     "runID": Annotated[str, Meta(description="`id` of a run.")],
     "sessionID": Annotated[str, Meta(description="`id` of a session.")],
     "artifactID": Annotated[str, Meta(description="`id` of an artifact.")],
+    "workflow": Annotated[str, Meta(description="`name` of a workflow.")],
     "approvalID": Annotated[str, Meta(description="`id` of an approval.")],
 }
 """The types of the parameters of paths, by name."""

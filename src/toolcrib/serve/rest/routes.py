@@ -7,7 +7,7 @@ from typing import Any
 
 from toolcrib import __version__
 from toolcrib.serve.http import Answer, HttpRequest, Route, describe
-from toolcrib.serve.rest import archive, artifacts, bundles, catalog, runs, session, tools, usage
+from toolcrib.serve.rest import archive, artifacts, bundles, catalog, runs, session, tools, usage, workflows
 from toolcrib.serve.rest.admin import approvals, audit, manifests, standing
 from toolcrib.serve.rest.calls import routes as calls
 from toolcrib.serve.rest.records import PATH
@@ -30,6 +30,7 @@ ROUTES: tuple[Route, ...] = (
     *artifacts.ROUTES,
     *session.ROUTES,
     *runs.ROUTES,
+    *workflows.ROUTES,
     *approvals.ROUTES,
     *audit.ROUTES,
     *standing.ROUTES,

@@ -1,0 +1,128 @@
+"""The workflows of a project, and their runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from toolcrib.errors import ManifestError, NotFoundError, NotTrusted
+from toolcrib.manifest import Diagnostic, Document, SourceFiles, diagnostics_of
+from toolcrib.runs.agents import AgentRuns, agent_texts
+from toolcrib.runs.sessions import NewRun, Run
+from toolcrib.runs.workflows import (
+    WORKFLOW_PROVIDER,
+    Workflow,
+    WorkflowSet,
+    check_workflows,
+    read_workflow,
+)
+from toolcrib.schema import ArgumentCheck
+from toolcrib.spec import Caller
+from toolcrib.spec.naming import nearest
+
+if TYPE_CHECKING:
+    from toolcrib.project.project import Project
+
+__all__ = ["ProjectWorkflows"]
+
+
+class ProjectWorkflows:
+    """The workflows in files, read again for each use."""
+
+    def __init__(self, project: Project, files: SourceFiles) -> None:
+        self._project = project
+        self._files = files
+
+    def all(self) -> dict[str, Workflow]:
+        """Return every workflow by name."""
+        return {name: workflow for name, (workflow, _) in self._read()[0].items()}
+
+    def get(self, name: str) -> Workflow:
+        """Return a workflow; `NotFoundError`, or `NotTrusted` in a project that nobody has accepted."""
+        workflows, findings = self._read()
+        if name in workflows:
+            if not self._project.acceptance.given:
+                raise NotTrusted(
+                    "nobody has accepted this project, so none of its workflows runs",
+                    hint="To see what it holds and accept it: toolcrib trust",
+                )
+            return workflows[name][0]
+        broken = next((one for one in findings if one.path.endswith(f"/{name}.yml")), None)
+        if broken is not None:
+            raise NotFoundError(f"workflow {name[:100]!r} does not load: {broken.render(hint=False)}")
+        close = nearest(name, workflows)
+        hint = f"Did you mean {close}?" if close else "`toolcrib workflows list` shows those that there are."
+        raise NotFoundError(f"there is no workflow named {name[:100]!r}", hint=hint)
+
+    def findings(self) -> list[Diagnostic]:
+        """Return what is wrong with the files, and the tools, agents and workflows that do not exist."""
+        workflows, findings = self._read()
+        known: dict[str, Collection[str]] = {"workflow": workflows}
+        if workflows:
+            known |= {"tool": self._project.toolset.names, "agent": self._project.agents.all()}
+        return [*findings, *check_workflows(workflows, known)]
+
+    def start(
+        self,
+        name: str,
+        inputs: Mapping[str, Any] | str | None = None,
+        variables: Mapping[str, Any] | None = None,
+        *,
+        caller: str = "local",
+        identity: Caller | None = None,
+    ) -> str:
+        """Store a run and return its id; `project.runs` follows, cancels and retries it.
+
+        Raises `InvalidInput`, `NotFoundError` for what the steps name, and what `get` raises.
+        """
+        workflow = self.get(name)
+        given = ArgumentCheck(workflow.inputs).check(inputs or {})
+        parts = WorkflowSet.gather(workflow, self.get, self._agent, self._project.get)
+        new = NewRun(
+            f"workflow:{name}",
+            parts.definition,
+            WORKFLOW_PROVIDER,
+            json.dumps(given),
+            variables or {},
+            caller,
+            None if identity is None else json.dumps(identity.as_dict()),
+        )
+        return self._runs.store.create_run(None, new)
+
+    async def run(self, name: str, inputs: Mapping[str, Any] | str | None = None, **options: Any) -> Any:
+        """Run a workflow to its end and return its value; options as of `start`. Raises its error."""
+        from toolcrib.runs.agents.runs import unwrap
+
+        run = unwrap(await self._runs.wait(self.start(name, inputs, **options)))
+        return json.loads(run.answer or "null")
+
+    @staticmethod
+    def outcome(run: Run) -> dict[str, Any]:
+        """Return a run as programs see it: `run` (its id), `state`, and its `value` or `error`."""
+        found: dict[str, Any] = {"run": run.id, "state": run.state}
+        if run.answer is not None:
+            found["value"] = json.loads(run.answer)
+        if run.error is not None:
+            found["error"] = json.loads(run.error)
+        return found
+
+    @property
+    def _runs(self) -> AgentRuns:
+        return self._project.runs
+
+    def _agent(self, name: str) -> tuple[str, str]:
+        team = self._runs.team(name)
+        return team.definition, team.agent.provider
+
+    def _read(self) -> tuple[dict[str, tuple[Workflow, Document]], list[Diagnostic]]:
+        workflows: dict[str, tuple[Workflow, Document]] = {}
+        findings: list[Diagnostic] = []
+        for path, raw in agent_texts(self._project.place.workflows, self._files).items():
+            try:
+                workflow, document = read_workflow(path, raw)
+            except ManifestError as error:
+                findings += diagnostics_of(error)
+            else:
+                workflows[workflow.name] = workflow, document
+        return workflows, findings

@@ -1,0 +1,69 @@
+"""The steps of runs that a dispatcher delivers to this process: kept under a lease, given back at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from functools import partial
+
+from toolcrib.errors import StateUnavailable
+from toolcrib.runs.dispatch import Work
+from toolcrib.runs.sessions.records import ClaimedRun
+from toolcrib.runs.sessions.transitions import RunTransitions
+from toolcrib.state import Transaction
+
+__all__ = ["RunSteps"]
+
+_log = logging.getLogger("toolcrib.runs")
+
+
+class RunSteps(ABC):
+    """Takes runs, and lets each go one step further."""
+
+    def __init__(self, runs: RunTransitions, worker: str) -> None:
+        self._runs = runs
+        self._worker = worker
+        self._running: dict[str, tuple[ClaimedRun, asyncio.Task[None]]] = {}
+
+    @abstractmethod
+    async def advance(self, claim: ClaimedRun) -> None:
+        """Make one step and record it. May raise `StateUnavailable`; then the step is made again."""
+
+    def take(self, tx: Transaction, run_id: str) -> Work | None:
+        """Take a run in the transaction that delivers it; None if it is not ready."""
+        claim = self._runs.claim(tx, run_id, self._worker)
+        return None if claim is None else partial(self._work, claim)
+
+    def beat(self) -> None:
+        """Keep the runs of this worker, give up what it no longer has, take over from silent workers."""
+        running = list(self._running.values())
+        if running:
+            kept = {claim.run.id for claim in self._runs.renew([claim for claim, _ in running])}
+            for claim, task in running:
+                if claim.run.id not in kept:
+                    task.cancel()
+        self._runs.rescue()
+
+    async def stop(self) -> None:
+        """Give back what this process works on."""
+        tasks = [task for _, task in self._running.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _work(self, claim: ClaimedRun) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._running[claim.run.id] = claim, task
+        try:
+            await self.advance(claim)
+        except asyncio.CancelledError:  # The worker ends, or no longer has the run: then this is refused.
+            with suppress(StateUnavailable):
+                self._runs.again(claim, 0.0, None, 0.0)
+        except StateUnavailable as error:  # Nothing was recorded, so the step is rescued.
+            _log.warning("a step of run %s was not recorded: %s", claim.run.id, error)
+        finally:
+            del self._running[claim.run.id]

@@ -1,0 +1,75 @@
+"""Workflows in files: one YAML file for each, checked against the published JSON Schema."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from toolcrib.errors import DefinitionError
+from toolcrib.executors.composite.lint import plan
+from toolcrib.manifest import Diagnostic, Document, failure, load
+from toolcrib.manifest.yaml.form import Form, Misfit
+from toolcrib.runs.workflows.workflow import KINDS, Workflow
+from toolcrib.schema import ArgumentCheck
+from toolcrib.spec.naming import nearest
+
+__all__ = ["check_workflows", "read_workflow", "workflow_schema"]
+
+_KNOWN = (
+    Misfit(("name",), rule="name"),
+    Misfit(
+        ("steps",),
+        "oneOf",
+        message="a step calls a `tool` or a `workflow` with `args`, or runs an `agent` with a `prompt`",
+    ),
+)
+
+
+@cache
+def workflow_schema() -> dict[str, Any]:
+    """Return the JSON Schema 2020-12 of a workflow's file."""
+    import orjson
+
+    schema: dict[str, Any] = orjson.loads(Path(__file__).with_name("schema.json").read_bytes())
+    return schema
+
+
+@cache
+def _form() -> Form:
+    return Form(workflow_schema(), _KNOWN)
+
+
+def read_workflow(path: str, raw: bytes) -> tuple[Workflow, Document]:
+    """Return the workflow of a file, and the file. Raises `ManifestError` with every misfit."""
+    document = load(raw, path)
+    found = _form().misfits(document, document.data)
+    if not found and document.data["name"] != Path(path).name.removesuffix(".yml"):
+        message = f"the name differs from that of the file, {Path(path).name}"
+        found.append(document.diagnostic("name-folder", message, ("name",)))
+    if not found:
+        workflow = Workflow(document.data)
+        try:
+            ArgumentCheck(workflow.inputs)
+        except DefinitionError as error:
+            found.append(document.diagnostic("input-schema", error.message, ("inputs", "schema")))
+        else:
+            found += plan(workflow.as_tool, document, ())
+        if not found:
+            return workflow, document
+    raise failure(found)
+
+
+def check_workflows(
+    workflows: Mapping[str, tuple[Workflow, Document]], known: Mapping[str, Collection[str]]
+) -> Iterator[Diagnostic]:
+    """Yield a finding for each tool, agent and workflow of a step that is not in `known`, by kind."""
+    for workflow, document in workflows.values():
+        for at, block in enumerate(workflow.document["steps"]):
+            for kind in KINDS:
+                if kind in block and block[kind] not in known[kind]:
+                    close = nearest(block[kind], known[kind])
+                    hint = f"did you mean `{close}`?" if close else None
+                    message = f"there is no {kind} `{block[kind]}`"
+                    yield document.diagnostic("step", message, ("steps", at, kind), hint=hint)

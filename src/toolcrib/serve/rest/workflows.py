@@ -1,0 +1,110 @@
+"""The routes of workflows. Their runs are those of `/runs`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from toolcrib.errors import InvalidInput, NotFoundError, NotTrusted
+from toolcrib.project import Project
+from toolcrib.runs.workflows import Workflow
+from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.serve.rest.records import Body
+
+__all__ = ["ROUTES"]
+
+
+class WorkflowAnswer(Struct, kw_only=True, frozen=True):
+    """A workflow of the project."""
+
+    name: str
+    description: str
+    inputs: dict[str, Any]
+    """JSON Schema 2020-12 of what a run is given."""
+    steps: list[dict[str, Any]]
+
+
+class WorkflowList(Struct, kw_only=True, frozen=True):
+    """The workflows of the project."""
+
+    workflows: list[WorkflowAnswer]
+
+
+class WorkflowStart(Body, kw_only=True):
+    """What a run of a workflow is given."""
+
+    inputs: dict[str, Any] = field(default_factory=dict)
+    variables: dict[str, Any] = field(default_factory=dict)
+    """They reach the tools, but no model."""
+
+
+class WorkflowRun(Struct, kw_only=True, frozen=True):
+    """A run that was stored."""
+
+    run: str
+    """Its id."""
+    state: str
+
+
+def list_workflows(request: HttpRequest) -> Answer:
+    """List the workflows of the project."""
+    found = _project(request).workflows.all().values()
+    return Answer(WorkflowList(workflows=[_answer(one) for one in found]))
+
+
+def get_workflow(request: HttpRequest) -> Answer:
+    """Return one workflow with its steps."""
+    return Answer(_answer(_project(request).workflows.get(request.path["workflow"])))
+
+
+async def start_workflow(request: HttpRequest) -> Answer:
+    """Store a run of a workflow. It goes on whatever becomes of the client."""
+    body: WorkflowStart = request.body()
+    project, client = _project(request), request.client
+    assert client is not None
+    run_id = project.workflows.start(
+        request.path["workflow"], body.inputs, body.variables, caller=client.caller, identity=client.identity
+    )
+    project.calls.serve()
+    return Answer(WorkflowRun(run=run_id, state=project.runs.find(run_id).state), status=202)
+
+
+def _project(request: HttpRequest) -> Project:
+    project: Project = request.services.project
+    return project
+
+
+def _answer(workflow: Workflow) -> WorkflowAnswer:
+    return WorkflowAnswer(
+        name=workflow.name,
+        description=workflow.description,
+        inputs=workflow.inputs,
+        steps=workflow.document["steps"],
+    )
+
+
+_PATH = "/workflows"
+_ONE = f"{_PATH}/{{workflow}}"
+ROUTES = (
+    Route(
+        method="GET", path=_PATH, handler=list_workflows, scope="read", answers={200: WorkflowList}, errors=()
+    ),
+    Route(
+        method="GET",
+        path=_ONE,
+        handler=get_workflow,
+        scope="read",
+        answers={200: WorkflowAnswer},
+        errors=(NotFoundError, NotTrusted),
+    ),
+    Route(
+        method="POST",
+        path=f"{_ONE}/runs",
+        handler=start_workflow,
+        scope="invoke",
+        body=WorkflowStart,
+        answers={202: WorkflowRun},
+        errors=(NotFoundError, NotTrusted, InvalidInput),
+    ),
+)
