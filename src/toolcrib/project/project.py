@@ -413,7 +413,8 @@ class Project:
         """The workflows of the project. Their runs are in `runs`."""
         from toolcrib.project.workflows import ProjectWorkflows
 
-        return ProjectWorkflows(self, source_files(self.place.root, self.place.home, self._setup.hidden))
+        files = source_files(self.place.root, self.place.home, self._setup.hidden)
+        return ProjectWorkflows(self.place, files, self.acceptance, self.runs, self.toolset)
 
     @cached_property
     def runs(self) -> AgentRuns:

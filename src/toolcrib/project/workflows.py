@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ManifestError, NotFoundError, NotTrusted
 from toolcrib.manifest import Diagnostic, Document, SourceFiles, diagnostics_of
+from toolcrib.project.control.acceptance import Acceptance
+from toolcrib.project.root import Place
 from toolcrib.runs.agents import AgentRuns, agent_texts
 from toolcrib.runs.sessions import NewRun, Run
 from toolcrib.runs.workflows import (
@@ -21,18 +24,20 @@ from toolcrib.schema import ArgumentCheck
 from toolcrib.spec import Caller
 from toolcrib.spec.naming import nearest
 
-if TYPE_CHECKING:
-    from toolcrib.project.project import Project
-
 __all__ = ["ProjectWorkflows"]
 
 
 class ProjectWorkflows:
     """The workflows in files, read again for each use."""
 
-    def __init__(self, project: Project, files: SourceFiles) -> None:
-        self._project = project
+    def __init__(
+        self, place: Place, files: SourceFiles, acceptance: Acceptance, runs: AgentRuns, tools: Toolset
+    ) -> None:
+        self._folder = place.workflows
         self._files = files
+        self._acceptance = acceptance
+        self._runs = runs
+        self._tools = tools
 
     def all(self) -> dict[str, Workflow]:
         """Return every workflow by name."""
@@ -42,7 +47,7 @@ class ProjectWorkflows:
         """Return a workflow; `NotFoundError`, or `NotTrusted` in a project that nobody has accepted."""
         workflows, findings = self._read()
         if name in workflows:
-            if not self._project.acceptance.given:
+            if not self._acceptance.given:
                 raise NotTrusted(
                     "nobody has accepted this project, so none of its workflows runs",
                     hint="To see what it holds and accept it: toolcrib trust",
@@ -55,12 +60,10 @@ class ProjectWorkflows:
         hint = f"Did you mean {close}?" if close else "`toolcrib workflows list` shows those that there are."
         raise NotFoundError(f"there is no workflow named {name[:100]!r}", hint=hint)
 
-    def findings(self) -> list[Diagnostic]:
-        """Return what is wrong with the files, and the tools, agents and workflows that do not exist."""
+    def findings(self, agents: Collection[str]) -> list[Diagnostic]:
+        """Return what is wrong with the files; `agents` are the names of those that there are."""
         workflows, findings = self._read()
-        known: dict[str, Collection[str]] = {"workflow": workflows}
-        if workflows:
-            known |= {"tool": self._project.toolset.names, "agent": self._project.agents.all()}
+        known = {"workflow": workflows, "tool": self._tools.names, "agent": agents}
         return [*findings, *check_workflows(workflows, known)]
 
     def start(
@@ -78,7 +81,7 @@ class ProjectWorkflows:
         """
         workflow = self.get(name)
         given = ArgumentCheck(workflow.inputs).check(inputs or {})
-        parts = WorkflowSet.gather(workflow, self.get, self._agent, self._project.get)
+        parts = WorkflowSet.gather(workflow, self.get, self._agent, self._tools.get)
         new = NewRun(
             f"workflow:{name}",
             parts.definition,
@@ -107,10 +110,6 @@ class ProjectWorkflows:
             found["error"] = json.loads(run.error)
         return found
 
-    @property
-    def _runs(self) -> AgentRuns:
-        return self._project.runs
-
     def _agent(self, name: str) -> tuple[str, str]:
         team = self._runs.team(name)
         return team.definition, team.agent.provider
@@ -118,7 +117,7 @@ class ProjectWorkflows:
     def _read(self) -> tuple[dict[str, tuple[Workflow, Document]], list[Diagnostic]]:
         workflows: dict[str, tuple[Workflow, Document]] = {}
         findings: list[Diagnostic] = []
-        for path, raw in agent_texts(self._project.place.workflows, self._files).items():
+        for path, raw in agent_texts(self._folder, self._files).items():
             try:
                 workflow, document = read_workflow(path, raw)
             except ManifestError as error:

@@ -213,7 +213,9 @@ async def test_inputs_and_names_are_checked_before_anything_is_stored(crib: Crib
             project.workflows.start("raport")
         assert "report" in (missing.value.hint or "")
         assert project.runs.page() == []
-        assert [one.message for one in project.workflows.findings()] == ["there is no workflow `shout`"]
+        assert [one.message for one in project.workflows.findings(project.agents.all())] == [
+            "there is no workflow `shout`"
+        ]
 
 
 async def test_the_rules_for_callers_hold_for_its_calls(crib: Crib) -> None:

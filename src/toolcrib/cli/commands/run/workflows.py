@@ -35,7 +35,7 @@ def list_command(root: str | None, as_json: bool) -> int:
 
     project = Project.open(root)
     found = project.workflows.all().values()
-    findings = project.workflows.findings()
+    findings = project.workflows.findings(project.agents.all())
     for finding in findings:
         print_note(finding.render())
     print_listing(
