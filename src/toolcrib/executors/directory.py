@@ -124,6 +124,7 @@ class WithSecrets:
             return await self._inner.run(call, ctx)
         secrets = resolve(self._tool.permissions, EnvironmentSecrets())
         ctx.secrets = secrets  # type: ignore[misc]
+        ctx.redactor = Redactor(secrets)  # type: ignore[misc]
         try:
             outcome = await self._inner.run(call, ctx)
         except ToolcribError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import logging
 import os
 import signal
@@ -15,6 +16,7 @@ from toolcrib.spec import CallContext
 
 __all__ = [
     "MAX_OUTPUT",
+    "Lines",
     "beginning",
     "decoded",
     "ending",
@@ -100,6 +102,27 @@ def facts(done: Completed) -> dict[str, Any]:
 def error_facts(done: Completed) -> dict[str, Any]:
     """Return `facts` and the end of standard error."""
     return {**facts(done), "stderr": _last(done.stderr)}
+
+
+class Lines:
+    """Gives a call's listener the lines of a command's output as they come, and the rest at the end."""
+
+    def __init__(self, ctx: CallContext) -> None:
+        self._ctx = ctx
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes."""
+        text = self._rest + self._decoder.decode(data)
+        lines, newline, self._rest = text.rpartition("\n")
+        if newline:
+            self._ctx.chunk(lines + newline)
+
+    def end(self) -> None:
+        """Give what stands after the last line break."""
+        if rest := self._rest + self._decoder.decode(b"", True):
+            self._ctx.chunk(rest)
 
 
 def log_streams(ctx: CallContext, done: Completed, *streams: str) -> None:

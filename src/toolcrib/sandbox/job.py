@@ -115,6 +115,8 @@ class Confinement:
     """Added to the hint if it is refused because the level is too low."""
     script: Script | None = None
     """If `argv` starts a Python script of ours: the same for an interpreter that runs already."""
+    on_output: Callable[[bytes], None] | None = None
+    """Called on the event loop with what is read of standard output, as far as it is kept; must not fail."""
     watch: Callable[[Seen], None] | None = None
     """Called on the event loop with each path and network address that the command is about to use, while it
     waits; must not fail. Such a command is slower, and never uses a spare."""

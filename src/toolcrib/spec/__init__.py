@@ -26,6 +26,7 @@ from toolcrib.spec.policies import (
     Retry,
 )
 from toolcrib.spec.ports import CallContext, Catalog, Clock, Executor, Invoke, SecretSource
+from toolcrib.spec.reports import Chunk, Progress
 from toolcrib.spec.tool import Source, Spelling, Tool
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ __all__ = [
     "Caller",
     "Catalog",
     "Choice",
+    "Chunk",
     "Clock",
     "CommandExec",
     "Comparison",
@@ -92,6 +94,7 @@ __all__ = [
     "Output",
     "ParameterStyle",
     "Permissions",
+    "Progress",
     "PythonExec",
     "Result",
     "Retry",

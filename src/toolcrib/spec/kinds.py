@@ -179,6 +179,8 @@ class FileExec(ExecConfig):
     encoding: Literal["utf-8", "base64", "binary"] = "utf-8"
     mode: int = 0o644
     mkdir: bool = False
+    base: str | None = None
+    """The folder that a relative path is looked for in first, before the project root."""
 
 
 @dataclass(frozen=True, slots=True)

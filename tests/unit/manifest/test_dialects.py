@@ -386,7 +386,7 @@ def test_a_skill_becomes_a_tool_that_reads_its_folder() -> None:
     assert tool.config.path == "${file}"
     (folder,) = tool.permissions.read
     asked = tool.input_schema["properties"]["file"]
-    assert asked["default"] == f"{folder}/SKILL.md"
+    assert (asked["default"], tool.config.base) == ("SKILL.md", folder)
     assert "references/fields.md" in asked["description"]
     assert tool.extensions["skill"]["allowed-tools"] == "Read Bash(python:*)"
     assert check_tool(tool) == []

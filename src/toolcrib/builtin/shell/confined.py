@@ -9,7 +9,7 @@ from typing import Any
 from toolcrib.builtin.settings import HOSTS, BuiltinSettings
 from toolcrib.builtin.site import Site
 from toolcrib.errors import PermissionDenied, TimedOut
-from toolcrib.executors.output import MAX_OUTPUT, decoded, facts, masked, place_warnings, uncut
+from toolcrib.executors.output import MAX_OUTPUT, Lines, decoded, facts, masked, place_warnings, uncut
 from toolcrib.sandbox import Completed, Confinement, run
 from toolcrib.sandbox.files.paths import PathCache, Paths
 from toolcrib.spec import CallContext, Network, Outcome, Permissions
@@ -50,11 +50,13 @@ async def shell_result(
         ctx,
         argv=("/bin/sh", "-c", command),
         output_limit=tool.limits.output_bytes or MAX_OUTPUT,
+        on_output=(lines := Lines(ctx)).feed,
         **network.job,
     )
     limit_ms = max(1, int(timeout_s * 1000))
     own = limit_ms < job.timeout_ms
     done = masked(ctx, await run(replace(job, timeout_ms=min(limit_ms, job.timeout_ms))))
+    lines.end()
     warnings: list[str] = []
     text = _text(ctx, done, warnings)
     if done.timed_out:

@@ -10,6 +10,7 @@ from toolcrib.errors import InvalidInput, PermissionDenied, ToolUnavailable
 from toolcrib.executors.command.shell import parse_shell, variables_with_values
 from toolcrib.executors.output import (
     MAX_OUTPUT,
+    Lines,
     facts,
     log_streams,
     masked,
@@ -81,9 +82,11 @@ class CommandExecutor:
             argv=(entrypoint, *arguments),
             stdin=self._input(values),
             output_limit=tool.limits.output_bytes or MAX_OUTPUT,
+            on_output=(lines := Lines(ctx)).feed,
             **network.job,
         )
         done = masked(ctx, await self._run(job))
+        lines.end()
         warnings: list[str] = []
         with network.explained(hint=True):
             if done.timed_out:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ class FileExecutor:
         """Read or write the file, in a thread."""
         values = Values.of(self._tool, call, ctx)
         action = self._config.action
-        asked = str(Path(self._workspace.root, render_path(self._path, values)))
+        asked = self._absolute(render_path(self._path, values))
         path, roots = self._files.find(asked, action)
         if action == "read":
             outcome: Outcome = await run_in_thread(lambda: self._read(path, roots, ctx))
@@ -47,6 +48,13 @@ class FileExecutor:
             content = render_value(self._content, values)
             outcome = await run_in_thread(lambda: self._write(path, roots, content))
         return outcome
+
+    def _absolute(self, path: str) -> str:
+        """Return the path as asked for: in the base folder if it is there, else from the project root."""
+        root, base = self._workspace.root, self._config.base
+        if base is not None and os.path.lexists(first := Path(root, base, path)):
+            return str(first)
+        return str(Path(root, path))
 
     def _read(self, path: str, roots: tuple[Root, ...], ctx: CallContext) -> Outcome:
         limit = self._tool.limits.output_bytes or MAX_READ

@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from toolcrib.errors import DefinitionError
+from toolcrib.executors.function.generators import drained, exhausted
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.schema import FunctionShape
 from toolcrib.spec import Call, CallContext, Executor
@@ -66,6 +67,10 @@ class _Thread(_Callable):
 
     async def run(self, call: Call, ctx: CallContext) -> Any:
         value = await run_in_thread(partial(self._function, **self._arguments(call, ctx)))
+        if inspect.isasyncgen(value):
+            return await drained(cast(Any, value), ctx)
+        if inspect.isgenerator(value):
+            return await run_in_thread(partial(exhausted, cast(Any, value), ctx))
         return await value if inspect.isawaitable(value) else value
 
 

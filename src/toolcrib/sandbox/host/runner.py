@@ -362,10 +362,16 @@ class SandboxRun:
         if action is not None:
             self.loop.add_reader(fd, action)
 
-    def read(self, name: str, limit: int, on_data: Callable[[], None] | None = None) -> None:
+    def read(
+        self,
+        name: str,
+        limit: int,
+        on_data: Callable[[], None] | None = None,
+        on_output: Callable[[bytes], None] | None = None,
+    ) -> None:
         """Open a pipe for the process to write to, and read it."""
         mine, self.fds[name] = os.pipe2(os.O_CLOEXEC)
-        self.readers.append(PipeReader(self.loop, mine, limit, on_data))
+        self.readers.append(PipeReader(self.loop, mine, limit, on_data, on_output))
 
     def _close_fds(self) -> None:
         while self.fds:
@@ -403,7 +409,7 @@ class CommandRun(SandboxRun):
         """Open the command's streams."""
         is_script = self.job.script is not None and self.job.result_limit
         on_data = self._check_answer if is_script else None
-        self.read("stdout", self.job.output_limit, on_data)
+        self.read("stdout", self.job.output_limit, on_data, self.job.on_output)
         self.read("stderr", self.job.output_limit, on_data)
         if self.job.result_limit:
             self.read("result", self.job.result_limit, on_data)

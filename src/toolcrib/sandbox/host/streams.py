@@ -19,7 +19,12 @@ class PipeReader:
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, fd: int, limit: int, on_data: Callable[[], None] | None = None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        fd: int,
+        limit: int,
+        on_data: Callable[[], None] | None = None,
+        on_output: Callable[[bytes], None] | None = None,
     ) -> None:
         self.kept = bytearray()
         self.total = 0
@@ -30,6 +35,7 @@ class PipeReader:
         self._limit = limit
         self._null = -1
         self._on_data = on_data
+        self._on_output = on_output
         os.set_blocking(fd, False)
         loop.add_reader(fd, self._read)
 
@@ -39,6 +45,8 @@ class PipeReader:
             if left > 0:
                 data = os.read(self._fd, min(left, CHUNK))
                 self.kept += data
+                if self._on_output is not None and data:
+                    self._on_output(data)
                 count = len(data)
             else:
                 count = self._discard()

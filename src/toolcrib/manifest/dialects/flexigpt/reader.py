@@ -77,7 +77,7 @@ _FORM: dict[str, Any] = {
                 "successCodes": {"type": ["array", "null"], "items": {"type": "integer"}},
                 "timeoutMs": {"type": "integer", "minimum": 0},
                 "responseEncoding": {"enum": ["json", "text", ""]},
-                "errorMode": {"enum": ["fail", "empty", ""]},
+                "errorMode": {"type": "string", "pattern": "^([fF][aA][iI][lL]|[eE][mM][pP][tT][yY])?$"},
             },
         },
     },
@@ -152,8 +152,12 @@ def _http(draft: Draft, impl: dict[str, Any], arguments: Any) -> None:
     for key, theirs in (("headers", "headers"), ("success_codes", "successCodes"),
                         ("timeout_ms", "timeoutMs"), ("error_mode", "errorMode")):  # fmt: skip
         if impl.get(theirs):
-            draft.put((*at, key), impl[theirs], ("impl", theirs))
+            value = impl[theirs].lower() if theirs == "errorMode" else impl[theirs]
+            draft.put((*at, key), value, ("impl", theirs))
     if impl.get("bodyTemplate"):
+        if str(impl.get("method", "GET")).upper() in ("GET", "HEAD"):
+            hint = "remove it, or use another method"
+            draft.fault("`bodyTemplate` is never sent by this method", ("impl", "bodyTemplate"), hint=hint)
         _body(draft, impl)
     if impl.get("responseEncoding") == "text":
         draft.put(("outputs", "format"), "text", ("impl", "responseEncoding"))
@@ -173,14 +177,19 @@ def _keep_rest(draft: Draft, impl: dict[str, Any], known: tuple[str, ...]) -> No
         draft.kept["impl"] = rest
 
 
+_LITERAL = re.compile(r"/(.+)/([imsgu]*)", re.DOTALL)
+"""A regular expression as JavaScript writes it. `g` and `u` change nothing here."""
+
+
 def extraction(expression: str) -> tuple[str, str]:
     """Return `extractExpr` as key and value: JSONPath if it begins with `$`, else a regex (`re:…`, `/…/`)."""
     if expression.startswith("$"):
         return "jsonpath", expression
     if expression.startswith("re:"):
         return "regex", expression[3:]
-    if len(expression) > 2 and expression[0] == expression[-1] == "/":
-        return "regex", expression[1:-1]
+    if (literal := _LITERAL.fullmatch(expression)) is not None:
+        flags = "".join(dict.fromkeys(flag for flag in literal[2] if flag in "ims"))
+        return "regex", f"(?{flags}){literal[1]}" if flags else literal[1]
     return "regex", expression
 
 

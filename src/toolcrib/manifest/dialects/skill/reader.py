@@ -73,7 +73,7 @@ def drafts(document: Document) -> list[Draft]:
     draft.put(("outputs",), {"format": "text"})
     place = _place(folder)
     draft.put(("inputs", "schema"), _schema(folder, place))
-    draft.put(("exec", "file"), {"action": "read", "path": "${file}"})
+    draft.put(("exec", "file"), {"action": "read", "path": "${file}", "base": place})
     draft.put(("permissions", "fs"), {"read": [place]})
     draft.put(("annotations",), {"read_only": True})
     draft.put(("mcp",), {"prompt": True})
@@ -82,15 +82,14 @@ def drafts(document: Document) -> list[Draft]:
 
 
 def _schema(folder: FilePath, place: str) -> dict[str, Any]:
-    first = f"{place}/{SKILL_FILE}"
-    about = f"File of the skill to read (default {first}: the instructions)."
+    about = f"File of the skill to read, from {place} (default {SKILL_FILE}: the instructions)."
     inside = _files(folder)
     if inside:
-        about += f" In {place} there are: {', '.join(inside)}."
+        about += f" There are: {', '.join(inside)}."
     return {
         "type": "object",
         "additionalProperties": False,
-        "properties": {"file": {"type": "string", "description": about, "default": first}},
+        "properties": {"file": {"type": "string", "description": about, "default": SKILL_FILE}},
     }
 
 

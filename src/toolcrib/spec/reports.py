@@ -1,0 +1,23 @@
+"""Reports that a tool yields while it works: its progress, and parts of its output. Pure data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Chunk", "Progress"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The share of its work that a tool has done."""
+
+    done: float
+    total: float | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The next part of a tool's output. If the tool yields no value, its value is all chunks together."""
+
+    text: str
