@@ -32,7 +32,6 @@ __all__ = ["ClaimedCall", "DurableCalls", "Ended", "entry_of"]
 
 _LEASE_S = 5.0
 _MAX_RESCUES = 3
-_CLAIM = "calls claim"
 _TO_SEND = "SELECT 'call:' || tool AS entry, id AS key, priority, ready_at FROM calls WHERE state = 'ready'"
 _OWN = "WHERE id = ? AND epoch = ? AND state = 'running'"
 _READY = (
@@ -49,7 +48,7 @@ _AGAIN = (
 )
 _END = f"UPDATE calls SET state = ?, result = ?, error = ?, ended_at = ?, lease_ends_at = NULL {_OWN}"
 _FACTS = "id, epoch, repeatable, rescues, tool, priority"
-_LOST = f"SELECT {_FACTS} FROM calls WHERE state = 'running' AND lease_ends_at <= ? LIMIT 100"
+_LOST = f"SELECT {_FACTS} FROM calls WHERE state = 'running' AND lease_ends_at <= ?"
 _RESCUE = (
     "UPDATE calls SET state = ?, rescues = rescues + 1, attempts = attempts - 1, worker = NULL,"
     f" lease_ends_at = NULL, ready_at = ?, error = ?, ended_at = ? {_OWN}"
@@ -70,7 +69,6 @@ _DECIDED = (
     "SELECT id, tool, priority, (SELECT status = 'expired' OR (status = 'pending' AND expires_at <= ?)"
     " FROM approvals WHERE approvals.id = calls.approval) FROM calls WHERE state = 'waiting' AND NOT EXISTS"
     " (SELECT 1 FROM approvals WHERE approvals.id = calls.approval AND status = 'pending' AND expires_at > ?)"
-    " LIMIT 500"
 )
 _WOKEN = (
     "UPDATE calls SET state = ?, ready_at = ?, error = ?, ended_at = ? WHERE id = ? AND state = 'waiting'"
@@ -222,14 +220,24 @@ class DurableCalls(StoredCalls):
 
     def cancel(self, id: str) -> None:
         """End a call that has not ended; what its worker records later is refused. Raises `ConflictError`."""
-        with self._database.write(f"call {id}") as tx:
-            now = self._now(tx)
-            if not tx.run(_CANCEL, now, id):
+        with self._database.write(f"call {id}") as tx, self.cancelling(tx, [id]) as cancelled:
+            if not cancelled:
                 raise ConflictError(f"call {id[:100]} does not exist or has ended")
+
+    @contextmanager
+    def cancelling(self, tx: Transaction, ids: Collection[str]) -> Iterator[list[str]]:
+        """Cancel those of these calls that have not ended; yield them before anybody is told.
+
+        Their rows are locked first, and in one order, as workers lock a call before its run: no deadlock.
+        """
+        now = self._now(tx)
+        cancelled = [id for id in sorted(ids) if tx.run(_CANCEL, now, id)]
+        yield cancelled
+        for id in cancelled:
             tx.run(f"{_CLOSE} AND ended_at IS NULL", now, "cancelled", "", id)
             self._note(tx, id, now, "cancelled", "")
             self._tell(tx, id, "cancelled")
-        self._ends.notify()
+        tx.after_commit.append(self._ends.notify)
 
     def retry(self, id: str) -> None:
         """Let a call that ended without a result run again. Raises `ConflictError`."""
@@ -282,7 +290,8 @@ class DurableCalls(StoredCalls):
         with self._database.write(f"renew {os.getpid()} {id(self)}") as tx:
             end = self._now(tx) + self.lease_s
             renew = f"UPDATE calls SET lease_ends_at = ? {_OWN}"
-            return [claim for claim in claims if tx.run(renew, end, claim.id, claim.epoch)]
+            ordered = sorted(claims, key=lambda claim: claim.id)  # As `cancelling` locks them.
+            return [claim for claim in ordered if tx.run(renew, end, claim.id, claim.epoch)]
 
     @contextmanager
     def together(self, scope: str) -> Iterator[None]:
@@ -336,22 +345,28 @@ class DurableCalls(StoredCalls):
         """
         with self._database.read() as tx:
             now = self._now(tx)
-            if not tx.all(_DECIDED, now, now):
-                return []
-        with self._database.write(_CLAIM) as tx:
-            now = self._now(tx)
-            woken = []
-            for id, tool, priority, expired in tx.all(_DECIDED, now, now):
-                state: CallState = "failed" if expired else "ready"
-                if tx.run(_WOKEN, state, now, *((_NOBODY, now) if expired else (None, None)), id):
-                    woken.append(id)
-                    self._note(tx, id, now, state if expired else "decided", "")
-                    if expired:
-                        self._tell(tx, id, state)
-                    else:
-                        self._send(tx, id, tool, priority, 0.0)
-        self._ends.notify()
+            decided = tx.all(f"{_DECIDED} LIMIT 500", now, now)
+        woken = [id for id, *_ in decided if self._wake(id)]
+        if woken:
+            self._ends.notify()
         return woken
+
+    def _wake(self, id: str) -> bool:
+        with self._database.write(f"call {id}") as tx:
+            now = self._now(tx)
+            row = tx.one(f"{_DECIDED} AND id = ?", now, now, id)
+            if row is None:
+                return False
+            _, tool, priority, expired = row
+            state: CallState = "failed" if expired else "ready"
+            if not tx.run(_WOKEN, state, now, *((_NOBODY, now) if expired else (None, None)), id):
+                return False
+            self._note(tx, id, now, state if expired else "decided", "")
+            if expired:
+                self._tell(tx, id, state)
+            else:
+                self._send(tx, id, tool, priority, 0.0)
+        return True
 
     def lose(self, claim: ClaimedCall, reason: str) -> bool:
         """Record that the process of an attempt has died, as `rescue` does; False as in `finish`."""
@@ -367,11 +382,16 @@ class DurableCalls(StoredCalls):
         A call that is not repeatable ends as `unknown`; one that was rescued three times fails.
         """
         with self._database.read() as tx:
-            if not tx.all(_LOST, self._now(tx)) or self._has_just_begun(tx):
+            lost = tx.all(f"{_LOST} LIMIT 100", self._now(tx))
+            if not lost or self._has_just_begun(tx):
                 return []
-        with self._database.write(_CLAIM) as tx:
-            now = self._now(tx)
-            rescued = [row[0] for row in tx.all(_LOST, now) if self._lost(tx, row, now)]
+        rescued = []
+        for id, *_ in lost:  # Each by itself: the end of a call locks its run and the events of all runs.
+            with self._database.write(f"call {id}") as tx:
+                now = self._now(tx)
+                row = tx.one(f"{_LOST} AND id = ?", now, id)
+                if row is not None and self._lost(tx, row, now):
+                    rescued.append(id)
         self._ends.notify()
         return rescued
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import threading
+import uuid
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.databases import Address, open_database
 from tests.guarded import Wall
+from tests.postgres import PostgresProcess
 from toolcrib.errors import ConflictError, InvalidError, NotFoundError, ToolFailed
 from toolcrib.runs import ClaimedCall, DurableCalls
 from toolcrib.runs.sessions import (
@@ -35,7 +41,7 @@ class Machine:
         self.sent: list[str] = []
         self.store = RunStore(self.database, wall, self._send)
         self.runs = RunTransitions(self.store, self._submit)
-        self.tree = RunTree(self.store, self.calls.cancel)
+        self.tree = RunTree(self.store, self.calls.cancelling)
         self.calls.on_end.append(lambda tx, end: self.runs.call_ended(tx, end.id, end.state))
 
     def _send(self, tx: Transaction, run_id: str, _delay: float) -> None:
@@ -220,6 +226,79 @@ def test_cancelling_a_tree_ends_everything_below_and_refuses_late_results(machin
     # A question without its answers is never shown to a model.
     assert [one.kind for one in machine.store.messages(parent)] == ["prompt"]
     assert len(machine.store.messages(parent, every=True)) == 2
+
+
+def with_calls(machine: Machine, count: int) -> tuple[str, list[ClaimedCall]]:
+    """A run whose calls all run."""
+    run_id = machine.start()
+    uses = [tool(use_id=f"u{n}", run_id=run_id) for n in range(count)]
+    assert machine.step(machine.taken(run_id), *uses)
+    return run_id, [machine.take_call(run_id, n) for n in range(count)]
+
+
+def _die_in_cancel(address: Address, run_id: str) -> None:
+    machine = Machine(address, Wall())
+    machine.calls.on_end.append(lambda _tx, _ended: os._exit(9))
+    machine.tree.cancel(run_id)
+
+
+def test_a_run_and_its_calls_are_cancelled_together_or_not_at_all(address: Address, machine: Machine) -> None:
+    run_id, calls = with_calls(machine, 2)
+    process = multiprocessing.get_context("spawn").Process(target=_die_in_cancel, args=(address, run_id))
+    process.start()
+    process.join()
+    assert process.exitcode == 9
+    assert machine.store.find(run_id).state == "waiting"
+    assert {machine.calls.find(one.id).state for one in calls} == {"running"}
+    assert machine.calls.finish(calls[0], OK)
+    assert machine.tree.cancel(run_id) == [run_id]
+    assert [machine.calls.find(one.id).state for one in calls] == ["done", "cancelled"]
+    assert all(use.ended_at is not None for use in machine.store.uses(run_id))
+    assert machine.kinds(run_id)[-1] == "cancelled"
+
+
+def test_a_run_is_cancelled_while_its_calls_end(machine: Machine) -> None:
+    for _ in range(5):
+        run_id, calls = with_calls(machine, 6)
+        with ThreadPoolExecutor() as pool:
+            ends = [pool.submit(machine.calls.finish, one, OK) for one in calls[::-1]]
+            kept = pool.submit(machine.calls.renew, calls[::-1])
+            cancelled = pool.submit(machine.tree.cancel, run_id)
+        assert cancelled.result() == [run_id]
+        kept.result()
+        recorded = [machine.calls.find(one.id).state == "done" for one in calls[::-1]]
+        assert [end.result() for end in ends] == recorded
+        assert {machine.calls.find(one.id).state for one in calls} <= {"done", "cancelled"}
+        assert machine.store.find(run_id).state == "cancelled"
+
+
+def test_calls_are_rescued_while_a_worker_ends_one_of_them(postgres: PostgresProcess) -> None:
+    """The worker has the call and waits for the events of runs, so a rescuer must not have these."""
+    url = postgres.url(f"test_{uuid.uuid4().hex}")
+    machine = Machine(url, Wall())
+    lost_run, (lost,) = with_calls(machine, 1)
+    machine.wall.now += 1.0
+    slow_run, (slow,) = with_calls(machine, 1)
+    machine.wall.now += 60.0
+    worker = Machine(url, machine.wall)
+    has_call, go_on = threading.Event(), threading.Event()
+
+    def hold(_tx: Transaction, _ended: object) -> None:
+        has_call.set()
+        assert go_on.wait(30)
+
+    worker.calls.on_end.insert(0, hold)
+    with ThreadPoolExecutor() as pool, psycopg.connect(url, autocommit=True) as watch:
+        end = pool.submit(worker.calls.finish, slow, OK)
+        assert has_call.wait(30)
+        rescue = pool.submit(machine.calls.rescue)
+        while watch.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone() is None:
+            assert not rescue.done()
+        go_on.set()
+        assert end.result()
+        assert rescue.result() == [lost.id]
+    assert [machine.calls.find(one.id).state for one in (lost, slow)] == ["unknown", "done"]
+    assert [machine.store.find(one).state for one in (lost_run, slow_run)] == ["ready", "ready"]
 
 
 def test_a_failing_model_step_waits_in_the_table(machine: Machine) -> None:

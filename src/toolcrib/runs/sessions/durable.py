@@ -46,4 +46,4 @@ def durable_runs(calls: DurableCalls) -> DurableRuns:
     store = RunStore(calls.database, send=send)
     changes = RunTransitions(store, submit, lease_s=calls.lease_s)
     calls.on_end.append(lambda tx, ended: changes.call_ended(tx, ended.id, ended.state))
-    return DurableRuns(calls, store, changes, RunTree(store, calls.cancel))
+    return DurableRuns(calls, store, changes, RunTree(store, calls.cancelling))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from toolcrib.errors import ConflictError, InvalidError, NotFoundError
@@ -11,13 +12,14 @@ from toolcrib.runs.sessions.records import ENDED, Run, StoredMessage
 from toolcrib.runs.sessions.store import NewRun, RunStore, add_message, run_row
 from toolcrib.runs.sessions.transitions import end_run
 from toolcrib.spec.identifier import new_id
+from toolcrib.state import Transaction
 
 __all__ = ["RunTree"]
 
 _OPEN = ", ".join(f"'{state}'" for state in ("queued", "ready", "running", "waiting"))
 _OPEN_CALLS = (
     "SELECT call_id FROM run_uses JOIN runs ON runs.id = run_uses.run_id WHERE call_id IS NOT NULL"
-    " AND run_uses.ended_at IS NULL AND runs.root_id = ? AND runs.state IN ('failed', 'cancelled')"
+    " AND run_uses.ended_at IS NULL AND runs.id = ? AND runs.epoch = ? AND runs.state = ?"
 )
 _AGAIN = (
     "UPDATE runs SET state = ?, epoch = epoch + 1, ready_at = ?, ended_at = NULL, error = NULL,"
@@ -26,15 +28,20 @@ _AGAIN = (
 _LATER_RUN = "SELECT id FROM runs WHERE session_id = ? AND parent_id IS NULL AND id > ? LIMIT 1"
 
 
-class RunTree:
-    """The changes that people make. `cancel_call` ends a call of a tool; it may have ended."""
+CancelCalls = Callable[[Transaction, Collection[str]], AbstractContextManager[object]]
 
-    def __init__(self, store: RunStore, cancel_call: Callable[[str], None]) -> None:
+
+class RunTree:
+    """The changes that people make. `cancel_calls` ends calls of tools with what its block changes."""
+
+    def __init__(self, store: RunStore, cancel_calls: CancelCalls) -> None:
         self._store = store
-        self._cancel_call = cancel_call
+        self._cancel_calls = cancel_calls
 
     def cancel(self, id: str) -> list[str]:
         """End a run and all below it; return their ids. What their workers record later is refused.
+
+        A run and its open calls end together, or not at all.
 
         Raises `ConflictError` if it has ended, `NotFoundError`.
         """
@@ -43,23 +50,15 @@ class RunTree:
         while left := [run for run in self._store.tree(id) if run.state not in ENDED]:
             # The lowest first, as they end by themselves: so two transactions never wait for each other.
             for run in sorted(left, key=lambda run: run.id, reverse=True):
+                key = (run.id, run.epoch, run.state)
                 with self._store.change(f"run {run.id}") as notes:
-                    if end_run(self._store, notes, (run.id, run.epoch, run.state), "cancelled"):
-                        cancelled.append(run.id)
+                    calls = [str(row[0]) for row in notes.tx.all(_OPEN_CALLS, *key)]
+                    with self._cancel_calls(notes.tx, calls):
+                        if end_run(self._store, notes, key, "cancelled"):
+                            cancelled.append(run.id)
         if not cancelled:
             raise ConflictError(f"run {id} has ended: it is {top.state}")
-        self.cancel_calls(top.root_id)
         return cancelled
-
-    def cancel_calls(self, root_id: str) -> None:
-        """End the open calls of those runs of a tree that have failed or were cancelled."""
-        with self._store.database.read() as tx:
-            calls = [str(row[0]) for row in tx.all(_OPEN_CALLS, root_id)]
-        for call in calls:
-            try:
-                self._cancel_call(call)
-            except ConflictError:
-                continue
 
     def retry(self, id: str, iteration: int | None = None, agent: tuple[str, str] | None = None) -> None:
         """Let a failed or cancelled run go on after its last complete iteration, or after an earlier one.
@@ -84,9 +83,9 @@ class RunTree:
                     f"the session has gone on after run {id}", hint="Fork it: toolcrib runs fork."
                 )
             keep = _cut(notes, run, iteration)
-            tx.run("UPDATE sessions SET active_run = ? WHERE id = ?", id, run.session_id)
             if not tx.run(_AGAIN, "ready", now, id, run.state, run.epoch):
                 raise ConflictError(f"run {id} has changed meanwhile")
+            tx.run("UPDATE sessions SET active_run = ? WHERE id = ?", id, run.session_id)
             if agent is not None:
                 tx.run("UPDATE runs SET definition = ?, provider = ? WHERE id = ?", *agent, id)
             notes.add((run.id, run.root_id), "retried", keep)
