@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from toolcrib import Toolset
-from toolcrib.errors import ToolNotFound, UsageError
+from toolcrib.errors import ToolNotFound, UnavailableError, UsageError
+from toolcrib.sandbox import Root, Roots
 
 
 class Disk:
@@ -67,6 +71,71 @@ async def test_edits_are_made_all_or_not_at_all(disk: Disk) -> None:
     ):
         assert "nothing was changed: $.edits[1].old" in await disk.refused("edit_file", path="f", edits=edits)
         assert (disk.work / "f").read_text() == "a b b"
+
+
+EDITOR = """\
+import sys
+from toolcrib import Toolset
+
+tools = Toolset()
+tools.register_builtins("edit_file", "append_file", roots=sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(20):
+    word = f"{sys.argv[2]}{number}."
+    edits = [{"old": word, "new": f"<{word}>"}]
+    tools.call_sync("edit_file", {"path": "f", "edits": edits}).unwrap()
+    tools.call_sync("append_file", {"path": "f", "content": f"+{word}"}).unwrap()
+"""
+
+
+def test_edits_and_appends_of_two_processes_at_once_lose_none(disk: Disk) -> None:
+    words = [f"{name}{number}." for name in "ab" for number in range(20)]
+    (disk.work / "f").write_text(" ".join(words))
+    editors = [
+        subprocess.Popen(
+            [sys.executable, "-c", EDITOR, str(disk.work), name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in "ab"
+    ]
+    for one in editors:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "ready\n"
+    for one in editors:
+        assert one.stdin is not None
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    for one in editors:
+        one.communicate(timeout=60)
+    assert [one.returncode for one in editors] == [0, 0]
+    text = (disk.work / "f").read_text()
+    assert [word for word in words if f"<{word}>" not in text or f"+{word}" not in text] == []
+
+
+async def test_edits_at_once_lose_none(disk: Disk) -> None:
+    (disk.work / "f").write_text(" ".join(f"{number}." for number in range(40)))
+    await asyncio.gather(
+        *(
+            disk.value("edit_file", path="f", edits=[{"old": f" {number}.", "new": " x"}])
+            for number in range(1, 40)
+        )
+    )
+    assert (disk.work / "f").read_text() == "0." + " x" * 39
+
+
+def test_a_folder_that_stays_locked_is_an_error_in_time(disk: Disk) -> None:
+    (disk.work / "f").write_text("a")
+    root = Root(str(disk.work.resolve()))
+    with Roots(root) as mine, Roots(root) as other, mine.alone("f"):
+        waiting = other.alone("f", wait_s=0)
+        with pytest.raises(UnavailableError, match="has locked the folder of this file: f") as caught:
+            waiting.__enter__()
+        assert caught.value.retryable
+    with Roots(root) as again, again.alone("f", wait_s=0):
+        pass
 
 
 async def test_append_needs_a_file_that_exists(disk: Disk) -> None:

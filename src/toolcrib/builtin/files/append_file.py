@@ -5,6 +5,7 @@ from __future__ import annotations
 from toolcrib.builtin.definition import Builtin
 from toolcrib.builtin.files.text import encoded
 from toolcrib.builtin.site import Site
+from toolcrib.sandbox import Roots
 from toolcrib.spec import Annotations, CallContext, Example, Permissions
 
 __all__ = ["BUILTIN"]
@@ -13,7 +14,12 @@ __all__ = ["BUILTIN"]
 async def append_file(site: Site, _ctx: CallContext, path: str, content: str) -> str:
     """Append to a file that exists."""
     data = encoded(content)
-    count = await site.in_files(path, "write", lambda roots, place: roots.write(place, data, append=True))
+
+    def append(roots: Roots, place: str) -> int:
+        with roots.alone(place):  # An edit at the same time would write the file without this.
+            return roots.write(place, data, append=True)
+
+    count = await site.in_files(path, "write", append)
     return f"Successfully appended {count} bytes to {path}"
 
 

@@ -21,6 +21,10 @@ async def edit_file(site: Site, _ctx: CallContext, path: str, edits: Sequence[di
     """Make all edits of a file, or none."""
 
     def edit(roots: Roots, place: str) -> int:
+        with roots.alone(place):  # An edit at the same time begins when this one has written.
+            return change(roots, place)
+
+    def change(roots: Roots, place: str) -> int:
         content = roots.read(place, 0, MAX_BYTES)
         if content.total > MAX_BYTES:
             raise TooLarge(f"{path} is larger than {MAX_BYTES:,} bytes, so it cannot be edited")

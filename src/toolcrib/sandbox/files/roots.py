@@ -11,9 +11,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from fcntl import LOCK_EX, LOCK_NB, flock
 from types import TracebackType
 from typing import Literal, NamedTuple, Self
 
@@ -183,6 +185,30 @@ class Roots:
                 return replace(folder, name, data, mode & 0o777)
             finally:
                 os.close(folder)
+
+    @contextmanager
+    def alone(self, path: str, wait_s: float = 10.0) -> Iterator[None]:
+        """Lock the folder of a file that is going to be read and then written, against others that do so.
+
+        The lock, flock(2), holds for every thread and process, and ends with its holder.
+
+        Raises:
+            UnavailableError: somebody else had it for `wait_s` seconds.
+            ToolcribError: what `write` raises for the place.
+        """
+        root, relative = self._locate(path)
+        with explained(path):
+            folder, name = self._place(root, relative, path, mkdir=False)
+            try:
+                self._check_write(os.path.join(real_path_of(folder), name), path)
+                lock = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+            finally:
+                os.close(folder)
+        try:
+            take(lock, path, time.monotonic() + wait_s)
+            yield
+        finally:
+            os.close(lock)
 
     @contextmanager
     def _open(self, path: str, flags: int) -> Iterator[int]:
@@ -362,6 +388,24 @@ def kind_of(mode: int) -> Literal["file", "dir", "link", "other"]:
     if stat.S_ISDIR(mode):
         return "dir"
     return "link" if stat.S_ISLNK(mode) else "other"
+
+
+def take(lock: int, path: str, until: float) -> None:
+    """Lock an open folder. Tries again until that time, because a lock that waits could wait for ever."""
+    while True:
+        try:
+            return flock(lock, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise UnavailableError(
+                    f"another program has locked the folder of this file: {path}",
+                    details={"path": path},
+                    retryable=True,
+                    hint="Try again when its change is done.",
+                ) from None
+            time.sleep(0.005)
+        except OSError as error:
+            raise explain(error, path) from None
 
 
 def add(folder: int, name: str, data: bytes, path: str) -> int:
