@@ -72,7 +72,7 @@ def test_a_daemons_client_is_unconfined_and_said_to_be(crib: Crib, tmp_path: Pat
     docker.chmod(0o755)
     path = f"{tmp_path}/bin:{os.environ['PATH']}"
     refused = add(crib, "box", "--", "docker", "run", "server.py", PATH=path)
-    assert "runs unconfined, with all of your rights" in refused.stdout
+    assert f"runs {docker} unconfined, with all of your rights" in refused.stdout
     assert not (tmp_path / "outside.txt").exists()
     done = add(crib, "box", "--yes", "--", "docker", "run", "server.py", PATH=path)
     assert done.returncode == 0, done.stderr
@@ -80,11 +80,11 @@ def test_a_daemons_client_is_unconfined_and_said_to_be(crib: Crib, tmp_path: Pat
     shown = text(
         run(["trust", "--show", "--root", str(crib.root)], crib.root, env={**os.environ, "PATH": path})
     )
-    assert "box: this gives control of the machine" in shown.stdout
+    assert f"mcp_servers.box: {docker} runs unconfined: this gives control" in shown.stdout
     # A program of the project is confined, whatever its name is.
     (tmp_path / "outside.txt").unlink()
     crib.write("docker", docker.read_text(), 0o755)
-    assert add(crib, "own", "--yes", "--", "./docker", "run", "server.py").returncode == 1
+    assert add(crib, "own", "--yes", "--", "./docker", "run", "server.py", PATH=path).returncode == 1
     assert not (tmp_path / "outside.txt").exists()
 
 

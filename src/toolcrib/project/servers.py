@@ -32,7 +32,6 @@ from toolcrib.executors.mcp import (
     environment_of,
     files_of,
     grants_of,
-    is_unconfined,
     job_of,
     names_of,
     start_unconfined,
@@ -300,9 +299,15 @@ class Servers:
             line = server_line(spec, self.root)
             code = self._starts.code(f"mcp_servers.{spec.name}", line)
             secrets = resolve(spec.permissions, self._secrets)
-            if is_unconfined(spec, str(self.root)):
+            if line.unconfined:
+                if code:
+                    raise ToolUnavailable(
+                        f"it runs unconfined, so not with code of the project ({', '.join(dict(code))})",
+                        hint="Remove the variables and options that load these files.",
+                    )
                 folder = os.path.join(self.root, line.cwd)  # noqa: PTH118
-                return await start_unconfined(line.argv, folder, environment_of(spec, secrets))
+                environment = environment_of(spec, secrets)
+                return await start_unconfined(line.unconfined, line.argv, folder, environment)
             process = job_of(spec, self._workspaces.workspace(), secrets, code)
             if process.job.argv != line.argv:
                 raise ConflictError("its program has changed while it was started", hint="Try again.")

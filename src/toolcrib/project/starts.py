@@ -21,7 +21,7 @@ from toolcrib.guard import (
 )
 from toolcrib.project.config.secrets import SourceSetting
 from toolcrib.project.config.settings import Config
-from toolcrib.project.config.started import OUTSIDE, CommandLine, digest_of, parts_of
+from toolcrib.project.config.started import OUTSIDE, CommandLine, digest_of
 from toolcrib.project.lock import require_started
 from toolcrib.project.root import Place
 from toolcrib.spec import CommandExec, Tool
@@ -57,7 +57,9 @@ class Starts:
         self._trust = trust
         self._snapshots = snapshots
         self._workspace = workspace
-        self._whole = whole or config.document is None
+        self._own = config.document is None and not config.servers.trusted_bytes
+        """True for settings that a program made itself."""
+        self._whole = whole or self._own
 
     def require(self, setting: str, line: CommandLine) -> ToolDigest:
         """Return the digest of the code inside the project that a command starts, as it is now.
@@ -68,8 +70,12 @@ class Starts:
         found = digest_of(line, self._root)
         parts = {f"{setting}/{part}": value for part, value in found.parts.items()}
         then = {part: value for part, value in self._config.started.items() if part.startswith(f"{setting}/")}
-        if not self._whole and parts != then and not self._trusted_since():
-            changed = sorted(part for part in {*parts, *then} if parts.get(part) != then.get(part))
+        changed = sorted(part for part in {*parts, *then} if parts.get(part) != then.get(part))
+        changed = [] if self._whole else changed
+        shown = self._config.unconfined.get(setting, "")
+        if line.unconfined != shown and not self._own:
+            changed.append(f"its unconfined program (was {shown or 'none'}, is {line.unconfined or 'none'})")
+        if changed and not self._trusted_since():
             raise NotTrusted(
                 f"what {setting} starts has changed since it was trusted: {', '.join(changed)}",
                 hint="To see it and accept it: toolcrib trust",
@@ -85,8 +91,7 @@ class Starts:
 
     def _trusted_since(self) -> bool:
         """Return True if the user has trusted everything that is started as it is now."""
-        now = parts_of(self._config.lines(self._root), self._root)
-        return self._trust.is_trusted(replace(self._config, started=now).digest)
+        return self._trust.is_trusted(self._config.with_started(self._root).digest)
 
     def helper(self, setting: str, source: SourceSetting) -> StartHelper:
         """Return what runs the helper command of a setting."""

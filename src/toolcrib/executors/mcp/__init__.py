@@ -6,10 +6,10 @@ from toolcrib.executors.mcp.local import (
     environment_of,
     files_of,
     grants_of,
-    is_unconfined,
     job_of,
     missing_package,
     started_line,
+    unconfined_program,
 )
 from toolcrib.executors.mcp.login import Login, OAuthTokens
 from toolcrib.executors.mcp.refusals import LocalProcess
@@ -33,7 +33,6 @@ __all__ = [
     "environment_of",
     "files_of",
     "grants_of",
-    "is_unconfined",
     "job_of",
     "missing_package",
     "names_of",
@@ -41,4 +40,5 @@ __all__ = [
     "start_unconfined",
     "started_line",
     "tool_of",
+    "unconfined_program",
 ]

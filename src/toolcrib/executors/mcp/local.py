@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.command.code_files import code_files
 from toolcrib.executors.mcp.launch import Launch, MachineView, is_daemon_client, launch_of
+from toolcrib.executors.mcp.launch.line import is_within
 from toolcrib.executors.mcp.refusals import LocalProcess
 from toolcrib.executors.mcp.variables import values_needed
 from toolcrib.executors.python.executor import runs_in
@@ -27,12 +28,12 @@ __all__ = [
     "environment_of",
     "files_of",
     "grants_of",
-    "is_unconfined",
     "job_of",
     "missing_package",
     "needs",
     "process_of",
     "started_line",
+    "unconfined_program",
 ]
 
 
@@ -83,15 +84,22 @@ def line_of(spec: ServerSpec) -> tuple[tuple[str, ...], str, dict[str, str]]:
 
 def grants_of(spec: ServerSpec, root: str) -> list[str]:
     """List in words what a local server's process may use, one line each."""
-    if is_unconfined(spec, root):
+    if unconfined_program(spec, root):
         return ["do all that you may: it runs unconfined, and this gives control of the machine"]
     return [*may_touch(process_of(spec)), *(f"read {path} (its program)" for path in needs(spec, root))]
 
 
-def is_unconfined(spec: ServerSpec, root: str) -> bool:
-    """Return True for a program that controls the machine through a daemon, so that no sandbox helps."""
-    program = os.path.realpath(_launched(spec, root)[0].argv[0])
-    return is_daemon_client((program,)) and not MachineView(root).is_inside(program)
+def unconfined_program(spec: ServerSpec, root: str) -> str:
+    """Return the real path of a program that controls the machine through a daemon, so that no sandbox helps.
+
+    Empty for every other program, and for one that is in the project or that a link in the project leads to.
+    """
+    found = _launched(spec, root)[0].argv[0] if spec.is_local else ""
+    if not found.startswith("/"):
+        return ""
+    real, machine = os.path.realpath(found), MachineView(os.path.realpath(root))
+    inside = machine.is_inside(found) or machine.is_inside(real) or is_within(found, root)
+    return real if is_daemon_client(real) and not inside else ""
 
 
 def missing_package(spec: ServerSpec, root: str) -> ToolUnavailable | None:

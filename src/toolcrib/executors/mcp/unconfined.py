@@ -1,6 +1,6 @@
 """The process of a server that cannot be confined, such as `docker run`: its daemon controls the machine.
 
-It is started only after a person has trusted exactly that (`project/config/weakening.py`).
+It is started only after a person has trusted exactly that path (`Config.unconfined`).
 """
 
 from __future__ import annotations
@@ -91,13 +91,19 @@ class UnconfinedStream:
         await asyncio.gather(self._reading, return_exceptions=True)
 
 
-async def start_unconfined(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> UnconfinedStream:
-    """Start a command with all rights of this user. Raises ToolUnavailable if it cannot be started."""
+async def start_unconfined(
+    program: str, argv: Sequence[str], cwd: str, env: Mapping[str, str]
+) -> UnconfinedStream:
+    """Start the program at this path with all rights of this user. Raises ToolUnavailable if it cannot be.
+
+    `argv` are its words, the first of which is its name.
+    """
     theirs_in, stdin = os.pipe2(os.O_CLOEXEC)
     stdout, theirs_out = os.pipe2(os.O_CLOEXEC)
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,
+            executable=program,
             cwd=cwd,
             env=dict(env),
             stdin=theirs_in,
@@ -109,7 +115,7 @@ async def start_unconfined(argv: Sequence[str], cwd: str, env: Mapping[str, str]
     except OSError as error:
         os.close(stdin)
         os.close(stdout)
-        raise ToolUnavailable(f"its command {argv[0]!r} cannot be started: {error.strerror}") from None
+        raise ToolUnavailable(f"its command {program!r} cannot be started: {error.strerror}") from None
     finally:
         os.close(theirs_in)
         os.close(theirs_out)

@@ -220,6 +220,8 @@ class Config:
     started: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """The code inside the project that they start, as it was when they were read: name of the setting and
     path, with the digest."""
+    unconfined: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """The programs that they start without a sandbox: name of the setting, with the program's real path."""
 
     @property
     def retry(self) -> Retry:
@@ -235,12 +237,20 @@ class Config:
     def digest(self) -> str:
         """SHA-256 in hex of the file, of `.mcp.json` if it names servers, and of the code that they start.
 
-        Trust is bound to it.
+        The paths of programs without a sandbox are part of it. Trust is bound to it.
         """
         whole = (self.document.raw if self.document is not None else b"") + self.servers.trusted_bytes
         if self.started:
             whole += b"\0" + json.dumps(sorted(self.started.items())).encode(errors="surrogateescape")
+        if self.unconfined:
+            whole += b"\0" + json.dumps(sorted(self.unconfined.items())).encode(errors="surrogateescape")
         return hashlib.sha256(whole).hexdigest()
+
+    def with_started(self, root: Path) -> Config:
+        """Return the same with all that they start, as it is now."""
+        lines = self.lines(root)
+        free = {name: line.unconfined for name, line in lines.items() if line.unconfined}
+        return replace(self, started=parts_of(lines, root), unconfined=free)
 
     def lines(self, root: Path) -> dict[str, CommandLine]:
         """Return every command line that the settings start, by the name of the setting."""
@@ -251,6 +261,7 @@ class Config:
         """Return the settings that wait for trust; none of settings that a program made itself."""
         shared = weak.mcp_servers(self.servers.shared)
         found = [Weakening(FILE, shared)] if shared else []
+        found += weak.unconfined(self.unconfined)
         for setting in _SETTINGS.values():
             value = None if self.document is None else _value(self.document.data, setting.key)
             if setting.weakens is not None and value is not None and (allows := setting.weakens(value)):
@@ -270,7 +281,7 @@ class Config:
             if setting.key in waiting:
                 _put(data, setting.key, setting.safe(_value(data, setting.key)))
         narrow = _config(Document(document.path, document.raw, document.text, data), document)
-        return replace(narrow, started=self.started)
+        return replace(narrow, started=self.started, unconfined=self.unconfined)
 
     def effective(self, trusted: Trust) -> tuple[Config, list[Weakening]]:
         """Return the settings that apply, and those that wait for trust."""
@@ -316,8 +327,7 @@ def load_config(path: Path, root: Path | None = None) -> Config:
         config = _config(document, document)
     if root is None:
         return config
-    config = replace(config, servers=config.servers.beside(root, files))
-    return replace(config, started=parts_of(lines, root)) if (lines := config.lines(root)) else config
+    return replace(config, servers=config.servers.beside(root, files)).with_started(root)
 
 
 def _config(document: Document, origin: Document) -> Config:

@@ -34,6 +34,8 @@ class CommandLine(NamedTuple):
     cwd: str = "."
     """As written, from the project's root."""
     env: Mapping[str, str] = {}
+    unconfined: str = ""
+    """The real path of its program, if that is started without a sandbox."""
 
 
 def code_inside(line: CommandLine, root: Path, paths: Paths) -> list[CodeFile]:

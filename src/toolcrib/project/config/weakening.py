@@ -36,6 +36,7 @@ __all__ = [
     "self_approval",
     "timeout_ms",
     "ttl_hours",
+    "unconfined",
 ]
 
 OWN_CHANNELS = ("cli", "page")
@@ -88,18 +89,22 @@ def mcp_servers(value: Any) -> str | None:
         return None
     named = value.items() if isinstance(value, Mapping) else ()
     shown = "; ".join(_names([name, one]) for name, one in named)
-    free = [name for name, one in named if isinstance(one, Mapping) and _controls_machine(one)]
+    free = [name for name, one in named if isinstance(one, Mapping) and _reaches_socket(one)]
     control = f"; {_names(free)}: this gives control of the machine" if free else ""
     return f"these MCP servers are started or called: {shown or _names([value])}{control}"
 
 
-def _controls_machine(server: Mapping[str, Any]) -> bool:
-    """Return True for a server that reaches a daemon's socket, such as docker's."""
-    from toolcrib.executors.mcp.launch import is_daemon_client
+def _reaches_socket(server: Mapping[str, Any]) -> bool:
+    """Return True for a server that its permissions give a daemon's socket, such as docker's."""
+    return ".sock" in json.dumps(server.get("permissions"))
 
-    command = server.get("command")
-    is_client = isinstance(command, str) and is_daemon_client((command,))
-    return is_client or ".sock" in json.dumps(server.get("permissions"))
+
+def unconfined(programs: Mapping[str, str]) -> list[Weakening]:
+    """Return what is allowed by starting these programs, by the name of their setting."""
+    return [
+        Weakening(name, f"{_names([path])} runs unconfined: this gives control of the machine")
+        for name, path in programs.items()
+    ]
 
 
 def acts(one: Any) -> bool:

@@ -55,6 +55,8 @@ def add_command(
 
     Shows the command and all that its process may use, and asks before the first start.
     """
+    from toolcrib.executors.mcp import unconfined_program
+
     require_client()
     entry = _entry(words, url, env, allow, read, write)
     spec = _spec(name, entry)
@@ -68,11 +70,12 @@ def add_command(
         for line in _shown(spec, project.root):
             print_result(one_line(line))
     _download(spec, project.root, yes=yes)
-    channel = decide(_question(spec), _ABOUT, yes=yes, refuse=NotTrusted)
+    program = unconfined_program(spec, str(project.root))
+    channel = decide(_question(spec, program), _ABOUT, yes=yes, refuse=NotTrusted)
     if channel is None:
         raise NotTrusted("nothing was added")
     replace_file(path, before, text)
-    project = _trusted(project, name, channel)
+    project = _trusted(project, name, program, channel)
     assert project.servers is not None
     document = asyncio.run(reviewed(project, project.servers, name, 60.0, yes=yes, as_json=as_json))
     if as_json:
@@ -147,7 +150,7 @@ def _added(path: Path, before: str | None, name: str, entry: dict[str, Any]) -> 
 
 def _shown(spec: ServerSpec, root: Path) -> Iterator[str]:
     """Yield lines about what is started and what its process may use."""
-    from toolcrib.executors.mcp import grants_of, is_unconfined, started_line
+    from toolcrib.executors.mcp import grants_of, started_line, unconfined_program
 
     yield f"{spec.name}: {spec.where}"
     if not spec.is_local:
@@ -155,18 +158,16 @@ def _shown(spec: ServerSpec, root: Path) -> Iterator[str]:
     line = " ".join(started_line(spec, str(root)).argv)
     if line != spec.where:
         yield f"  starts {line}"
-    if is_unconfined(spec, str(root)):
-        yield "  runs unconfined, with all of your rights"
+    if program := unconfined_program(spec, str(root)):
+        yield f"  runs {program} unconfined, with all of your rights"
         return
     for grant in grants_of(spec, str(root)):
         yield f"  may {grant}"
 
 
-def _question(spec: ServerSpec) -> str:
-    from toolcrib.executors.mcp import is_unconfined
-
-    if spec.is_local and is_unconfined(spec, "/"):
-        return f"{spec.command} runs unconfined: this gives control of the machine. Start {spec.name}?"
+def _question(spec: ServerSpec, program: str) -> str:
+    if program:
+        return f"{one_line(program)} runs unconfined: this gives control of the machine. Start {spec.name}?"
     return f"{'Start' if spec.is_local else 'Call'} {spec.name} now, and list its tools?"
 
 
@@ -192,7 +193,7 @@ def _download(spec: ServerSpec, root: Path, *, yes: bool) -> None:
         raise ToolUnavailable(f"the download failed: {last[:300]}", hint=error.hint)
 
 
-def _trusted(before: Project, name: str, channel: Channel) -> Project:
+def _trusted(before: Project, name: str, program: str, channel: Channel) -> Project:
     """Trust the settings with the new server, if nothing else in them has changed. Return the project."""
     from toolcrib.project import Project
     from toolcrib.state import user_name
@@ -201,7 +202,8 @@ def _trusted(before: Project, name: str, channel: Channel) -> Project:
     own = f"mcp_servers.{name}/"
     rest = {part: value for part, value in now.config.started.items() if not part.startswith(own)}
     raw = [one.config.document.raw if one.config.document is not None else b"" for one in (before, now)]
-    if rest != dict(before.config.started) or raw[0] != raw[1]:
+    free = {**before.config.unconfined, **({f"mcp_servers.{name}": program} if program else {})}
+    if rest != dict(before.config.started) or free != dict(now.config.unconfined) or raw[0] != raw[1]:
         raise NotTrusted("the settings have changed meanwhile", hint="To see them: toolcrib trust")
     now.accept(user_name(), channel=channel)
     return Project.open(before.root)

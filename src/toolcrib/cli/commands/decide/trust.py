@@ -214,7 +214,7 @@ def _document(state: _State) -> dict[str, Any]:
 
 
 def _line(config: Config, weak: Weakening) -> int | None:
-    """Return the setting's line in `config.yml`; None for `.mcp.json`, which is a file of its own."""
-    if config.document is None or weak.name == ".mcp.json":
+    """Return the setting's line in `config.yml`; None for what may be in `.mcp.json`."""
+    if config.document is None or weak.name.startswith((".mcp.json", "mcp_servers.")):
         return None
     return config.document.locate(weak.key, key=True)[0]

@@ -50,9 +50,9 @@ class _Words:
         return self.options.get(name, [None])[-1]
 
 
-def is_daemon_client(argv: tuple[str, ...]) -> bool:
+def is_daemon_client(program: str) -> bool:
     """Return True for a program that controls this machine through a daemon's socket, such as docker."""
-    return os.path.basename(argv[0]) in _CLIENTS  # noqa: PTH119
+    return os.path.basename(program) in _CLIENTS  # noqa: PTH119
 
 
 def launched(launch: Launch, machine: MachineView) -> Launch:
