@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 
 from toolcrib.project.project import Project
 from toolcrib.runs.executors import Executors
@@ -43,11 +44,10 @@ async def serve_worker(
     executors = Executors(_EXECUTOR, settings, concurrency)
     await executors.start()
     try:
-        if announce is not None:
-            announce(len(executors.tools))
         worker = project.calls.worker(
             executors.run, lambda: executors.tools, kind="worker", concurrency=concurrency
         )
-        await worker.run(stop, grace_s)
+        serving = None if announce is None else partial(announce, len(executors.tools))
+        await worker.run(stop, grace_s, serving)
     finally:
         await executors.close()

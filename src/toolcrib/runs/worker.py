@@ -66,12 +66,20 @@ class Worker:
         self._endings: list[tuple[ClaimedCall, Ending, asyncio.Future[None]]] = []
         self._running: dict[str, tuple[ClaimedCall, asyncio.Task[None]]] = {}
 
-    async def run(self, stop: asyncio.Event, grace_s: float | None = None) -> None:
+    async def run(
+        self,
+        stop: asyncio.Event,
+        grace_s: float | None = None,
+        serving: Callable[[], None] | None = None,
+    ) -> None:
         """Serve until `stop` is set and what was taken has ended; after `grace_s` seconds it is given back.
 
-        Cancelling this gives everything back at once.
+        `serving` is called after the first beat, so others see the worker. Cancelling this gives
+        everything back at once.
         """
         self._beat_once()
+        if serving is not None:
+            serving()
         beat = asyncio.create_task(self._beat())
         full = asyncio.Event()
         """Set when nothing more may be taken."""

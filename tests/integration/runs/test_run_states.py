@@ -7,7 +7,9 @@ import multiprocessing
 import os
 import threading
 import uuid
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -28,6 +30,7 @@ from toolcrib.runs.sessions import (
     Step,
     Usage,
 )
+from toolcrib.runs.sessions.events import RunNotes
 from toolcrib.state import PROJECT, Transaction
 
 
@@ -288,17 +291,72 @@ def test_calls_are_rescued_while_a_worker_ends_one_of_them(postgres: PostgresPro
         assert go_on.wait(30)
 
     worker.calls.on_end.insert(0, hold)
-    with ThreadPoolExecutor() as pool, psycopg.connect(url, autocommit=True) as watch:
+    with ThreadPoolExecutor() as pool:
         end = pool.submit(worker.calls.finish, slow, OK)
         assert has_call.wait(30)
         rescue = pool.submit(machine.calls.rescue)
-        while watch.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone() is None:
-            assert not rescue.done()
+        until_it_waits(url, rescue)
         go_on.set()
         assert end.result()
         assert rescue.result() == [lost.id]
     assert [machine.calls.find(one.id).state for one in (lost, slow)] == ["unknown", "done"]
     assert [machine.store.find(one).state for one in (lost_run, slow_run)] == ["ready", "ready"]
+
+
+def until_it_waits(url: str, work: Future[Any]) -> None:
+    """Return once this work waits for another transaction, or is over."""
+    with psycopg.connect(url, autocommit=True) as watch:
+        while (
+            not work.done() and watch.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone() is None
+        ):
+            pass
+
+
+@pytest.mark.timeout(60)
+def test_a_run_that_is_created_while_the_one_before_it_ends_has_its_turn(postgres: PostgresProcess) -> None:
+    url = postgres.url(f"test_{uuid.uuid4().hex}")
+    machine, other = Machine(url, Wall()), Machine(url, Wall())
+    session = machine.store.create_session()
+    first = machine.start(session)
+    claim = machine.taken(first)
+    insert = RunStore.insert_run
+    with ThreadPoolExecutor() as pool:
+        ends: list[Future[bool]] = []
+
+        def slowly(notes: RunNotes, row: Mapping[str, Any]) -> None:
+            ends.append(pool.submit(other.runs.finish, claim, other.response(Usage()), "done"))
+            until_it_waits(url, ends[0])
+            insert(notes, row)
+
+        machine.store.insert_run = slowly  # type: ignore[method-assign]
+        second = machine.start(session)
+        assert ends[0].result()
+    assert machine.store.find(second).state == "ready"
+    assert machine.store.session(session).active_run == second
+
+
+@pytest.mark.timeout(60)
+def test_of_queued_runs_the_next_has_its_turn_though_one_is_being_cancelled(
+    postgres: PostgresProcess,
+) -> None:
+    url = postgres.url(f"test_{uuid.uuid4().hex}")
+    machine, other = Machine(url, Wall()), Machine(url, Wall())
+    session = machine.store.create_session()
+    first, second, third = (machine.start(session) for _ in range(3))
+    claim = machine.taken(first)
+    with ThreadPoolExecutor() as pool:
+        ends: list[Future[bool]] = []
+
+        @contextmanager
+        def slowly(_tx: Transaction, _ids: Collection[str]) -> Iterator[None]:
+            yield
+            ends.append(pool.submit(other.runs.finish, claim, other.response(Usage()), "done"))
+            until_it_waits(url, ends[0])
+
+        assert RunTree(machine.store, slowly).cancel(second) == [second]
+        assert ends[0].result()
+    assert machine.store.find(third).state == "ready"
+    assert machine.store.session(session).active_run == third
 
 
 def test_a_failing_model_step_waits_in_the_table(machine: Machine) -> None:

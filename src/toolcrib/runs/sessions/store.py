@@ -37,7 +37,8 @@ Send = Callable[["Transaction", str, float], None]
 """Asks, within the transaction, that a worker advances a run: its id, and in how many seconds."""
 _MAX_TEXT = 1_000_000
 _MAX_VARIABLES = 256_000
-_TAKE_SESSION = "UPDATE sessions SET active_run = ? WHERE id = ? AND active_run IS NULL"
+_TAKE_SESSION = "UPDATE sessions SET active_run = COALESCE(active_run, ?) WHERE id = ? RETURNING active_run"
+"""It locks the session even if another run has it: so the end of that run sees the one that waits."""
 _MESSAGES = "SELECT run_id, number, iteration, kind, content FROM run_messages"
 
 
@@ -128,10 +129,11 @@ class RunStore:
             tx, now = notes.tx, notes.now
             if session_id is None:
                 session_id = self._insert_session(tx, now, new.caller, "{}")
-            elif tx.one("SELECT 1 FROM sessions WHERE id = ?", session_id) is None:
-                raise NotFoundError(f"there is no session {session_id[:100]!r}")
             id = new_id(now)
-            first = bool(tx.run(_TAKE_SESSION, id, session_id))
+            active = tx.one(_TAKE_SESSION, id, session_id)
+            if active is None:
+                raise NotFoundError(f"there is no session {session_id[:100]!r}")
+            first = active[0] == id
             row = run_row(id, session_id, new, variables, now)
             row |= {"root_id": id, "depth": 0, "state": "ready" if first else "queued"}
             self.insert_run(notes, row)

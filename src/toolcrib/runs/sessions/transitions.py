@@ -72,10 +72,8 @@ _READY = (
     f" + {_LONGEST_ATTEMPT} + {_LONGEST_CHILD} WHERE id = ? AND state = 'waiting' AND open_calls = 0"
 )
 """Calls run side by side, so the longest one counts. Time in which nothing runs does not."""
-_NEXT = (
-    "UPDATE runs SET state = 'ready', ready_at = ? WHERE id = (SELECT MIN(id) FROM runs"
-    " WHERE session_id = ? AND state = 'queued') AND state = 'queued' RETURNING id, root_id"
-)
+_QUEUED = "SELECT id FROM runs WHERE session_id = ? AND state = 'queued' ORDER BY id LIMIT 1"
+_NEXT = "UPDATE runs SET state = 'ready', ready_at = ? WHERE id = ? AND state = 'queued'"
 _LOST = (
     "SELECT id, epoch, rescues FROM runs WHERE state = 'running' AND lease_ends_at <= ?"
     " ORDER BY lease_ends_at LIMIT 100"
@@ -319,7 +317,9 @@ def end_run(
         return True
     tx.run("UPDATE sessions SET active_run = NULL WHERE id = ? AND active_run = ?", session_id, id)
     if tx.one("SELECT 1 FROM sessions WHERE id = ? AND active_run IS NULL", session_id):
-        following = tx.one(_NEXT, now, session_id)
+        following = tx.one(_QUEUED, session_id)
+        while following and not tx.run(_NEXT, now, *following):  # That one was cancelled meanwhile.
+            following = tx.one(_QUEUED, session_id)
         if following is not None:
             tx.run("UPDATE sessions SET active_run = ? WHERE id = ?", following[0], session_id)
             store.send(tx, following[0], 0.0)
