@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from toolcrib.builtin.names import NAMES
 from toolcrib.errors import ConflictError, ManifestError, NotFoundError, NotTrusted
 from toolcrib.manifest import Diagnostic, Document, SourceFiles, diagnostics_of
 from toolcrib.project.control.acceptance import Acceptance
@@ -68,11 +69,16 @@ class ProjectAgents:
         hint = f"Did you mean {close}?" if close else "`toolcrib agents list` shows those that there are."
         raise NotFoundError(f"there is no agent named {name[:100]!r}", hint=hint)
 
+    def listed(self) -> list[str]:
+        """Return the tools that the agents list, except of files in a project that nobody has accepted."""
+        agents = self.all() if self._acceptance.given else self._added
+        return [name for agent in agents.values() for name in agent.tools]
+
     def findings(self, tools: Callable[[], list[str]]) -> list[Diagnostic]:
         """Return what is wrong with the files; `tools` are the names that agents may list."""
         agents, findings = self._in_files()
         listed = any(agent.tools for agent, _ in agents.values())
-        return [*findings, *check_agents(agents, tools() if listed else (), self._added)]
+        return [*findings, *check_agents(agents, {*tools(), *NAMES} if listed else (), self._added)]
 
     def _in_files(self) -> tuple[dict[str, tuple[Agent, Document]], list[Diagnostic]]:
         agents, findings = {}, []
@@ -95,7 +101,9 @@ def _read_one(path: str, raw: bytes) -> tuple[Agent, Document] | list[Diagnostic
         return list(diagnostics_of(error))
 
 
-def agent_tools(calls: ProjectCalls, get: Callable[[str], Tool]) -> AgentTools:
+def agent_tools(
+    calls: ProjectCalls, get: Callable[[str], Tool], switch_on: Callable[[Iterable[str]], None]
+) -> AgentTools:
     """Return the tools of the project's agents: each call is checked and submitted as every durable call."""
 
     def prepare(name: str, arguments: Mapping[str, Any] | str, claim: ClaimedRun) -> Mapping[str, Any]:
@@ -110,7 +118,7 @@ def agent_tools(calls: ProjectCalls, get: Callable[[str], Tool]) -> AgentTools:
             run_id=run.id,
         )
 
-    return AgentTools(get, prepare)
+    return AgentTools(get, prepare, switch_on)
 
 
 def serve_runs(calls: ProjectCalls, runs: DurableRuns, models: Models, tools: AgentTools) -> None:

@@ -431,11 +431,12 @@ class Project:
 
         models = Models(self.config.providers, self.secrets, self._workspaces.egress)
         self._steps.secrets.know_names(models.keys)
-        return models, agent_tools(self.calls, self.get)
+        return models, agent_tools(self.calls, self.get, self.builtins.switch_on)
 
     def _serve_runs(self) -> None:
         from toolcrib.project.agents import serve_runs
 
+        self.builtins.switch_on(self.agents.listed())  # A run that began elsewhere may call them here.
         serve_runs(self.calls, self._store.runs, *self._agent_parts)
 
     def submit(

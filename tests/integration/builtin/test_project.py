@@ -10,7 +10,9 @@ import pytest
 from tests.crib import Crib
 from toolcrib import Project
 from toolcrib.builtin.names import NAMES
-from toolcrib.errors import ConfigError, ToolcribError
+from toolcrib.errors import ConfigError, NotTrusted, ToolcribError
+from toolcrib.guard import Trust
+from toolcrib.state import Vault
 
 SETTINGS = """
 builtins: [read_file, list_files, write_file, send_channel_message]
@@ -36,6 +38,46 @@ async def test_they_are_off_until_they_are_listed(crib: Crib) -> None:
         assert project.builtins.definition("read_file").permissions.read == (".",)
         project.builtins.switch_on(["read_file", "no_such_tool"])
         assert {tool.name for tool in project.tools()} == {"read_file"}
+
+
+AGENT = """\
+name: reader
+model: scripted
+tools: [read_file]
+script:
+  - calls: [{tool: read_file, arguments: {path: note.txt}}]
+  - text: '{{result}}'
+"""
+
+
+async def test_those_of_an_agent_are_on_from_its_first_run(crib: Crib) -> None:
+    crib.write("note.txt", "hello")
+    crib.write(".toolcrib/agents/reader.yml", AGENT)
+    async with Project.open(crib.root, accept="all") as project:
+        assert project.agents.findings(list) == []
+        assert project.tools() == []
+        run = await project.runs.run(None, "reader", "go")
+        assert run.answer == "hello"
+        assert [tool.name for tool in project.tools()] == ["read_file"]
+
+
+async def test_a_worker_has_those_that_the_agents_list(crib: Crib) -> None:
+    crib.write("note.txt", "hello")
+    crib.write(".toolcrib/agents/reader.yml", AGENT)
+    async with Project.open(crib.root, accept="all") as first:
+        run = first.runs.start(None, "reader", "go")
+    async with Project.open(crib.root, accept="all") as second:
+        assert (await second.runs.wait(run)).answer == "hello"
+
+
+async def test_an_agent_of_a_project_that_nobody_accepted_switches_nothing_on(crib: Crib) -> None:
+    Trust(Vault(crib.root)).revoke()
+    crib.write(".toolcrib/agents/reader.yml", AGENT)
+    async with Project.open(crib.root) as project:
+        with pytest.raises(NotTrusted):
+            project.runs.start(None, "reader", "go")
+        assert project.agents.listed() == []
+        assert (await refused(project, "read_file", path="x")).code == "tool_disabled"
 
 
 async def test_listed_ones_work_inside_the_project_only(crib: Crib) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -43,15 +43,22 @@ class PrepareCall(Protocol):
 
 
 class AgentTools:
-    """The tools of agents. `get` returns one, or raises `ToolNotFound`."""
+    """The tools of agents. `get` returns or raises `ToolNotFound`; `switch_on` takes what a team lists."""
 
-    def __init__(self, get: Callable[[str], Tool], prepare: PrepareCall) -> None:
+    def __init__(
+        self,
+        get: Callable[[str], Tool],
+        prepare: PrepareCall,
+        switch_on: Callable[[Iterable[str]], None] = lambda _: None,
+    ) -> None:
         self._get = get
+        self._switch_on = switch_on
         self.prepare = prepare
 
     def check(self, team: Team) -> None:
         """Raise `ToolNotFound` if one of the agents lists a tool that does not exist."""
         for agent in (team.agent, *team.others.values()):
+            self._switch_on(agent.tools)
             for name in agent.tools:
                 self._get(name)
 
