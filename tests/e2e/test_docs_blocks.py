@@ -36,7 +36,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LANGUAGES = {"bash", "console", "json", "python", "text", "yaml"}
 FENCE = re.compile(r"^```(.*)$")
 NOT_RUN = re.compile(r"^<!-- not run: (.+) -->$")
-FILE = re.compile(r"^# ((?:[\w.-]+/)+[\w.-]+\.\w+)$")
+FILE = re.compile(r"^# ((?:[\w.-]+/)*[\w.-]+\.\w+)$")
 PRINTS = re.compile(r"^print\(.*\)  # (.+)$")
 """A line of Python with its expected output in a comment."""
 SECONDS = 50

@@ -117,6 +117,7 @@ VALUES: dict[str, list[Any]] = {
     "approvals.channels": [["cli"], ["page", "elicitation"]],
     "approvals.ttl_hours": [24, 0.5],
     "audit.max_bytes": [65536],
+    "builtins": [["read_file", "web_search"], {"fetch_url": None}],
     "database": ["sqlite", "postgresql://ada@db.example.com/crib"],
     "inputs.lenient": [True],
     "limits.calls_per_minute": [60],
@@ -143,6 +144,7 @@ VALUES: dict[str, list[Any]] = {
     "retry.jitter": [0.1],
     "retry.max_attempts": [3],
     "review": ["ask", "off"],
+    "roots": [{"docs": "docs", "out": {"path": "out", "write": True}}],
     "sandbox.minimum": ["full", "landlock", "none"],
     "secrets.sources": [
         [{"env": {}}, {"env_file": {"path": ".env"}}, {"folder": {"path": "s"}}],

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pgqueuer.core.logconfig import logger as queue
 
 from toolcrib.guard import MaskingFilter, Redactor
 from toolcrib.guard.secrets.logs import LOGGERS
@@ -18,17 +19,19 @@ SECRET = "hunter22"
 
 @pytest.fixture
 def written() -> Iterator[io.StringIO]:
-    """Collect the output of a handler on `toolcrib`, with the filter on Toolcrib's loggers."""
+    """Collect the output of a handler on the loggers, with the filter on them."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter("%(name)s %(message)s %(extra)s", defaults={"extra": ""}))
     mask = MaskingFilter(Redactor({"TOKEN": SECRET}).redact)
-    root = logging.getLogger("toolcrib")
-    root.addHandler(handler)
+    roots = [logging.getLogger("toolcrib"), queue]
+    for root in roots:
+        root.addHandler(handler)
     mask.install()
     yield stream
     mask.remove()
-    root.removeHandler(handler)
+    for root in roots:
+        root.removeHandler(handler)
 
 
 @pytest.mark.parametrize("name", LOGGERS)
@@ -80,4 +83,4 @@ def test_every_logger_of_toolcrib_is_known() -> None:
         for found in re.findall(r"getLogger\(([^)]*)\)", path.read_text()):
             module = ".".join(path.relative_to(source.parent).with_suffix("").parts)
             named.add(module if found == "__name__" else found.strip("\"'"))
-    assert {name for name in named if name.startswith("toolcrib")} == set(LOGGERS)
+    assert {name for name in named if name.startswith("toolcrib")} | {queue.name} == set(LOGGERS)

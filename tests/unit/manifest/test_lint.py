@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.manifest.samples import COMMAND, FILE, HTTP, PYTHON, change, findings, tool
 from toolcrib.manifest import RULES, Diagnostic, check_tool, lint_tool, lint_tree, report
+from toolcrib.runs.agents import check_agents, read_agents
 
 GLEE = Path(__file__).parents[2] / "data/glee"
 
@@ -308,6 +309,22 @@ def test_lint_of_many_goes_on_after_a_bad_one(tmp_path: Path) -> None:
     summary = report(found)
     assert (summary["errors"], summary["warnings"]) == (2, 0)
     assert Diagnostic(**summary["diagnostics"][1]) == found[1]
+
+
+def test_what_an_agent_lists_and_is_nowhere_is_reported_with_its_place_and_the_nearest(
+    tmp_path: Path,
+) -> None:
+    text = "description: d\nmodel: scripted\nscript: [text: x]\ntools: [{}]\nagents: [{}]\n"
+    (tmp_path / "chief.yml").write_text("name: chief\n" + text.format("find, stat", "clerk, clerc, added"))
+    (tmp_path / "clerk.yml").write_text("name: clerk\n" + text.format("", ""))
+    agents, broken = read_agents(tmp_path)
+    assert (sorted(agents), broken) == (["chief", "clerk"], [])
+    found = check_agents(agents, ["stats", "find"], ["added"])
+    assert [(f.severity, f.rule, f.line, f.column, f.message, f.hint) for f in found] == [
+        ("warning", "agent", 5, 15, "there is no tool `stat`", "did you mean `stats`?"),
+        ("warning", "agent", 6, 17, "there is no agent `clerc`", "did you mean `clerk`?"),
+    ]
+    assert check_agents(agents, ["stat", "find"], ["clerc", "added"]) == []
 
 
 def test_every_rule_is_met_by_some_test() -> None:

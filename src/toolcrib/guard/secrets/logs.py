@@ -10,6 +10,7 @@ from typing import Any
 __all__ = ["LOGGERS", "MaskingFilter"]
 
 LOGGERS = (
+    "pgqueuer",
     "toolcrib.calls",
     "toolcrib.core",
     "toolcrib.egress.proxy.dialer",
@@ -23,7 +24,7 @@ LOGGERS = (
     "toolcrib.state.outbox",
     "toolcrib.tools",
 )
-"""The loggers that Toolcrib writes to."""
+"""The loggers that Toolcrib, and PgQueuer for it, write to."""
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({})))
 
@@ -58,7 +59,7 @@ class MaskingFilter(logging.Filter):
         return True
 
     def install(self) -> None:
-        """Filter Toolcrib's own loggers from now on."""
+        """Filter these loggers from now on."""
         for name in LOGGERS:
             logging.getLogger(name).addFilter(self)
 
