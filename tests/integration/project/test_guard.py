@@ -167,6 +167,7 @@ async def test_a_stream_reports_that_its_call_waits_and_goes_on_once_it_is_appro
         assert [event.kind for event in events if isinstance(event, CallEvent)] == [
             "started",
             "approval",
+            "chunk",
             "ended",
         ]
 
@@ -185,7 +186,7 @@ async def test_a_meta_tool_passes_on_what_the_tool_it_calls_reports(crib: Crib) 
         McpCatalog(project)
         for tool, expected in (
             ("work", [("progress", "half"), ("chunk", "so far")]),
-            ("count", [("approval", "it writes")]),
+            ("count", [("approval", "it writes"), ("chunk", "1\n")]),
         ):
             arguments = {"name": tool, "arguments": COUNT if tool == "count" else {}}
             events: list[CallEvent] = []

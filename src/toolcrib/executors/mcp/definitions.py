@@ -34,6 +34,7 @@ MAX_TOOLS = 1_000
 _MAX_PAGES = 100
 _MAX_BYTES = 131_072
 _MAX_NAME = 64
+_METHOD_NOT_FOUND = -32601
 PROMPT, RESOURCE = "prompt:", "resource:"
 """Beginnings of the names of definitions that are a prompt or a resource."""
 _FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
@@ -55,8 +56,14 @@ async def fetch(client: Any) -> tuple[list[Definition], list[str]]:
     if offers.resources is not None:
         lists.append((client.list_resources, "resources", _of_resource))
         lists.append((client.list_resource_templates, "resource_templates", _of_resource))
+    from mcp import MCPError
+
     for fetch_page, key, write in lists:
-        await _fetch_list(fetch_page, key, write, found, left)
+        try:
+            await _fetch_list(fetch_page, key, write, found, left)
+        except MCPError as error:  # Servers that have resources need not know templates of them.
+            if key == "tools" or error.error.code != _METHOD_NOT_FOUND:
+                raise
     return list(found.values()), left
 
 
