@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import need
 from tests.crib import accept
 from toolcrib.guard import Tokens
 from toolcrib.state import Vault
@@ -27,8 +28,8 @@ LIMIT_S = 110
 def suite() -> list[str]:
     """The command of the suite, installed from its lock."""
     npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("npm is not installed")
+    need("npm", npm is not None)
+    assert npm is not None
     files = [HERE / "package.json", HERE / "package-lock.json"]
     wanted = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     BUILD.mkdir(parents=True, exist_ok=True)

@@ -23,7 +23,7 @@ _log = logging.getLogger("toolcrib.runs")
 
 _LONGEST_LINE = 64 * 1_048_576
 _GRACE_S = 2.0
-"""Seconds after its limit, or after it was told to stop, that an attempt may take to end by itself."""
+"""Seconds after its limit, or after it was asked to stop, that an attempt may take to end by itself."""
 _START_S = 60.0
 _PAUSE_S = 1.0
 """Seconds until the next try if a process does not start."""

@@ -168,7 +168,7 @@ class Relays:
         from mcp_types import INVALID_REQUEST, ErrorData
 
         if len(self._running) != 1:
-            return ErrorData(code=INVALID_REQUEST, message="it cannot be told which call this belongs to")
+            return ErrorData(code=INVALID_REQUEST, message="no single call is known that this belongs to")
         shown = None if params is None else params.model_dump(mode="json", by_alias=True, exclude_none=True)
         if shown is not None:
             shown.pop("_meta", None)

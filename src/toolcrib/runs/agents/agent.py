@@ -65,7 +65,7 @@ class Agent:
     """1 to 64 letters, digits, `_` or `-`."""
     model: str
     instructions: str = ""
-    """What the model is told before the conversation."""
+    """The system prompt, before the conversation."""
     description: str = ""
     """What it does and when to use it, for agents that call it."""
     tools: tuple[str, ...] = ()
