@@ -23,7 +23,7 @@ import aiohttp
 
 from toolcrib.guard import Trust
 from toolcrib.project import Project, load_config
-from toolcrib.project.servers import Servers
+from toolcrib.project.tools.servers import Servers
 from toolcrib.spec import Call, Result, Tool
 from toolcrib.state import Vault
 

@@ -17,8 +17,8 @@ from toolcrib.core.bound import Bound, BoundTool
 from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, ToolNotFound, UsageError
 from toolcrib.schema.providers import wire_names
 from toolcrib.spec import Annotations, Call, CallContext, FunctionExec, Outcome, Tool
-from toolcrib.spec.kinds import CommandExec
 from toolcrib.spec.naming import wire_name
+from toolcrib.spec.tools.kinds import CommandExec
 
 
 def add(a: int, b: int = 1) -> int:

@@ -42,7 +42,7 @@ def cut(line: str) -> str:
 
 def lines_of_approval(sheet: ApprovalSheet, facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield everything but the content. No text in it can add a line or control the terminal."""
-    from toolcrib.spec.words import may_touch
+    from toolcrib.spec.tools.words import may_touch
 
     document = sheet.document
     yield f"approval {document['id']}: {document['status']}"

@@ -157,7 +157,7 @@ class FunctionTool(Bound):
     @cached_property
     def tool(self) -> Tool:
         """The description of the tool."""
-        from toolcrib.spec.kinds import FunctionExec
+        from toolcrib.spec.tools.kinds import FunctionExec
 
         options, function = self._options, self._shape.function
         schema = options.output_schema or self._shape.output_schema()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolcrib.errors import TimedOut, ToolcribError
 from toolcrib.spec import Call, CallEvent, Result
-from toolcrib.spec.caller import OWN_CALLERS
+from toolcrib.spec.calls.caller import OWN_CALLERS
 from toolcrib.spec.identifier import new_id
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from toolcrib.core.results import check_output, mask_result, normalise
 from toolcrib.errors import Cancelled, DeniedError, ToolcribError, ToolNotFound
 from toolcrib.middleware import Handler, Middleware
 from toolcrib.spec import Call, CallContext, Clock, Content, Outcome, Result, Retry
-from toolcrib.spec.content import blocks_of
+from toolcrib.spec.calls.content import blocks_of
 from toolcrib.spec.naming import nearest
 
 __all__ = ["Pipeline", "SystemClock"]

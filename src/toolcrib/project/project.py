@@ -15,9 +15,7 @@ from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolcribError
 from toolcrib.guard import EnvironmentSecrets, Reviews, ToolDigest, Trust
 from toolcrib.manifest import Diagnostic
-from toolcrib.project.binding import Binder
-from toolcrib.project.builtins import Builtins
-from toolcrib.project.bundles import Bundles
+from toolcrib.project.catalog.bundles import Bundles
 from toolcrib.project.catalog.external import ExternalTools
 from toolcrib.project.catalog.registry import Change, ToolRegistry
 from toolcrib.project.config.settings import Config, load_config, source_files
@@ -34,28 +32,30 @@ from toolcrib.project.control.first_use import FirstUse, ReviewSheet
 from toolcrib.project.control.outputs import KeptOutputs
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.control.store import Store
-from toolcrib.project.fingerprints import Fingerprints
-from toolcrib.project.lock import Pins
-from toolcrib.project.middleware import named_middleware
+from toolcrib.project.integrity.fingerprints import Fingerprints
+from toolcrib.project.integrity.lock import Pins
+from toolcrib.project.integrity.programs import programs_of
 from toolcrib.project.preview import Preview
-from toolcrib.project.programs import programs_of
 from toolcrib.project.root import Place, find
 from toolcrib.project.setup import Setup
-from toolcrib.project.workspaces import Workspaces
+from toolcrib.project.tools.binding import Binder
+from toolcrib.project.tools.builtins import Builtins
+from toolcrib.project.tools.middleware import named_middleware
+from toolcrib.project.tools.workspaces import Workspaces
 from toolcrib.spec import Call, Caller, CallEvent, CallEvents, Result, SecretSource, Tool
 from toolcrib.state import Vault, cache_folder, load_user_settings, require_database
 
 if TYPE_CHECKING:
     from toolcrib.bundles import BuiltIn
     from toolcrib.executors.trace.observation import Observation
-    from toolcrib.project.agents import ProjectAgents
     from toolcrib.project.catalog.reload import HotReload
     from toolcrib.project.catalog.search import Search
     from toolcrib.project.catalog.stored import StoredTools
     from toolcrib.project.catalog.stored_search import StoredSearch
-    from toolcrib.project.durable import ProjectCalls
-    from toolcrib.project.servers import Servers
-    from toolcrib.project.workflows import ProjectWorkflows
+    from toolcrib.project.durable.agents import ProjectAgents
+    from toolcrib.project.durable.calls import ProjectCalls
+    from toolcrib.project.durable.workflows import ProjectWorkflows
+    from toolcrib.project.tools.servers import Servers
     from toolcrib.runs.agents import AgentRuns, AgentTools, Models
 
 __all__ = ["Accept", "Project"]
@@ -169,7 +169,7 @@ class Project:
         self.outputs.began = partial(self.builtins.switch_on, ("artifact_read",))
         named = self._setup.named_servers
         if named.specs or named.wrong:
-            from toolcrib.project.servers import Servers
+            from toolcrib.project.tools.servers import Servers
 
             self.servers = Servers(self._setup, self.toolset, self._workspaces, self._steps.secrets)
             self.pins.remote = self.servers.definitions
@@ -391,7 +391,7 @@ class Project:
     @cached_property
     def calls(self) -> ProjectCalls:
         """Durable calls: stored before they run, and recorded once."""
-        from toolcrib.project.durable import Concurrency, ProjectCalls
+        from toolcrib.project.durable.calls import Concurrency, ProjectCalls
 
         concurrency = Concurrency(self.toolset, self.config.concurrency)
         calls = ProjectCalls(
@@ -403,7 +403,7 @@ class Project:
     @cached_property
     def agents(self) -> ProjectAgents:
         """The agents of the project: those in files, and those that the program adds."""
-        from toolcrib.project.agents import ProjectAgents
+        from toolcrib.project.durable.agents import ProjectAgents
 
         files = source_files(self.place.root, self.place.home, self._setup.hidden)
         return ProjectAgents(self.place, files, self.acceptance)
@@ -411,7 +411,7 @@ class Project:
     @cached_property
     def workflows(self) -> ProjectWorkflows:
         """The workflows of the project. Their runs are in `runs`."""
-        from toolcrib.project.workflows import ProjectWorkflows
+        from toolcrib.project.durable.workflows import ProjectWorkflows
 
         files = source_files(self.place.root, self.place.home, self._setup.hidden)
         return ProjectWorkflows(self.place, files, self.acceptance, self.runs, self.toolset)
@@ -426,7 +426,7 @@ class Project:
 
     @cached_property
     def _agent_parts(self) -> tuple[Models, AgentTools]:
-        from toolcrib.project.agents import agent_tools
+        from toolcrib.project.durable.agents import agent_tools
         from toolcrib.runs.agents import Models
 
         models = Models(self.config.providers, self.secrets, self._workspaces.egress)
@@ -434,7 +434,7 @@ class Project:
         return models, agent_tools(self.calls, self.get, self.builtins.switch_on)
 
     def _serve_runs(self) -> None:
-        from toolcrib.project.agents import serve_runs
+        from toolcrib.project.durable.agents import serve_runs
 
         self.builtins.switch_on(self.agents.listed())  # A run that began elsewhere may call them here.
         serve_runs(self.calls, self._store.runs, *self._agent_parts)

@@ -11,9 +11,9 @@ from toolcrib.project.config.mcp import NamedServers
 from toolcrib.project.config.secrets import hidden_paths, open_sources
 from toolcrib.project.config.settings import Config
 from toolcrib.project.config.weakening import Weakening
+from toolcrib.project.integrity.starts import Starts
 from toolcrib.project.root import Place
 from toolcrib.project.sandbox_level import SandboxLevel, sandbox_level_of
-from toolcrib.project.starts import Starts
 from toolcrib.spec import SecretSource
 from toolcrib.state import Vault, cache_home, user_settings_place
 

@@ -11,7 +11,7 @@ from typing import Any
 from toolcrib.errors import ConflictError
 from toolcrib.spec import Annotations, Tool
 from toolcrib.spec.naming import wire_name
-from toolcrib.spec.policies import MCP_HINTS
+from toolcrib.spec.tools.policies import MCP_HINTS
 
 __all__ = [
     "anthropic_tool",

@@ -5,13 +5,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.spec.call import Call, Outcome, Result
-from toolcrib.spec.caller import SCOPES, Caller, Scope
-from toolcrib.spec.client import CallClient
-from toolcrib.spec.content import Content
-from toolcrib.spec.events import CallEvent, CallEvents
-from toolcrib.spec.permissions import Network, Permissions, SecretSpec
-from toolcrib.spec.policies import (
+from toolcrib.spec.calls.call import Call, Outcome, Result
+from toolcrib.spec.calls.caller import SCOPES, Caller, Scope
+from toolcrib.spec.calls.client import CallClient
+from toolcrib.spec.calls.content import Content
+from toolcrib.spec.calls.events import CallEvent, CallEvents
+from toolcrib.spec.calls.reports import Chunk, Progress
+from toolcrib.spec.ports import CallContext, Catalog, Clock, Executor, Invoke, SecretSource
+from toolcrib.spec.tools.permissions import Network, Permissions, SecretSpec
+from toolcrib.spec.tools.policies import (
     LEVELS,
     Annotations,
     Approval,
@@ -25,12 +27,10 @@ from toolcrib.spec.policies import (
     Output,
     Retry,
 )
-from toolcrib.spec.ports import CallContext, Catalog, Clock, Executor, Invoke, SecretSource
-from toolcrib.spec.reports import Chunk, Progress
-from toolcrib.spec.tool import Source, Spelling, Tool
+from toolcrib.spec.tools.tool import Source, Spelling, Tool
 
 if TYPE_CHECKING:
-    from toolcrib.spec.kinds import (
+    from toolcrib.spec.tools.kinds import (
         ABSENT,
         Absent,
         BodyPart,
@@ -113,4 +113,4 @@ def __getattr__(name: str) -> Any:
     """Return a configuration of an execution kind. They are many, and a program's own functions need none."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("toolcrib.spec.kinds"), name)
+    return getattr(import_module("toolcrib.spec.tools.kinds"), name)

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 from toolcrib.errors import ToolcribError
-from toolcrib.spec.call import Call, Outcome, Result
-from toolcrib.spec.caller import Caller
-from toolcrib.spec.client import CallClient
-from toolcrib.spec.events import CallEvent, CallEvents
-from toolcrib.spec.tool import Tool
+from toolcrib.spec.calls.call import Call, Outcome, Result
+from toolcrib.spec.calls.caller import Caller
+from toolcrib.spec.calls.client import CallClient
+from toolcrib.spec.calls.events import CallEvent, CallEvents
+from toolcrib.spec.tools.tool import Tool
 
 __all__ = ["CallContext", "Catalog", "Clock", "Executor", "Invoke", "Masker", "SecretSource"]
 

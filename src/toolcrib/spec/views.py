@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from toolcrib.errors import ApprovalRequired, ToolcribError
-from toolcrib.spec.call import Result
-from toolcrib.spec.content import blocks_text
-from toolcrib.spec.words import HINT_ASKED
+from toolcrib.spec.calls.call import Result
+from toolcrib.spec.calls.content import blocks_text
+from toolcrib.spec.tools.words import HINT_ASKED
 
 __all__ = ["TEXT_LIMIT", "artifact_of", "cut_text", "error_text", "pending_error", "text_view", "value_text"]
 

@@ -16,7 +16,7 @@ import pytest
 from tests.crib import Crib, failed
 from toolcrib.egress import address_kind
 from toolcrib.egress.address import _is_own
-from toolcrib.project import programs
+from toolcrib.project.integrity import programs
 from toolcrib.state import cache_home
 
 pytestmark = pytest.mark.usefixtures("kernel")

@@ -17,8 +17,8 @@ import pytest
 from tests.crib import Crib
 from toolcrib import Project
 from toolcrib.bundles import BundleBody, Store, ToolBody
-from toolcrib.project.bundles import Bundles
 from toolcrib.project.catalog import stored_search
+from toolcrib.project.catalog.bundles import Bundles
 from toolcrib.spec.identifier import new_id
 
 PUT = """

@@ -12,8 +12,8 @@ import pytest
 from tests.crib import Crib, failed
 from tests.mcp_servers import RAW, mount, write
 from toolcrib.project import Project
-from toolcrib.project.lock import write_lock
-from toolcrib.project.servers import Mounted
+from toolcrib.project.integrity.lock import write_lock
+from toolcrib.project.tools.servers import Mounted
 
 pytestmark = pytest.mark.timeout(120)
 SCHEMA = {"type": "object", "properties": {"q": {"type": "string"}}}

@@ -20,7 +20,7 @@ from tests.crib import Crib, failed
 from tests.mcp_servers import GOOD, RAW, mount, trust
 from toolcrib.errors import ConfigError
 from toolcrib.project import Project
-from toolcrib.project.servers import Mounted
+from toolcrib.project.tools.servers import Mounted
 from toolcrib.spec import CallEvent
 
 pytestmark = pytest.mark.timeout(120)

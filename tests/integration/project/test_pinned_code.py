@@ -17,7 +17,7 @@ import pytest
 from tests.crib import Crib
 from tests.mcp_servers import RAW, write
 from toolcrib import Project, Result
-from toolcrib.project.lock import write_lock
+from toolcrib.project.integrity.lock import write_lock
 from toolcrib.spec import Level
 
 pytestmark = pytest.mark.usefixtures("kernel")

@@ -17,7 +17,7 @@ from toolcrib import Toolset
 from toolcrib.errors import ConflictError, ToolUnavailable
 from toolcrib.guard import Digests, tool_digest
 from toolcrib.guard.trust import digest
-from toolcrib.project.programs import programs_of
+from toolcrib.project.integrity.programs import programs_of
 from toolcrib.spec import CommandExec, Tool
 
 

@@ -10,7 +10,7 @@ from toolcrib.builtin.site import Site
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.spec import Annotations, CallContext, Example, Limits, Outcome
-from toolcrib.spec.binary import content_of, is_binary
+from toolcrib.spec.calls.binary import content_of, is_binary
 
 __all__ = ["BUILTIN"]
 

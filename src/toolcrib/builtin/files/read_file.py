@@ -9,7 +9,7 @@ from toolcrib.builtin.files.text import whole_characters
 from toolcrib.builtin.site import Site
 from toolcrib.executors.output import uncut
 from toolcrib.spec import Annotations, CallContext, Example, Limits, Outcome, Permissions
-from toolcrib.spec.binary import content_of, is_binary
+from toolcrib.spec.calls.binary import content_of, is_binary
 
 __all__ = ["BUILTIN"]
 

@@ -7,7 +7,7 @@ from contextlib import aclosing, closing
 from typing import Any
 
 from toolcrib.spec import CallContext
-from toolcrib.spec.reports import Chunk, Progress
+from toolcrib.spec.calls.reports import Chunk, Progress
 
 __all__ = ["drained", "exhausted"]
 

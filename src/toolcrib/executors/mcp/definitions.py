@@ -11,7 +11,7 @@ from urllib.parse import quote
 from toolcrib.errors import ToolcribError
 from toolcrib.schema import ArgumentCheck, SchemaCheck, to_json_text
 from toolcrib.spec import Annotations, Approval, McpExec, Output, Tool
-from toolcrib.spec.policies import MCP_HINTS, McpForms
+from toolcrib.spec.tools.policies import MCP_HINTS, McpForms
 
 if TYPE_CHECKING:
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec

@@ -19,7 +19,7 @@ from toolcrib.executors.workspace.workspace import SYSTEM_PATH, Workspace
 from toolcrib.manifest.dialects.mcp_servers import expand
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import McpExec, Tool
-from toolcrib.spec.words import may_touch
+from toolcrib.spec.tools.words import may_touch
 
 if TYPE_CHECKING:
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec

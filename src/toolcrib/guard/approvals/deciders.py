@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolcrib.errors import DeniedError, InvalidToken
 from toolcrib.guard.approvals.records import Approval
-from toolcrib.spec.caller import Caller
+from toolcrib.spec.calls.caller import Caller
 
 __all__ = ["may_decide"]
 

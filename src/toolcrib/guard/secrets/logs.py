@@ -15,7 +15,7 @@ LOGGERS = (
     "toolcrib.core",
     "toolcrib.egress.proxy.dialer",
     "toolcrib.egress.proxy.server",
-    "toolcrib.project.bundles",
+    "toolcrib.project.catalog.bundles",
     "toolcrib.project.catalog.reload",
     "toolcrib.runs",
     "toolcrib.serve.http",

@@ -22,7 +22,7 @@ from toolcrib.manifest import (
 from toolcrib.project.catalog.external import ExternalTools
 from toolcrib.project.catalog.registry import Change, Reading, ToolRegistry
 from toolcrib.project.catalog.watch import Watch
-from toolcrib.project.programs import programs_of
+from toolcrib.project.integrity.programs import programs_of
 from toolcrib.spec import Tool
 
 __all__ = ["HotReload"]

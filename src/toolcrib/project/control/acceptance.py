@@ -12,10 +12,10 @@ from pathlib import Path
 from toolcrib.core.context import Context
 from toolcrib.errors import NotTrusted, ToolcribError
 from toolcrib.guard import ToolDigest, Trust
-from toolcrib.project.lock import pin_of
+from toolcrib.project.integrity.lock import pin_of
 from toolcrib.project.root import Place
 from toolcrib.spec import Tool
-from toolcrib.spec.caller import OWN_CALLERS
+from toolcrib.spec.calls.caller import OWN_CALLERS
 from toolcrib.state import user_settings_file
 
 __all__ = ["Acceptance", "ProjectDigest", "digest_of_project", "require_own_folder"]

@@ -11,8 +11,8 @@ from toolcrib.guard import Reviews, ReviewStatus, ToolDigest, opened, reviewed_p
 from toolcrib.project.control.acceptance import Acceptance
 from toolcrib.project.root import Place
 from toolcrib.spec import Caller, Tool
-from toolcrib.spec.caller import OWN_CALLERS
-from toolcrib.spec.words import may_touch
+from toolcrib.spec.calls.caller import OWN_CALLERS
+from toolcrib.spec.tools.words import may_touch
 
 __all__ = ["FIRST_USE", "FirstUse", "ReviewSheet"]
 

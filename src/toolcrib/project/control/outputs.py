@@ -7,9 +7,9 @@ from functools import cached_property
 
 from toolcrib.core.context import Context
 from toolcrib.spec import Caller, Result
-from toolcrib.spec.binary import data_of
-from toolcrib.spec.caller import OWN_CALLERS
-from toolcrib.spec.content import Content
+from toolcrib.spec.calls.binary import data_of
+from toolcrib.spec.calls.caller import OWN_CALLERS
+from toolcrib.spec.calls.content import Content
 from toolcrib.spec.views import TEXT_LIMIT, value_text
 from toolcrib.state import Artifact, Artifacts, Vault
 

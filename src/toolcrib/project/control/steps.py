@@ -19,7 +19,7 @@ from toolcrib.project.control.outputs import KeptOutputs
 from toolcrib.project.control.rates import RateStep
 from toolcrib.project.control.secrets import SecretsStep
 from toolcrib.project.control.store import Store
-from toolcrib.project.lock import Pins
+from toolcrib.project.integrity.lock import Pins
 from toolcrib.project.setup import Setup
 from toolcrib.spec import Call, Limits, Tool
 

@@ -7,10 +7,12 @@ from typing import Any
 
 from toolcrib import __version__
 from toolcrib.serve.http import Answer, HttpRequest, Route, describe
-from toolcrib.serve.rest import archive, artifacts, bundles, catalog, runs, session, tools, usage, workflows
+from toolcrib.serve.rest import artifacts, session
 from toolcrib.serve.rest.admin import approvals, audit, manifests, standing
+from toolcrib.serve.rest.bundles import archive, bundles, catalog, tools, usage
 from toolcrib.serve.rest.calls import routes as calls
 from toolcrib.serve.rest.records import PATH
+from toolcrib.serve.rest.runs import runs, workflows
 
 __all__ = ["ROUTES", "openapi"]
 

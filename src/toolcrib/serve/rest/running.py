@@ -26,7 +26,7 @@ from toolcrib.errors import (
     ToolcribError,
     ToolFailed,
 )
-from toolcrib.project.durable import ProjectCalls
+from toolcrib.project.durable.calls import ProjectCalls
 from toolcrib.runs import CallState, ClaimedCall, DurableCall
 from toolcrib.runs.ending import ending_of, record
 from toolcrib.schema import to_json_text

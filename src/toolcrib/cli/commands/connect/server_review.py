@@ -13,7 +13,7 @@ from toolcrib.errors import ToolUnavailable
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
-    from toolcrib.project.servers import Mounted, Servers
+    from toolcrib.project.tools.servers import Mounted, Servers
 
 __all__ = ["require_client", "reviewed", "started"]
 

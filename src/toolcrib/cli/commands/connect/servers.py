@@ -18,7 +18,7 @@ from toolcrib.errors import NotFoundError
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
-    from toolcrib.project.servers import Servers
+    from toolcrib.project.tools.servers import Servers
 
 _MOST_LINES = 10
 """Lines shown of a failed server's standard error."""

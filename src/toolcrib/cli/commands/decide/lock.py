@@ -13,7 +13,7 @@ from toolcrib.errors import ManifestError, NotFoundError
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
-    from toolcrib.project.lock import Lock
+    from toolcrib.project.integrity.lock import Lock
 
 
 @click.command("lock")
@@ -27,7 +27,7 @@ def command(root: str | None, as_json: bool, check: bool) -> int:
     delete the file.
     """
     from toolcrib.project import Project
-    from toolcrib.project.lock import write_lock
+    from toolcrib.project.integrity.lock import write_lock
 
     if not check:
         require_person("locks")
@@ -57,7 +57,7 @@ def _pins(project: Project) -> Lock:
 
 
 def _check(project: Project, now: Lock, as_json: bool) -> int:
-    from toolcrib.project.lock import read_lock
+    from toolcrib.project.integrity.lock import read_lock
 
     pinned = read_lock(project.pins.path)
     if pinned is None:

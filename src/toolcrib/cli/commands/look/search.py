@@ -103,7 +103,7 @@ def _of_bundles(
 ) -> dict[str, Any]:
     """Return the tools of bundles that match, in the form of `Project.search`, with their switches."""
     from toolcrib.cli.commands.bundles.chosen import find_bundle
-    from toolcrib.project.bundles import Bundles
+    from toolcrib.project.catalog.bundles import Bundles
     from toolcrib.state import data_home
 
     of = Bundles.without_project(data or data_home()) if project is None else project.bundles

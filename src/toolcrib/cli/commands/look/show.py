@@ -113,7 +113,7 @@ def _document(tool: Tool) -> dict[str, Any]:
 
 
 def _lines(tool: Tool, middleware: list[str]) -> Iterator[str]:
-    from toolcrib.spec.words import may_touch
+    from toolcrib.spec.tools.words import may_touch
 
     yield f"{tool.name}  ({tool.kind}, version {tool.version})"
     yield tool.description.strip()

@@ -154,7 +154,7 @@ def _how_to_approve(approval: str) -> str:
 
 
 def _asked() -> str:
-    from toolcrib.spec.words import HINT_ASKED
+    from toolcrib.spec.tools.words import HINT_ASKED
 
     return HINT_ASKED
 

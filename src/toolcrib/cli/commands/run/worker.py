@@ -36,7 +36,7 @@ def command(root: str | None, app: str | None, concurrency: int, grace: float, m
     memory = None if memory_mb is None else memory_mb * _MB
 
     async def serve() -> None:
-        from toolcrib.project.work import serve_worker
+        from toolcrib.project.worker.supervisor import serve_worker
 
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -15,7 +15,7 @@ from toolcrib.manifest.yaml.diagnostics import quoted
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec.naming import nearest
-from toolcrib.spec.policies import MCP_HINTS
+from toolcrib.spec.tools.policies import MCP_HINTS
 
 __all__ = ["FIELDS", "TYPES", "WORDS", "drafts"]
 

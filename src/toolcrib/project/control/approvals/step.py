@@ -13,7 +13,7 @@ from toolcrib.project.control.approvals.questions import ApprovalQuestions, Ques
 from toolcrib.project.control.code import ApprovedCode
 from toolcrib.project.control.store import Store
 from toolcrib.spec import Result
-from toolcrib.spec.words import HINT_ASKED, may_touch
+from toolcrib.spec.tools.words import HINT_ASKED, may_touch
 from toolcrib.state import user_name
 
 __all__ = ["ApprovalStep"]

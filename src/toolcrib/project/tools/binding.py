@@ -13,7 +13,7 @@ from toolcrib.executors import Host
 from toolcrib.manifest import kind_of
 from toolcrib.project.control.composites import Composites
 from toolcrib.project.setup import Setup
-from toolcrib.project.workspaces import Workspaces
+from toolcrib.project.tools.workspaces import Workspaces
 from toolcrib.spec import Executor, HttpExec, Invoke, Retry, Tool
 
 if TYPE_CHECKING:

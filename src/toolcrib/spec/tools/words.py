@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from toolcrib.spec.kinds import CommandExec, CompositeExec, HttpExec
-from toolcrib.spec.tool import Tool
+from toolcrib.spec.tools.kinds import CommandExec, CompositeExec, HttpExec
+from toolcrib.spec.tools.tool import Tool
 
 __all__ = ["HINT_ASKED", "may_touch"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from toolcrib.errors import ApprovalRequired, ToolcribError
-from toolcrib.spec.caller import Caller
-from toolcrib.spec.client import CallClient
-from toolcrib.spec.events import CallEvent
+from toolcrib.spec.calls.caller import Caller
+from toolcrib.spec.calls.client import CallClient
+from toolcrib.spec.calls.events import CallEvent
 
 __all__ = ["Call", "Outcome", "Result"]
 

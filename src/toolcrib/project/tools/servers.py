@@ -43,7 +43,7 @@ from toolcrib.manifest.lint.wording import hidden_characters, instructions, text
 from toolcrib.project.config.mcp import FILE, server_line
 from toolcrib.project.control.secrets import SecretsStep
 from toolcrib.project.setup import Setup
-from toolcrib.project.workspaces import Workspaces
+from toolcrib.project.tools.workspaces import Workspaces
 from toolcrib.spec import Approval, Call, Executor, Result, Tool
 from toolcrib.spec.naming import nearest
 

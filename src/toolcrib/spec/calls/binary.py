@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from toolcrib.spec.content import Content
+from toolcrib.spec.calls.content import Content
 
 __all__ = ["content_of", "data_of", "is_binary"]
 

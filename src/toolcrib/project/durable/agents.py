@@ -10,7 +10,7 @@ from toolcrib.builtin.names import NAMES
 from toolcrib.errors import ConflictError, ManifestError, NotFoundError, NotTrusted
 from toolcrib.manifest import Diagnostic, Document, SourceFiles, diagnostics_of
 from toolcrib.project.control.acceptance import Acceptance
-from toolcrib.project.durable import ProjectCalls
+from toolcrib.project.durable.calls import ProjectCalls
 from toolcrib.project.root import Place
 from toolcrib.runs import worker_name
 from toolcrib.runs.agents import (

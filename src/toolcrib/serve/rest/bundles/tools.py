@@ -34,7 +34,7 @@ from toolcrib.errors import (
 )
 from toolcrib.manifest import check_tool, entries, failure
 from toolcrib.serve.http import Answer, HttpRequest, Route, check_preconditions
-from toolcrib.serve.rest.bundles import read_switch
+from toolcrib.serve.rest.bundles.bundles import read_switch
 from toolcrib.serve.rest.callers import covers, covers_all
 from toolcrib.serve.rest.records import NativeTool, Switch, ToolPut, refuse_ours, tool_body
 from toolcrib.serve.rest.services import Services

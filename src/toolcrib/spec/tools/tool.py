@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.spec.permissions import Permissions
-from toolcrib.spec.policies import Annotations, Approval, Auth, Example, Limits, McpForms, Output, Retry
+from toolcrib.spec.tools.permissions import Permissions
+from toolcrib.spec.tools.policies import Annotations, Approval, Auth, Example, Limits, McpForms, Output, Retry
 
 if TYPE_CHECKING:
-    from toolcrib.spec.kinds import ExecConfig
+    from toolcrib.spec.tools.kinds import ExecConfig
 
 __all__ = ["Source", "Spelling", "Tool"]
 

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import toolcrib
 from toolcrib.manifest import DEFAULT_DIALECT, DIALECTS, kind_of
 from toolcrib.project.config.secrets import helper_folders, helper_programs
 from toolcrib.project.config.settings import Config
@@ -130,7 +131,7 @@ def running_from(root: str) -> tuple[str, ...]:
 
     paths = Paths()
     base = getattr(sys, "_base_executable", None) or sys.executable
-    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+    package = os.path.dirname(os.path.abspath(toolcrib.__file__))  # noqa: PTH100, PTH120
     written = [sys.executable, package, os.path.dirname(package), *filter(os.path.isabs, sys.path)]  # noqa: PTH120
     if sys.prefix != sys.base_prefix:
         parts = ("bin", "lib", "lib64", "pyvenv.cfg")

@@ -14,7 +14,7 @@ from toolcrib.state import named_database
 
 __all__ = ["serve_worker"]
 
-_EXECUTOR = (sys.executable, "-m", "toolcrib.project.execution")
+_EXECUTOR = (sys.executable, "-m", "toolcrib.project.worker.execution")
 
 
 async def serve_worker(

@@ -22,7 +22,7 @@ from toolcrib.guard import (
 from toolcrib.project.config.secrets import SourceSetting
 from toolcrib.project.config.settings import Config
 from toolcrib.project.config.started import OUTSIDE, CommandLine, digest_of
-from toolcrib.project.lock import require_started
+from toolcrib.project.integrity.lock import require_started
 from toolcrib.project.root import Place
 from toolcrib.spec import CommandExec, Tool
 

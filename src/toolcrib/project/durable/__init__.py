@@ -1,0 +1,1 @@
+"""Calls and runs of a project that are stored before they run."""

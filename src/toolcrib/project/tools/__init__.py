@@ -1,0 +1,1 @@
+"""The parts that make a project's tools ready to be called."""

@@ -1,0 +1,1 @@
+"""Workers of a project: the supervisor and its executor processes."""

@@ -1,0 +1,1 @@
+"""Routes about bundles and their tools, over all bundles or in one."""

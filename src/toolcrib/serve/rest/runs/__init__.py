@@ -1,0 +1,1 @@
+"""Routes about agents, workflows, sessions and runs."""

@@ -1,0 +1,1 @@
+"""Calls and their results: what goes in, what happens meanwhile, what comes out. Pure data."""

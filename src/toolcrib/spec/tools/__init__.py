@@ -1,0 +1,1 @@
+"""Tools: identity, execution, permissions, rules for calls. Pure data."""
