@@ -6,10 +6,13 @@ Run it: python examples/run_variables.py
 from __future__ import annotations
 
 import asyncio
+import tempfile
+from pathlib import Path
 
 from toolcrib import (
+    Agent,
     Context,
-    Toolset,
+    Project,
     get_run_context,
     get_run_id,
     get_session_id,
@@ -19,10 +22,7 @@ from toolcrib import (
     must_get_variable,
 )
 
-tools = Toolset()
 
-
-@tools.tool
 def continue_story(words: int = 100) -> str:
     """Continue the story of this run."""
     tenant = must_get_variable("tenant_id", str)  # raises if it is not set or not a text
@@ -31,29 +31,34 @@ def continue_story(words: int = 100) -> str:
     return f"{words} words for {story} of {tenant}, at most {chapters} chapters, {sorted(get_variables())}"
 
 
-@tools.tool
-async def where_am_i(ctx: Context) -> dict[str, object]:
-    """Tell the call apart. The parameter `ctx` is no argument: the model never sees it."""
+async def same_run(ctx: Context) -> bool:
+    """Compare the ids. The parameter `ctx` is no argument: the model never sees it."""
     run = get_run_context()
-    return {
-        "run": get_run_id(),
-        "session": get_session_id(),
-        "same": run is not None and run.run_id == ctx.run_id,
-        "attempt": ctx.attempt,
-        "limit_ms": ctx.limit_ms,
-    }
+    ids = (get_run_id(), get_session_id())
+    return run is not None and (run.run_id, run.session_id) == ids == (ctx.run_id, ctx.session_id)
+
+
+CALLS = [{"tool": "continue_story", "arguments": {"words": 50}}, {"tool": "same_run"}]
+AGENT = Agent(
+    "author",
+    "scripted",
+    tools=("continue_story", "same_run"),
+    script=({"calls": CALLS}, {"text": "{{results}}"}),
+)
 
 
 async def main() -> None:
-    """Two runs of different tenants, one call without what it needs."""
-    print("arguments the model may give:", list(tools.get("continue_story").input_schema["properties"]))
-    for tenant in ("tenant-1", "tenant-2"):
-        variables = {"tenant_id": tenant, "story_id": "story-123"}
-        print(await tools.execute("continue_story", {"words": 50}, variables=variables))
-    print(await tools.execute("where_am_i", run_id="run-7", session_id="session-1"))
-    result = await tools.call("continue_story")
-    assert result.error is not None
-    print("without variables:", result.error.message)
+    """Two runs with variables, and one without what a tool needs."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, ".toolcrib").mkdir()
+        async with Project.open(folder, accept="all", data=Path(folder, "data")) as project:
+            project.toolset.register(continue_story)
+            project.toolset.register(same_run)
+            session = project.runs.create_session()
+            given = {"tenant_id": "tenant-1", "story_id": "story-123"}
+            for variables in (given, {**given, "max_chapters": 3}, None):
+                run = await project.runs.run(session, AGENT, "Continue the story.", variables)
+                print(run.answer)
 
 
 if __name__ == "__main__":

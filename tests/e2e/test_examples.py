@@ -15,29 +15,6 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 CONFINED = {"mcp_client", "project_from_python"}
 
 SHOWN: dict[str, list[str]] = {
-    "agent_runs": [
-        "func tool: noon in UTC\n",
-        "struct tool with a database: User: Ada\n",
-        "schema: Invalid input: $.priority urgent is not one of: low, high",
-        "side by side: noon in Oslo | noon in Rome | noon in Lima\n",
-        "errors: got through | in the end | free again | Cancelled: authentication failed | ",
-        "three levels: story-7 in tenant-1\n",
-        'tree: [["boss", 0, "done"], ["editor", 1, "done"], ["writer", 2, "done"]]\n',
-    ],
-    "backoff": [
-        "after attempt 1: ",
-        "within 10 % of 1\n",
-        "after attempt 5: ",
-        "within 10 % of 625\n",
-        "attempts: 6\n",
-        "fixed: [0.5, 0.5]\n",
-    ],
-    "class_tool": [
-        "opened\n",
-        "{'location': 'Oslo'} → 4 °C\n",
-        "{'location': 'Oslo', 'unit': 'fahrenheit'} → 39 °F\n",
-        "closed\nrequests to the service: 2\n",
-    ],
     "filter_and_views": [
         "by name: ['add', 'read_page']\n",
         "by tag: ['read_page', 'search.pages']\n",
@@ -60,7 +37,6 @@ SHOWN: dict[str, list[str]] = {
         "forge → denied\n",
         "dawdle → timed_out\n",
     ],
-    "parallel_execution": ["oak: found, ", "yew: ground\n", "10 calls of 0.2 s", "at once: True\n"],
     "process_isolation": [
         "add: 5\n",
         "crash: tool_failed: the tool's process was ended by ",
@@ -88,29 +64,6 @@ SHOWN: dict[str, list[str]] = {
         '  $.degrees "hot" is not of type "number"\n',
         "  $.to kelvin is not one of: celsius, fahrenheit\n",
     ],
-    "retry_and_error_types": [
-        "flaky: ok, attempts 2, snoozes 0 | got through\n",
-        "broken: tool_failed, attempts 2, snoozes 0 | Tool call failed: ConnectionError: the line was cut",
-        "patient: ok, attempts 4, snoozes 0 | fourth time lucky\n",
-        "locked: tool_cancelled, attempts 1, snoozes 0 | Cancelled: authentication failed\n",
-        "picky: invalid_input, attempts 1, snoozes 0 | Invalid input: there is no user u-404\n",
-        "limited: ok, attempts 1, snoozes 3 | worked in run r-1\n",
-    ],
-    "run_variables": [
-        "arguments the model may give: ['words']\n",
-        "50 words for story-123 of tenant-1, at most 10 chapters, ['story_id', 'tenant_id']\n",
-        "'run': 'run-7', 'session': 'session-1', 'same': True, 'attempt': 1",
-        "without variables: LookupError: the run variable 'tenant_id' is not set\n",
-    ],
-    "schema_validation": [
-        "good: SHOP-7 'Oil the lathe': medium, ['assignee', 'score', 'tags']\n",
-        *(
-            f"{rule}: $."
-            for rule in ("required", "type", "minLength", "maxLength", "pattern", "enum", "minimum")
-        ),
-        *(f"{rule}: $." for rule in ("maximum", "items", "minItems", "maxItems", "nested required")),
-        "unknown name: $.asignee is not known; did you mean assignee?\n",
-    ],
     "typed_parameters": [
         "'Oil the lathe' by Ada until 01.03.2026, HIGH, tags []\n",
         '  $.title "No" is shorter than 3 characters\n',
@@ -119,11 +72,73 @@ SHOWN: dict[str, list[str]] = {
     ],
 }
 
+RUNS: dict[str, list[str]] = {
+    "database_tool": [
+        "tenant-1: User: Ada <ada@example.com>, User not found\n",
+        "tenant-2: User not found, User: Ben <ben@example.com>\n",
+    ],
+    "distributed": ["oak cut by ", "ash turned by ", "workers: 2\n"],
+    "error_types": [
+        "free again\nCancelled: authentication failed\nInvalid input: there is no user u-404\nin the end\n",
+        "limited: done, attempts 1, snoozes 3\n",
+        "locked: cancelled, attempts 1, snoozes 0\n",
+        "picky: discarded, attempts 1, snoozes 0\n",
+        "transient: done, attempts 2, snoozes 0\n",
+    ],
+    "exponential_backoff": [
+        "the service is up; waited for 0.9 s or more: True\n",
+        *(f"after attempt {n}: within 10 % of {n**4} s: True\n" for n in (1, 2, 3, 4, 5)),
+    ],
+    "func_tool": [
+        "It was 1969-07-20T20:17:00+00:00.\n",
+        "2 Invalid input: there is no timezone Mars/Olympus",
+    ],
+    "instant_retry": [
+        "got through\nfourth time lucky\nTool call failed: ConnectionError: the line was cut\n",
+        "broken ['retry', 'failed']\nflaky ['retry', 'done']\n",
+        "patient ['retry', 'retry', 'retry', 'done']\n",
+    ],
+    "nested_agents": [
+        "The writer wrote what was found notes on lathes of proj-123.\n",
+        "manager: done after 2 steps\n  writer: done after 2 steps\n    researcher: done after 2 steps\n",
+    ],
+    "parallel_execution": ["oak: found, ", "yew: ground\n", "8 calls of 0.3 s", "at once: True\n"],
+    "run_variables": [
+        "50 words for story-123 of tenant-1, at most 10 chapters, ['story_id', 'tenant_id']\ntrue\n",
+        "at most 3 chapters, ['max_chapters', 'story_id', 'tenant_id']\ntrue\n",
+        "LookupError: the run variable 'tenant_id' is not set\ntrue\n",
+    ],
+    "schema_validation": [
+        '"No" is shorter than 3',
+        "does not match",
+        "urgent is not one of",
+        "less than the minimum of 0",
+        "has less than 1 item\n",
+        "$.key is required; ",
+        'is not of type "string"; ',
+        "greater than the maximum of 100; ",
+        "has more than 5 items; ",
+        "$.assignee.name is required\n",
+        "is longer than 20 characters; ",
+        '$.tags[1] 5 is not of type "string"; ',
+        "did you mean assignee?\n",
+        "SHOP-7 'Oil the lathe': medium, ['assignee']\n",
+    ],
+    "struct_tool": ["opened\nIn Oslo it is 39 °F.\nclosed\nrequests to the service: 1\n"],
+}
+"""Runs of agents: one process runs them one after the other, as their libraries take seconds to import."""
+_ONE_BY_ONE = """
+import runpy, sys
+for path in sys.argv[1:]:
+    print("file:", path)
+    runpy.run_path(path, run_name="__main__")
+"""
+
 
 def test_every_example_is_here() -> None:
     there = {path.stem for path in EXAMPLES.glob("*.py") if not path.stem.startswith("demo")}
 
-    assert there == set(SHOWN)
+    assert there == {*SHOWN, *RUNS}
 
 
 @pytest.mark.parametrize("name", SHOWN)
@@ -131,20 +146,39 @@ def test_an_example_shows_what_it_promises(name: str, tmp_path: Path) -> None:
     if name in CONFINED:
         need("a kernel that confines tools", level()["level"] != "none")
 
+    printed = _run([str(EXAMPLES / f"{name}.py")], tmp_path)
+
+    _assert_shown(printed, SHOWN[name])
+
+
+def test_examples_of_runs_show_what_they_promise(tmp_path: Path) -> None:
+    paths = [str(EXAMPLES / f"{name}.py") for name in RUNS]
+
+    printed = _run(["-c", _ONE_BY_ONE, *paths], tmp_path)
+
+    for path, of_file in zip(paths, printed.split("file: ")[1:], strict=True):
+        _assert_shown(of_file, [path, *RUNS[Path(path).stem]])
+
+
+def _assert_shown(printed: str, texts: list[str]) -> None:
+    """Assert that all texts are printed, in this order."""
+    at = 0
+    for text in texts:
+        at = printed.find(text, at)
+        assert at >= 0, f"{text!r} is not in\n{printed}"
+
+
+def _run(words: list[str], folder: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")],
-        cwd=tmp_path,
+        [sys.executable, "-W", "error", *words],
+        cwd=folder,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=50,
         check=False,
     )
-
     assert done.returncode == 0, done.stderr
-    at = 0
-    for text in SHOWN[name]:  # all of it, in this order
-        at = done.stdout.find(text, at)
-        assert at >= 0, f"{text!r} is not in\n{done.stdout}"
     assert done.stderr == ""
-    assert list(tmp_path.iterdir()) == []  # nothing is left behind
+    assert list(folder.iterdir()) == []  # nothing is left behind
+    return done.stdout
