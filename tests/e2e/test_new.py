@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import run
+from tests.commands import PROGRAM, run
+from tests.e2e.terminal import terminal
 from tests.e2e.test_cli import ENVIRONMENT, Done
 
 
@@ -43,6 +44,37 @@ def test_every_kind_lints_clean_and_runs(folder: Path) -> None:
         base.execute("CREATE TABLE t (a TEXT)")
     base.close()
     assert cli(folder, "run", "things", "a=7", "--json").document["value"] == [{"a": "7"}]
+
+
+def test_at_a_terminal_it_asks_and_offers_a_first_run(folder: Path) -> None:
+    answers = (
+        ("Which kind?", "comand"),  # the nearest one is taken
+        ("What is it for?", "Count the lines of a file"),
+        ("What does it run?", "wc -l ${path}"),
+        ("Further arguments?", ""),
+        ("may it read?", "src"),
+        ("may it write?", ""),
+        ("Run it now? [y/N]", "y"),
+        ("With which arguments? (path=…)", "path=src/a.txt"),
+    )
+    env = ENVIRONMENT | {"TOOLCRIB_DATA": str(folder.parent / "data")}
+    with terminal([PROGRAM, "new", "lines"], folder, env, 120) as screen:
+        for question, answer in answers:
+            screen.read_until(question)
+            screen.type(f"{answer}\n")
+        assert screen.end() == 0, screen.text
+    assert "2 src/a.txt" in screen.text
+    shown = cli(folder, "show", "lines").out
+    assert "Count the lines of a file" in shown
+    assert "path  string, required" in shown
+    # A Python tool runs as it was made, also by the name of a module of Python.
+    with terminal([PROGRAM, "new", "json", "--kind", "python"], folder, env, 120) as screen:
+        for question in ("for?", "arguments?", "read?", "write?"):
+            screen.read_until(question)
+            screen.type("\n")
+        screen.read_until("[y/N]")
+        screen.type("y\n")
+        assert screen.end() == 0, screen.text
 
 
 @pytest.mark.parametrize(

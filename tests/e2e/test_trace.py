@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 
 from tests.conftest import need
 from tests.crib import Crib
-from tests.e2e.test_cli import ASKS, cli
+from tests.e2e.test_cli import ASKS, cli, on_terminal
 
 pytestmark = pytest.mark.usefixtures("kernel")
 
@@ -134,6 +134,50 @@ def run():
         source.replace("    return", "    subprocess.run(['true'])\n    return"), permissions=permissions
     )
     assert "cannot be observed" in cli(stocked, "trace", "py", env={"KEY": "x"}).out
+
+
+def test_folders_that_a_person_would_grant(stocked: Crib) -> None:
+    """Not one object of a repository, its settings hidden; packages whole; time zones without a grant."""
+    need("git", shutil.which("git") is not None)
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@example.com", "-C", str(stocked.root))
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
+    stocked.write("lib/site-packages/pack/data.txt", "x")
+    script = "git log --oneline; cat lib/site-packages/pack/data.txt; TZ=Europe/Rome date >/dev/null"
+    stocked.tool("log", "command", {"entrypoint": "sh", "args": ["-c", script]}, outputs={"format": "text"})
+    manifest = stocked.home / "tools/log/tool.yml"
+    comment = "# counted by hand\n"
+    text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in json.loads(manifest.read_text()).items())
+    manifest.write_text(text.replace("exec:", f"permissions: {{network: false}}\n\n{comment}exec:"))
+    config = {"entrypoint": "git", "args": ["log"]}
+    stocked.tool("plain", "command", config, outputs={"format": "text"})
+    failed = cli(stocked, "run", "plain").err
+    assert "not a git repository" in failed
+    assert "hint: If a permission is missing, `toolcrib trace plain` shows which." in failed
+    assert "hint:" not in cli(stocked, "trace", "plain").err
+
+    words = ("trace", "log", "--allow-read", ".git", "--allow-read", "lib", "--approve")
+    done = cli(stocked, *words)
+    smallest = block(done.out)["fs"]["read"]
+    assert {".git/config", "lib/site-packages/pack/data.txt"} <= {*smallest}
+    assert any(path.startswith(".git/objects/") for path in smallest)
+    assert "# by folders: fs.read: [.git/HEAD, .git/objects, .git/refs, lib/site-packages]\n" in done.out
+    assert "zoneinfo" not in done.out
+    assert cli(stocked, *words, "--apply").code == 5, "only a person at a terminal writes"
+
+    for answer in ("n", "y"):
+        with on_terminal(stocked, *words, "--apply", columns=200) as screen:
+            screen.read_until("Write it? [y/N]")
+            screen.type(f"{answer}\n")
+            assert screen.end() == 0, screen.text
+        assert "+      - lib/site-packages" in screen.text
+        assert ("changed " in screen.text) is (answer == "y")
+    written = manifest.read_text()
+    assert comment + "exec:" in written
+    assert block("permissions:" + written.partition("permissions:")[2].partition("\n\n")[0])["fs"] == {
+        "read": [".git/HEAD", ".git/objects", ".git/refs", "lib/site-packages"]
+    }
+    assert " one\nx" in cli(stocked, "run", "log").out
 
 
 def test_json_says_the_same(stocked: Crib) -> None:

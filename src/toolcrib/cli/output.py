@@ -123,9 +123,9 @@ def _print_hint(text: str | None) -> None:
         _echo(f"{_paint('hint:', 'cyan')} {printable(text)}")
 
 
-def _echo(text: str) -> None:
-    """Print a text with colours on standard error; click would remove them where there is no terminal."""
-    click.echo(text, err=True, color=True if os.environ.get("FORCE_COLOR") else None)
+def _echo(text: str, *, err: bool = True) -> None:
+    """Print a text with colours; click would remove them where there is no terminal."""
+    click.echo(text, err=err, color=True if os.environ.get("FORCE_COLOR") else None)
 
 
 def _paint(text: str, colour: str) -> str:
@@ -160,11 +160,14 @@ def shown(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     return [finding.without_line() if agent else finding for finding in diagnostics]
 
 
-def print_diagnostics(diagnostics: Iterable[Diagnostic]) -> None:
-    """Print findings about files, each with its source line and a caret; paths are relative to here."""
+def print_diagnostics(diagnostics: Iterable[Diagnostic], *, err: bool = True) -> None:
+    """Print findings about files, each with its source line and a caret; paths are relative to here.
+
+    They go to standard error, or are the result of the command.
+    """
     here = os.getcwd() + os.sep  # noqa: PTH109 - text is what is compared
     for finding in shown(diagnostics):
         short = replace(finding, path=finding.path.removeprefix(here))
         label = f"{finding.severity}[{finding.rule}]:"
         painted = _paint(label, "red" if finding.is_error else "yellow")
-        _echo(short.render().replace(label, painted, 1))
+        _echo(short.render().replace(label, painted, 1), err=err)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolcrib.cli.caller import given_token
-from toolcrib.errors import InvalidToken, NotFoundError, UsageError
+from toolcrib.errors import DefinitionError, InvalidToken, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -25,8 +25,8 @@ def is_program(text: str | None) -> bool:
 def load_program(text: str) -> Toolset:
     """Run a file as an import does, and return its toolset: the object that is named, else the only one.
 
-    Whoever names a file wants its code to run, so nothing is asked. Raises NotFoundError, UsageError, and
-    InvalidToken for a caller with a token.
+    Whoever names a file wants its code to run, so nothing is asked. Raises NotFoundError, UsageError,
+    DefinitionError for a file that fails, and InvalidToken for a caller with a token.
     """
     from toolcrib.core.toolset import Toolset
 
@@ -61,8 +61,22 @@ def _import(path: Path) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[name] = module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise DefinitionError(f"{path.name} does not load: {_why(error, path)}") from error
     return module
+
+
+def _why(error: Exception, path: Path) -> str:
+    """Return the exception of somebody's file with the line where that file raised it."""
+    import traceback
+
+    lines = [at.lineno for at in traceback.extract_tb(error.__traceback__) if at.filename == str(path)]
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        lines = [error.lineno]
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    return f"line {lines[-1]}: {type(error).__name__}: {text}" if lines else f"{type(error).__name__}: {text}"
 
 
 def _named(module: ModuleType) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["as_typed", "property_of", "types_of"]
+__all__ = ["as_typed", "property_of", "resolved", "types_of"]
 
 _DEPTH = 16
 
@@ -73,6 +73,17 @@ def types_of(member: Any, root: Mapping[str, Any], depth: int = 0) -> set[str] |
         found += [types_of(one, root, depth + 1) for one in parts]
     known = [one for one in found if one is not None]
     return set.intersection(*known) if known else None
+
+
+def resolved(member: Any, root: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of a member with what its `$ref` leads to; its own words count first."""
+    found = dict(member) if isinstance(member, dict) else {}
+    for _ in range(_DEPTH):
+        if not isinstance(ref := found.pop("$ref", None), str):
+            break
+        there = _referred(ref, root)
+        found = {**(there if isinstance(there, dict) else {}), **found}
+    return found
 
 
 def _referred(ref: str, root: Mapping[str, Any]) -> Any:

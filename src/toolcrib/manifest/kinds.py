@@ -125,6 +125,9 @@ class Kind:
     """Keys of the block in which no placeholder may stand, because they decide what is run."""
     lint: Callable[[Tool, Document], Iterable[Diagnostic]] = lambda *_: ()
     """Yield what is wrong with a tool, beside the checks for every kind."""
+    absent: Callable[[Tool, Document, str], Iterable[Diagnostic]] = lambda *_: ()
+    """Yield what this machine lacks for a tool of the project at this root. Only `toolcrib lint` asks: a call
+    reports it by itself."""
     effect: Callable[[Tool, Namespaces], Effect] = plain_effect
     """Describe what a call does, so that a conversion shows where it would do something else."""
     plan: Callable[[Tool, dict[str, Any], Values], dict[str, Any]] = filled_in

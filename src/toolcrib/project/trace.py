@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from toolcrib.errors import TimedOut, ToolFailed, UsageError
-from toolcrib.executors.trace.block import Block, Line
+from toolcrib.errors import ManifestError, TimedOut, ToolFailed, UsageError
+from toolcrib.executors.trace.block import Block, Line, whole
 from toolcrib.executors.trace.observation import Observation
-from toolcrib.manifest import kind_of
+from toolcrib.manifest import Document, kind_of, load, parse_tool
 from toolcrib.project.project import Project
 from toolcrib.spec import Network, Result, Tool
 
@@ -89,10 +90,54 @@ class Trace:
 
     def text(self) -> str:
         """Return the block as YAML, each line with its reason, and below it what it leaves out."""
-        secrets = self.tool.permissions.secrets
-        return self.block.text({one.name: {"type": one.type, "required": one.required} for one in secrets})
+        block = self.block
+        return block.text(self._secrets()) + block.comments(self._root)
+
+    def applied(self, document: Document) -> str:
+        """Return the text of the tool's manifest with the block by folders in place of its own.
+
+        Raises UsageError for a manifest that is not written line by line.
+        """
+        text = document.text
+        new = self.block.in_folders(self._root).text(self._secrets())
+        lines = text.splitlines(keepends=True)
+        starts = sorted(document.locate((key,), key=True)[0] for key in document.data)
+        if "permissions" in document.data:
+            first = document.locate(("permissions",), key=True)[0]
+            last = next((line for line in starts if line > first), len(lines) + 1)
+            while last - 1 > first and lines[last - 2].lstrip()[:1] in ("", "#", "\n"):
+                last -= 1  # what stands above the next key belongs to it
+        else:
+            first = last = len(lines) + 1
+            new = new if text.endswith("\n") else f"\n{new}"
+        changed = "".join((*lines[: first - 1], new, *lines[last - 1 :]))
+        try:
+            same = parse_tool(load(changed.encode(), document.path)).permissions
+        except ManifestError:
+            same = None
+        if same is None or same.as_json() != self._wanted():
+            raise UsageError(
+                f"the permissions of {document.path} cannot be replaced",
+                hint="Write the block there by hand.",
+            )
+        return changed
+
+    def _wanted(self) -> dict[str, Any]:
+        found = self.block.in_folders(self._root).permissions()
+        paths = {"read": [], "write": [], **found.get("fs", {})}
+        wanted = {"network": found["network"], "fs": paths, "secrets": [*found.get("secrets", ())]}
+        return wanted | ({"env": found["env"]} if "env" in found else {})
+
+    @property
+    def _root(self) -> str:
+        return "" if self.seen.reach is None else self.seen.reach.root
+
+    def _secrets(self) -> dict[str, dict[str, Any]]:
+        return {
+            one.name: {"type": one.type, "required": one.required} for one in self.tool.permissions.secrets
+        }
 
     def flag(self, line: Line) -> str:
         """Return the option that allows what was refused, for another run."""
-        value = "HOST" if line.value.endswith("[HOST]") else line.value
+        value = "HOST" if line.value.endswith("[HOST]") else whole(line.value)
         return f"{_FLAGS[line.permission]} {shlex.quote(value)}  ({line.why})"

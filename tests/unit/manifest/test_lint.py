@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,7 @@ CASES: list[tuple[str, str, str, str, int, int, str]] = [
     (COMMAND, "./scan.sh", "~/scan.sh", "command-words", 14, 17, "not expanded"),
     (COMMAND, '["${path}"]', '["${path}", ~/x]', "command-words", 15, 23, "not expanded"),
     (COMMAND, '["${path}"]', '["${path}", "{{ path }}"]', "command-words", 15, 23, "${path}"),
+    (COMMAND, '["${path}"]', "[-l]", "unused-argument", 9, 7, "write `${path}`"),
     (HTTP, "network: true", "network: false", "network", 18, 12, "is false"),
     (HTTP, "permissions:\n  network: true\n", "", "network", 1, 1, "is missing"),
     (HTTP, "network: true", "network: {allow: [example.com]}", "network", 14, 10, "network.allow"),
@@ -327,6 +329,17 @@ def test_what_an_agent_lists_and_is_nowhere_is_reported_with_its_place_and_the_n
     assert check_agents(agents, ["stat", "find"], ["clerc", "added"]) == []
 
 
+def test_a_program_or_module_that_is_not_here(tmp_path: Path) -> None:
+    for name, text in (("ls", COMMAND), ("py", PYTHON), ("ok", change(COMMAND, "./scan.sh", "ls"))):
+        folder = tmp_path / ".toolcrib/tools" / name
+        folder.mkdir(parents=True)
+        (folder / "tool.yml").write_text(change(text, text.partition("\n")[0], f"name: {name}"))
+    found = lint_tree(tmp_path / ".toolcrib/tools")
+    assert [one.rule for one in found] == ["program", "module"]
+    assert "starts at the project root" in str(found[0].hint)
+    assert ".toolcrib/tools/py/" in str(found[1].hint)
+
+
 def test_every_rule_is_met_by_some_test() -> None:
     tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     assert [rule for rule in RULES if f'"{rule}"' not in tests] == []
@@ -358,4 +371,5 @@ def test_a_hostile_manifest_is_linted_within_seconds(text: str) -> None:
 
 def test_many_findings_of_one_kind_are_reported_up_to_a_bound() -> None:
     properties = "".join(f"      p{at}: {{}}\n" for at in range(200))
-    assert len(findings(change(COMMAND, "      path:\n", properties + "      path:\n"))) == 50
+    found = findings(change(COMMAND, "      path:\n", properties + "      path:\n"))
+    assert Counter(one.rule for one in found) == {"property-description": 50, "unused-argument": 50}

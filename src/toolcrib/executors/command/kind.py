@@ -80,6 +80,7 @@ KIND = Kind(
     templated=("args", "env", "stdin", "shell"),
     fixed=("entrypoint", "cwd"),
     lint=on_call(f"{_FOLDER}.lint:check"),
+    absent=on_call(f"{_FOLDER}.lint:absent"),
     code=on_call(f"{_FOLDER}.code_files:code_of_tool"),
     effect=_effect,
     granted=_granted,

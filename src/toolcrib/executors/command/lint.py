@@ -12,7 +12,7 @@ from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import CommandExec, Tool
 
-__all__ = ["check"]
+__all__ = ["absent", "check"]
 
 _COMMAND: KeyPath = ("exec", "command")
 _DIRECT = frozenset((
@@ -30,6 +30,23 @@ def check(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """Run all checks of command tools."""
     checks = (_shell_line, _code_words, _secret_arguments, _direct_programs)
     return chain.from_iterable(one(tool, document) for one in checks)
+
+
+def absent(tool: Tool, document: Document, root: str) -> Iterator[Diagnostic]:
+    """Report a program that is not on this machine."""
+    from toolcrib.executors.command.code_files import PROGRAM_FOLDERS
+
+    config = tool.config
+    assert isinstance(config, CommandExec)
+    name = config.entrypoint
+    if "/" in name:
+        places, hint = [Path(root, name)], "create it, or fix the path: it starts at the project root"
+    else:
+        places = [Path(folder, name) for folder in PROGRAM_FOLDERS]
+        hint = "install it for the whole machine, or write its path"
+    if not name.startswith("~") and len(name.split()) == 1 and not any(place.exists() for place in places):
+        message = f"the program {quoted(name)} is not here"
+        yield document.diagnostic("program", message, (*_COMMAND, "entrypoint"), hint=hint)
 
 
 def _shell_line(tool: Tool, document: Document) -> Iterator[Diagnostic]:

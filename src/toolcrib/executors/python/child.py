@@ -28,7 +28,11 @@ def call(job: dict) -> object:  # type: ignore[type-arg]  # runs on any Python 3
         if has(folder, job["module"]):
             begin(job["module"].partition(".")[0], folder)
             break
-    function = getattr(import_module(job["module"]), job["function"])
+    module = import_module(job["module"])
+    if hasattr(module, "__path__") and getattr(module, "__file__", None) is None:
+        # The tool sees a folder of that name, and no file.
+        raise ModuleNotFoundError(f"No module named {job['module']!r}", name=job["module"])
+    function = getattr(module, job["function"])
     value = function(*job["args"], **job["kwargs"])
     if inspect.isawaitable(value):
         import asyncio
@@ -103,7 +107,8 @@ def cause(error: BaseException) -> "dict | None":  # type: ignore[type-arg]
                 path = os.path.abspath(os.fsdecode(found.filename))  # type: ignore[union-attr]  # noqa: PTH100
             except (AttributeError, OSError, TypeError):  # It has none, or the working folder is gone.
                 path = None
-            return {"errno": getattr(found, "errno", None), "filename": path}
+            missing = found.name if isinstance(found, ModuleNotFoundError) else None
+            return {"errno": getattr(found, "errno", None), "filename": path, "module": missing}
         found = found.__cause__ if found is not None else None
     return None
 

@@ -35,6 +35,7 @@ __all__ = ["GOOD", "PythonExecutor", "interpreter", "returned", "runs_in"]
 _PYTHON = re.compile(r"python3(\.\d+)?t?")
 SYSTEM_FOLDERS = ("/usr/bin", "/usr/local/bin")
 """Folders of the machine's own interpreters. Not all of `/usr`: a project may be in `/usr/src`."""
+_MODULE = re.compile(r"[A-Za-z_]\w{0,99}(\.\w{1,99}){0,9}", re.ASCII)
 _MAX_SETTINGS = 65_536
 """Bytes that are read of a virtual environment's settings."""
 GOOD = b'{"value":'
@@ -161,7 +162,35 @@ class PythonExecutor:
                 answer["message"] = redactor.redact(answer["message"])
             if (denied := of_exception(self._workspace, self._tool, job, done, answer)) is not None:
                 raise denied
+            try:
+                return _value_in(answer, done)
+            except ToolFailed as error:
+                error.hint = error.hint or self._how_to_find(answer)
+                raise
         return _value_in(answer, done)
+
+    def _how_to_find(self, answer: dict[str, Any]) -> str | None:
+        """Return what to do about a module that was not found; None for another failure."""
+        name = (answer.get("cause") or {}).get("module")
+        if not isinstance(name, str) or not _MODULE.fullmatch(name):
+            return None
+        config, files = self._config, self._workspace.files()
+        if not within(config.module.replace(".", "/"), name.replace(".", "/")):
+            if config.venv is not None:
+                return (
+                    f"Install it where the tool runs: {config.venv}/bin/pip install {name.partition('.')[0]}"
+                )
+            return (
+                f"The tool has no packages of its own: python3 -m venv .venv && .venv/bin/pip install "
+                f"{name.partition('.')[0]}, then write `venv: .venv` beside exec.python.module."
+            )
+        file = config.module.replace(".", "/") + ".py"
+        there = os.path.join(files.resolve(config.cwd), file)  # noqa: PTH118
+        if within(there, files.root) and os.path.isfile(there):  # noqa: PTH113
+            shown = os.path.relpath(there, files.root)
+            return f"{shown} exists, but the tool may not read it: add it to permissions.fs.read."
+        own = files.folder(self._tool) or files.root
+        return f"Write {os.path.relpath(own, files.root)}/{file}, or fix exec.python.module."
 
 
 def returned(name: str, done: Completed) -> Any:

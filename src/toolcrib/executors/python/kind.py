@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.executors.host import in_workspace
 from toolcrib.manifest.kinds import CodeFile, Kind, block_of, duration
+from toolcrib.manifest.yaml.diagnostics import Diagnostic
+from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import PythonExec, Tool
 from toolcrib.spec.naming import HOMES
 
@@ -35,6 +37,25 @@ def _parse(block: dict[str, Any]) -> PythonExec:
 
 def _write(config: PythonExec) -> dict[str, Any]:
     return {"return" if key == "returns" else key: value for key, value in block_of(config).items()}
+
+
+def _absent(tool: Tool, document: Document, root: str) -> Iterator[Diagnostic]:
+    """Report a module that no folder has where it is searched: neither the project's nor installed ones."""
+    from importlib.machinery import PathFinder
+
+    config = tool.config
+    assert isinstance(config, PythonExec)
+    first = config.module.partition(".")[0]
+    installed = [] if config.venv is None else Path(root, config.venv).glob("lib/python3*/site-packages")
+    if first in sys.stdlib_module_names or PathFinder.find_spec(first, [*map(str, installed)]):
+        return
+    own = Path(document.path).absolute().parent
+    file = config.module.replace(".", "/")
+    folders = (own, own.parent.parent, Path(root, config.cwd))
+    if not any(Path(folder, file + end).exists() for folder in folders for end in (".py", "/__init__.py")):
+        message = f"the module `{config.module}` is not here"
+        hint = f"write {os.path.relpath(own, root)}/{file}.py, or fix the name"
+        yield document.diagnostic("module", message, ("exec", "python", "module"), hint=hint)
 
 
 def _code(tool: Tool, root: str, paths: Paths) -> Iterator[CodeFile]:
@@ -67,6 +88,7 @@ KIND = Kind(
     write=_write,
     templated=("args", "kwargs"),
     fixed=("cwd", "venv", "module", "function"),
+    absent=_absent,
     code=_code,
     confined=True,
     for_agents=True,

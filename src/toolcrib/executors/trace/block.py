@@ -6,21 +6,26 @@ import json
 import os
 import re
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from toolcrib.executors.trace.observation import Observation, Uses
 from toolcrib.executors.trace.reach import Reach, above, parent
+from toolcrib.executors.workspace.closed import GIT_SETTINGS
 from toolcrib.executors.workspace.grants import within
 from toolcrib.manifest import kind_of
 from toolcrib.spec import Tool
 
-__all__ = ["Block", "Line", "quoted", "scalar"]
+__all__ = ["Block", "Line", "quoted", "scalar", "whole"]
 
 _MANY = 4
 """More files of one granted folder than this become one line for the folder."""
 _MAX_SHOWN = 3
 """Reasons of one line."""
+_WHOLE = ("site-packages", "dist-packages", "node_modules", "zoneinfo")
+"""Folders that are granted as a whole: which of their files a call reads depends on its arguments."""
+_REPOSITORY = ("HEAD", "objects", "refs", "packed-refs")
+"""Entries of `.git` without which git finds no repository or no commits."""
 _PLAIN = re.compile(r"(?:/|\.{1,2}/|\.)?[A-Za-z_][\w./-]*|\.{1,2}|/", re.ASCII)
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n", ".inf", ".nan"})
 _STANDARD = ("PATH", "HOME", "LANG", "TMPDIR")
@@ -61,6 +66,22 @@ class Block:
         _variables(block, tool, seen)
         return block
 
+    def in_folders(self, root: str) -> Block:
+        """Return the block with the folders that a person would grant in place of single paths.
+
+        Of a repository that is all but its settings: `config` may hold credentials, and git works without it.
+        """
+        lines: dict[tuple[str, str], Line] = {}
+        for line in self.needed:
+            is_path = line.permission.startswith("fs.")
+            for value in _broader(line.value, root) if is_path else (line.value,):
+                why = line.why if value == line.value else f"for {quoted(line.value)}"
+                lines.setdefault((line.permission, value), Line(line.permission, value, why))
+        kept = (
+            line for line in lines.values() if not any((line.permission, up) in lines for up in _up(line))
+        )
+        return replace(self, needed=sorted(kept, key=lambda line: line[:2]))
+
     def of_kind(self, permission: str) -> list[Line]:
         """Return the needed lines of one permission."""
         return [line for line in self.needed if line.permission == permission]
@@ -84,11 +105,6 @@ class Block:
 
     def text(self, secrets: dict[str, dict[str, Any]]) -> str:
         """Return YAML with the reason of each line; `secrets` are the declarations in the manifest."""
-        comments = (
-            ("not granted in this run", self.missing),
-            ("never granted", self.closed),
-            ("left out", self.unused),
-        )
         lines = ["permissions:", *self._network_lines()]
         fs = [
             *self._list("    read:", "      ", self.of_kind("fs.read")),
@@ -101,9 +117,22 @@ class Block:
                 declared = json.dumps(secrets.get(line.value, {"type": "string"}))
                 lines.append(f"    {scalar(line.value)}: {declared}  # {line.why}")
         lines += self._list("  env:", "    ", self.of_kind("env"))
-        for label, found in comments:
-            lines += [f"# {label}: {line.permission}: {quoted(line.value)}  # {line.why}" for line in found]
         return "\n".join(lines) + "\n"
+
+    def comments(self, root: str) -> str:
+        """Return as comments: broader folders to choose from, and what the block leaves out."""
+        lines, broader = [], self.in_folders(root)
+        for permission in ("fs.read", "fs.write"):
+            if (folders := broader.of_kind(permission)) != self.of_kind(permission):
+                values = ", ".join(scalar(line.value) for line in folders)
+                lines.append(f"# by folders: {permission}: [{values}]")
+        for label, found in (
+            ("not granted in this run", self.missing),
+            ("never granted", self.closed),
+            ("left out", self.unused),
+        ):
+            lines += [f"# {label}: {line.permission}: {quoted(line.value)}  # {line.why}" for line in found]
+        return "".join(f"{line}\n" for line in lines)
 
     def _network_lines(self) -> list[str]:
         if hosts := self.of_kind("network"):
@@ -115,6 +144,31 @@ class Block:
     def _list(head: str, indent: str, lines: list[Line]) -> list[str]:
         items = [f"{indent}- {scalar(line.value)}  # {line.why}" for line in lines]
         return [head, *items] if items else []
+
+
+def whole(path: str) -> str:
+    """Return the folder above a path that is granted as a whole; else the path itself."""
+    parts = path.split("/")
+    at = next((at for at, part in enumerate(parts) if part in _WHOLE), len(parts))
+    return "/".join(parts[: at + 1])
+
+
+def _broader(path: str, root: str) -> tuple[str, ...]:
+    """Return the paths that a person would grant in place of one."""
+    before, inside, below = f"/{path}".rpartition("/.git/")
+    if not inside:
+        return (whole(path),)
+    repository = f"{before}/.git"[1:]
+    own = () if (first := below.partition("/")[0]) in GIT_SETTINGS else (first,)
+    names = (f"{repository}/{name}" for name in dict.fromkeys((*own, *_REPOSITORY)))
+    return tuple(name for name in names if os.path.lexists(os.path.join(root, name)))  # noqa: PTH118
+
+
+def _up(line: Line) -> Iterator[str]:
+    path = line.value
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
 
 
 def scalar(text: str) -> str:

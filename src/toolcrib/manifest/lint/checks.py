@@ -18,7 +18,7 @@ from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import Choice, Tool
 from toolcrib.spec.naming import HOMES, dotted, steps_of
 
-__all__ = ["CHECKS"]
+__all__ = ["CHECKS", "absent"]
 
 _MOST_PROPERTIES = 500
 _MOST_COMPARED = 100_000
@@ -35,6 +35,8 @@ _JSON_TYPES = {
     "none": "null",
 }
 """Types as other languages name them, and as JSON Schema does."""
+_PLACEHOLDERS = re.compile(r"\$\{[^}]*\}|\{\{.*?\}\}|%\(\w+\)s|:\w+")
+"""What an argument's name can stand in; the last two in an SQL statement."""
 _SAID = re.compile(r"\bdefaults?\b|\bomitted\b|\bleft out\b|\bunless\b|\botherwise\b")
 
 
@@ -100,7 +102,7 @@ def examples(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 
 
 def placeholders(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """Check that each `${name}` is declared exactly once."""
+    """Check that each `${name}` is declared exactly once, and that each argument is used."""
     from toolcrib.template import Namespaces, problems
 
     block = document.data["exec"][tool.kind]
@@ -110,10 +112,12 @@ def placeholders(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         message = f"{count:,} placeholders and {len(names.arguments):,} properties are too many to check"
         yield document.diagnostic("placeholder", message, ("exec", tool.kind), key=True)
         return
+    wrong = False
     for key in kind_of(tool).templated:
         if key not in block:
             continue
         for problem in problems(block[key], names):
+            wrong = True
             path: KeyPath = ("exec", tool.kind, key, *problem.path)
             text = document.value_at(path)
             literal = text[problem.offset : problem.offset + problem.length] if isinstance(text, str) else ""
@@ -122,6 +126,18 @@ def placeholders(tool: Tool, document: Document) -> Iterator[Diagnostic]:
             else:
                 at = document.locate(path, key=True)
             yield document.diagnostic("placeholder", problem.message, path, hint=problem.hint, at=at)
+    if kind_of(tool).templated and not wrong:
+        yield from _unused(tool, document)
+
+
+def _unused(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+    marks = " ".join(_PLACEHOLDERS.findall(f"{document.data['exec'][tool.kind]!r} {tool.auth!r}"))
+    for name, _ in islice(_properties(tool), _MOST_PROPERTIES):
+        if name not in marks:
+            path: KeyPath = ("inputs", "schema", "properties", name)
+            message = f"the argument {quoted(name)} is used nowhere"
+            hint = f"write `${{{name}}}` where its value belongs, or remove it"
+            yield document.diagnostic("unused-argument", message, path, key=True, hint=hint)
 
 
 def _marks(value: Any) -> int:
@@ -222,6 +238,13 @@ def command_words(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         elif isinstance(word, str) and (found := re.search(r"\{\{\s*\.?(\w+)\s*\}\}", word)):
             message = f"`{found[0]}` is not filled in here"
             yield document.diagnostic("command-words", message, at, hint=f"write `${{{found[1]}}}`")
+
+
+def absent(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+    """Check that the program or module of a project's tool is here."""
+    root = _project_root(document.path)
+    if root is not None:
+        yield from kind_of(tool).absent(tool, document, root)
 
 
 CHECKS: tuple[Callable[[Tool, Document], Iterator[Diagnostic]], ...] = (

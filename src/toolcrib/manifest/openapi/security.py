@@ -34,7 +34,7 @@ class Security:
 
     def __init__(self, document: OpenApiDocument, title: str, names: Mapping[str, str] | None = None) -> None:
         self._document = document
-        self._title = title[:_LONGEST_TITLE]
+        self._title = _cut(title, _LONGEST_TITLE, " ")
         self._given = dict(names or {})
         root = document.root
         old = document.version == "2.0"
@@ -169,4 +169,9 @@ def variable(*words: str) -> str:
     """Return the name of an environment variable made of some words."""
     plain = "_".join(re.sub(r"[^A-Za-z0-9]+", "_", word).strip("_") for word in words if word).upper()
     plain = plain or "API"
-    return ("_" + plain if plain[0].isdigit() else plain)[:MAX_NAME].rstrip("_")
+    return _cut("_" + plain if plain[0].isdigit() else plain, MAX_NAME, "_").rstrip("_")
+
+
+def _cut(text: str, longest: int, between: str) -> str:
+    """Return a text of at most this length, cut between two words where there are several."""
+    return text if len(text) <= longest else text[: longest + 1].rpartition(between)[0] or text[:longest]

@@ -80,6 +80,11 @@ RULES: dict[str, LintRule] = {
         "warning",
         "A word of a command is written for a shell or another format; it is taken as it is.",
     ),
+    "program": LintRule("warning", "The program of a command is not installed, or its file is missing."),
+    "module": LintRule(
+        "warning", "The module of a Python tool is in none of the folders where it is searched."
+    ),
+    "unused-argument": LintRule("warning", "A property of `inputs.schema` is used nowhere in the tool."),
     "secret-argument": LintRule(
         "error", "A secret is used in `args`, where any user of the machine can read it while the tool runs."
     ),

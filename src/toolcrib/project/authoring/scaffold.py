@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,15 +72,19 @@ class Scaffold:
         return manifest
 
     def code(self) -> dict[str, str]:
-        """Return files beside the manifest, by their path from the project's root."""
+        """Return the files beside the manifest by name."""
         if self.kind != "python":
             return {}
         parameters = ", ".join(f"{name}: {_PYTHON[of]}" for name, of in self.arguments.items())
         shown = "".join(f'"{name}": {name}, ' for name in self.arguments).removesuffix(", ")
         return {
-            f"tools/{self.name}.py": f'"""{self.description}."""\n\n\ndef run({parameters}) -> dict:\n'
+            f"{self._module}.py": f'"""{self.description}."""\n\n\ndef run({parameters}) -> dict:\n'
             f'    """Return what the tool answers, as JSON."""\n    return {{{shown}}}\n'
         }
+
+    @property
+    def _module(self) -> str:
+        return f"{self.name}_tool" if self.name in sys.stdlib_module_names else self.name
 
     def _command(self, arguments: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
         try:
@@ -94,7 +99,7 @@ class Scaffold:
 
     def _python(self, arguments: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
         args = [f"${{{name}}}" for name in arguments]
-        return {"module": f"tools.{self.name}", "function": "run", "args": args, "return": "json"}, {}
+        return {"module": self._module, "function": "run", "args": args, "return": "json"}, {}
 
     def _http(self, _arguments: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
         host = urlsplit(self.runs).hostname
@@ -140,8 +145,8 @@ _PYTHON = {
 
 def write(place: Place, tool: Scaffold) -> list[Path]:
     """Write the manifest and its code; return their paths. Raises ConflictError if one is there already."""
-    files = {place.tools / tool.name / FILE_NAME: _HEAD + dump(tool.manifest())}
-    files |= {place.root / name: text for name, text in tool.code().items()}
+    made = {FILE_NAME: _HEAD + dump(tool.manifest()), **tool.code()}
+    files = {place.tools / tool.name / name: text for name, text in made.items()}
     if taken := [str(path) for path in files if path.exists()]:
         raise ConflictError(f"these files exist already: {', '.join(taken)}", hint="Give another name.")
     for path, text in files.items():

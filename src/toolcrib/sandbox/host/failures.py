@@ -131,6 +131,8 @@ def exec_error(code: int, path: str, text: str) -> ToolcribError:
         )
     elif code == errno.ENOENT:
         reason, hint = "not found", "Install it, or grant its folder for reading."
+        if " " in path:
+            hint = "It is taken for the name of one program: its arguments belong in `args`."
     elif code == errno.EACCES:
         reason, hint = "not executable", "Set its executable bit (chmod +x)."
     elif code == errno.ENOEXEC:

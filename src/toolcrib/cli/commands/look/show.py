@@ -17,6 +17,7 @@ from toolcrib.cli.caller import caller_of
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_json, print_result, printable
 from toolcrib.cli.programs import is_program, load_program
+from toolcrib.cli.typed import resolved, types_of
 from toolcrib.errors import ToolcribError, ToolNotFound, UsageError
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from toolcrib.spec import Tool
 
 __all__ = ["command", "find_tool", "input_schema"]
+
+_DEEPEST = 2
+"""Objects inside of objects that are shown."""
 
 
 def find_tool(project: Project, target: str) -> Tool:
@@ -121,7 +125,7 @@ def _lines(tool: Tool, middleware: list[str]) -> Iterator[str]:
     required = set(tool.input_schema.get("required", ()))
     properties = tool.input_schema.get("properties", {})
     for name, rule in properties.items():
-        yield f"  {name}  {_argument(rule if isinstance(rule, dict) else {}, name in required)}"
+        yield f"  {name}  {_argument(rule, tool.input_schema, name in required)}"
     if not properties:
         yield "  none"
     yield "\nMay touch"
@@ -142,13 +146,34 @@ def _lines(tool: Tool, middleware: list[str]) -> Iterator[str]:
         yield f"sha256 {tool.source.sha256}"
 
 
-def _argument(rule: dict[str, Any], required: bool) -> str:
-    text = f"one of {json.dumps(rule['enum'])}" if "enum" in rule else str(rule.get("type", "any"))
+def _argument(member: Any, schema: Mapping[str, Any], required: bool) -> str:
+    rule = resolved(member, schema)
+    text = _shape(rule, schema)
     if required:
         text += ", required"
     else:
         text += f", default {json.dumps(rule['default'])}" if "default" in rule else ", optional"
     return text + (f": {rule['description']}" if "description" in rule else "")
+
+
+def _shape(member: Any, schema: Mapping[str, Any], depth: int = 0) -> str:
+    """Return the form of a value in a few words: `object (x: integer, y?: string)`."""
+    rule = resolved(member, schema)
+    if "enum" in rule:
+        return f"one of {json.dumps(rule['enum'])}"
+    types = types_of(rule, schema)
+    text = " or ".join(sorted(types)) if types else "any"
+    parts = rule.get("properties")
+    if isinstance(parts, dict) and parts and depth < _DEEPEST:
+        needed = rule.get("required", ())
+        shown = (
+            f"{name}{'' if name in needed else '?'}: {_shape(parts[name], schema, depth + 1)}"
+            for name in parts
+        )
+        text += f" ({', '.join(shown)})"
+    elif "items" in rule and depth < _DEEPEST:
+        text += f" of {_shape(rule['items'], schema, depth + 1)}"
+    return text
 
 
 def _word(name: str, value: Any) -> str:

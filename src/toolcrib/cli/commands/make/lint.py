@@ -21,6 +21,9 @@ from toolcrib.cli.output import (
 )
 from toolcrib.errors import ConfigError, NotFoundError
 
+_MANY = 10
+"""Findings that are shown of one rule."""
+
 if TYPE_CHECKING:
     from toolcrib.manifest import Diagnostic, SourceFiles
     from toolcrib.project import Place
@@ -98,9 +101,22 @@ def _print(found: list[Diagnostic], where: str, output_format: str) -> int:
         for diagnostic in found:
             print_result(_annotation(diagnostic))
     else:
-        print_diagnostics(found)
+        _print_text(found)
         print_note(f"{count(errors, 'error')}, {count(len(found) - errors, 'warning')} in {where}")
     return 4 if errors else 0
+
+
+def _print_text(found: list[Diagnostic]) -> None:
+    """Print findings as the result; of a rule with many of them the first ones, and where the others are."""
+    by_rule: dict[str, list[Diagnostic]] = {}
+    for one in found:
+        by_rule.setdefault(one.rule, []).append(one)
+    few = [one for ones in by_rule.values() for one in ones[: _MANY if len(found) > _MANY else None]]
+    print_diagnostics(sorted(few, key=found.index), err=False)
+    for rule, ones in by_rule.items():
+        if len(found) > _MANY and (rest := len(ones) - _MANY) > 0:
+            files = len({one.path for one in ones[_MANY:]})
+            print_result(f"{rest} more of {rule} in {count(files, 'file')}; --json lists all")
 
 
 def _annotation(found: Diagnostic) -> str:

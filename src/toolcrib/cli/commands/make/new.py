@@ -50,7 +50,7 @@ def command(
     database: str,
     root: str | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Create a manifest for a new tool.
 
     At a terminal it asks for what is not given. `${name}` in --run is an argument of the tool.
@@ -75,7 +75,9 @@ def command(
         runs = _asked(_QUESTIONS[kind], ask) if kind in _QUESTIONS else ""
     arguments = arguments or tuple(_asked("Further arguments? (such as: path count:integer)", ask).split())
     if kind != "file":
-        read = read or tuple(_asked("Which folders may it read?", ask).split())
+        read = read or tuple(_asked("Which folders may it read? (such as: src docs)", ask).split())
+    if kind in ("command", "python"):
+        write = write or tuple(_asked("Which folders may it write?", ask).split())
     said = description or name.replace("_", " ").capitalize()
     made = Scaffold(name, kind, said, runs, dict(_typed(arguments)), read, write, database)
     paths = write_files(place, made)
@@ -83,7 +85,7 @@ def command(
     if as_json:
         diagnostics = [one.as_dict() for one in found]
         print_json({"created": [str(path) for path in paths], "diagnostics": diagnostics})
-        return
+        return 0
     for path in paths:
         print_note(f"created {path}")
     print_diagnostics(found)
@@ -92,9 +94,10 @@ def command(
         from toolcrib.cli.commands.run.run import command as run
 
         words = _asked(f"With which arguments? ({needed})", ask) if needed else ""
-        click.get_current_context().invoke(run, tool=name, arguments=tuple(shlex.split(words)), root=root)
-        return
+        given = tuple(shlex.split(words))
+        return int(click.get_current_context().invoke(run, tool=name, arguments=given, root=root))
     print_note(f"Next: toolcrib run {name} {needed}".rstrip())
+    return 0
 
 
 def _typed(arguments: Iterable[str]) -> Iterable[tuple[str, str]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +12,7 @@ import click
 from toolcrib.cli.arguments import call_command, complete_tool, parse_arguments
 from toolcrib.cli.commands.look.show import find_tool, input_schema
 from toolcrib.cli.commands.run.run import result_of
+from toolcrib.cli.confirm import confirm, require_person
 from toolcrib.cli.options import approve_option, project_options, timeout_option
 from toolcrib.cli.output import print_error, print_interrupted, print_json, print_note, print_result
 from toolcrib.errors import ToolcribError, UsageError
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-env", multiple=True, metavar="NAME", help="Pass an environment variable in this run. Repeatable."
 )
+@click.option("--apply", is_flag=True, help="Write the block by folders into the manifest, after asking.")
 def command(
     tool: str,
     arguments: tuple[str, ...],
@@ -46,12 +50,14 @@ def command(
     allow_write: tuple[str, ...],
     allow_host: tuple[str, ...],
     allow_env: tuple[str, ...],
+    apply: bool,
 ) -> int:
     """Run one tool and print the smallest permissions it needed.
 
     The run gets the permissions of the manifest, and those of the --allow options. PATH is relative to the
-    project's folder. The printed block can be pasted into the manifest. Requests that were refused follow as
-    comments. No file is changed. ARGUMENTS are written as for `toolcrib run`.
+    project's folder. The printed block can be pasted into the manifest; --apply writes it, with folders in
+    place of single files where it names them. Requests that were refused follow as comments. ARGUMENTS are
+    written as for `toolcrib run`.
 
     Exit 0 if the tool ran, even if it failed.
     """
@@ -59,6 +65,8 @@ def command(
     from toolcrib.project.trace import Allowed, Trace
     from toolcrib.spec import Call
 
+    if apply:
+        require_person("permissions")
     project = accepted_project(root, ask=not as_json)
     given = parse_arguments(arguments, input_schema(project, tool))
     call = Call(tool, given, caller="cli", timeout_ms=timeout_ms)
@@ -81,7 +89,32 @@ def command(
         print_json(_document(trace, result))
     else:
         _print(trace, result)
+    if apply:
+        _apply(trace)
     return 0
+
+
+def _apply(trace: Trace) -> None:
+    """Show what changes in the manifest, ask, and write it."""
+    from toolcrib.manifest import load
+
+    source = trace.tool.source
+    if source is None or source.dialect != "native":
+        raise UsageError(f"{trace.tool.name} has no tool.yml", hint="Write its permissions by hand.")
+    path = Path(source.path)
+    document = load(path.read_bytes(), source.path)
+    text = trace.applied(document)
+    before, after = document.text.splitlines(keepends=True), text.splitlines(keepends=True)
+    diff = "".join(difflib.unified_diff(before, after, str(path), str(path), n=2))
+    if not diff:
+        print_note(f"{path} has these permissions already.")
+        return
+    print_note(diff, nl=False)
+    if not confirm("Write it?"):
+        print_note("Nothing was written.")
+        return
+    path.write_text(text, encoding="utf-8")
+    print_note(f"changed {path}")
 
 
 def _document(trace: Trace, result: Result) -> dict[str, Any]:
@@ -99,6 +132,7 @@ def _print(trace: Trace, result: Result) -> None:
         print_note(f"{name} ran. Other arguments may need other permissions.")
     else:
         print_note(f"{name} failed. These are the permissions that it needed until then.")
+        result.error.hint = None  # it would point to this command
         print_error(result.error)
     print_result(trace.text(), nl=False)
     if trace.block.missing:

@@ -1,0 +1,107 @@
+"""The mistakes of a first day: each is named, and the message says what to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crib import Crib
+from tests.e2e.test_cli import cli
+
+pytestmark = pytest.mark.usefixtures("kernel")
+
+TEXT = {"type": "string", "description": "A path"}
+SCHEME = "Key of the shop of the town that nobody has shortened in all these many years of its use"
+OPENAPI: dict[str, Any] = {
+    "openapi": "3.0.0",
+    "info": {"title": "Stock", "version": "1"},
+    "servers": [{"url": "https://api.example.com"}],
+    "components": {"securitySchemes": {SCHEME: {"type": "apiKey", "in": "header", "name": "Key"}}},
+    "paths": {
+        "/p": {
+            "get": {"operationId": "p", "security": [{SCHEME: []}], "responses": {"200": {"description": ""}}}
+        }
+    },
+}
+MISTAKES: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
+    # (exec, properties, what lint says, what a run says; "" where it says nothing)
+    ({"command": {"entrypoint": "ls -la"}}, {}, "write `entrypoint: ls`, and the rest", "belong in `args`"),
+    ({"command": {"entrypoint": "nosuch"}}, {}, "the program `nosuch` is not here", "nosuch: not found"),
+    ({"command": {"entrypoint": "~/x.sh"}}, {}, "`~` is not expanded", "does not exist"),
+    ({"command": {"entrypoint": "ls"}}, {"a": TEXT}, "the argument `a` is used nowhere", ""),
+    ({"command": {"entrypoint": "echo", "args": ["{{a}}"]}}, {"a": TEXT}, "write `${a}`", ""),
+    ({"command": {"entrypoint": "echo", "args": ["${a}"]}}, {"a": {"type": "str"}}, "`type: string`", ""),
+    (
+        {"python": {"module": "nosuch", "function": "run"}},
+        {},
+        "the module `nosuch` is not here",
+        "Write .toolcrib/tools/x6/nosuch.py, or fix exec.python.module",
+    ),
+    (
+        {"python": {"module": "away", "function": "run"}},
+        {},
+        "",
+        "away.py exists, but the tool may not read it: add it to permissions.fs.read",
+    ),
+    (
+        {"python": {"module": "mod", "function": "run"}},
+        {},
+        "",
+        "python3 -m venv .venv && .venv/bin/pip install nosuch_package, then write `venv: .venv`",
+    ),
+]  # fmt: skip
+
+
+def test_manifests_that_were_written_wrongly(crib: Crib) -> None:
+    crib.write("away.py", "def run(): return 1\n")
+    for number, (block, properties, _, _) in enumerate(MISTAKES):
+        (kind,) = block
+        crib.tool(f"x{number}", kind, block[kind], properties)
+        crib.write(f".toolcrib/tools/x{number}/mod.py", "import nosuch_package\ndef run(): return 1\n")
+    linted = cli(crib, "lint", "--json").document["diagnostics"]
+    for number, (block, _, expected, ran) in enumerate(MISTAKES):
+        found = [f"{one['message']} {one['hint']}" for one in linted if f"/x{number}/" in one["path"]]
+        assert any(expected in text for text in found) if expected else found == [], (block, found)
+        if ran:
+            error = crib.call(f"x{number}").error
+            assert error is not None
+            assert ran in f"{error.message} {error.hint}", block
+
+
+def test_words_and_files_that_were_not_meant(crib: Crib, tmp_path: Path) -> None:
+    app = tmp_path / "app.py"
+    app.write_text(
+        "from toolcrib import Toolset\ntools = Toolset()\n\n@tools.tool(timout_ms=5)\ndef f(): ...\n"
+    )
+    for words, code, told in (
+        (("create", "x"), 2, "init or new"),
+        (
+            ("list", str(app)),
+            4,
+            "app.py does not load: line 4: TypeError: 'timout_ms' is no option of a tool; did you",
+        ),
+    ):
+        done = cli(crib, *words)
+        assert (done.code, told in done.err) == (code, True), done.err
+        assert "Traceback" not in done.err
+        assert "bug" not in done.err
+    crib.write(".toolcrib/tools/x/tool.yml", "name: [")
+    assert "1 tool does not load" in cli(crib, "list").err
+
+
+def test_what_was_imported_or_is_referred_to_is_shown_in_whole(crib: Crib, tmp_path: Path) -> None:
+    (tmp_path / "api.json").write_text(json.dumps(OPENAPI))
+    assert cli(crib, "import", "openapi", str(tmp_path / "api.json")).code == 0
+    (secret,) = cli(crib, "show", "p", "--json").document["permissions"]["secrets"]
+    assert set(secret.split("_")) <= {"STOCK", *SCHEME.upper().split()}
+    place = {
+        "type": "object",
+        "properties": {"x": {"type": "integer"}, "y": {"type": "string"}},
+        "required": ["x"],
+    }
+    schema = {"type": "object", "properties": {"at": {"$ref": "#/$defs/Place"}}, "$defs": {"Place": place}}
+    crib.tool("go", "command", {"entrypoint": "echo", "args": ["${at.x}"]}, schema=schema)
+    assert "  at  object (x: integer, y?: string), optional\n" in cli(crib, "show", "go").out
