@@ -11,7 +11,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
 from toolcrib.core.decision import AttemptDecision, Cancel, Discard, RetryAfter, SnoozeFor
@@ -135,7 +135,6 @@ class DurableCalls(StoredCalls):
         """What should have a message, as `Dispatcher.resend` takes it."""
         self.on_end: list[Callable[[Transaction, Ended], None]] = []
         """Called in the transaction in which a call ends, whatever way."""
-        self._shared = threading.local()
         self._ends: DatabaseWatch[CallState] = DatabaseWatch(self._ended, database)
 
     # -- callers ---------------------------------------------------------------------------------
@@ -293,20 +292,6 @@ class DurableCalls(StoredCalls):
             ordered = sorted(claims, key=lambda claim: claim.id)  # As `cancelling` locks them.
             return [claim for claim in ordered if tx.run(renew, end, claim.id, claim.epoch)]
 
-    @contextmanager
-    def together(self, scope: str) -> Iterator[None]:
-        """Make what workers record in this block and this thread one transaction: all of it, or nothing."""
-        with self._database.write(scope) as tx:
-            self._shared.tx = tx
-            try:
-                yield
-            finally:
-                self._shared.tx = None
-
-    def _write(self, scope: str) -> AbstractContextManager[Transaction]:
-        shared: Transaction | None = getattr(self._shared, "tx", None)
-        return self._database.write(scope) if shared is None else nullcontext(shared)
-
     def finish(self, claim: ClaimedCall, result: bytes) -> bool:
         """Record the result (JSON) of an attempt; False if the worker no longer has the call."""
         return self._end(claim, "done", result=result)
@@ -330,7 +315,7 @@ class DurableCalls(StoredCalls):
 
     def wait_for_approval(self, claim: ClaimedCall, approval: str) -> bool:
         """Let a call wait until a person has decided; no worker has it meanwhile. False as in `finish`."""
-        with self._write(f"call {claim.id}") as tx:
+        with self._database.write(f"call {claim.id}") as tx:
             now = self._now(tx)
             if not tx.run(_WAIT, approval, claim.id, claim.epoch):
                 return False
@@ -370,7 +355,7 @@ class DurableCalls(StoredCalls):
 
     def lose(self, claim: ClaimedCall, reason: str) -> bool:
         """Record that the process of an attempt has died, as `rescue` does; False as in `finish`."""
-        with self._write(f"call {claim.id}") as tx:
+        with self._database.write(f"call {claim.id}") as tx:
             row = tx.one(f"SELECT {_FACTS} FROM calls {_OWN}", claim.id, claim.epoch)
             lost = row is not None and self._lost(tx, row, self._now(tx), reason)
         self._ends.notify()
@@ -436,7 +421,7 @@ class DurableCalls(StoredCalls):
         counts: bool,
         snoozes: int = 0,
     ) -> bool:
-        with self._write(f"call {claim.id}") as tx:
+        with self._database.write(f"call {claim.id}") as tx:
             now = self._now(tx)
             values = (now + max(0.0, delay_s), int(not counts), snoozes, claim.id, claim.epoch)
             if not tx.run(_AGAIN, *values):
@@ -449,7 +434,7 @@ class DurableCalls(StoredCalls):
     def _end(
         self, claim: ClaimedCall, state: CallState, *, result: bytes | None = None, error: str | None = None
     ) -> bool:
-        with self._write(f"call {claim.id}") as tx:
+        with self._database.write(f"call {claim.id}") as tx:
             now = self._now(tx)
             if not tx.run(_END, state, result, error, now, claim.id, claim.epoch):
                 return False

@@ -6,21 +6,17 @@ import asyncio
 import heapq
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from toolcrib.errors import StateUnavailable
+from toolcrib.runs.serving import Serving, Take, Work, whole
 from toolcrib.state import Database, Transaction
 
 __all__ = ["Dispatcher", "EmbeddedDispatcher", "Take", "Work"]
 
 _log = logging.getLogger("toolcrib.runs")
 
-Work = Callable[[], Awaitable[None]]
-"""What to do once a row is taken. It records its own failures and never raises."""
-Take = Callable[[Transaction, str], Work | None]
-"""Takes the row with this key inside a transaction, under a lease of its own; None if it is not ready."""
 _LOOK_S = 0.2
 """Seconds until a message of another process is noticed."""
 _RETRY_S = 0.5
@@ -37,6 +33,7 @@ class Dispatcher(Protocol):
     def send(self, tx: Transaction, entry: str, key: str, *, delay_s: float = 0.0, priority: int = 0) -> None:
         """Have `key` delivered to a server of `entry`, if this transaction is committed.
 
+        Where this process serves the entry and has room, the row is taken at once, in this transaction.
         Sending again before it was delivered changes nothing or delivers twice.
         """
 
@@ -52,7 +49,8 @@ class Dispatcher(Protocol):
         """Take what is sent to these entries and do the work, until `stop` is set and all work has ended.
 
         Higher priorities come first, then what was ready first. At most `concurrency` works run at a time.
-        `handlers` is read again for each look, so it may change. Cancelling this cancels the work.
+        `handlers` is read again for each look, so it may change; an entry that is `in` it may be taken
+        without a look at what other workers run. Cancelling this cancels the work.
         """
 
 
@@ -65,10 +63,12 @@ class EmbeddedDispatcher:
     def __init__(self, database: Database, clock: Callable[[], float] | None = None) -> None:
         self._database = database
         self._clock = clock
-        self._wakes: list[Callable[[], None]] = []
+        self._serving: list[Serving] = []
 
     def send(self, tx: Transaction, entry: str, key: str, *, delay_s: float = 0.0, priority: int = 0) -> None:
         """Have `key` delivered to a server of `entry`; sent again, it comes at the earlier time."""
+        if delay_s <= 0 and any(serving.take(tx, entry, key) for serving in self._serving):
+            return
         now = self._now(tx)
         tx.run(
             "INSERT INTO deliveries (entry, key, priority, ready_at, due) VALUES (?, ?, ?, ?, ?)"
@@ -108,40 +108,38 @@ class EmbeddedDispatcher:
         self, handlers: Mapping[str, Take], *, stop: asyncio.Event, concurrency: int = 100
     ) -> None:
         """Take what is sent to these entries and do the work, until `stop` is set and all work has ended."""
-        loop, woken, running = asyncio.get_running_loop(), asyncio.Event(), set[asyncio.Future[None]]()
-
-        def wake() -> None:
-            with suppress(RuntimeError):  # That loop is closed.
-                loop.call_soon_threadsafe(woken.set)
-
-        def ended(work: asyncio.Future[None]) -> None:
-            running.discard(work)
-            woken.set()
-
-        self._wakes.append(wake)
-        stopping = loop.create_task(_then(stop, woken))
+        serving = Serving(handlers, stop, concurrency)
+        self._serving.append(serving)
+        stopping = asyncio.create_task(_then(stop, serving.woken))
         try:
             while not stop.is_set():
-                woken.clear()
-                try:
-                    works = self.take(handlers, concurrency - len(running))
-                    pause = 0.0 if works else self._pause(handlers)
-                except StateUnavailable as error:
-                    _log.warning("the queue cannot be read: %s", error)
-                    works, pause = [], _RETRY_S
-                for work in works:
-                    task = asyncio.ensure_future(work())
-                    running.add(task)
-                    task.add_done_callback(ended)
-                if not works or len(running) >= concurrency:
-                    await self._sleep(woken, None if len(running) >= concurrency else pause)
-            while running:
-                await asyncio.wait(set(running))
+                serving.woken.clear()
+                taken, pause = await whole(self._begin(serving, handlers))
+                if not taken or serving.room <= 0:
+                    await self._sleep(serving.woken, None if serving.room <= 0 else pause)
+            await serving.end()
         finally:
-            self._wakes.remove(wake)
+            self._serving.remove(serving)
             stopping.cancel()
-            for one in running:
-                one.cancel()
+            await serving.cancel()
+
+    async def _begin(self, serving: Serving, handlers: Mapping[str, Take]) -> tuple[int, float]:
+        """Take what is ready and begin it; return its number, and the seconds until there may be more."""
+        room = serving.room
+        works, pause = await asyncio.to_thread(self._look, handlers, room)
+        for work in works:
+            serving.begin(work, look_after=True)
+        serving.keeps_up = len(works) < room
+        return len(works), pause
+
+    def _look(self, handlers: Mapping[str, Take], room: int) -> tuple[list[Work], float]:
+        """Take what is ready; return also the seconds until there may be more."""
+        try:
+            works = self.take(handlers, room)
+            return works, 0.0 if works else self._pause(handlers)
+        except StateUnavailable as error:
+            _log.warning("the queue cannot be read: %s", error)
+            return [], _RETRY_S
 
     async def _sleep(self, woken: asyncio.Event, seconds: float | None) -> None:
         """Wait until something is sent or ends, or another process has written, at most so long."""
@@ -185,8 +183,8 @@ class EmbeddedDispatcher:
             yield entry, key
 
     def _wake(self) -> None:
-        for wake in list(self._wakes):
-            wake()
+        for serving in list(self._serving):
+            serving.wake()
 
     def _now(self, tx: Transaction) -> float:
         return tx.now() if self._clock is None else self._clock()

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher, Take
+from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher
+from toolcrib.runs.serving import Serving, Take
 from toolcrib.state import POSTGRES_NOW, Database, PostgresDatabase, Transaction
 
 __all__ = ["PgQueuerDispatcher", "dispatcher_for"]
@@ -69,9 +70,12 @@ class PgQueuerDispatcher:
         self._installed = False
         self._resent: dict[str, float] = {}
         self._emptied = time.monotonic()
+        self._serving: list[Serving] = []
 
     def send(self, tx: Transaction, entry: str, key: str, *, delay_s: float = 0.0, priority: int = 0) -> None:
         """Have `key` delivered to a server of `entry`; sent twice, it is delivered twice."""
+        if delay_s <= 0 and any(serving.take(tx, entry, key) for serving in self._serving):
+            return
         self.install()
         delay_s = delay_s + _EARLY_S if delay_s > 0 else 0.0
         tx.run(_SEND, entry, key.encode(), max(_LEAST, min(_MOST, priority)), delay_s)
@@ -122,11 +126,12 @@ class PgQueuerDispatcher:
         from toolcrib.runs.serve_postgres import Works, serve_once
 
         await asyncio.to_thread(self.install)
-        works = Works(self._database, handlers, stop)
+        works = Works(self._database, handlers, stop, concurrency)
+        self._serving.append(works.here)
         try:
             while not stop.is_set():
                 try:
-                    await serve_once(self._database.server, works, concurrency, self._silent_s, self.limits)
+                    await serve_once(self._database.server, works, self._silent_s, self.limits)
                 except StateUnavailable as error:
                     _log.warning("the queue cannot be read: %s", error)
                     with suppress(TimeoutError):
@@ -134,6 +139,7 @@ class PgQueuerDispatcher:
                             await stop.wait()
             await works.end()
         finally:
+            self._serving.remove(works.here)
             await works.cancel()
 
 

@@ -25,7 +25,7 @@ from pgqueuer.qm import QueueManager
 from pgqueuer.queries import Queries
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.runs.dispatch import Take, Work
+from toolcrib.runs.serving import Serving, Take, Work
 from toolcrib.state import PostgresDatabase, PostgresServer
 
 __all__ = ["Works", "install_script", "serve_once", "settings"]
@@ -63,10 +63,15 @@ def install_script(schema: str) -> str:
 class Works:
     """The works that run here, whatever connection their messages came by."""
 
-    def __init__(self, database: PostgresDatabase, handlers: Mapping[str, Take], stop: asyncio.Event) -> None:
+    def __init__(
+        self, database: PostgresDatabase, handlers: Mapping[str, Take], stop: asyncio.Event, concurrency: int
+    ) -> None:
         self._database = database
         self.handlers = handlers
         self.stop = stop
+        self.concurrency = concurrency
+        self.here = Serving(handlers, stop, concurrency, lambda: len(self.running))
+        """The works that have no message."""
         self.running: dict[asyncio.Future[None], object] = {}
         """By work: the manager that got its message."""
         self._delivered: list[tuple[str, str, object, asyncio.Future[asyncio.Future[None] | None]]] = []
@@ -118,12 +123,14 @@ class Works:
                 self._taker = None
             if self.running:
                 await asyncio.wait(set(self.running))
+        await self.here.end()
 
     async def cancel(self) -> None:
         """Cancel all works, also those that are being taken, and wait until they have ended."""
         if self._taker is not None:
             await self._taker
             await asyncio.sleep(0)  # Each has begun, so it hears of its end.
+        await self.here.cancel()
         for work in list(self.running):
             work.cancel()
         await self.end()
@@ -132,7 +139,6 @@ class Works:
 async def serve_once(
     server: PostgresServer,
     works: Works,
-    concurrency: int,
     silent_s: float,
     limits: Callable[[str], int],
 ) -> None:
@@ -142,12 +148,12 @@ async def serve_once(
         async with await server.connect_async() as statements, await server.connect_async() as notices:
             link = _Link(statements, notices, lost)
             manager = _Manager.of(link, server.schema)
-            manager.works, manager.room, manager.limits, manager.lost = works, concurrency, limits, lost
+            manager.works, manager.limits, manager.lost = works, limits, lost
             await Queries(link, qbe=QueryBuilderEnvironment(settings(server.schema))).apply_upgrade()
             run = asyncio.create_task(
                 manager.run(
                     timedelta(seconds=silent_s),
-                    batch_size=max(1, min(_BATCH, concurrency)),
+                    batch_size=max(1, min(_BATCH, works.concurrency)),
                     heartbeat_timeout=timedelta(seconds=silent_s),
                     log_aggregation_interval=timedelta(0),
                 )
@@ -228,7 +234,6 @@ class _Manager(QueueManager):
     """Picks messages of the entries that are served now, as many as there is room for."""
 
     works: Works
-    room: int
     limits: Callable[[str], int]
     lost: asyncio.Future[None]
 
@@ -259,9 +264,10 @@ class _Manager(QueueManager):
     ) -> AsyncGenerator[Job, None]:
         """Yield the next messages."""
         elsewhere = sum(1 for manager in self.works.running.values() if manager is not self)
-        room = max(0, self.room - elsewhere)
+        room = max(0, self.works.concurrency - elsewhere - self.works.here.used)
         async for job in super().fetch_jobs(batch_size, room, heartbeat_timeout):
             yield job
+        self.works.here.keeps_up = self.works.here.room > 0  # Else it ended for want of room.
 
     async def _deliver(self, job: Job) -> None:
         """Take the row of a message and keep the message until the work on it has ended."""

@@ -12,10 +12,10 @@ from functools import partial
 
 from toolcrib.errors import StateUnavailable
 from toolcrib.runs.calls import ClaimedCall, DurableCalls, entry_of
-from toolcrib.runs.dispatch import Take, Work
 from toolcrib.runs.ending import Ending, HandedBack, Lost, record
 from toolcrib.runs.register import Register, WorkerKind
-from toolcrib.state import PostgresDatabase, Transaction
+from toolcrib.runs.serving import Take, Work, whole
+from toolcrib.state import Transaction
 
 __all__ = ["Attempt", "Worker", "worker_name"]
 
@@ -59,11 +59,10 @@ class Worker:
         self._register = Register(calls.database, calls.lease_s)
         self._id = self._register.new_id()
         self._kind = kind
-        self._handlers = _Handlers(self._served, self._take, others or {})
+        self._handlers = _Handlers(self, self._take, others or {})
         self._on_beat = on_beat
         self._concurrency = concurrency
         self._elsewhere: frozenset[str] = frozenset()
-        self._endings: list[tuple[ClaimedCall, Ending, asyncio.Future[None]]] = []
         self._running: dict[str, tuple[ClaimedCall, asyncio.Task[None]]] = {}
 
     async def run(
@@ -132,42 +131,15 @@ class Worker:
             _log.exception("call %s could not be run", claim.id)
             ending = Lost(f"{type(error).__name__}: {error}")
         try:
-            await self._recorded(claim, ending)
+            await whole(self._recorded(claim, ending))
         finally:
-            del self._running[claim.id]
+            if self._running.get(claim.id) == (claim, task):  # Else it is taken again already.
+                del self._running[claim.id]
 
     async def _recorded(self, claim: ClaimedCall, ending: Ending) -> None:
-        """Record what follows; what ends at the same time is one transaction."""
-        if isinstance(self._calls.database, PostgresDatabase):  # It commits many at once by itself.
-            while not await asyncio.to_thread(self._is_recorded, claim, ending):  # noqa: ASYNC110 - until it answers
-                await asyncio.sleep(_AGAIN_S)
-            return
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-        self._endings.append((claim, ending, done))
-        if len(self._endings) == 1:
-            loop.call_soon(self._record_all)
-        await done
-
-    def _record_all(self) -> None:
-        """Record all endings; a second time is refused. Try again later if the database is away."""
-        endings = self._endings
-        try:
-            with self._calls.together(f"worker {self._id}"):
-                for claim, ending, _ in endings:
-                    record(self._calls, claim, ending)
-        except StateUnavailable as error:
-            _log.warning("the end of %d calls is not yet recorded: %s", len(endings), error)
-            asyncio.get_running_loop().call_later(_AGAIN_S, self._record_all)
-            return
-        except Exception:  # One that cannot be recorded must not keep the others from it.
-            _log.exception("%d calls could not be recorded together", len(endings))
-            for claim, ending, _ in endings:
-                self._is_recorded(claim, ending)
-        self._endings = []
-        for _, _, done in endings:
-            if not done.done():
-                done.set_result(None)
+        """Record what follows. The database commits together what ends at the same time."""
+        while not await asyncio.to_thread(self._is_recorded, claim, ending):  # noqa: ASYNC110 - until it answers
+            await asyncio.sleep(_AGAIN_S)
 
     def _is_recorded(self, claim: ClaimedCall, ending: Ending) -> bool:
         """Record one ending; False if the database is away."""
@@ -180,7 +152,11 @@ class Worker:
             _log.exception("the end of call %s could not be recorded", claim.id)
         return True
 
-    def _served(self) -> list[str]:
+    def is_unlimited(self, tool: str) -> bool:
+        """Return True if a call of this tool may be taken whatever other workers run."""
+        return tool not in self._elsewhere and self._tools().get(tool, 0) is None
+
+    def served(self) -> list[str]:
         """Return the tools whose calls may be taken now."""
         tools = self._tools()
         limited = {name: most for name, most in tools.items() if most is not None}
@@ -221,17 +197,22 @@ class Worker:
 class _Handlers(Mapping[str, Take]):
     """The entries of a worker, as its tools come and go."""
 
-    def __init__(self, tools: Callable[[], list[str]], take: Take, others: Mapping[str, Take]) -> None:
-        self._tools = tools
+    def __init__(self, worker: Worker, take: Take, others: Mapping[str, Take]) -> None:
+        self._worker = worker
         self._take = take
         self._others = others
+
+    def __contains__(self, entry: object) -> bool:
+        if entry in self._others:
+            return True
+        return isinstance(entry, str) and self._worker.is_unlimited(entry.removeprefix(entry_of("")))
 
     def __getitem__(self, entry: str) -> Take:
         return self._others.get(entry, self._take)
 
     def __iter__(self) -> Iterator[str]:
         yield from self._others
-        yield from map(entry_of, self._tools())
+        yield from map(entry_of, self._worker.served())
 
     def __len__(self) -> int:
-        return len(self._others) + len(self._tools())
+        return len(self._others) + len(self._worker.served())

@@ -18,12 +18,16 @@ __all__ = ["Database", "Transaction"]
 class Transaction(ABC):
     """Statements that take effect together, or not at all."""
 
-    __slots__ = ("_execute", "after_commit")
+    __slots__ = ("_execute", "after_commit", "after_end", "owned")
 
-    def __init__(self, execute: Callable[[str, Sequence[Any]], Any]) -> None:
+    def __init__(self, execute: Callable[[str, Sequence[Any]], Any], *, owned: bool = True) -> None:
         self._execute = execute
+        self.owned = owned
+        """False in a transaction of somebody else, whose end is not known here."""
         self.after_commit: list[Callable[[], None]] = []
         """Called in the thread of the transaction once it is committed; they must neither wait nor raise."""
+        self.after_end: list[Callable[[bool], None]] = []
+        """Called before these, and also where it is not committed: then with False."""
 
     def run(self, sql: str, *values: Any) -> int:
         """Run one statement and return the number of rows it changed."""
@@ -44,6 +48,14 @@ class Transaction(ABC):
         """Return every row."""
         rows: list[tuple[Any, ...]] = self._execute(sql, values).fetchall()
         return rows
+
+    def end(self, *, committed: bool) -> None:
+        """Call what waits for the end of this transaction."""
+        for listener in self.after_end:
+            listener(committed)
+        if committed:
+            for notify in self.after_commit:
+                notify()
 
     @abstractmethod
     def notify(self) -> None:

@@ -81,9 +81,10 @@ class AgentSteps(RunSteps):
         step = Step(dump(response), response.model_name or agent.model, usage, claim.taken_at, seconds)
         wanted = wanted_calls(response)
         if wanted:
-            self._runs.step(claim, step, [self._tools.use(one, claim, team, shaped) for one in wanted])
+            uses = [self._tools.use(one, claim, team, shaped) for one in wanted]
+            await asyncio.to_thread(self._runs.step, claim, step, uses)
         else:
-            self._runs.finish(claim, step, text_of(response))
+            await asyncio.to_thread(self._runs.finish, claim, step, text_of(response))
 
     async def _model(self, claim: ClaimedRun, agent: Agent) -> Model:
         """Return the model of the next step. Its libraries take seconds to import: the event loop goes on."""

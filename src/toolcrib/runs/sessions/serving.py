@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.runs.dispatch import Work
+from toolcrib.runs.serving import Work
 from toolcrib.runs.sessions.records import ClaimedRun
 from toolcrib.runs.sessions.transitions import RunTransitions
 from toolcrib.state import Transaction
@@ -66,4 +66,5 @@ class RunSteps(ABC):
         except StateUnavailable as error:  # Nothing was recorded, so the step is rescued.
             _log.warning("a step of run %s was not recorded: %s", claim.run.id, error)
         finally:
-            del self._running[claim.run.id]
+            if self._running.get(claim.run.id) == (claim, task):  # Else it is taken again already.
+                del self._running[claim.run.id]

@@ -61,8 +61,10 @@ class PostgresTransaction(Transaction):
 
     __slots__ = ("_lease_s", "notifies")
 
-    def __init__(self, execute: Callable[[str, Sequence[Any] | None], Any], lease_s: float) -> None:
-        super().__init__(lambda sql, values: execute(postgres_statement(sql), values or None))
+    def __init__(
+        self, execute: Callable[[str, Sequence[Any] | None], Any], lease_s: float, *, owned: bool = True
+    ) -> None:
+        super().__init__(lambda sql, values: execute(postgres_statement(sql), values or None), owned=owned)
         self._lease_s = lease_s
         self.notifies = False
 
@@ -120,7 +122,7 @@ class PostgresServer:
             raise StateUnavailable(
                 f"all {_MOST} connections to {self.name} are in use", hint="Try again.", retryable=True
             )
-        connection, commits = None, False
+        connection, transaction, commits, committed = None, None, False, False
         try:
             connection = self._begin(begin)
             transaction = PostgresTransaction(connection.execute, self.lease_s)
@@ -128,6 +130,7 @@ class PostgresServer:
             commits = True
             notify = f"{self.listener.notify_sql(self.schema)}; " if transaction.notifies else ""
             connection.execute(f"{notify}COMMIT")
+            committed = True
         except psycopg.IntegrityError:
             raise
         except psycopg.Error as error:
@@ -139,6 +142,8 @@ class PostgresServer:
         finally:
             self._give_back(connection)
             self._places.release()
+            if transaction is not None:
+                transaction.end(committed=committed)
 
     def _begin(self, begin: str) -> psycopg.Connection[Any]:
         import psycopg
@@ -257,8 +262,6 @@ class PostgresDatabase:
         quick = "" if self._durable else "; SET LOCAL synchronous_commit = off"
         with self.server.transaction(f"BEGIN{quick}; SELECT {lock}") as transaction:
             yield transaction
-        for notify in transaction.after_commit:
-            notify()
 
     @property
     def version(self) -> int:

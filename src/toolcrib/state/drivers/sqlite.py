@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,10 @@ __all__ = ["SqliteDatabase"]
 
 _WAIT_S = 5.0
 """Seconds a transaction waits for one of another process."""
+_TURN_S = 0.1
+"""Seconds until a transaction that was left open for the next one is committed, if none comes."""
+_MOST_TOGETHER = 64
+"""Transactions of threads that wait for the disk together."""
 _INHERITED: list[sqlite3.Connection] = []
 """Connections of a parent process: never used, never closed (sqlite.org/howtocorrupt, 2.6)."""
 
@@ -44,6 +49,43 @@ class _SqliteTransaction(Transaction):
         return bool(process) and is_alive(process, float(since))
 
 
+class _Link:
+    """A connection that threads use in turns. It is opened on first use, and again after a fork."""
+
+    def __init__(self, open_one: Callable[[], sqlite3.Connection]) -> None:
+        self.lock = threading.RLock()
+        self._open = open_one
+        self._connection: sqlite3.Connection | None = None
+        self._pid = 0
+
+    def connection(self) -> sqlite3.Connection:
+        """Return it to the thread that has the lock."""
+        if self._connection is None or self._pid != os.getpid():
+            self.close()
+            self._connection, self._pid = self._open(), os.getpid()
+        return self._connection
+
+    @property
+    def is_inherited(self) -> bool:
+        return self._pid not in (0, os.getpid())
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None and self._pid == os.getpid():
+            connection.close()
+        elif connection is not None:
+            _INHERITED.append(connection)
+
+
+class _Group:
+    """Transactions of several threads that one write to the disk commits."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.ended = threading.Event()
+        self.error: sqlite3.Error | None = None
+
+
 class SqliteDatabase:
     """The `Database` in a file.
 
@@ -51,6 +93,9 @@ class SqliteDatabase:
     program refuses a newer file. With `origin`, a file with another origin is refused: it was not created by
     this user for this project. A committed transaction survives a power cut; with `durable` false the last
     ones may not, which saves waiting for the disk.
+
+    A thread that ends a transaction while others wait to write leaves it open for the next one, and the last
+    one commits for all: they wait for the disk once. Who reads uses another connection and waits for nobody.
     """
 
     def __init__(
@@ -60,30 +105,104 @@ class SqliteDatabase:
         self._durable = durable
         self._migrations = tuple(migrations)
         self._origin = origin
-        self._lock = threading.RLock()
-        self._connection: sqlite3.Connection | None = None
-        self._pid = 0
+        self._writer = _Link(self._open)
+        self._reader = _Link(self._open_reader)
+        self._group: _Group | None = None
+        self._waiting = deque[None]()
+        self._version = 0
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
         """Open a transaction that sees one state of the file and changes nothing."""
-        with self._locked() as connection, _transaction(connection, "BEGIN"):
-            yield _SqliteTransaction(connection.execute)
+        with self._reader.lock, self._reporting():
+            connection = self._reader.connection()
+            connection.execute("BEGIN")
+            try:
+                yield _SqliteTransaction(connection.execute)
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
 
     @contextmanager
     def write(self, scope: str | None = None) -> Iterator[Transaction]:  # noqa: ARG002 - there is one write lock
         """Open a transaction that has the write lock from its start. It must not be nested."""
-        with self._locked() as connection, _transaction(connection, "BEGIN IMMEDIATE"):
-            transaction = _SqliteTransaction(connection.execute)
-            yield transaction
-        for notify in transaction.after_commit:
-            notify()
+        transaction: Transaction | None = None
+        committed = False
+        try:
+            with self._reporting():
+                with self._turn() as (connection, group):
+                    transaction = _SqliteTransaction(connection.execute)
+                    yield transaction
+                while not group.ended.wait(_TURN_S):  # Whoever waited to be next has given up.
+                    with self._writer.lock:
+                        self._commit(group)
+                if group.error is not None:
+                    raise group.error
+                committed = True
+        finally:
+            if transaction is not None:
+                transaction.end(committed=committed)
+
+    @contextmanager
+    def _turn(self) -> Iterator[tuple[sqlite3.Connection, _Group]]:
+        """Lend the connection for one transaction of a group; commit the group if nobody waits for it."""
+        self._waiting.append(None)
+        try:
+            self._writer.lock.acquire()
+        finally:
+            self._waiting.pop()
+        try:
+            if self._writer.is_inherited:
+                self._group = None
+            connection = self._writer.connection()
+            group = self._group
+            if group is None:
+                connection.execute("BEGIN IMMEDIATE")
+                group = self._group = _Group()
+            try:
+                connection.execute("SAVEPOINT one")
+                yield connection, group
+                connection.execute("RELEASE one")
+                group.size += 1
+            except BaseException as error:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK TO one")
+                elif isinstance(error, sqlite3.Error):  # SQLite has undone the transactions before it too.
+                    group.error = error
+                raise
+            finally:
+                if not self._waiting or group.size >= _MOST_TOGETHER or not connection.in_transaction:
+                    self._commit(group)
+        finally:
+            self._writer.lock.release()
+
+    def _commit(self, group: _Group) -> None:
+        """Commit the transactions of a group; it must not have ended before."""
+        if self._group is not group:
+            return
+        self._group = None
+        connection = self._writer.connection()
+        try:
+            if connection.in_transaction:
+                connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            group.error = error
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        finally:
+            group.ended.set()
 
     @property
     def version(self) -> int:
-        """A number that changes when another connection has committed; cheap to read."""
-        with self._locked() as connection:
-            return int(connection.execute("PRAGMA data_version").fetchone()[0])
+        """A number that changes soon after another connection has committed; cheap to read."""
+        if self._writer.lock.acquire(blocking=False):  # Else this process writes: next time.
+            try:
+                with self._reporting():
+                    row = self._writer.connection().execute("PRAGMA data_version").fetchone()
+                    self._version = int(row[0])
+            finally:
+                self._writer.lock.release()
+        return self._version
 
     def on_change(self, wake: Callable[[], None]) -> None:
         """Do nothing: `version` must be looked at."""
@@ -94,40 +213,47 @@ class SqliteDatabase:
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
-        with self._lock:
-            connection, self._connection = self._connection, None
-            if connection is not None and self._pid == os.getpid():
-                connection.close()
-            elif connection is not None:
-                _INHERITED.append(connection)
+        with self._reader.lock:
+            self._reader.close()
+        with self._writer.lock:
+            if self._group is not None and not self._writer.is_inherited:
+                self._commit(self._group)
+            self._writer.close()
 
     def __del__(self) -> None:
         self.close()
 
     @contextmanager
-    def _locked(self) -> Iterator[sqlite3.Connection]:
-        """Lend the open connection to one thread, and report failures of the file with a hint."""
-        with self._lock:
-            try:
-                if self._connection is None or self._pid != os.getpid():
-                    self.close()
-                    self._connection, self._pid = self._open(), os.getpid()
-                yield self._connection
-            except sqlite3.IntegrityError:
-                raise
-            except sqlite3.Error as error:
-                raise _unavailable(self.path, error) from error
+    def _reporting(self) -> Iterator[None]:
+        """Report failures of the file with a hint."""
+        try:
+            yield
+        except sqlite3.IntegrityError:
+            raise
+        except sqlite3.Error as error:
+            raise _unavailable(self.path, error) from error
 
-    def _open(self) -> sqlite3.Connection:
+    def _open_reader(self) -> sqlite3.Connection:
+        with self._writer.lock:
+            self._writer.connection()  # Makes and checks the tables first.
+        connection = self._connect()
+        connection.execute("PRAGMA query_only=ON")
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
         _require_plain(self.path)
         connection = sqlite3.connect(
             self.path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False
         )
+        connection.execute(f"PRAGMA synchronous={'FULL' if self._durable else 'NORMAL'}")
+        connection.execute("PRAGMA trusted_schema=OFF")
+        return connection
+
+    def _open(self) -> sqlite3.Connection:
+        connection = self._connect()
         try:
             _set_journal(connection)
-            connection.execute(f"PRAGMA synchronous={'FULL' if self._durable else 'NORMAL'}")
             connection.execute("PRAGMA foreign_keys=ON")
-            connection.execute("PRAGMA trusted_schema=OFF")
             with _transaction(connection, "BEGIN IMMEDIATE"):
                 self._migrate(connection)
         except BaseException:

@@ -1,0 +1,134 @@
+"""The works of a process that serves: what it has taken, and what it takes in the transaction that sends it.
+
+A row that this process would be handed at once needs no message: it is taken where it is made ready. That
+saves a transaction, and the way through the queue, for most calls and for each turn of a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from toolcrib.state import Transaction
+
+__all__ = ["Serving", "Take", "Work", "whole"]
+
+_T = TypeVar("_T")
+Work = Callable[[], Awaitable[None]]
+"""What to do once a row is taken. It records its own failures and never raises."""
+Take = Callable[[Transaction, str], Work | None]
+"""Takes the row with this key inside a transaction, under a lease of its own; None if it is not ready."""
+
+
+async def whole(work: Coroutine[Any, Any, _T]) -> _T:
+    """Await something that must not stop halfway: a cancellation takes effect after it."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
+
+
+class Serving:
+    """One `Dispatcher.serve`, in the running event loop. `others` returns how many more works it has."""
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Take],
+        stop: asyncio.Event,
+        concurrency: int,
+        others: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._handlers = handlers
+        self._stop = stop
+        self._concurrency = concurrency
+        self._others = others
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._taken = 0
+        self._settled = asyncio.Event()
+        self.running: set[asyncio.Future[None]] = set()
+        self.woken = asyncio.Event()
+        """Set when there is a reason to look for messages."""
+        self.keeps_up = False
+        """True while no message waits for room here. One that waits comes before what is new."""
+
+    @property
+    def used(self) -> int:
+        """Works that run, or are being taken."""
+        return len(self.running) + self._taken
+
+    @property
+    def room(self) -> int:
+        """Works that may be taken beside those."""
+        return self._concurrency - self.used - self._others()
+
+    def take(self, tx: Transaction, entry: str, key: str) -> bool:
+        """Take a row in the transaction that makes it ready, if there is room. Callable from any thread."""
+        if not tx.owned or not self.keeps_up or self._stop.is_set() or entry not in self._handlers:
+            return False
+        with self._lock:
+            if self.room <= 0:
+                self.keeps_up = False
+                return False
+            self._taken += 1
+        try:
+            work = self._handlers[entry](tx, key)
+        except BaseException:
+            self._ended(None, committed=False)
+            raise
+        tx.after_end.append(lambda committed: self._ended(work, committed=committed))
+        return True
+
+    def _ended(self, work: Work | None, *, committed: bool) -> None:
+        with suppress(RuntimeError):  # That loop is closed.
+            self._loop.call_soon_threadsafe(self._begin_taken, work if committed else None)
+
+    def _begin_taken(self, work: Work | None) -> None:
+        with self._lock:
+            self._taken -= 1
+        if work is not None:
+            self.begin(work)
+        self._settled.set()
+
+    def begin(self, work: Work, *, look_after: bool = False) -> None:
+        """Begin a work. `look_after`: its end may let another one be taken, even where there is room."""
+        begun = asyncio.ensure_future(work())
+        self.running.add(begun)
+        begun.add_done_callback(partial(self._done, look_after=look_after))
+
+    def _done(self, begun: asyncio.Future[None], *, look_after: bool) -> None:
+        self.running.discard(begun)
+        if look_after or not self.keeps_up:
+            self.woken.set()
+
+    def wake(self) -> None:
+        """Let this process look for messages. Callable from any thread."""
+        with suppress(RuntimeError):  # That loop is closed.
+            self._loop.call_soon_threadsafe(self.woken.set)
+
+    async def end(self) -> None:
+        """Wait until all works have ended, those too that are being taken."""
+        while self.used:
+            await self._settle()
+            if self.running:
+                await asyncio.wait(set(self.running))
+
+    async def cancel(self) -> None:
+        """Cancel all works and wait until they have ended."""
+        await self._settle()
+        await asyncio.sleep(0)  # Each has begun, so it hears of its end.
+        for one in self.running:
+            one.cancel()
+        await self.end()
+
+    async def _settle(self) -> None:
+        """Wait for the transactions in which works are being taken."""
+        while self._taken:
+            self._settled.clear()
+            await self._settled.wait()
