@@ -7,6 +7,7 @@ import pytest
 from toolcrib import Toolset
 from toolcrib.errors import ManifestError, NotFoundError
 from toolcrib.manifest import check_team, diagnostics_of, read_team
+from toolcrib.manifest.dialects.registry import read_dialect, reread
 
 TEAM = """\
 # team.yaml
@@ -74,3 +75,53 @@ def test_what_is_no_team_is_refused(text: str, rule: str, expected: str) -> None
     (finding,) = diagnostics_of(caught.value)
     assert finding.rule == rule
     assert expected in finding.message
+
+
+INLINE = """\
+name: Demo
+agents:
+  worker:
+    tools: [weather, folder]
+tools:
+  weather:
+    name: weather
+    description: The weather of a city
+    params:
+      - {name: city, type: string, required: true}
+    implementation:
+      type: http
+      url: https://api.example.com/current
+      query:
+        {{if city}}
+        q: "{{city}}"
+        {{end}}
+  # a comment between them
+  folder:
+    description: The files of a folder
+    params:
+      path: {type: string, required: true}
+    implementation:
+      type: exec
+      command: ls {{path}}
+  wrong:
+    description: Has a fault
+    params:
+      q: {typ: string}
+    implementation: {type: builtin, function: f}
+  include: [more.yaml]
+workflows: {}
+"""
+
+
+def test_tools_that_a_team_file_defines_itself_are_read_with_their_positions() -> None:
+    loaded = read_dialect("demo.vega.yaml", INLINE.encode())
+    assert [tool.name for tool in loaded.tools] == ["weather", "folder"]
+    assert loaded.tools[1].input_schema["required"] == ["path"]
+    document = reread(loaded.tools[1])
+    assert document is not None
+    assert document.locate(("inputs", "schema", "properties", "path")) == (22, 13)
+    assert [(f.line, f.column, f.rule) for f in loaded.diagnostics] == [
+        (29, 11, "unknown-key"),
+        (31, 3, "dialect"),
+    ]
+    assert "team without tools" in read_dialect("t.yaml", b"members: [{name: A}]").diagnostics[0].message

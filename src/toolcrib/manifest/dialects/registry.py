@@ -114,7 +114,7 @@ _OTHERS: tuple[tuple[tuple[str, ...], str, str], ...] = (
      "put them into `.mcp.json` at the project's root, or under `mcp_servers` in the settings"),
     (("openapi", "swagger"), "this is an OpenAPI document, whose operations become manifests first",
      "run `toolcrib import openapi FILE`"),
-    (("members", "agents"), "this is a team, which says who may use which tools",
+    (("members", "agents"), "this is a team without tools of its own, which says who may use which tools",
      "run `toolcrib list --team FILE --member NAME`"),
 )  # fmt: skip
 """Files without tools that are easily taken for one with tools: their keys, what they are, what to do."""

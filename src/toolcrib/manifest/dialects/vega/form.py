@@ -37,7 +37,9 @@ FIELDS: Fields = {
     "": {
         "name": Field("text", "required", "`name`"),
         "description": Field("text", "required", "`description`"),
-        "params": Field("list", "no arguments", "`inputs.schema`, which allows no others."),
+        "params": Field(
+            "list, or mapping by name", "no arguments", "`inputs.schema`, which allows no others."
+        ),
         "implementation": Field("mapping", "required", "`kind` and `exec`, by the fields below."),
     },
     "params[]": {

@@ -56,7 +56,7 @@ _URL_HOST = re.compile(r"(https?)://([^/?#]*)", re.IGNORECASE)
 class VegaDocument(Document):
     """A Vega file in the form of a native manifest, for the same checks; positions are those of the file."""
 
-    __slots__ = ("_folded", "_params", "_unfolded", "_yaml")
+    __slots__ = ("_folded", "_named", "_params", "_unfolded", "_yaml")
 
     def __init__(self, yaml: Document, unfolded: Unfolded, folded: Folded, raw: bytes, text: str) -> None:
         super().__init__(yaml.path, raw, text, folded.data)
@@ -64,6 +64,11 @@ class VegaDocument(Document):
         self._unfolded = unfolded
         self._folded = folded
         self._params: list[str] = []
+        self._named: list[str] = []
+        params = self.data.get("params") if isinstance(self.data, dict) else None
+        if isinstance(params, dict) and all(isinstance(one, dict) for one in params.values()):
+            self._named = list(params)
+            self.data["params"] = [{"name": name, **one} for name, one in params.items()]
 
     def native(self, data: dict[str, Any], params: list[str]) -> VegaDocument:
         """Set the data of a native manifest; `params` are the parameters in their order."""
@@ -97,6 +102,8 @@ class VegaDocument(Document):
     def _place(self, path: KeyPath) -> KeyPath:
         """Return the position in the unfolded text for a position in the data."""
         written = self.source_path(path)
+        if self._named and written[:1] == ("params",) and len(written) > 1:
+            written = ("params", self._named[int(written[1])], *written[2:])
         for length in range(len(written), 0, -1):
             place = self._folded.places.get(written[:length])
             if place is not None:
