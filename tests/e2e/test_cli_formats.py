@@ -16,6 +16,7 @@ import pytest
 from tests.commands import PROGRAM
 from tests.crib import Crib
 from tests.e2e.test_cli import ENVIRONMENT, cli
+from tests.integration.project.test_creation import api
 
 DATA = Path(__file__).parents[1] / "data" / "dialects"
 
@@ -292,6 +293,31 @@ def test_examples_are_run_and_compared(crib: Crib) -> None:
     assert "broken/tool.yml:1:1: error[not-a-mapping]" in told.err
     assert [one["rule"] for one in cli(crib, "test", "--json").document["diagnostics"]] == ["not-a-mapping"]
     assert cli(crib, "test", "right").code == 0  # only what is named
+
+
+def test_the_answers_of_http_tools_are_recorded_and_replayed_without_the_server(crib: Crib) -> None:
+    tape, secret = str(crib.root / "tape.json"), {"WEATHER_KEY": "very-secret-value"}
+    with api() as (port, asked):
+        host = f"127.0.0.1:{port}"
+        crib.tool(
+            "weather",
+            "http",
+            {"url": f"http://{host}/v1", "query": {"key": "${WEATHER_KEY}"}},
+            permissions={
+                "network": {"allow": [host]},
+                "secrets": {"WEATHER_KEY": {"type": "string", "required": True}},
+            },
+            examples=[{"params": {}, "expected_output": '{"celsius": 21}'}],
+        )
+        skipped = cli(crib, "test", env=secret)
+        assert "skipped weather[0]" in skipped.out, skipped.err
+        assert cli(crib, "test", "--replay", tape, env=secret).code == 3
+        assert cli(crib, "test", "--record", tape, env=secret).code == 0
+    assert asked == [("/v1?key=very-secret-value", None)]
+    assert "very-secret-value" not in Path(tape).read_text()
+    replayed = cli(crib, "test", "--replay", tape, env=secret)
+    assert (replayed.code, replayed.out, len(asked)) == (0, "ok      weather[0]\n", 1)
+    assert cli(crib, "test", "--record", "a", "--replay", "b").code == 2
 
 
 @pytest.mark.usefixtures("kernel")

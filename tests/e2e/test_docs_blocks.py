@@ -116,7 +116,8 @@ def test_manifests_and_settings_are_good(block: Block, tmp_path: Path) -> None:
             return
     document = load(block.text.encode(), str(block))
     if "tools" in document.data:
-        loaded = read_dialect(str(block), block.text.encode(), "toolbox")
+        dialect = "vega" if "agents" in document.data else "toolbox"
+        loaded = read_dialect(str(block), block.text.encode(), dialect)
         assert [finding.render() for tool in loaded.tools for finding in check_tool(tool)] == []
         assert loaded.diagnostics == ()
         return

@@ -134,6 +134,7 @@ toolcrib submit repo_scan path=src
 toolcrib submit repo_scan path=src --idempotency-key nightly-7 --json
 toolcrib test
 toolcrib test repo_scan web_search --live
+toolcrib test --replay tests/cassettes/examples.json
 toolcrib token create ci --scope invoke --expires 30d
 toolcrib token create reader --scope read --tool 'repo_*'
 toolcrib token list

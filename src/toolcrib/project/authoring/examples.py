@@ -45,18 +45,22 @@ async def try_examples(
     names: Sequence[str] = (),
     *,
     live: bool = False,
+    replayed: bool = False,
     caller: str = "cli",
     identity: Caller | None = None,
 ) -> AsyncIterator[Tried]:
-    """Try every example of these tools, or of all; with `live` also of tools that reach the network.
+    """Try every example of these tools, or of all.
 
+    With `live` also those of tools that reach the network, with `replayed` only those of HTTP tools among
+    these: a cassette answers them.
     Raises ToolNotFound, and ManifestError for a manifest that does not load.
     """
     tools = [project.get(name) for name in names] if names else list(project.tools(caller, identity))
     for tool in tools:
         for number, example in enumerate(tool.examples):
             call = Call(tool.name, dict(example.params), caller, identity=identity)
-            reason = _skipped(project, tool, call, live=live)
+            live_here = live or (replayed and tool.kind == "http")
+            reason = _skipped(project, tool, call, live=live_here)
             if reason is not None:
                 yield Tried(tool.name, number, example.description, "skipped", reason)
                 continue
@@ -69,7 +73,7 @@ def _skipped(project: Project, tool: Tool, call: Call, *, live: bool) -> str | N
     if tool.is_builtin:
         return "it is built in; its examples name files and hosts that are not here"
     if not live and tool.permissions.network.mode != "none":
-        return "it reaches the network; --live runs it"
+        return "it reaches the network; --live runs it, and --record keeps the answers of HTTP tools"
     try:
         reason = project.asks(call)
     except ToolcribError as error:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,12 +12,13 @@ import click
 from toolcrib.cli.caller import caller_of
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_diagnostics, print_json, print_note, print_result, printable, shown
-from toolcrib.errors import InvalidError
+from toolcrib.errors import InvalidError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.manifest import Diagnostic
     from toolcrib.project.authoring.examples import Tried
 
+_CASSETTE = click.Path(dir_okay=False, path_type=Path)
 _LABELS = {"passed": "ok     ", "failed": "FAILED ", "skipped": "skipped"}
 
 
@@ -23,17 +26,31 @@ _LABELS = {"passed": "ok     ", "failed": "FAILED ", "skipped": "skipped"}
 @click.argument("names", nargs=-1)
 @project_options
 @click.option("--live", is_flag=True, help="Also run tools that use the network.")
-def command(names: tuple[str, ...], root: str | None, as_json: bool, live: bool) -> int:
+@click.option("--record", type=_CASSETTE, help="The same, and keep what HTTP servers answer in this file.")
+@click.option("--replay", type=_CASSETTE, help="Take the answers of HTTP servers from this file.")
+def command(
+    names: tuple[str, ...],
+    root: str | None,
+    as_json: bool,
+    live: bool,
+    record: Path | None,
+    replay: Path | None,
+) -> int:
     """Run the examples in the manifests and compare the results.
 
     `...` in an example's expected_output matches any text. Tools that use the network, need approval or
-    lack a secret are skipped, with the reason. Exit 1 if an example fails. Without NAMES, exit 4 if a
-    manifest has errors.
+    lack a secret are skipped, with the reason. A recorded file has no secrets. Exit 1 if an example fails.
+    Without NAMES, exit 4 if a manifest has errors.
     """
     from toolcrib.cli.commands.decide.review import ask_for_reviews
     from toolcrib.cli.commands.decide.trust import accepted_project
     from toolcrib.project.authoring.examples import try_examples
+    from toolcrib.testing import cassette
 
+    if record and replay:
+        raise UsageError("--record and --replay exclude each other", hint="Record first, then replay.")
+    if replay and not replay.is_file():
+        raise NotFoundError(f"there is no cassette {replay}", hint=f"Make it with --record {replay}.")
     project = accepted_project(root, ask=not as_json)
     caller, identity = caller_of(project)
     if not project.acceptance.given:
@@ -41,12 +58,22 @@ def command(names: tuple[str, ...], root: str | None, as_json: bool, live: bool)
     if not as_json:
         ask_for_reviews(project, names)
 
+    def answers() -> AbstractContextManager[object]:
+        path = record or replay
+        return cassette(path, "record" if record else "replay", project.redact) if path else nullcontext()
+
     async def run_examples() -> tuple[list[Tried], list[Diagnostic]]:
         async with project:
-            broken = [] if names else project.errors
-            return [
-                one async for one in try_examples(project, names, live=live, caller=caller, identity=identity)
-            ], broken
+            with answers():
+                trying = try_examples(
+                    project,
+                    names,
+                    live=live or record is not None,
+                    replayed=replay is not None,
+                    caller=caller,
+                    identity=identity,
+                )
+                return [one async for one in trying], [] if names else project.errors
 
     found, broken = asyncio.run(run_examples())
     counts = {outcome: sum(one.outcome == outcome for one in found) for outcome in _LABELS}
