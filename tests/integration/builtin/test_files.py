@@ -126,6 +126,17 @@ async def test_edits_at_once_lose_none(disk: Disk) -> None:
     assert (disk.work / "f").read_text() == "0." + " x" * 39
 
 
+async def test_a_write_waits_for_the_edit_that_has_read_the_file(disk: Disk) -> None:
+    (disk.work / "f").write_text("a")
+    with Roots(Root(str(disk.work.resolve()))) as editing, editing.alone("f"):
+        writing = asyncio.create_task(disk.value("write_file", path="f", content="b"))
+        await asyncio.sleep(0.2)
+        assert ((disk.work / "f").read_text(), writing.done()) == ("a", False)
+        editing.write("f", b"edited")
+    await writing
+    assert (disk.work / "f").read_text() == "b"
+
+
 def test_a_folder_that_stays_locked_is_an_error_in_time(disk: Disk) -> None:
     (disk.work / "f").write_text("a")
     root = Root(str(disk.work.resolve()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from toolcrib.builtin.definition import Builtin
 from toolcrib.builtin.files.text import encoded
 from toolcrib.builtin.site import Site
+from toolcrib.sandbox import Roots
 from toolcrib.spec import Annotations, CallContext, Example, Permissions
 
 __all__ = ["BUILTIN"]
@@ -13,7 +14,12 @@ __all__ = ["BUILTIN"]
 async def write_file(site: Site, _ctx: CallContext, path: str, content: str) -> str:
     """Write a file whole; missing folders are made."""
     data = encoded(content)
-    count = await site.in_files(path, "write", lambda roots, place: roots.write(place, data, mkdir=True))
+
+    def write(roots: Roots, place: str) -> int:
+        with roots.alone(place, mkdir=True):  # An edit that has read the file would undo this.
+            return roots.write(place, data)
+
+    count = await site.in_files(path, "write", write)
     return f"Successfully wrote {count} bytes to {path}"
 
 

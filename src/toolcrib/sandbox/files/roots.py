@@ -187,10 +187,11 @@ class Roots:
                 os.close(folder)
 
     @contextmanager
-    def alone(self, path: str, wait_s: float = 10.0) -> Iterator[None]:
-        """Lock the folder of a file that is going to be read and then written, against others that do so.
+    def alone(self, path: str, wait_s: float = 10.0, *, mkdir: bool = False) -> Iterator[None]:
+        """Lock the folder of a file that is going to be written, against others that lock it.
 
-        The lock, flock(2), holds for every thread and process, and ends with its holder.
+        The lock, flock(2), holds for every thread and process, and ends with its holder. `mkdir` makes
+        missing folders.
 
         Raises:
             UnavailableError: somebody else had it for `wait_s` seconds.
@@ -198,7 +199,7 @@ class Roots:
         """
         root, relative = self._locate(path)
         with explained(path):
-            folder, name = self._place(root, relative, path, mkdir=False)
+            folder, name = self._place(root, relative, path, mkdir)
             try:
                 self._check_write(os.path.join(real_path_of(folder), name), path)
                 lock = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
