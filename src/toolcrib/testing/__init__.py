@@ -1,6 +1,6 @@
 """Doubles for tests of tools and of what uses them."""
 
-from toolcrib.testing.cassettes import Cassette, cassette
+from toolcrib.egress.cassettes import Cassette, cassette
 from toolcrib.testing.clock import FakeClock
 from toolcrib.testing.memory import MemoryStore
 from toolcrib.testing.mocks import ANY, MockTools, Recorded, Stub

@@ -44,8 +44,8 @@ def command(
     """
     from toolcrib.cli.commands.decide.review import ask_for_reviews
     from toolcrib.cli.commands.decide.trust import accepted_project
+    from toolcrib.egress.cassettes import cassette
     from toolcrib.project.authoring.examples import try_examples
-    from toolcrib.testing import cassette
 
     if record and replay:
         raise UsageError("--record and --replay exclude each other", hint="Record first, then replay.")
@@ -76,17 +76,21 @@ def command(
                 return [one async for one in trying], [] if names else project.errors
 
     found, broken = asyncio.run(run_examples())
+    counts = _report(found, broken, as_json=as_json)
+    return 1 if counts["failed"] else InvalidError.exit_code if broken else 0
+
+
+def _report(found: list[Tried], broken: list[Diagnostic], *, as_json: bool) -> dict[str, int]:
+    """Print the outcomes; return how many there are of each."""
     counts = {outcome: sum(one.outcome == outcome for one in found) for outcome in _LABELS}
     if as_json:
         diagnostics = [finding.as_dict() for finding in shown(broken)]
         print_json({"examples": [one.as_dict() for one in found], **counts, "diagnostics": diagnostics})
-    else:
-        for one in found:
-            print_result(
-                printable(f"{_LABELS[one.outcome]} {one.tool}[{one.number}] {one.description}".rstrip())
-            )
-            for line in one.problem.splitlines():
-                print_note(f"        {line}")
-        print_diagnostics(broken)
-        print_note(", ".join(f"{number} {outcome}" for outcome, number in counts.items()))
-    return 1 if counts["failed"] else InvalidError.exit_code if broken else 0
+        return counts
+    for one in found:
+        print_result(printable(f"{_LABELS[one.outcome]} {one.tool}[{one.number}] {one.description}".rstrip()))
+        for line in one.problem.splitlines():
+            print_note(f"        {line}")
+    print_diagnostics(broken)
+    print_note(", ".join(f"{number} {outcome}" for outcome, number in counts.items()))
+    return counts
