@@ -16,6 +16,7 @@ import pytest
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 from tests.certificates import certificate_for
+from tests.conftest import need
 from toolcrib import Result, Toolset
 
 PASSWORD = "app-password-0815"
@@ -60,7 +61,7 @@ async def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate)
 
-    async def start(*, starttls: bool = True, implicit: bool = False) -> Inbox:
+    async def start(*, starttls: bool = True, implicit: bool = False, port: int = 0) -> Inbox:
         inbox = Inbox()
 
         def session() -> SMTP:
@@ -83,7 +84,8 @@ async def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
             return made
 
         loop = asyncio.get_running_loop()
-        running.append(await loop.create_server(session, "localhost", 0, ssl=context if implicit else None))
+        tls = context if implicit else None
+        running.append(await loop.create_server(session, "localhost", port, ssl=tls))
         port = running[-1].sockets[0].getsockname()[1]
         values = {"HOST": "localhost", "PORT": str(port), "USER": "me@sender.example", "PASS": PASSWORD}
         for name, value in values.items():
@@ -128,6 +130,15 @@ async def test_a_message_goes_out_over_starttls_with_login(
     (await send(tmp_path, body="<b>x</b>", is_html=True)).unwrap()
     assert inbox.mail[1]["From"] == "Reporter <bot@sender.example>"
     assert inbox.mail[1].get_content_type() == "text/html"
+
+
+async def test_port_465_is_encrypted_from_the_start(serve: Serve, tmp_path: Path) -> None:
+    try:
+        inbox = await serve(implicit=True, port=465)
+    except PermissionError:
+        need("the right to listen on port 465", False, of_root=True)
+    (await send(tmp_path)).unwrap()
+    assert [message["Subject"] for message in inbox.mail] == ["Hi"]
 
 
 @pytest.mark.parametrize(
