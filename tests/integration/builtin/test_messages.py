@@ -8,6 +8,7 @@ import email.policy
 import ssl
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
@@ -133,10 +134,11 @@ async def test_a_message_goes_out_over_starttls_with_login(
 
 
 async def test_port_465_is_encrypted_from_the_start(serve: Serve, tmp_path: Path) -> None:
-    try:
+    inbox = None
+    with suppress(PermissionError):
         inbox = await serve(implicit=True, port=465)
-    except PermissionError:
-        need("the right to listen on port 465", False, of_root=True)
+    need("the right to listen on port 465", inbox is not None, of_root=True)
+    assert inbox is not None
     (await send(tmp_path)).unwrap()
     assert [message["Subject"] for message in inbox.mail] == ["Hi"]
 
