@@ -366,18 +366,28 @@ def test_long_arguments_are_paged_and_none_is_approved_unseen(
         assert screen.end() == 0
 
 
-def test_always_says_any_arguments_and_offers_the_narrower_choice(
-    crib: Crib, run: Run, project: Project
+def test_always_offers_what_is_narrower_by_one_key(
+    crib: Crib, run: Run, project: Project, env: dict[str, str]
 ) -> None:
-    told = run("approve", waits(project, rule="policy.default"), "--scope", "rule", "--yes").err
-    assert "with any arguments. Narrower:" in told
-    assert "--scope arguments allows these arguments only" in told
-    rule = re.search(r"in policy.rules: (.*)", told)
-    assert rule is not None
-    crib.write(".toolcrib/config.yml", "policy: {default: ask, rules: [" + rule[1] + "]}\n")
-    for amount, matches in ((7, True), (8, False)):
-        words = ("policy", "explain", "pay", f"amount:={amount}", "to=bob", "--json")
+    keys = {"policy.default": "[y/a/p/N] ", "approval.required": "[y/a/N] "}
+    for rule, asked in keys.items():
+        words = ("approvals", "approve", waits(project, 6, rule=rule), "--scope", "rule")
+        with on_terminal(crib, *words, env=env) as screen:
+            assert "with any arguments. Narrower:" in screen.read_until(asked)
+            screen.type("a\n")
+            assert screen.end() == 0, screen.text
+    assert {grant.scope for grant in project.approval_service.grants()} == {"arguments"}
+    waiting = waits(project, rule="policy.default")
+    with on_terminal(crib, "approvals", "approve", waiting, "--scope", "rule", env=env) as screen:
+        screen.read_until("[y/a/p/N] ")
+        screen.type("p\n")
+        assert screen.end() == 0, screen.text
+    assert run("show", waiting).out.startswith(f"approval {waiting}: approved")
+    for amount, caller, matches in ((7, "agent", True), (8, "agent", False), (7, "other", False)):
+        words = ("policy", "explain", "pay", f"amount:={amount}", "to=bob", "--as", f"mcp:{caller}", "--json")
         assert any(step["matched"] for step in cli(crib, *words).document["steps"]) is matches
+    told = run("approve", waits(project, 1, rule="policy.default"), "--scope", "rule", "--yes").err
+    assert "always, with any arguments" in told
 
 
 def test_a_call_is_named_by_the_beginning_of_its_id_or_as_the_last(run: Run, project: Project) -> None:

@@ -12,7 +12,16 @@ from toolcrib.cli.output import count, one_line
 if TYPE_CHECKING:
     from toolcrib.project.control.approvals.service import ApprovalSheet
 
-__all__ = ["SCOPES", "SHOWN", "content_lines", "cut", "lines_of_approval", "narrower_choices", "row_of"]
+__all__ = [
+    "SCOPES",
+    "SHOWN",
+    "content_lines",
+    "cut",
+    "lines_of_approval",
+    "narrower_choices",
+    "narrower_rule",
+    "row_of",
+]
 
 SCOPES = {
     "session": " for this session",
@@ -95,20 +104,28 @@ def _command(would: Any) -> str:
     return _json(would)
 
 
-def narrower_choices(sheet: ApprovalSheet) -> Iterator[str]:
-    """Yield what a person could choose who is about to allow any arguments."""
-    arguments, rule = sheet.document["arguments"], sheet.document["rule"]
+def narrower_rule(sheet: ApprovalSheet) -> dict[str, Any] | None:
+    """Return the rule that a person can choose who is about to allow any arguments.
+
+    None where no rule of the policy would do, and for arguments with a secret or in another form.
+    """
+    from toolcrib.cli.commands.decide.policy_add import rule_for
+
+    approval = sheet.approval
+    arguments = approval.as_dict()["arguments"]
+    if approval.rule != "policy.default" or not arguments or sheet.changed is not None:
+        return None
+    if arguments != sheet.document["arguments"]:
+        return None
+    return rule_for(approval.tool, approval.caller, arguments)
+
+
+def narrower_choices(rule: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yield the keys that allow less than any arguments."""
     yield "This allows every later call by this caller, with any arguments. Narrower:"
-    yield "  --scope arguments allows these arguments only;"
-    if not isinstance(arguments, dict) or not arguments or rule in ("approval.required", "first-use"):
-        return
-    constants = {name: {"const": value} for name, value in arguments.items()}
-    when = {"properties": constants, "required": list(arguments)}
-    if rule == "policy.default":
-        written = {"effect": "allow", "tools": [sheet.document["tool"]], "when": when}
-        yield f"  or a rule over the arguments, in policy.rules: {cut(_compact(written))}"
-    else:
-        yield f"  or let {one_line(rule)} ask by the arguments, with when: {cut(_compact({'not': when}))}"
+    yield "  a  these arguments only"
+    if rule is not None:
+        yield f"  p  a rule over the arguments, written to policy.rules: {cut(_compact(rule))}"
 
 
 def _caller(document: Mapping[str, Any]) -> str:

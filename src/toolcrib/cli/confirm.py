@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from toolcrib.project.control.first_use import ReviewSheet
     from toolcrib.spec import Call, Tool
 
-__all__ = ["Channel", "at_terminal", "confirm", "decide", "page", "require_person", "seek_approval"]
+__all__ = ["Channel", "at_terminal", "choose", "confirm", "decide", "page", "require_person", "seek_approval"]
 
 Channel = Literal["terminal", "flag"]
 """How a person decides on the command line: by an answer at the terminal, or by `--yes` or `--approve`."""
@@ -41,9 +41,13 @@ def require_person(about: str, *, refuse: type[ToolcribError] = ApprovalRequired
 
 def confirm(question: str, *, no_terminal: type[ToolcribError] = ApprovalRequired) -> bool:
     """Ask a question that only `y` or `yes` answers with yes. Raises `no_terminal` if nobody can be asked."""
+    _require_terminal(no_terminal)
+    return _ask(question) is not None
+
+
+def _require_terminal(refuse: type[ToolcribError]) -> None:
     if not at_terminal():
-        raise no_terminal("there is no terminal to ask at, so nothing was changed", hint="Add --yes.")
-    return _ask(question)
+        raise refuse("there is no terminal to ask at, so nothing was changed", hint="Add --yes.")
 
 
 def decide(
@@ -53,10 +57,27 @@ def decide(
 
     Raises as `require_person` does, and `refuse` if nobody can be asked.
     """
+    key = choose(question, "y", about, yes=yes, refuse=refuse)
+    return None if key is None else "flag" if yes else "terminal"
+
+
+def choose(
+    question: str,
+    keys: str,
+    about: str,
+    *,
+    yes: bool = False,
+    refuse: type[ToolcribError] = ApprovalRequired,
+) -> str | None:
+    """Ask for one of these keys, the first of which `yes` presses in advance. Return it; None for any other.
+
+    Raises as `decide` does.
+    """
     require_person(about, refuse=refuse)
     if yes:
-        return "flag"
-    return "terminal" if confirm(question, no_terminal=refuse) else None
+        return keys[0]
+    _require_terminal(refuse)
+    return _ask(question, keys)
 
 
 def page(text: str, *, ask: bool) -> None:
@@ -150,10 +171,12 @@ def at_terminal() -> bool:
         return False
 
 
-def _ask(question: str) -> bool:
+def _ask(question: str, keys: str = "y") -> str | None:
     import termios
 
     # Keys pressed before the question was on the screen do not answer it.
     termios.tcflush(sys.stdin, termios.TCIFLUSH)
-    print_note(f"{question} [y/N] ", nl=False)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    print_note(f"{question} [{'/'.join(keys)}/N] ", nl=False)
+    key = sys.stdin.readline().strip().lower()
+    key = "y" if key == "yes" else key
+    return key if len(key) == 1 and key in keys else None

@@ -99,6 +99,8 @@ toolcrib new count_lines --run 'wc -l ${path}' --read src
 toolcrib new weather --kind http --run 'https://api.example.com/${city}'
 toolcrib policy show
 toolcrib policy show --json
+toolcrib policy add ask --writes
+toolcrib policy add allow deploy env=staging --caller mcp:claude
 toolcrib policy explain repo_scan path=src
 toolcrib policy explain web_search query=news --as mcp:claude
 toolcrib review
@@ -112,6 +114,8 @@ toolcrib secrets login list_issues
 toolcrib secrets login list_issues --root ~/shop
 toolcrib secrets list
 toolcrib secrets list --json
+toolcrib secrets set API_TOKEN
+toolcrib secrets set API_TOKEN --remove
 toolcrib secrets check
 toolcrib secrets check --json
 toolcrib serve app.py

@@ -29,7 +29,7 @@ from toolcrib.guard.secrets.command_sources import (
     StartHelper,
     start_unconfined,
 )
-from toolcrib.guard.secrets.file_sources import EnvFileSecrets, FolderSecrets
+from toolcrib.guard.secrets.file_sources import EnvFileSecrets, FolderSecrets, UserSecrets
 from toolcrib.guard.secrets.logs import MaskingFilter
 from toolcrib.guard.secrets.masking import Redactor
 from toolcrib.guard.secrets.sources import (
@@ -100,6 +100,7 @@ __all__ = [
     "ToolDigest",
     "Trust",
     "UnreadableError",
+    "UserSecrets",
     "Verdict",
     "canonical",
     "differences",

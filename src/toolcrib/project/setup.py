@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from toolcrib.guard import ANCHOR, AuditLog, Snapshots, Trust
+from toolcrib.guard import ANCHOR, AuditLog, Snapshots, Trust, UserSecrets
 from toolcrib.project.config.mcp import NamedServers
 from toolcrib.project.config.secrets import hidden_paths, open_sources
 from toolcrib.project.config.settings import Config
@@ -88,7 +88,8 @@ class Setup:
             sandbox_level=level,
             hidden=hidden,
             vault=vault,
-            secrets=secrets or open_sources(applied.secret_sources, place.root, starts.helper),
+            secrets=secrets
+            or open_sources(applied.secret_sources, place.root, starts.helper, UserSecrets(vault)),
             audit=AuditLog(place.audit, lambda: vault.folder / ANCHOR, max_bytes=applied.audit_max_bytes),
             starts=starts,
             snapshots=snapshots,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.errors import ConfigError
-from toolcrib.guard import ChainedSecrets, EnvFileSecrets, EnvironmentSecrets, start_unconfined
+from toolcrib.guard import EnvFileSecrets, EnvironmentSecrets, start_unconfined
 from toolcrib.project import load_config
 from toolcrib.project.config.secrets import (
     SourceSetting,
@@ -28,7 +28,8 @@ def test_the_environment_alone_unless_said_otherwise(tmp_path: Path) -> None:
     for text in ("", "{}"):
         settings = sources(tmp_path, text)
         assert settings == (SourceSetting("env"),)
-        assert isinstance(open_sources(settings, tmp_path, lambda *_: start_unconfined), EnvironmentSecrets)
+        chain = open_sources(settings, tmp_path, lambda *_: start_unconfined, EnvironmentSecrets({}))
+        assert [type(one) for one in chain.sources] == [EnvironmentSecrets, EnvironmentSecrets]
 
 
 def test_every_kind_of_source(tmp_path: Path) -> None:
@@ -52,9 +53,8 @@ def test_every_kind_of_source(tmp_path: Path) -> None:
         SourceSetting("command", argv=("pass", "show"), timeout_ms=500, cache_s=1.5),
         SourceSetting("keyring", service="toolcrib", cache_s=0),
     )
-    chain = open_sources(settings, tmp_path, lambda *_: start_unconfined)
-    assert isinstance(chain, ChainedSecrets)
-    file = chain.sources[2]
+    chain = open_sources(settings, tmp_path, lambda *_: start_unconfined, EnvironmentSecrets({}))
+    file = chain.sources[3]
     assert isinstance(file, EnvFileSecrets)
     assert file.path == tmp_path / "conf/.env"
 

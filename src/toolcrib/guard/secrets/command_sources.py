@@ -121,18 +121,47 @@ class KeyringSecrets(_CachedSource):
             hint = "Unlock the keyring, and see `keyring diagnose`."
         raise UnreadableError(reason, hint)
 
+    def store(self, name: str, value: str | None) -> None:
+        """Keep a value in the keyring; None removes it. Raises UnreadableError."""
+        require_length((value or "").encode())
+        self._known.pop(name, None)
+        try:
+            import keyring
+        except ImportError:
+            self._store_by_secret_tool(name, value)
+            return
+        try:
+            if value is not None:
+                keyring.set_password(self.service, name, value)
+            elif keyring.get_password(self.service, name) is not None:
+                keyring.delete_password(self.service, name)
+        except Exception as error:  # As above.
+            reason = f"the keyring failed with {type(error).__name__}"
+            raise UnreadableError(reason, "Unlock the keyring, and see `keyring diagnose`.") from None
+
+    def _store_by_secret_tool(self, name: str, value: str | None) -> None:
+        entry = ["service", self.service, "username", name]
+        line = ["clear", *entry] if value is None else ["store", f"--label={self.service} {name}", *entry]
+        done = subprocess.run([_secret_tool(), *line], input=value or "", text=True, check=False, timeout=60)
+        if done.returncode > (value is None):  # `clear` ends with 1 if it finds nothing.
+            raise UnreadableError(f"secret-tool ended with status {done.returncode}", "Unlock the keyring.")
+
     def _ask_secret_tool(self, name: str) -> str | None:
-        tool = shutil.which("secret-tool")
-        if tool is None:
-            raise UnreadableError(
-                "neither the keyring library nor the command secret-tool is installed",
-                "Install one: pip install 'toolcrib[keyring]', or your system's libsecret-tools.",
-            )
-        line = [tool, "lookup", "service", self.service, "username", name]
+        line = [_secret_tool(), "lookup", "service", self.service, "username", name]
         status, output = start_unconfined(line, 10.0)
         if status not in (0, 1):  # It ends with 1 if it finds nothing.
             raise UnreadableError(f"secret-tool ended with status {status}", "Unlock the keyring.")
         return value_of(output)
+
+
+def _secret_tool() -> str:
+    tool = shutil.which("secret-tool")
+    if tool is None:
+        raise UnreadableError(
+            "neither the keyring library nor the command secret-tool is installed",
+            "Install one: pip install 'toolcrib[keyring]', or your system's libsecret-tools.",
+        )
+    return tool
 
 
 def start_unconfined(argv: Sequence[str], timeout: float, cwd: Path | None = None) -> tuple[int, bytes]:

@@ -1,4 +1,4 @@
-"""Secrets in files: a `.env` file, or a mounted folder with one file a secret."""
+"""Secrets in files: a `.env` file, a mounted folder with one file a secret, and what the user has set."""
 
 from __future__ import annotations
 
@@ -8,11 +8,20 @@ import stat
 from pathlib import Path
 
 from toolcrib.guard.secrets.env_file import parse_env_file
-from toolcrib.guard.secrets.sources import MAX_VALUE, LabelledSource, UnreadableError, value_of
+from toolcrib.guard.secrets.sources import (
+    MAX_VALUE,
+    LabelledSource,
+    UnreadableError,
+    require_length,
+    value_of,
+)
 from toolcrib.sandbox.files.beneath import open_beneath
+from toolcrib.state import Vault
+from toolcrib.state.private import read_private, write_private
 
-__all__ = ["EnvFileSecrets", "FolderSecrets", "is_secret_name"]
+__all__ = ["EnvFileSecrets", "FolderSecrets", "UserSecrets", "is_secret_name"]
 
+_FILE = "secrets.json"
 _MAX_FILE = 1024 * 1024
 """Bytes of a `.env` file."""
 
@@ -77,6 +86,35 @@ class FolderSecrets(LabelledSource):
         if data is None:
             raise UnreadableError("it is not a file", "One file contains one secret.")
         return value_of(data)
+
+
+class UserSecrets(LabelledSource):
+    """The secrets that this user has set for one project, in a file of the user's data folder."""
+
+    access_hint = "Set the secret again: toolcrib secrets set NAME"
+
+    def __init__(self, vault: Vault) -> None:
+        super().__init__("your own file")
+        self._vault = vault
+
+    def find(self, name: str) -> str | None:
+        """Return the value that was set last."""
+        return self._values().get(name)
+
+    def store(self, name: str, value: str | None) -> None:
+        """Keep a value; None removes it. Raises UnreadableError and StateUnavailable."""
+        require_length((value or "").encode())
+        values = {**self._values(), name: value}
+        kept = {one: text for one, text in values.items() if text is not None}
+        write_private(self._vault.folder / _FILE, kept)
+
+    def _values(self) -> dict[str, str]:
+        if not os.path.lexists(self._vault.path / _FILE):
+            return {}
+        values = read_private(self._vault.folder / _FILE)
+        if not isinstance(values, dict):
+            raise UnreadableError(f"{self._vault.path / _FILE} is damaged", "Remove the file.")
+        return values
 
 
 def _parse(data: bytes | None) -> dict[str, str]:

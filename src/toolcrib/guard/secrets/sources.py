@@ -151,10 +151,11 @@ def resolve(permissions: Permissions, source: SecretSource) -> dict[str, str]:
         import shlex
 
         what = "Secrets {} are not set." if len(missing) > 1 else "Secret {} is not set."
+        sets = " && ".join(f"toolcrib secrets set {shlex.quote(name)}" for name in missing)
         exports = " ".join(f"export {shlex.quote(name)}=…" for name in missing)
         raise SecretMissing(
             what.format(", ".join(missing)),
-            hint=f"Set them in Toolcrib's environment and start it again: {exports}"
+            hint=f"Set them: {sets}; or in Toolcrib's environment, and start it again: {exports}"
             " (`toolcrib secrets check` shows which secrets are set)",
             details={"missing": missing},
         )

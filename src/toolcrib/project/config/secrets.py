@@ -115,11 +115,15 @@ def _source(reader: Reader, value: Any, at: KeyPath) -> SourceSetting:
 
 
 def open_sources(
-    settings: Sequence[SourceSetting], root: Path, start: Callable[[str, SourceSetting], StartHelper]
-) -> SecretSource:
+    settings: Sequence[SourceSetting],
+    root: Path,
+    start: Callable[[str, SourceSetting], StartHelper],
+    own: SecretSource,
+) -> ChainedSecrets:
     """The sources of a project at `root`, from which relative paths start. Nothing is read or run yet.
 
-    `start` returns what runs a helper command; its first argument is the name of the setting.
+    `start` returns what runs a helper command; its first argument is the name of the setting. `own` is asked
+    first: what the user has set.
     """
     sources = [
         _command(setting, start(_name(n), setting))
@@ -127,7 +131,7 @@ def open_sources(
         else _OPEN[setting.kind](setting, root)
         for n, setting in enumerate(settings)
     ]
-    return sources[0] if len(sources) == 1 else ChainedSecrets(sources)
+    return ChainedSecrets([own, *sources])
 
 
 def helper_lines(settings: Sequence[SourceSetting]) -> dict[str, CommandLine]:

@@ -48,7 +48,7 @@ from toolcrib.spec import LEVELS, Level, Permissions, Retry
 from toolcrib.spec.model_provider import ModelProvider
 from toolcrib.state import IN_FILE
 
-__all__ = ["KEYS", "Config", "load_config", "source_files"]
+__all__ = ["KEYS", "Config", "config_of", "load_config", "source_files"]
 
 T = TypeVar("T")
 
@@ -328,6 +328,15 @@ def load_config(path: Path, root: Path | None = None) -> Config:
     if root is None:
         return config
     return replace(config, servers=config.servers.beside(root, files)).with_started(root)
+
+
+def config_of(text: str, path: Path) -> Config:
+    """Return the settings that a text would make in the file at `path`. Raises as `load_config` does."""
+    try:
+        document = load(text.encode(), str(path))
+    except ManifestError as error:
+        raise _failure(diagnostics_of(error)) from None
+    return _config(document, document)
 
 
 def _config(document: Document, origin: Document) -> Config:

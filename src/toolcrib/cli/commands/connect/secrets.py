@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from toolcrib.cli.confirm import at_terminal, require_person
 from toolcrib.cli.options import project_options, root_option
 from toolcrib.cli.output import print_note
 from toolcrib.cli.table import print_listing
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.group("secrets")
 def command() -> None:
-    """Show which secrets the tools need and whether they exist.
+    """Set secrets, and show which ones the tools need.
 
     No value is ever printed.
     """
@@ -44,6 +46,52 @@ def check_command(root: str | None, as_json: bool) -> int:
     needs = _needs(root)
     _print(needs, as_json)
     return 1 if any(need.blocks for need in needs) else 0
+
+
+@command.command("set")
+@click.argument("name")
+@root_option
+@click.option("--remove", is_flag=True, help="Remove the value that was set.")
+def set_command(name: str, root: str | None, remove: bool) -> None:
+    """Set a secret of this project. Asks for the value, and does not show it.
+
+    It is kept in the keyring, if the project's settings name one, else in your data folder, where no tool
+    can read it. Without a terminal the value is read from standard input.
+    """
+    from toolcrib.guard import ChainedSecrets, KeyringSecrets, UnreadableError, UserSecrets
+    from toolcrib.guard.secrets.file_sources import is_secret_name
+    from toolcrib.project import Project
+    from toolcrib.state import user_name
+
+    require_person("secrets")
+    if is_secret_name(name) is None:
+        raise UsageError(f"{name!r} is not the name of a secret", hint="Use letters, digits and _ . -")
+    project = Project.open(root)
+    assert isinstance(project.secrets, ChainedSecrets)
+    places = [one for one in project.secrets.sources if isinstance(one, (KeyringSecrets, UserSecrets))]
+    place = max(places, key=lambda one: isinstance(one, KeyringSecrets))
+    value = None if remove else _typed(name)
+    channel = "terminal" if at_terminal() else "flag"
+    event = "SECRET_REMOVED" if remove else "SECRET_SET"
+    project.audit.record(event, secret=name, place=place.label, approver=user_name(), channel=channel)
+    try:
+        place.store(name, value)
+    except UnreadableError as error:
+        raise UsageError(f"{name} was not stored: {error.reason}", hint=error.hint) from None
+    print_note(f"{name} is {'removed from' if remove else 'set in'} {place.label}.")
+
+
+def _typed(name: str) -> str:
+    """Return the value that the person enters, or the one on standard input if there is no terminal."""
+    if at_terminal():
+        value = str(
+            click.prompt(f"Value of {name}", hide_input=True, default="", show_default=False, err=True)
+        )
+    else:
+        value = sys.stdin.read().removesuffix("\n").removesuffix("\r")
+    if not value or "\0" in value:
+        raise UsageError(f"no value for {name} was given, so nothing was changed")
+    return value
 
 
 @command.command("login")

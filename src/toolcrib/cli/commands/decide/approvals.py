@@ -16,16 +16,19 @@ from toolcrib.cli.approval_lines import (
     cut,
     lines_of_approval,
     narrower_choices,
+    narrower_rule,
     row_of,
 )
 from toolcrib.cli.arguments import parse_arguments
-from toolcrib.cli.confirm import Channel, decide, page, require_person
+from toolcrib.cli.commands.decide.policy_add import write_rule
+from toolcrib.cli.confirm import Channel, choose, decide, page, require_person
 from toolcrib.cli.options import project_options, root_option, yes_option
 from toolcrib.cli.output import one_line, print_json, print_note, print_result
 from toolcrib.cli.table import print_listing, print_table
 from toolcrib.errors import ApprovalRequired, NotFoundError, UsageError
 
 if TYPE_CHECKING:
+    from toolcrib.project import Project
     from toolcrib.project.control.approvals.service import ApprovalService, ApprovalSheet
 
 _LOOK_S = 0.5
@@ -119,17 +122,22 @@ def approve_command(
     It shows the arguments whole, page by page if they are long, and the command line or request as it would
     run. ID may be the beginning of an id, if no other begins so.
     """
+    from toolcrib.project import Project
     from toolcrib.state import user_name
 
-    service = _service(root)
+    project = Project.open(root)
+    service = project.approval_service
     id = _one(service, id, last=last)  # noqa: A001 - the name in the usage
     changed = _changed_arguments(service, id, edits, arguments)
     sheet = service.show(id, changed)
-    if sheet.approval.status == "pending":
+    waits = sheet.approval.status == "pending"
+    if waits:
         _print_whole(service, sheet, yes=yes)
-        if scope == "rule":
-            print_note("\n".join(narrower_choices(sheet)))
-    channel = _require_yes(sheet, f"Approve it{SCOPES.get(scope, '')}?", yes=yes)
+    if waits and scope == "rule":
+        channel: Channel = "flag" if yes else "terminal"
+        scope = _always(project, sheet, yes=yes)
+    else:
+        channel = _require_yes(sheet, f"Approve it{SCOPES.get(scope, '')}?", yes=yes)
     seal = sheet.approval.seal
     done = service.approve(id, user_name(), scope, changed, reason, seal=seal, channel=channel)
     print_note(f"approved{SCOPES.get(done.approval.scope or '', '')}: {one_line(done.approval.tool)}")
@@ -318,6 +326,20 @@ def _changed_arguments(
     if file is not None:
         return {**parse_arguments([file]), **changed}
     return {**decode_object(sheet.approval.arguments), **changed}
+
+
+def _always(project: Project, sheet: ApprovalSheet, *, yes: bool) -> str:
+    """Ask if the person allows any arguments, or chooses something narrower; return the scope."""
+    rule = narrower_rule(sheet)
+    print_note("\n".join(narrower_choices(rule)))
+    keys = "ya" if rule is None else "yap"
+    key = choose(f"Approve it{SCOPES['rule']}?", keys, _ABOUT, yes=yes)
+    if key is None:
+        raise ApprovalRequired("nothing was decided: the call still waits")
+    if key == "p":
+        assert rule is not None
+        write_rule(project, rule, channel="terminal")
+    return {"y": "rule", "a": "arguments", "p": "once"}[key]
 
 
 def _require_yes(sheet: ApprovalSheet, question: str, *, yes: bool) -> Channel:

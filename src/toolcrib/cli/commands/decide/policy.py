@@ -1,4 +1,4 @@
-"""`toolcrib policy`."""
+"""`toolcrib policy`: rules shown, explained and added."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.arguments import complete_tool, parse_arguments
+from toolcrib.cli.commands.decide.policy_add import add_command
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_json, print_note, print_result, printable
 from toolcrib.cli.table import print_listing, print_table
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
     from toolcrib.project import Project
     from toolcrib.spec import Caller, Tool
 
-_EXPLAIN = "toolcrib policy explain web_search query=news --as mcp:claude"
-
 
 @click.group("policy")
 def command() -> None:
-    """Show the policy, or explain its decision about a call."""
+    """Show the policy, add rules, or explain a decision."""
+
+
+command.add_command(add_command)
 
 
 @command.command("show")

@@ -1,0 +1,134 @@
+"""`toolcrib policy add`: one more rule in the project's settings, also for `approvals approve`."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolcrib.cli.arguments import complete_tool, parse_arguments
+from toolcrib.cli.commands.look.show import find_tool
+from toolcrib.cli.confirm import Channel, decide, require_person
+from toolcrib.cli.hosts import replace_file
+from toolcrib.cli.options import root_option, yes_option
+from toolcrib.cli.output import one_line, print_note, print_result
+from toolcrib.cli.yaml_text import with_rule
+from toolcrib.errors import DeniedError, NotTrusted, UsageError
+
+if TYPE_CHECKING:
+    from toolcrib.project import Config, Project
+
+__all__ = ["add_command", "rule_for", "write_rule"]
+
+_ABOUT = "the policy"
+
+
+@click.command("add", context_settings={"ignore_unknown_options": True})
+@click.argument("effect", type=click.Choice(("deny", "ask", "allow")))
+@click.argument("tool", required=False, shell_complete=complete_tool)
+@click.argument("arguments", nargs=-1)
+@root_option
+@click.option("--writes", is_flag=True, help="Only tools that do not state that they only read.")
+@click.option("--caller", "callers", multiple=True, help="Only cli, local, mcp:CLIENT or token:NAME.")
+@click.option("--name", help="The rule's name in messages.")
+@click.option("--reason", help="Shown to the caller, and to the person who is asked.")
+@yes_option
+def add_command(
+    effect: str,
+    tool: str | None,
+    arguments: tuple[str, ...],
+    root: str | None,
+    writes: bool,
+    callers: tuple[str, ...],
+    name: str | None,
+    reason: str | None,
+    yes: bool,
+) -> None:
+    """Add a rule to the policy. Shows the change of the settings, then asks.
+
+    TOOL is a name, or a pattern such as `repo_*`. With ARGUMENTS, written as for `toolcrib run`, the rule is
+    for calls with exactly these values; others may be added. deny beats ask, and ask beats allow.
+    """
+    from toolcrib.project import Project
+
+    require_person(_ABOUT, refuse=DeniedError)
+    if tool is None and not writes and not callers:
+        raise UsageError("the rule would be for every call", hint="Name a TOOL, or add --writes or --caller.")
+    project = Project.open(root)
+    is_pattern = tool is None or "*" in tool or "?" in tool
+    schema = None if is_pattern else find_tool(project, str(tool)).input_schema
+    rule = {
+        "name": name,
+        "effect": effect,
+        "tools": tool and [tool],
+        "annotations": {"read_only": False} if writes else None,
+        "callers": list(callers),
+        "when": arguments and _when(parse_arguments(arguments, schema)),
+        "reason": reason,
+    }
+    if not write_rule(project, {key: value for key, value in rule.items() if value}, yes=yes):
+        raise DeniedError("nothing was changed")
+
+
+def rule_for(tool: str, caller: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the rule that allows a caller's calls of a tool with these arguments."""
+    return {"effect": "allow", "tools": [tool], "callers": [caller], "when": _when(arguments)}
+
+
+def _when(arguments: dict[str, Any]) -> dict[str, Any]:
+    constants = {name: {"const": value} for name, value in arguments.items()}
+    return {"properties": constants, "required": list(arguments)}
+
+
+def write_rule(
+    project: Project, rule: dict[str, Any], *, yes: bool = False, channel: Channel | None = None
+) -> bool:
+    """Show the change of the settings, ask, and make it; return False if the person declines.
+
+    Settings that were trusted are trusted with it. `channel` is how the person has agreed already. Raises
+    UsageError for settings that a rule cannot be added to, ConflictError if somebody changes them meanwhile.
+    """
+    from toolcrib.project import load_config
+    from toolcrib.project.config.settings import config_of
+    from toolcrib.state import user_name
+
+    path, place = project.place.config, project.place
+    if not path.resolve().is_relative_to(place.root):
+        raise UsageError(f"{path} leads out of the project by a symbolic link", hint="Remove the link.")
+    before = path.read_text(encoding="utf-8") if path.exists() else None
+    then = load_config(path, place.root)
+    try:
+        text = with_rule(before or "", rule)
+    except (ValueError, AttributeError, TypeError):
+        raise UsageError(
+            f"{path} has another form, so nothing is added to it",
+            hint=f"Add this to policy.rules yourself: {json.dumps(rule, ensure_ascii=False)}",
+        ) from None
+    config_of(text, path)
+    old, new = (before or "").splitlines(), text.splitlines()
+    for line in difflib.unified_diff(old, new, str(path), str(path), n=2, lineterm=""):
+        print_result(one_line(line))
+    channel = channel or decide("Change the policy so?", _ABOUT, yes=yes, refuse=DeniedError)
+    if channel is None:
+        return False
+    project.audit.record("POLICY_CHANGED", approver=user_name(), channel=channel, rule=rule)
+    replace_file(path, before, text)
+    _trust(project, then, text)
+    print_note(f"Added to {path}. To see what it decides: toolcrib policy explain TOOL")
+    return True
+
+
+def _trust(project: Project, then: Config, text: str) -> None:
+    """Trust the settings as they are now, if they were trusted and nothing else in them has changed."""
+    from toolcrib.project import load_config
+    from toolcrib.state import user_name
+
+    trust, now = project.acceptance.trust, load_config(project.place.config, project.root)
+    if not trust.is_trusted(then.digest):
+        return
+    same = (now.started, now.unconfined, now.servers) == (then.started, then.unconfined, then.servers)
+    if not same or now.document is None or now.document.raw != text.encode():
+        raise NotTrusted("the settings have changed meanwhile", hint="To see them: toolcrib trust")
+    trust.accept(now.digest, user_name(), now.started)
