@@ -384,8 +384,9 @@ def test_always_offers_what_is_narrower_by_one_key(
         assert screen.end() == 0, screen.text
     assert run("show", waiting).out.startswith(f"approval {waiting}: approved")
     for amount, caller, matches in ((7, "agent", True), (8, "agent", False), (7, "other", False)):
-        words = ("policy", "explain", "pay", f"amount:={amount}", "to=bob", "--as", f"mcp:{caller}", "--json")
-        assert any(step["matched"] for step in cli(crib, *words).document["steps"]) is matches
+        call = ("pay", f"amount:={amount}", "to=bob", "--as", f"mcp:{caller}")
+        steps = cli(crib, "policy", "explain", *call, "--json").document["steps"]
+        assert any(step["matched"] for step in steps) is matches
     told = run("approve", waits(project, 1, rule="policy.default"), "--scope", "rule", "--yes").err
     assert "always, with any arguments" in told
 

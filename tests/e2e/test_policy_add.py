@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -163,7 +164,7 @@ def test_a_keyring_of_the_settings_keeps_it(crib: Crib, tmp_path: Path) -> None:
     crib.trust()
     block = "import sys; sys.modules['keyring'] = None; from toolcrib.cli import main; main()"
     done = subprocess.run(
-        [os.sys.executable, "-c", block, "secrets", "set", "KEY"],
+        [sys.executable, "-c", block, "secrets", "set", "KEY"],
         cwd=crib.root,
         env=ENVIRONMENT | {"PATH": f"{tool.parent}:{os.environ['PATH']}"},
         input=VALUE,
