@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.cli.output import count, one_line
+from toolcrib.cli.yaml_text import rule_for
 
 if TYPE_CHECKING:
     from toolcrib.project.control.approvals.service import ApprovalSheet
@@ -109,8 +110,6 @@ def narrower_rule(sheet: ApprovalSheet) -> dict[str, Any] | None:
 
     None where no rule of the policy would do, and for arguments with a secret or in another form.
     """
-    from toolcrib.cli.commands.decide.policy_add import rule_for
-
     approval = sheet.approval
     arguments = approval.as_dict()["arguments"]
     if approval.rule != "policy.default" or not arguments or sheet.changed is not None:

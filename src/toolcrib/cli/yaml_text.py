@@ -1,4 +1,4 @@
-"""One more rule in a project's settings: everything else in the file stays as it is written."""
+"""One more rule in a project's settings, and the text of them: everything else stays as it is written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,18 @@ from typing import Any
 
 from toolcrib.errors import ManifestError
 
-__all__ = ["with_rule"]
+__all__ = ["rule_for", "when_of", "with_rule"]
+
+
+def rule_for(tool: str, caller: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the rule that allows a caller's calls of a tool with these arguments."""
+    return {"effect": "allow", "tools": [tool], "callers": [caller], "when": when_of(arguments)}
+
+
+def when_of(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the condition that a call has these arguments, and maybe more."""
+    constants = {name: {"const": value} for name, value in arguments.items()}
+    return {"properties": constants, "required": list(arguments)}
 
 
 def with_rule(text: str, rule: dict[str, Any]) -> str:

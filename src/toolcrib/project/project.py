@@ -88,13 +88,17 @@ class Project:
         self.config = config = setup.config
         self.vault, self.audit, self.secrets = setup.vault, setup.audit, setup.secrets
         self._store = Store(place, self.vault, config, database)
-        fingerprints = Fingerprints(place.root, lambda tool: self._composites.tools_of(tool))  # noqa: PLW0108 - made below
+
+        def parts(tool: Tool) -> list[Tool]:
+            return self._composites.tools_of(tool)  # made below
+
+        fingerprints = Fingerprints(place.root, parts)
         self.fingerprint = fingerprints.of
         versions = accept.tools if isinstance(accept, ProjectDigest) else {}
         self.acceptance = Acceptance(Trust(self.vault), self.digest, accept == "all", versions)
         """The acceptance of the project as a whole."""
         reviews, asks = Reviews(self.vault), config.review == "ask"
-        self.first_use = FirstUse(reviews, self.fingerprint, place, self.acceptance, asks=asks)
+        self.first_use = FirstUse(reviews, self.fingerprint, parts, place, self.acceptance, asks=asks)
         """The reviews of tools, and which tools agents have made."""
         self.pins = Pins(place.root, self.fingerprint, config.started)
         """Compares tools with `toolcrib.lock`, if there is one."""

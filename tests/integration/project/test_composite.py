@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.crib import Crib, failed
+from tests.e2e.test_cli import cli
 from toolcrib import Project, Result, ToolCancel
 from toolcrib.spec import Call, Caller
 
@@ -356,3 +357,22 @@ def test_a_plan_runs_nothing(crib: Crib) -> None:
     assert steps["permissions"]["secrets"] == ["KEY"]
     assert "it costs" in steps["approval"]
     assert crib.audit() == []
+
+
+def test_review_and_approval_show_the_code_of_the_steps(crib: Crib) -> None:
+    config = {"entrypoint": "sh", "args": [".toolcrib/tools/clean/run.sh"]}
+    crib.tool("clean", "command", config, permissions={"fs": {"write": ["."]}})
+    crib.write(".toolcrib/tools/clean/run.sh", "rm -rf build\n")
+    composite(crib, {"id": "one", "tool": "clean"})
+    crib.accept = "reviewed"
+    pending = crib.call("all", {}, wait="pending").details
+    assert pending is not None
+    for words in (("review", "all"), ("approvals", "show", pending["approval"])):
+        shown = cli(crib, *words).out
+        assert "    1 | rm -rf build" in shown
+        assert '+{"name": "clean"' in shown
+    crib.review("clean", "all")
+    crib.write(".toolcrib/tools/clean/run.sh", "rm -rf src\n")
+    shown = cli(crib, "review", "all").out
+    assert "changed since then: step/clean" in shown
+    assert ("-rm -rf build" in shown, "+rm -rf src" in shown) == (True, True)

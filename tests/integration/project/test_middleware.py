@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,20 @@ def test_trusted_code_runs_in_its_order_until_it_changes(guarded: Crib) -> None:
     assert code(guarded, "echo NAME") == "NAME"
     guarded.trust()
     assert code(guarded, "echo NAME") == "Eve"
+
+
+def test_a_module_that_it_imports_is_part_of_what_was_trusted(
+    guarded: Crib, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a program that has the folder on its path."""
+    monkeypatch.syspath_prepend(guarded.root / "guards")
+    (guarded.root / "guards/g.py").write_text(f"from words_of_g import NAME{CODE}".replace('"Ada"', "NAME"))
+    guarded.write("guards/words_of_g.py", "NAME = 'Ada'")
+    guarded.trust()
+    assert code(guarded, "echo NAME") == "Ada"
+    monkeypatch.delitem(sys.modules, "words_of_g")
+    guarded.write("guards/words_of_g.py", "NAME = 'Eve'")
+    assert code(guarded, "echo NAME") == "NAME"
 
 
 async def test_code_that_changes_while_the_project_is_open_is_refused(guarded: Crib) -> None:

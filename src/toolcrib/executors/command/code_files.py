@@ -1,7 +1,7 @@
 """The files of code that a command line starts: programs, scripts, modules, and files that an option loads.
 
 Command lines are read with the table of `programs`. A file that is only an argument is data and never counts.
-What a script itself reads cannot be known from its command line.
+Of a Python file the modules beside it count that it imports. What a script reads besides cannot be known.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import shlex
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from toolcrib.executors.command.imports import imported_files, module_files
 from toolcrib.executors.command.programs import FIND_COMMANDS, Program, base_name, known_program
 from toolcrib.manifest.kinds import CodeFile
 from toolcrib.sandbox.files.paths import Paths, beginning
 from toolcrib.spec import CommandExec, Tool
 
-__all__ = ["PROGRAM_FOLDERS", "code_files", "code_of_tool", "module_files"]
+__all__ = ["PROGRAM_FOLDERS", "code_files", "code_of_tool"]
 
 PROGRAM_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """The folders in which a confined command is searched, in this order."""
@@ -119,14 +120,27 @@ class _Reader:
             known = True
             if path not in self.found:
                 self.found[path] = None
-                self._interpreter(path, folders)
+                start = self._interpreter(path, folders)
+                if self._is_inside(path) and (path.endswith(".py") or b"python" in start):
+                    real = self._paths.real(os.path.join(self._root, path))  # noqa: PTH118
+                    for one in dict.fromkeys((os.path.join(self._root, path), real)):  # noqa: PTH118
+                        self._imported([one], os.path.dirname(one))  # noqa: PTH120
         return known
+
+    def _imported(self, files: Iterable[str], folder: str) -> None:
+        """Count the modules that these Python files import from a folder."""
+        at = os.path.join(self._root, folder)  # noqa: PTH118
+        written = [os.path.join(self._root, file) for file in files]  # noqa: PTH118
+        for path in imported_files(written, at, self._paths):
+            self.found[os.path.relpath(path, self._root)] = None
 
     def module(self, name: str, folders: Iterable[str]) -> None:
         """Count what `python -m` runs of a module in the working folder."""
         for folder in folders:
-            for path in module_files(name, os.path.join(self._root, folder), self._paths, main=True):  # noqa: PTH118
-                self.found[os.path.relpath(path, self._root)] = None
+            found = module_files(name, os.path.join(self._root, folder), self._paths, main=True)  # noqa: PTH118
+            files = [os.path.relpath(path, self._root) for path in found]
+            self.found |= dict.fromkeys(files)
+            self._imported(files, folder)
 
     def looks_executable(self, word: str, folders: Iterable[str]) -> bool:
         """Return True for an executable script or binary, by its first bytes."""
@@ -142,14 +156,16 @@ class _Reader:
         folder = os.path.dirname(os.path.dirname(path))  # noqa: PTH120
         return folder if self._is_inside(path) and self._is_file(f"{folder}/pyvenv.cfg") else None
 
-    def _interpreter(self, path: str, folders: Iterable[str]) -> None:
+    def _interpreter(self, path: str, folders: Iterable[str]) -> bytes:
+        """Count the files of the interpreter that a script's first line names, and return that line."""
         if not self._is_inside(path):
-            return
+            return b""
         # Not noted among the looks: the whole file is part of the digest.
         start = beginning(self._paths.real(os.path.join(self._root, path)), _FIRST_LINE)  # noqa: PTH118
         if start.startswith(b"#!"):
             line = start[2:].partition(b"\n")[0].decode(errors="surrogateescape")
             self.command([*line.strip().split(None, 1), path], list(folders))  # one argument (execve(2))
+        return start.partition(b"\n")[0]
 
     def _is_file(self, path: str) -> bool:
         if not path or "\0" in path or "${" in path or "{{" in path:
@@ -313,30 +329,3 @@ def _commands(text: str) -> Iterator[list[str]]:
         pass
     if command:
         yield command
-
-
-def module_files(module: str, folder: str, paths: Paths, *, main: bool = False) -> list[str]:
-    """Return the files that an import of this module from a folder could run, links not followed.
-
-    They are the module and the packages above it; with `main` also the `__main__` of a package.
-    """
-    found: list[str] = []
-    parts = module.split(".")
-    if not all(part.isidentifier() for part in parts):
-        return []
-    base = folder
-    for depth, part in enumerate(parts):
-        base = os.path.join(base, part)  # noqa: PTH118
-        names = [f"{base}/__init__.py", f"{base}.py", f"{base}.pyc"]
-        names += [f"{base}/__main__.py"] if main and depth == len(parts) - 1 else []
-        names += _extensions(base, paths)
-        found += [path for path in names if stat.S_ISREG(paths.leads_to(path))]
-    return found
-
-
-def _extensions(base: str, paths: Paths) -> list[str]:
-    """Return the compiled modules of a name (`x.cpython-312-x86_64-linux-gnu.so`)."""
-    folder, _, name = base.rpartition("/")
-    return [
-        f"{folder}/{one}" for one in paths.names(folder) if one.startswith(f"{name}.") and one.endswith("so")
-    ]

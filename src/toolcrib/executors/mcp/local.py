@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.command.code_files import code_files
 from toolcrib.executors.mcp.launch import Launch, MachineView, is_daemon_client, launch_of
+from toolcrib.executors.mcp.launch.daemon_files import daemon_files
 from toolcrib.executors.mcp.launch.line import is_within
 from toolcrib.executors.mcp.refusals import LocalProcess
 from toolcrib.executors.mcp.variables import values_needed
@@ -129,6 +130,9 @@ def files_of(spec: ServerSpec, root: Path) -> list[str]:
     paths = Paths()
     code = code_files(launch.argv, str(root), launch.cwd, paths, launch.env)
     written = [*(str(root / file.path) for file in code), *read]
+    if unconfined_program(spec, str(root)):
+        named = daemon_files(launch.argv, os.path.join(root, launch.cwd), launch.env, paths)  # noqa: PTH118
+        written += filter(paths.exists, named)
     found = dict.fromkeys(place for path in written for place in paths.to_protect(path))
     for file in written:
         if paths.exists(f"{file}/pyvenv.cfg"):

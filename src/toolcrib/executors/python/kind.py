@@ -63,7 +63,7 @@ def _code(tool: Tool, root: str, paths: Paths) -> Iterator[CodeFile]:
 
     Modules of the virtual environment are covered by its lock.
     """
-    from toolcrib.executors.command.code_files import module_files
+    from toolcrib.executors.command.imports import imported_files, module_files
 
     config = tool.config
     assert isinstance(config, PythonExec)
@@ -71,7 +71,8 @@ def _code(tool: Tool, root: str, paths: Paths) -> Iterator[CodeFile]:
     homes = [path for name in HOMES if paths.is_folder(path := f"{root}/{name}")]
     for folder in (*own, *homes, os.path.join(root, config.cwd)):  # noqa: PTH118
         if found := module_files(config.module, folder, paths):
-            yield from (CodeFile("module", path) for path in found)
+            found += imported_files(found, folder, paths)
+            yield from (CodeFile("module", path) for path in dict.fromkeys(found))
             break
     if config.venv is None:
         yield CodeFile("venv", getattr(sys, "_base_executable", None) or sys.executable)

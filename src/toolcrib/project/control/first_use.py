@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,7 +42,10 @@ class ReviewSheet:
     waits: bool
     """True if it does not run before a review."""
     code: Callable[[], list[str]] = field(default=list, compare=False, repr=False)
-    """Returns its scripts and modules that are new or have changed, line by line, with secrets masked."""
+    """Returns its scripts and modules that are new or have changed, line by line, with secrets masked.
+
+    Of a tool that calls others also theirs, with their manifests.
+    """
 
     @property
     def changed(self) -> list[str]:
@@ -74,14 +77,15 @@ class ReviewSheet:
 class FirstUse:
     """The tools of one project that a person has to review before they run.
 
-    `fingerprint` returns a tool's digest as it is now. With `asks` false (`review: off`) tools need no
-    review; a tool that an agent made needs approval all the same.
+    `fingerprint` returns a tool's digest as it is now, `parts` the tools that it calls. With `asks` false
+    (`review: off`) tools need no review; a tool that an agent made needs approval all the same.
     """
 
     def __init__(
         self,
         reviews: Reviews,
         fingerprint: Callable[[Tool], ToolDigest],
+        parts: Callable[[Tool], Sequence[Tool]],
         place: Place,
         acceptance: Acceptance,
         *,
@@ -90,6 +94,7 @@ class FirstUse:
         self.reviews = reviews
         self.acceptance = acceptance
         self._fingerprint = fingerprint
+        self._parts = parts
         self._place = place
         self._asks = asks
         self._known: dict[str, tuple[Tool, tuple[str, ...]]] = {}
@@ -221,6 +226,22 @@ class FirstUse:
         last = None if standing.last is None else standing.last.parts
 
         def code() -> list[str]:
-            return list(self.reviews.texts.lines(tool, digest, last, self.mask))
+            lines = list(self.reviews.texts.lines(tool, digest, last, self.mask))
+            for part in self._parts(tool):
+                name = f"step/{part.name}"
+                if part.source is not None and (last is None or last.get(name) != digest.parts[name]):
+                    lines += self._step(part)
+            return lines
 
         return ReviewSheet(tool, digest, standing, touches, reasons, creator, waits, code)
+
+    def _step(self, part: Tool) -> Iterator[str]:
+        """Yield the manifest and the code of a tool that another calls, unless they are reviewed."""
+        digest = self._fingerprint(part)
+        standing = self.reviews.status(part, digest)
+        by = "" if standing.last is None else f" by {standing.last.by}"
+        yield f"step {part.name}: {standing.status}{by if standing.status == 'reviewed' else ''}"
+        if standing.status != "reviewed":
+            yield from standing.diff(part).split("\n")
+            before = None if standing.last is None else standing.last.parts
+            yield from self.reviews.texts.lines(part, digest, before, self.mask)

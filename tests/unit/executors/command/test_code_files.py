@@ -15,6 +15,15 @@ FILES = (
     "data/x.py", "scripts/__init__.py", "scripts/x.py", "pkg/__init__.py", "pkg/__main__.py", "sub/s.sh",
     "bin/tool", "run",
 )  # fmt: skip
+IMPORTS = {
+    "main.py": "import helper, json as j, os.path\nfrom pack.inner import thing\ndef f():\n    import late\n",
+    "helper.py": "from deep import *\nimport helper",
+    "pack/__init__.py": "",
+    "pack/inner.py": "from .other import y\nfrom .. import above\nimport missing",
+    "late.py": "not python at all (",
+    "bare": "#!/usr/bin/env python3\nimport deep\n",
+} | dict.fromkeys(("deep.py", "json.py", "pack/other.py", "above.py", "unused.py", "pack/unused.py"), "")
+"""In the folder `app`."""
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +32,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in FILES:
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text("x\n")
+    (root / "app/pack").mkdir(parents=True)
+    for name, text in IMPORTS.items():
+        (root / "app" / name).write_text(text)
+    (root / "linked.py").symlink_to("app/helper.py")
     (root / "bin/tool").write_text("#!/usr/bin/env -S python3 s.py\n")
     for name in ("bin/tool", "run"):
         (root / name).chmod(0o755)
@@ -64,6 +77,11 @@ CASES = {
     "bin/tool data/x.py": "bin/tool s.py",
     "sh -c 'sh bin/tool'": "bin/tool s.py",
     "sh ${script}": "",
+    "python3 app/main.py": "app/main.py app/helper.py app/deep.py app/json.py app/late.py app/above.py"
+    " app/pack/__init__.py app/pack/inner.py app/pack/other.py",
+    "python3 -m app.main": "app/main.py",
+    "python3 app/bare": "app/bare app/deep.py",
+    "python3 linked.py": "linked.py app/deep.py",
 }
 
 

@@ -14,13 +14,13 @@ from toolcrib.cli.confirm import Channel, decide, require_person
 from toolcrib.cli.hosts import replace_file
 from toolcrib.cli.options import root_option, yes_option
 from toolcrib.cli.output import one_line, print_note, print_result
-from toolcrib.cli.yaml_text import with_rule
+from toolcrib.cli.yaml_text import when_of, with_rule
 from toolcrib.errors import DeniedError, NotTrusted, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.project import Config, Project
 
-__all__ = ["add_command", "rule_for", "write_rule"]
+__all__ = ["add_command", "write_rule"]
 
 _ABOUT = "the policy"
 
@@ -65,21 +65,11 @@ def add_command(
         "tools": tool and [tool],
         "annotations": {"read_only": False} if writes else None,
         "callers": list(callers),
-        "when": arguments and _when(parse_arguments(arguments, schema)),
+        "when": arguments and when_of(parse_arguments(arguments, schema)),
         "reason": reason,
     }
     if not write_rule(project, {key: value for key, value in rule.items() if value}, yes=yes):
         raise DeniedError("nothing was changed")
-
-
-def rule_for(tool: str, caller: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the rule that allows a caller's calls of a tool with these arguments."""
-    return {"effect": "allow", "tools": [tool], "callers": [caller], "when": _when(arguments)}
-
-
-def _when(arguments: dict[str, Any]) -> dict[str, Any]:
-    constants = {name: {"const": value} for name, value in arguments.items()}
-    return {"properties": constants, "required": list(arguments)}
 
 
 def write_rule(

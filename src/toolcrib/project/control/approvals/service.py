@@ -11,7 +11,7 @@ from toolcrib.errors import ConflictError, ToolcribError
 from toolcrib.guard import Approval, Approvals, ApprovalStatus, Grant, GrantScope, canonical, may_decide
 from toolcrib.project.config.policy import check_channel
 from toolcrib.project.config.settings import Config
-from toolcrib.project.control.first_use import FIRST_USE, FirstUse
+from toolcrib.project.control.first_use import FIRST_USE, FirstUse, ReviewSheet
 from toolcrib.spec import Caller, Tool
 
 __all__ = ["ApprovalService", "ApprovalSheet"]
@@ -104,6 +104,15 @@ class ApprovalService:
             facts_about(approval, tool, arguments, self._first_use, self._log)
         )
         return masked
+
+    def review(self, sheet: ApprovalSheet) -> ReviewSheet | None:
+        """Return the tool for review: a new one, or one that calls others; None if it is reviewed as it is."""
+        if sheet.tool is None or sheet.tool.source is None:
+            return None
+        shown = self._first_use.sheet(sheet.tool)
+        calls = any(part.startswith("step/") for part in shown.digest.parts)
+        asks = calls or sheet.approval.rule == FIRST_USE
+        return shown if asks and shown.standing.status != "reviewed" else None
 
     def resolve(self, beginning: str) -> str:
         """Return the id of the one approval whose id begins so; `NotFoundError`, `UsageError` for several."""

@@ -1,0 +1,48 @@
+"""The files by which a daemon's client decides what it starts: compose files, its settings and plugins."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+from toolcrib.sandbox.files.paths import Paths
+
+__all__ = ["daemon_files"]
+
+_COMPOSE = tuple(
+    f"{name}{more}.{end}"
+    for name in ("compose", "docker-compose")
+    for more in ("", ".override")
+    for end in ("yaml", "yml")
+)
+_FILES = ("-f", "--file")
+_FOLDERS = ("--project-directory",)
+_SETTINGS = ("--config", "DOCKER_CONFIG")
+
+
+def daemon_files(argv: Sequence[str], cwd: str, env: Mapping[str, str], paths: Paths) -> Iterator[str]:
+    """Yield the files that a command line like `docker compose run x` reads, whether they exist or not.
+
+    `cwd` is its real working folder, and `env` the variables beside the user's own. Files that a compose file
+    includes are not known from the line.
+    """
+    given = [*_options(argv), ("DOCKER_CONFIG", os.environ.get("DOCKER_CONFIG", "")), *env.items()]
+    given += [("-f", file) for file in env.get("COMPOSE_FILE", "").split(":")]
+    named = [(name, os.path.join(cwd, value)) for name, value in given if value]  # noqa: PTH118 - texts
+    yield from (path for name, path in named if name in _FILES)
+    composes = "compose" in argv or os.path.basename(argv[0]).endswith("-compose")  # noqa: PTH119
+    for folder in [cwd, *(path for name, path in named if name in _FOLDERS)] if composes else ():
+        yield from (f"{folder}/{name}" for name in _COMPOSE)
+        if b"COMPOSE_" in paths.text(f"{folder}/.env", 1 << 20):  # It may name further files.
+            yield f"{folder}/.env"
+    for folder in (path for name, path in named if name in _SETTINGS):
+        yield f"{folder}/config.json"
+        yield from (f"{folder}/cli-plugins/{name}" for name in paths.names(f"{folder}/cli-plugins"))
+
+
+def _options(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for word, following in zip(argv, (*argv[1:], ""), strict=True):
+        name, equals, value = word.partition("=")
+        if word.startswith("-f") and len(word) > 2:
+            yield "-f", word[2:].removeprefix("=")
+        yield name, value if equals else following
