@@ -363,11 +363,11 @@ def test_review_and_approval_show_the_code_of_the_steps(crib: Crib) -> None:
     config = {"entrypoint": "sh", "args": [".toolcrib/tools/clean/run.sh"]}
     crib.tool("clean", "command", config, permissions={"fs": {"write": ["."]}})
     crib.write(".toolcrib/tools/clean/run.sh", "rm -rf build\n")
-    composite(crib, {"id": "one", "tool": "clean"})
+    composite(crib, {"id": "one", "tool": "clean"}, approval={"required": True, "reason": "it is much"})
     crib.accept = "reviewed"
-    pending = crib.call("all", {}, wait="pending").details
-    assert pending is not None
-    for words in (("review", "all"), ("approvals", "show", pending["approval"])):
+    result = crib.call("all", {}, wait="pending")
+    assert result.status == "pending", result.error
+    for words in (("review", "all"), ("approvals", "show", "--last")):
         shown = cli(crib, *words).out
         assert "    1 | rm -rf build" in shown
         assert '+{"name": "clean"' in shown

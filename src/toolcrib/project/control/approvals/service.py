@@ -106,7 +106,7 @@ class ApprovalService:
         return masked
 
     def review(self, sheet: ApprovalSheet) -> ReviewSheet | None:
-        """Return the tool for review: a new one, or one that calls others; None if it is reviewed as it is."""
+        """Return a tool that waits for a review, or calls others; None if it is reviewed as it is."""
         if sheet.tool is None or sheet.tool.source is None:
             return None
         shown = self._first_use.sheet(sheet.tool)
