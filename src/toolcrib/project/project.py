@@ -88,17 +88,13 @@ class Project:
         self.config = config = setup.config
         self.vault, self.audit, self.secrets = setup.vault, setup.audit, setup.secrets
         self._store = Store(place, self.vault, config, database)
-
-        def parts(tool: Tool) -> list[Tool]:
-            return self._composites.tools_of(tool)  # made below
-
-        fingerprints = Fingerprints(place.root, parts)
+        fingerprints = Fingerprints(place.root, self.parts_of)
         self.fingerprint = fingerprints.of
         versions = accept.tools if isinstance(accept, ProjectDigest) else {}
         self.acceptance = Acceptance(Trust(self.vault), self.digest, accept == "all", versions)
         """The acceptance of the project as a whole."""
         reviews, asks = Reviews(self.vault), config.review == "ask"
-        self.first_use = FirstUse(reviews, self.fingerprint, parts, place, self.acceptance, asks=asks)
+        self.first_use = FirstUse(reviews, self.fingerprint, self.parts_of, place, self.acceptance, asks=asks)
         """The reviews of tools, and which tools agents have made."""
         self.pins = Pins(place.root, self.fingerprint, config.started)
         """Compares tools with `toolcrib.lock`, if there is one."""
@@ -118,7 +114,6 @@ class Project:
         self.functions = Toolset()
         """The functions that manifests of kind `function` name; they are no tools themselves."""
         self._composites = Composites(self.bound, self._steps.access)
-        self.parts_of = self._composites.tools_of
         reviewed, functions = self.first_use.reviewed_grants, self.functions
         self._workspaces = spaces = Workspaces(setup, self.toolset, reviewed, self._steps.secrets)
         self._binder = Binder(setup, self.toolset, functions, spaces, self._composites, self.invoke)
@@ -477,6 +472,10 @@ class Project:
     def elicitation(self) -> Elicitation | None:
         """Asks the users of calling clients for approval; None unless the settings allow that."""
         return Elicitation(self.approval_service) if "elicitation" in self.config.approval_channels else None
+
+    def parts_of(self, tool: Tool) -> list[Tool]:
+        """Return every tool that a call of this one may lead to."""
+        return self._composites.tools_of(tool)
 
     def sheets(self) -> tuple[list[ReviewSheet], list[ToolcribError]]:
         """Return every tool of a manifest as it is shown for review, and the errors of all others.
