@@ -24,7 +24,7 @@ negative_data_rejection.expected-statuses = [400, 401, 403, 404, 405, 409, 410, 
 
 [[operations]]
 include-operation-id = [
-    "list_bundles", "list_calls", "list_tools", "search_tools", "put_tool", "list_approvals",
+    "list_bundles", "list_calls", "list_tools", "search_tools", "put_tool", "list_approvals", "list_grants",
     "list_audit_lines", "lint_text", "convert_text", "import_openapi", "import_from_zip", "get_usage",
     "list_runs", "list_sessions", "create_session",
 ]

@@ -126,6 +126,46 @@ def test_a_token_decides_for_others_only(server: HttpServerProcess, session: dic
     assert decide(server, approval, "deny", session).status == 200
 
 
+def test_decisions_in_force_are_listed_and_revoked(
+    server: HttpServerProcess, session: dict[str, str]
+) -> None:
+    """An approval that lasts lets the same call run, until it is revoked; tokens cannot revoke denials."""
+    caller = server.create_token("often", "invoke", "read")
+    body = {"args": {"path": "data", "note": "often"}}
+
+    def status() -> int:
+        return server.send("POST", "/tools/invoke/asks", body, token=caller).status
+
+    asked = server.send("POST", "/tools/invoke/asks", body, token=caller).json["callId"]
+    lasting = server.send("GET", f"/tools/calls/{asked}", token=caller).json["approval"]["id"]
+    assert decide(server, lasting, "approve", session, scope="arguments").status == 200
+    denied = ask(server)
+    assert decide(server, denied, "deny", session).status == 200
+    assert status() == 200
+
+    grants = server.send("GET", "/grants?pageSize=1").json
+    assert [(one["id"], one["answer"]) for one in grants["grants"]] == [(denied, "denied")]
+    page = server.send("GET", f"/grants?pageSize=256&pageToken={grants['nextPageToken']}").json["grants"]
+    assert [(one["answer"], one["scope"], one["tool"]) for one in page if one["id"] == lasting] == [
+        ("approved", "arguments", "asks")
+    ]
+    other = server.create_token("of-other-tools", "approve", tools=["look"])
+    assert server.send("GET", "/grants", token=other).json["grants"] == []
+    assert server.send("DELETE", f"/grants/{lasting}", token=other).code == "not_found"
+    for method, path in (("GET", "/grants"), ("DELETE", f"/grants/{lasting}")):
+        assert server.send(method, path, token=caller).status == 403
+    assert status() == 200
+
+    assert server.send("DELETE", f"/grants/{lasting}").json["state"] == "revoked"
+    assert (status(), server.send("DELETE", f"/grants/{lasting}").code) == (202, "not_found")
+    (again,) = server.send("GET", "/approvals?status=pending").json["approvals"]
+    assert decide(server, again["id"], "deny", session).status == 200
+    assert server.send("DELETE", f"/grants/{denied}").code == "denied"
+    assert server.send("DELETE", f"/grants/{denied}", headers=session, token=None).status == 200
+    line = server.send("GET", "/audit?event=APPROVAL_REVOKED&tool=asks").json["lines"][0]
+    assert (line["fields"]["approval"], line["fields"]["channel"]) == (denied, "page")
+
+
 def test_approvals_come_in_pages(server: HttpServerProcess, session: dict[str, str]) -> None:
     made = [ask(server) for _ in range(3)]
     first = server.send("GET", "/approvals?status=pending&pageSize=2").json

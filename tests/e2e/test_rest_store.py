@@ -240,7 +240,11 @@ def test_a_tool_is_stored_as_it_was_put(bundle: Bundle, store: Store) -> None:
         "isEnabled": False,
         "argSchema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
         "outputSchema": {"type": "object"},
-        "impl": {"method": "GET", "urlTemplate": "https://api.example.com/?q=${city}", "successCodes": [200]},
+        "impl": {
+            "urlTemplate": "https://api.example.com/?q=${city}",
+            "successCodes": [200],
+            "timeoutMs": 5e3,
+        },
     }
     record = bundle.send_tool("PUT", body).json
     assert {key: record[key] for key in body} == body

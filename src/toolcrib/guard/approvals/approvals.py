@@ -161,9 +161,19 @@ class Approvals:
             self._requests.settle([(id, "expired") for id in expired])
         return merged
 
-    def grants(self, limit: int = 500) -> Sequence[Grant]:
-        """Return every decision that is valid now, the newest first."""
-        return self._grants.live(self._clock(), limit)
+    def grants(self, limit: int = 500, *, before: str | None = None) -> Sequence[Grant]:
+        """Return decisions that are valid now, the newest first; with `before`, those older than that id."""
+        return self._grants.live(self._clock(), limit, before)
+
+    def grant(self, id: str) -> Grant:
+        """Return a decision that is valid now. Raises NotFoundError."""
+        grant = self._grants.some([id]).get(id)
+        now = self._clock()
+        if grant is None or grant.state != "live" or (grant.ends_at is not None and now >= grant.ends_at):
+            raise NotFoundError(
+                f"no valid decision has the id {id[:100]!r}", hint="To see them: toolcrib approvals grants"
+            )
+        return grant
 
     # -- decisions -------------------------------------------------------------------------------
 
@@ -208,11 +218,9 @@ class Approvals:
 
     def revoke(self, id: str) -> Grant:
         """Revoke a decision that is valid; the next call asks again. `NotFoundError`."""
-        grant = self._grants.some([id]).get(id)
-        if grant is None or not self._grants.end(id, "revoked"):
-            raise NotFoundError(
-                f"no valid decision has the id {id[:100]!r}", hint="To see them: toolcrib approvals grants"
-            )
+        grant = self.grant(id)
+        if not self._grants.end(id, "revoked"):
+            raise ConflictError(f"the decision {id} has ended in the meantime")
         revoked = replace(grant, state="revoked")
         self._settle(id, revoked.status(self._clock()))
         return revoked

@@ -39,7 +39,11 @@ _IS_CHANGED = f"SELECT 1 FROM grants {_CHANGED} < ? UNION ALL SELECT 1 FROM gran
 """In two parts, because each uses the index, which `<>` and OR do not."""
 _END = "UPDATE grants SET state = ?, mac = '' WHERE id = ? AND state = 'live'"
 _EXPIRE = "UPDATE grants SET state = 'expired', mac = '' WHERE state = 'live' AND ends_at <= ?"
-_LIVE = f"{_SELECT} WHERE state = 'live' AND (ends_at IS NULL OR ends_at > ?) ORDER BY id DESC LIMIT ?"
+_LIVE = (
+    f"{_SELECT} WHERE state = 'live' AND (ends_at IS NULL OR ends_at > ?) AND id < ? ORDER BY id DESC LIMIT ?"
+)
+_AFTER_ALL = "g"
+"""Sorts after every id, which is hexadecimal."""
 
 
 class Grants:
@@ -117,10 +121,10 @@ class Grants:
             rows = tx.all(f"{_SELECT} WHERE id IN ({', '.join('?' * len(ids))})", *ids)
         return {grant.id: grant for grant in map(self._read, rows)}
 
-    def live(self, now: float, count: int) -> list[Grant]:
-        """Return the decisions that are valid now, the newest first."""
+    def live(self, now: float, count: int, before: str | None = None) -> list[Grant]:
+        """Return decisions that are valid now, the newest first; with `before`, those older than that id."""
         with self._grants.read() as tx:
-            rows = tx.all(_LIVE, now, count)
+            rows = tx.all(_LIVE, now, before or _AFTER_ALL, count)
         return [grant for grant in map(self._read, rows) if grant.state == "live"]
 
     def end(self, id: str, state: str) -> bool:

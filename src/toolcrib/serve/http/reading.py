@@ -109,8 +109,13 @@ def _converted(value: Any, form: Any, what: str) -> Any:
         return None
     try:
         return msgspec.convert(value, form)
-    except msgspec.ValidationError as error:
-        violations = _violations(value, form) or [Violation("$", str(error))]
+    except msgspec.ValidationError:
+        violations = _violations(value, form)
+    if not violations:  # such as 5.0, which is an integer to JSON Schema
+        try:
+            return msgspec.convert(value, form, strict=False)
+        except msgspec.ValidationError as error:
+            violations = [Violation("$", str(error))]
     listed = "; ".join(f"{one.path} {one.message}" for one in violations[:10])
     missing = any(one.message == "is required" for one in violations)
     raise (MissingField if missing else InvalidError)(

@@ -64,9 +64,14 @@ class ApprovalService:
         found = self.approvals.list(status, limit, before=before)
         return [self._sheet(approval, None) for approval in found]
 
-    def grants(self) -> Sequence[Grant]:
-        """Return every decision that is in force, approvals and denials."""
-        return self.approvals.grants()
+    def grants(self, limit: int = 500, before: str | None = None) -> Sequence[Grant]:
+        """Return the decisions that are in force, the newest first; pages as those of `list`."""
+        found = self.approvals.grants(limit, before=before)
+        return [replace(grant, note=self._mask(grant.note)) for grant in found]
+
+    def grant(self, id: str) -> Grant:  # noqa: A002 - the field's name
+        """Return one decision that is in force. Raises NotFoundError."""
+        return self.approvals.grant(id)
 
     def show(self, id: str, changed: Mapping[str, Any] | None = None) -> ApprovalSheet:  # noqa: A002 - the field's name
         """Return one approval; with `changed`, as it would run with these arguments instead (`InvalidInput`).

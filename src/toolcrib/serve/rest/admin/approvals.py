@@ -1,13 +1,15 @@
-"""The routes of calls that wait for a person."""
+"""The routes of calls that wait for a person, and of the decisions that are in force."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from toolcrib.errors import ConflictError, DeniedError, InvalidInput, NotFoundError, UsageError
+from toolcrib.guard import Approval, Grant
 from toolcrib.project.catalog.pages import page_token, read_page_token
 from toolcrib.serve.http import Answer, HttpRequest, Route
 from toolcrib.serve.rest.callers import covers
@@ -22,6 +24,7 @@ __all__ = ["ROUTES"]
 _CHANNEL = "page"
 _Status = Literal["pending", "approved", "denied", "used", "expired", "void"]
 _Scope = Literal["once", "session", "arguments", "rule"]
+_Listed = TypeVar("_Listed")
 
 
 class ApprovalsQuery(PageQuery, kw_only=True):
@@ -77,6 +80,35 @@ class ApprovalPage(Struct, kw_only=True, rename="camel"):
     next_page_token: str | None
 
 
+class GrantAnswer(Struct, kw_only=True, frozen=True):
+    """A decision about calls. While it is in force, they run, or are refused, without another question."""
+
+    id: str
+    """That of the approval that it decides."""
+    answer: Literal["approved", "denied"]
+    state: Literal["live", "revoked"]
+    scope: _Scope
+    tool: str
+    bundle: str
+    tool_digest: str
+    arguments_digest: str
+    caller: str
+    session_id: str | None
+    rule: str
+    decided_by: str
+    decided_at: str
+    ends_at: str | None
+    """Null for one that lasts until it is revoked or the tool changes."""
+    note: str
+
+
+class GrantPage(Struct, kw_only=True, rename="camel"):
+    """A page of decisions, the newest first."""
+
+    grants: list[GrantAnswer]
+    next_page_token: str | None
+
+
 class Approve(Body, kw_only=True):
     """A decision to let a call run."""
 
@@ -105,21 +137,36 @@ async def list_approvals(request: HttpRequest) -> Answer:
     """
     query: ApprovalsQuery = request.query
     status = None if query.status is UNSET else query.status
-    question = ("approvals", status)
+    service = _services(request).project.approval_service
+    page, token = _page(
+        request,
+        ("approvals", status),
+        lambda count, before: service.list(status, count, before=before),
+        lambda sheet: sheet.approval,
+    )
+    return Answer(ApprovalPage(approvals=[_answer(one.document) for one in page], next_page_token=token))
+
+
+def _page(
+    request: HttpRequest,
+    question: tuple[object, ...],
+    fetch: Callable[[int, str | None], Sequence[_Listed]],
+    of: Callable[[_Listed], Approval | Grant],
+) -> tuple[list[_Listed], str | None]:
+    """Return what the client may see of the next page, and the token of the page after it."""
+    query: PageQuery = request.query
     before: str | None = None
     if query.page_token is not UNSET:
         (before,) = read_page_token(query.page_token, question, str)
-    service = _services(request).project.approval_service
-    found: list[ApprovalAnswer] = []
+    found: list[_Listed] = []
     while len(found) <= query.page_size:
-        sheets = service.list(status, query.page_size + 1, before=before)
-        found += [_answer(one.document) for one in sheets if covers(request, one.approval.tool)]
-        if len(sheets) <= query.page_size:
+        listed = fetch(query.page_size + 1, before)
+        found += [one for one in listed if covers(request, of(one).tool)]
+        if len(listed) <= query.page_size:
             break
-        before = sheets[-1].approval.id
+        before = of(listed[-1]).id
     page = found[: query.page_size]
-    token = page_token(question, [page[-1].id]) if len(found) > len(page) else None
-    return Answer(ApprovalPage(approvals=page, next_page_token=token))
+    return page, page_token(question, [of(page[-1]).id]) if len(found) > len(page) else None
 
 
 async def show_approval(request: HttpRequest) -> Answer:
@@ -159,6 +206,35 @@ async def deny_call(request: HttpRequest) -> Answer:
         request.path["approvalID"], by, body.note, seal=body.seal, decider=decider, channel=_CHANNEL
     )
     return Answer(_answer(sheet.document))
+
+
+async def list_grants(request: HttpRequest) -> Answer:
+    """List the decisions that are in force, the newest first.
+
+    A token sees those about the tools that it covers.
+    """
+    service = _services(request).project.approval_service
+    page, token = _page(request, ("grants",), service.grants, lambda grant: grant)
+    return Answer(GrantPage(grants=[_grant(one) for one in page], next_page_token=token))
+
+
+async def revoke_grant(request: HttpRequest) -> Answer:
+    """Revoke a decision: the next such call asks again.
+
+    A token revokes approvals only: a denial is the person's to take back.
+    """
+    service, id_ = _services(request).project.approval_service, request.path["approvalID"]
+    grant = service.grant(id_)
+    if not covers(request, grant.tool):
+        raise NotFoundError(f"no valid decision has the id {id_!r}")
+    by, decider = _decider(request)
+    if decider is not None and grant.answer == "denied":
+        raise DeniedError("a token cannot revoke a denial", hint="A person can: toolcrib approvals revoke ID")
+    return Answer(_grant(service.revoke(id_, by, channel=_CHANNEL)))
+
+
+def _grant(grant: Grant) -> GrantAnswer:
+    return msgspec.convert(grant.as_dict(), GrantAnswer)
 
 
 def _services(request: HttpRequest) -> Services:
@@ -215,5 +291,22 @@ ROUTES = (
         body=Deny,
         answers={200: ApprovalAnswer},
         errors=_REFUSED,
+    ),
+    Route(
+        method="GET",
+        path="/grants",
+        handler=list_grants,
+        scope="approve",
+        query=PageQuery,
+        answers={200: GrantPage},
+        errors=(UsageError,),
+    ),
+    Route(
+        method="DELETE",
+        path="/grants/{approvalID}",
+        handler=revoke_grant,
+        scope="approve",
+        answers={200: GrantAnswer},
+        errors=(NotFoundError, ConflictError),
     ),
 )
