@@ -313,14 +313,15 @@ def test_calls_are_counted_and_tools_too(server: HttpServerProcess) -> None:
     bundle = new_id()
     path = f"/tools/bundles/{bundle}"
     server.send("PUT", path, {"slug": "counted"})
-    tool = {"type": "go", "displayName": "F", "tags": ["x"], "impl": {"goFunc": "f"}}
+    web = {"urlTemplate": "https://api.example.com/f"}
+    tool = {"type": "http", "displayName": "F", "tags": ["x"], "impl": web}
     server.send("PUT", f"{path}/tools/f/version/1", tool)
     server.send("PUT", f"{path}/tools/g/version/1", {**tool, "tags": ["x", "y"], "isEnabled": False})
     facets = f"/tools/facets?bundleIDs={bundle}"
     assert server.send("GET", facets).json == {
         "total": 1,
         "tags": {"x": 1},
-        "types": {"go": 1},
+        "types": {"http": 1},
         "bundles": {bundle: 1},
     }
     assert server.send("GET", f"{facets}&includeDisabled=true").json["tags"] == {"x": 2, "y": 1}

@@ -13,7 +13,7 @@ from tests.http_server import HttpServerProcess, Reply, http_server
 from toolcrib.bundles import BundleBody, Store, ToolBody
 from toolcrib.spec.identifier import new_id
 
-GO: dict[str, Any] = {"type": "go", "impl": {"goFunc": "f"}}
+WEB: dict[str, Any] = {"type": "http", "impl": {"urlTemplate": "https://example.com"}}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def bundle(store: Store) -> str:
 
 
 def put(store: Store, bundle: str, slug: str, **more: Any) -> None:
-    store.put_tool(bundle, slug, "1", ToolBody(**{"display_name": slug, **GO, **more}))
+    store.put_tool(bundle, slug, "1", ToolBody(**{"display_name": slug, **WEB, **more}))
 
 
 def pages(server: HttpServerProcess, path: str, between: Any = lambda: None) -> list[dict[str, Any]]:
@@ -91,7 +91,7 @@ def test_a_token_sees_the_tools_that_it_covers(server: HttpServerProcess, store:
     assert slugs(get(f"/tools?bundleIDs={bundle}").json["tools"]) == ["seen-a"]
     wait_for_hits(server, f"/tools/search?q=a&bundleIDs={bundle}", 2)
     found = get(f"/tools/search?q=a&bundleIDs={bundle}").json
-    assert (slugs(found["tools"]), found["total"], found["typeCounts"]) == (["seen-a"], 1, {"go": 1})
+    assert (slugs(found["tools"]), found["total"], found["typeCounts"]) == (["seen-a"], 1, {"http": 1})
     assert get(f"/tools/facets?bundleIDs={bundle}").json["total"] == 1
     path = f"/tools/bundles/{bundle}/tools"
     assert get(f"{path}/seen-a/version/1").status == 200
@@ -121,7 +121,7 @@ def test_an_item_names_the_tool_and_its_bundle(server: HttpServerProcess, store:
     own = {"name": item["name"]}
     assert item == own | {key: record[key] for key in record if key in item}
     assert item["name"].endswith("@1")
-    details = {"argSchema", "outputSchema", "impl", "schemaVersion", "availability", "unavailableBecause"}
+    details = {"argSchema", "outputSchema", "impl", "schemaVersion", "unavailableBecause"}
     assert set(record) - set(item) == details
 
 
@@ -169,7 +169,7 @@ def test_a_search_finds_words_by_class_and_every_hit_by_paging(
     assert sorted(slugs(found)) == ["fetch-weather", "other", "weatherReport", "wether"]
     page = server.send("GET", path).json
     assert slugs(page["tools"]) == slugs(found)
-    assert (page["total"], page["typeCounts"]) == (4, {"go": 4})
+    assert (page["total"], page["typeCounts"]) == (4, {"http": 4})
     assert slugs(pages(server, f"{path}&includeDisabled=true")).count("off") == 1
     store.delete_tool(bundle, "other", "1")
     wait_for_hits(server, path, 3)

@@ -290,6 +290,14 @@ def test_a_tool_says_if_it_can_be_called_here(bundle: Bundle) -> None:
     assert record["availability"] == "unavailable"
     assert "github.com/acme/F" in record["unavailableBecause"]
     assert record["isEnabled"] is True
+    # It counts as disabled, before anybody is asked about its calls.
+    for path in (f"/tools?bundleIDs={bundle.id}", f"/tools/search?q=f&bundleIDs={bundle.id}"):
+        assert "f" not in [one["slug"] for one in pages(bundle.server, path, "tools")]
+        listed = pages(bundle.server, f"{path}&includeDisabled=true", "tools")
+        found = [(one["isEnabled"], one["availability"]) for one in listed if one["slug"] == "f"]
+        assert found == [(True, "unavailable")]
+    call = bundle.server.send("POST", f"{bundle.tool('f', '1')}/invoke", {"args": {}})
+    assert (call.status, call.code) == (503, "tool_unavailable")
 
 
 def test_a_missing_schema_is_the_empty_object(bundle: Bundle) -> None:
@@ -405,6 +413,8 @@ def test_a_page_token_is_bound_to_its_filters(server: HttpServerProcess) -> None
 
 
 def test_a_client_changes_what_it_has_seen_or_nothing(full: Bundle) -> None:
+    for slug in ("new", "weather"):  # A version of a tool is created, and never replaced.
+        assert full.send_tool("PUT", HTTP, slug, "v1", headers={"If-Match": '"x"'}).status == 412
     for send in (full.send, full.send_tool):
         seen = send("GET")
         tag = {"If-Match": seen.headers["ETag"]}

@@ -71,6 +71,7 @@ def first_cells(text: str) -> list[str]:
     return [name for cell in ROW.findall(text) for name in CODE.findall(cell)]
 
 
+@pytest.mark.timeout(120)
 def test_the_generated_parts_are_up_to_date() -> None:
     assert [page.name for page in make_docs.outdated()] == [], "run `make docs`"
 

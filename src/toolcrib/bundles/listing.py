@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -52,6 +53,8 @@ class ListedTool(Struct, frozen=True, gc=False):
     modified: str
     tags: tuple[str, ...]
     arguments: tuple[str, ...]
+    function: str
+    """The function of the program that it calls; empty for other kinds."""
 
     @property
     def order(self) -> _Order:
@@ -79,9 +82,13 @@ class _Snapshot(Struct):
 class Listing:
     """The tools of a store as they are now. Not safe for threads: one user at a time."""
 
-    def __init__(self, store: Store, snapshot: Path | None) -> None:
+    def __init__(
+        self, store: Store, snapshot: Path | None, registered: Callable[[str], bool] = lambda _: True
+    ) -> None:
         self._store = store
         self._snapshot = snapshot
+        self._registered = registered
+        self._functions: Counter[str] = Counter()
         self._position: Position | None = None
         self._tools: dict[_Key, ListedTool] = {}
         self._ordered: list[_Order] = []
@@ -176,9 +183,23 @@ class Listing:
         return self._tools.get((bundle, file))
 
     def is_on(self, tool: ListedTool) -> bool:
-        """Return True if neither the tool nor its bundle is disabled or deleted."""
+        """Return True if the tool, its bundle and its function are there and not disabled."""
         bundle = self.bundles.get(tool.bundle)
-        return tool.enabled and bundle is not None and bundle.is_enabled and bundle.soft_deleted_at is None
+        return (
+            tool.enabled
+            and bundle is not None
+            and bundle.is_enabled
+            and bundle.soft_deleted_at is None
+            and self.has_function(tool)
+        )
+
+    def has_function(self, tool: ListedTool) -> bool:
+        """Return False if the tool calls a function that is not registered here."""
+        return not tool.function or self._registered(tool.function)
+
+    def missing_functions(self) -> list[str]:
+        """Return the functions that tools call and that are not registered here."""
+        return [name for name, tools in self._functions.items() if tools and not self._registered(name)]
 
     def page(
         self, count: int, before: _Order | None, wanted: Callable[[ListedTool], bool]
@@ -217,6 +238,7 @@ class Listing:
         self._tools = {(tool.bundle, tool.file): tool for tool in tools}
         self._by_order = {tool.order: tool for tool in self._tools.values()}
         self.disabled = sum(not tool.enabled for tool in self._tools.values())
+        self._functions = Counter(tool.function for tool in self._tools.values() if tool.function)
         self._ordered = sorted(self._by_order)
         self._begin_log()
 
@@ -243,9 +265,11 @@ class Listing:
             before is not None and not before.enabled
         )
         if before is not None:
+            self._functions.subtract([before.function] if before.function else ())
             del self._by_order[before.order]
             del self._ordered[bisect_left(self._ordered, before.order)]
         if after is not None:
+            self._functions.update([after.function] if after.function else ())
             self._tools[key] = self._by_order[after.order] = after
             insort(self._ordered, after.order)
         if before != after:
@@ -271,6 +295,7 @@ def _listed(tool: ToolRecord, file: str) -> ListedTool:
         modified=tool.modified_at,
         tags=tool.tags,
         arguments=tuple(properties) if isinstance(properties, dict) else (),
+        function=str(tool.impl.get("goFunc", "")) if tool.type == "go" else "",
     )
 
 

@@ -154,6 +154,7 @@ class Project:
             pinned=self.config.pinned,
             built_in=built_in,
             was_missing=was_missing,
+            registered=lambda name: name in self.functions or name.rpartition(".")[2] in self.functions,
         )
 
     def _load(self) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Entry", "IndexUnavailable", "SearchIndex", "Update"]
 
-_FORM = 2
+_FORM = 3
 _WAIT_S = 1.0
 _HEAP = 50_000_000
 """Bytes in memory of a writer."""

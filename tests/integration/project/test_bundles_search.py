@@ -27,7 +27,7 @@ from pathlib import Path
 from toolcrib.bundles import Store, ToolBody
 store = Store(Path(sys.argv[1]))
 for number in range(int(sys.argv[4])):
-    tool = ToolBody(display_name=f"find {sys.argv[3]} {number}", type="go", impl={"goFunc": "x"})
+    tool = ToolBody(display_name=f"find {sys.argv[3]} {number}", type="http", impl={"urlTemplate": "https://x"})
     store.put_tool(sys.argv[2], f"{sys.argv[3]}-{number}", "1", tool)
     if number % 3 == 0:
         store.delete_tool(sys.argv[2], f"{sys.argv[3]}-{number}", "1")
@@ -76,7 +76,8 @@ def mine(store: Store) -> str:
 def tool(name: str = "", description: str = "", tags: tuple[str, ...] = (), *arguments: str) -> ToolBody:
     schema = {"type": "object", "properties": {one: {"type": "string"} for one in arguments}}
     return ToolBody(
-        display_name=name, description=description or "It.", tags=tags, type="go", impl={"goFunc": "x"},
+        display_name=name, description=description or "It.", tags=tags, type="http",
+        impl={"urlTemplate": "https://example.com"},
         arg_schema=schema,
     )  # fmt: skip
 
@@ -264,7 +265,7 @@ def test_a_project_finds_its_own_tools_and_those_of_bundles_as_one_list(
     while True:
         got = project.search("find", limit=3, page=page)
         assert got["total"] == 11
-        assert got["facets"] == {"tags": {"web": 5}, "kinds": {"command": 5, "function": 6}}
+        assert got["facets"] == {"tags": {"web": 5}, "kinds": {"command": 5, "http": 6}}
         names += [hit["name"] for hit in got["hits"]]
         page = got["next"]
         if page is None:
@@ -276,7 +277,7 @@ def test_a_project_finds_its_own_tools_and_those_of_bundles_as_one_list(
     assert sorted(names[:10]) == sorted([*own, *stored])  # One class, the last changed first
     assert [name for name in names if name in stored] == stored[::-1]
     assert names[10] == "mine/x@1"
-    hits = project.search("fnid", kinds=["function"], limit=9)["hits"]
+    hits = project.search("fnid", kinds=["http"], limit=9)["hits"]
     assert [hit["match"] for hit in hits] == ["fuzzy"] * 6
 
 

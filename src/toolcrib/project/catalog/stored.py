@@ -39,7 +39,8 @@ class StoredTools:
     """Puts tools of the store into the registry under their full names. Safe for threads.
 
     `know` is called with each tool before it can be used, `announce` when the list has changed. `reserved`
-    are names that no bundle goes by, and `pinned` the full names that go before other versions.
+    are names that no bundle goes by, and `pinned` the full names that go before other versions. `registered`
+    returns True for a function that this process can call: a tool without its function counts as disabled.
     """
 
     def __init__(
@@ -53,10 +54,11 @@ class StoredTools:
         pinned: Collection[str] = (),
         built_in: Sequence[BuiltIn] = (),
         was_missing: bool = False,
+        registered: Callable[[str], bool] = lambda _: True,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.data, self._built_in = data, built_in
-        self._clock = clock
+        self._clock, self._registered = clock, registered
         self._registry, self._know, self._announce = registry, know, announce
         self._reserved, self._pinned = frozenset(reserved), frozenset(pinned)
         self._store: Store | None = None
@@ -100,7 +102,8 @@ class StoredTools:
             first = self._listing is None
             if self._listing is None:
                 cache = cache_folder(self.data)
-                self._listing = Listing(self.store, None if cache is None else cache / "listing")
+                snapshot = None if cache is None else cache / "listing"
+                self._listing = Listing(self.store, snapshot, self._registered)
             if not self._listing.refresh():
                 return
             if self._listing.bundles is not self._bundles:
@@ -209,6 +212,8 @@ class StoredTools:
             return ToolDisabled(f"{name} is disabled", hint="Enable the tool first.")
         if (why := self._broken.get(name)) is not None:
             return ConflictError(why)
+        if not self.listing.has_function(tool):
+            return self._fault(self.store.tool(tool.bundle, tool.slug, tool.version))
         return None
 
     # -- tools -------------------------------------------------------------------------------------
@@ -250,13 +255,17 @@ class StoredTools:
 
     def why_unavailable(self, record: ToolRecord) -> str | None:
         """Return why a tool cannot be called here though it is enabled; None if it can."""
+        fault = self._fault(record)
+        return None if fault is None else fault.message
+
+    def _fault(self, record: ToolRecord) -> ToolcribError | None:
         tool, _, found = tool_of(record, self._names.get(record.bundle_id, record.bundle_id))
         if tool is None:
-            return found[0].message if found else "the record is no tool"
+            return ManifestError(found[0].message if found else "the record is no tool")
         try:
             self._registry.bind(tool).executor  # noqa: B018 - made on first use
         except ToolcribError as error:
-            return error.message
+            return error
         return None
 
     @property

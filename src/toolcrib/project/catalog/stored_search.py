@@ -122,6 +122,7 @@ class StoredSearch:
             self._follow(listing)
             off = [f"in:{one.id}" for one in listing.bundles.values() if not one.is_enabled]
             off += [_OFF] if listing.disabled else []
+            off += map(_calls, listing.missing_functions())
 
             def card(rank: int) -> ListedTool | None:
                 tool = self._by_rank.get(rank)
@@ -267,6 +268,11 @@ def _free(
     return rank
 
 
+def _calls(function: str) -> str:
+    """Return the label of tools that call a function of the program."""
+    return f"calls:{function}"
+
+
 def _rank(tool: ListedTool) -> int:
     """Return the rank by the time of the last change: an odd number, in ns, with a part of the id."""
     milliseconds = round(datetime.fromisoformat(tool.modified).timestamp() * 1000)
@@ -275,5 +281,6 @@ def _rank(tool: ListedTool) -> int:
 
 def _entry(tool: ListedTool) -> Entry:
     names: Sequence[str] = dict.fromkeys((tool.slug, tool.name)) if tool.name else (tool.slug,)  # type: ignore[assignment]
-    labels = (f"in:{tool.bundle}", *(() if tool.enabled else (_OFF,)))
+    labels = [f"in:{tool.bundle}", *(() if tool.enabled else (_OFF,))]
+    labels += [_calls(tool.function)] if tool.function else []
     return Entry(tuple(names), tool.kind, tool.tags, tool.description, tool.arguments, labels, tool.type)

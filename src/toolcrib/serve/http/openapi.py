@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import textwrap
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -222,7 +223,13 @@ def _field_docs(struct: type) -> Iterator[tuple[str, str]]:
     """Yield the fields of a class that have a docstring, in the class and those above it."""
     for kind in struct.__mro__:
         if kind.__module__.startswith("toolcrib."):
-            (node,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-            for field, doc in pairwise(getattr(node, "body", ())):
+            for field, doc in pairwise(_classes(kind.__module__)[kind.__name__].body):
                 if isinstance(field, ast.AnnAssign) and isinstance(doc, ast.Expr):
                     yield ast.unparse(field.target), " ".join(str(ast.literal_eval(doc.value)).split())
+
+
+@cache
+def _classes(module: str) -> Mapping[str, ast.ClassDef]:
+    """Return the classes of a module by name. `inspect.getsource` would parse the module for each of them."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
@@ -59,6 +59,8 @@ class ToolItem(Struct, kw_only=True, rename="camel"):
     tags: tuple[str, ...]
     is_enabled: bool
     """Of the tool itself. If its bundle is disabled, so is the tool."""
+    availability: Literal["available", "unavailable"]
+    """`unavailable` if its function is not registered in this server: then it counts as disabled."""
     is_built_in: bool
     created_at: str
     modified_at: str
@@ -144,7 +146,8 @@ def search_tools(request: HttpRequest) -> Answer:
 def _items(services: Services, tools: Iterable[ListedTool]) -> list[ToolItem]:
     """Return tools as they are listed."""
     stored = services.project.bundles.stored
-    bundles = stored.listing.bundles
+    listing = stored.listing
+    bundles = listing.bundles
     return [
         ToolItem(
             name=stored.full_name(tool),
@@ -157,6 +160,7 @@ def _items(services: Services, tools: Iterable[ListedTool]) -> list[ToolItem]:
             type=tool.type,
             tags=tool.tags,
             is_enabled=tool.enabled,
+            availability="available" if listing.has_function(tool) else "unavailable",
             is_built_in=tool.bundle in bundles and bundles[tool.bundle].is_built_in,
             created_at=tool.created,
             modified_at=tool.modified,

@@ -133,6 +133,7 @@ def put_tool(request: HttpRequest) -> Answer:
     bundle_id, slug, version = named_tool(request)
     check_slug(slug)
     check_version(version)
+    check_preconditions(request.http.headers, None)  # A version that exists is never replaced.
     if request.media_type == _YAML:
         body = read_manifest(request.data, f"{slug}.yml", slug=slug, version=version).body
     else:
@@ -249,6 +250,7 @@ ROUTES = (
             BundleDeleting,
             ConflictError,
             BundleDisabled,
+            PreconditionFailed,
         ),
     ),
     Route(
