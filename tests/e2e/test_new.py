@@ -77,6 +77,38 @@ def test_at_a_terminal_it_asks_and_offers_a_first_run(folder: Path) -> None:
         assert screen.end() == 0, screen.text
 
 
+def test_an_unreviewed_tool_shows_its_card_once_and_then_one_line(folder: Path) -> None:
+    cli(folder, "new", "save", "--run", "touch src/new", "--write", "src")
+    env = ENVIRONMENT | {"TOOLCRIB_DATA": str(folder.parent / "data")}
+    screens = []
+    for answer in "ny":
+        with terminal([PROGRAM, "run", "save"], folder, env, 120, accepted=False) as screen:
+            screen.read_until("[y/N]")
+            screen.type(f"{answer}\n")
+            screen.end()
+            screens.append(screen.text)
+    assert "save: not reviewed yet\n  digest: " in screens[0]
+    assert "+name: save" in screens[0]
+    assert screens[1].startswith("save: not reviewed yet, as it was shown before: toolcrib review save\n")
+    assert "digest" not in screens[1]
+    assert (folder / "src/new").exists()
+
+
+def test_what_takes_long_shows_so_on_a_terminal(folder: Path) -> None:
+    cli(folder, "new", "nap", "--run", "sleep 1")
+    manifest = folder / ".toolcrib/tools/nap/tool.yml"
+    manifest.write_text(manifest.read_text() + "examples: [{description: Nap, params: {}}]\n")
+    with terminal([PROGRAM, "test"], folder, ENVIRONMENT, 120) as screen:
+        screen.read_until("running examples 0.")
+        assert screen.end() == 0, screen.text
+    (folder / "app.py").write_text("from toolcrib import Toolset\ntools = Toolset()\n")
+    with terminal([PROGRAM, "serve", "app.py"], folder, ENVIRONMENT, 300) as screen:
+        screen.read_until(f" {PROGRAM} serve {folder}/app.py\n")
+        assert "for a client that starts this command itself" in screen.text
+        screen.type("\x03")
+        screen.end()
+
+
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [

@@ -71,6 +71,15 @@ def test_manifests_that_were_written_wrongly(crib: Crib) -> None:
             assert ran in f"{error.message} {error.hint}", block
 
 
+def test_many_findings_of_one_cause_are_shown_together_on_standard_output(crib: Crib) -> None:
+    for number in range(12):
+        crib.tool(f"x{number:02}", "command", {"entrypoint": "nosuch"})
+    done = cli(crib, "lint")
+    assert done.out.count("the program `nosuch` is not here") == 10
+    assert done.out.endswith("\n2 more of program in 2 files; --json lists all\n")
+    assert done.err == f"0 errors, 12 warnings in {crib.home}\n"
+
+
 def test_words_and_files_that_were_not_meant(crib: Crib, tmp_path: Path) -> None:
     app = tmp_path / "app.py"
     app.write_text(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from toolcrib.cli.caller import given_token
 from toolcrib.cli.output import print_note
-from toolcrib.cli.sheets import lines_of, names_of
+from toolcrib.cli.sheets import lines_once, names_of
 from toolcrib.errors import ApprovalRequired, InvalidToken, ToolcribError
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def seek_approval(
         if not ask or given_token() is not None or not at_terminal():
             return
         for sheet in sheets:
-            print_note("\n".join(lines_of(sheet)))
+            print_note("\n".join(lines_once(sheet, project.vault)))
         if reason is not None:
             _print_call(project.get(call.tool), call, reason)
         if not _ask(f"Mark {names_of(sheets)} as reviewed, and run it?" if sheets else "Run it once?"):

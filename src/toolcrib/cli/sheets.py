@@ -7,17 +7,35 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from toolcrib.project.control.first_use import ReviewSheet
+    from toolcrib.state import Vault
 
-__all__ = ["lines_of", "names_of"]
+__all__ = ["lines_of", "lines_once", "names_of"]
 
 _STATUS = {"new": "not reviewed yet", "changed": "changed since its last review", "reviewed": "reviewed"}
 _MAX_NAMES = 60
+_SHOWN = "shown.json"
+"""File of the user's folder about a project: name of a tool to the digest that was shown at the terminal."""
 
 
 def names_of(sheets: Sequence[ReviewSheet]) -> str:
     """Return the names of a few tools, or the number of many."""
     names = ", ".join(sheet.tool.name for sheet in sheets)
     return names if len(names) <= _MAX_NAMES else f"these {len(sheets)} tools"
+
+
+def lines_once(sheet: ReviewSheet, vault: Vault) -> Iterator[str]:
+    """Yield the lines about a tool; one line if this user was shown the same before and did not decide."""
+    from toolcrib.state import read_private, write_private
+
+    path, digest = vault.folder / _SHOWN, sheet.digest.digest
+    known = read_private(path)
+    known = known if isinstance(known, dict) else {}
+    if known.get(sheet.tool.name) == digest:
+        name = sheet.tool.name
+        yield f"{name}: {_STATUS[sheet.standing.status]}, as it was shown before: toolcrib review {name}"
+        return
+    yield from lines_of(sheet)
+    write_private(path, {**known, sheet.tool.name: digest})
 
 
 def lines_of(sheet: ReviewSheet) -> Iterator[str]:

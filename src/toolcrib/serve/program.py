@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
@@ -21,7 +23,13 @@ AT_TERMINAL = (
 def serve_toolset(tools: Toolset) -> NoReturn:
     """Serve a toolset on standard input and output until the client goes, and end the process."""
     if sys.stdin.isatty():
-        sys.stderr.write(f"{AT_TERMINAL}\n")
+        program, *words = sys.argv
+        # A client starts it in another folder.
+        words = [os.path.abspath(word) if ".py" in word else word for word in words]  # noqa: PTH100
+        command = shlex.join([sys.executable, os.path.abspath(program), *words])  # noqa: PTH100
+        sys.stderr.write(
+            f"{AT_TERMINAL}\nIn the client's configuration of servers, the command is: {command}\n"
+        )
     run_until_end(_serve(tools))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.cli.confirm import decide
 from toolcrib.cli.output import count, print_note, print_result, printable
+from toolcrib.cli.progress import waiting
 from toolcrib.errors import ToolUnavailable
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ async def started(
 ) -> list[dict[str, Any]]:
     """Start the servers, and return their states before they are stopped again."""
     async with project:
-        await servers.ready(wait_s, names)
+        with waiting(f"starting {', '.join(names or servers.mounted)}"):
+            await servers.ready(wait_s, names)
         return [project.redact(one.as_dict()) for one in servers.mounted.values()]
 
 

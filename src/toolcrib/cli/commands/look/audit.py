@@ -15,6 +15,7 @@ import click
 from toolcrib.cli.arguments import parse_duration
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import count, print_interrupted, print_json, print_note, print_result, printable
+from toolcrib.cli.progress import waiting
 from toolcrib.errors import AuditUnavailable
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def verify_command(store: bool, root: str | None, as_json: bool) -> int:
     from toolcrib.guard import verify
 
     path, anchor = _places(root, store)
-    with _readable(path):
+    with _readable(path), waiting(f"verifying {path}"):
         verdict = verify(path, anchor=anchor)
     problem = verdict.problem
     if as_json:

@@ -12,6 +12,7 @@ import click
 
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import count, print_json, print_note, print_result, printable
+from toolcrib.cli.progress import waiting
 from toolcrib.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -84,10 +85,11 @@ def command(
     names = dict(_scheme(text) for text in secrets)
     bind = dict(_binding(text) for text in bindings)
     started = time.perf_counter()
-    document = _read(source)
-    found = import_document(
-        document, server=server, prefix=prefix, only=only, slim=slim, secrets=names, bind=bind
-    )
+    with waiting(f"reading {source}"):
+        document = _read(source)
+        found = import_document(
+            document, server=server, prefix=prefix, only=only, slim=slim, secrets=names, bind=bind
+        )
     seconds = time.perf_counter() - started
     if only and not found.operations:
         raise NotFoundError(f"no operation of {source} gives a tool named {' or '.join(only)}")

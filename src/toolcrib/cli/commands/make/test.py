@@ -12,6 +12,7 @@ import click
 from toolcrib.cli.caller import caller_of
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_diagnostics, print_json, print_note, print_result, printable, shown
+from toolcrib.cli.progress import waiting
 from toolcrib.errors import InvalidError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -63,8 +64,9 @@ def command(
         return cassette(path, "record" if record else "replay", project.redact) if path else nullcontext()
 
     async def run_examples() -> tuple[list[Tried], list[Diagnostic]]:
+        found: list[Tried] = []
         async with project:
-            with answers():
+            with answers(), waiting("running examples") as say:
                 trying = try_examples(
                     project,
                     names,
@@ -73,7 +75,10 @@ def command(
                     caller=caller,
                     identity=identity,
                 )
-                return [one async for one in trying], [] if names else project.errors
+                async for one in trying:
+                    found.append(one)
+                    say(f"{len(found)} done, {one.tool} last")
+            return found, [] if names else project.errors
 
     found, broken = asyncio.run(run_examples())
     counts = _report(found, broken, as_json=as_json)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 import signal
-import sys
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -26,6 +24,7 @@ from toolcrib.cli.output import (
     printable,
 )
 from toolcrib.cli.programs import is_program, load_program
+from toolcrib.cli.progress import waiting
 from toolcrib.errors import ApprovalRequired, NotFoundError, ToolcribError, UsageError
 
 if TYPE_CHECKING:
@@ -34,9 +33,6 @@ if TYPE_CHECKING:
     from toolcrib.spec import Call, CallEvent, Result, Tool
 
 __all__ = ["command", "result_of"]
-
-_QUIET_S = 0.3
-"""A shorter call shows no progress."""
 
 
 @call_command("run")
@@ -237,38 +233,16 @@ async def _run(project: Project, call: Call) -> Result:
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    progress = [""]
+    with waiting(f"{call.tool} runs for", elsewhere=f"{call.tool} is running …") as say:
 
-    def on_event(event: CallEvent) -> None:
-        if event.kind == "progress":
-            of = f"/{event.total:g}" if event.total is not None else ""
-            progress[0] = printable(f"{event.done:g}{of} {event.message}".strip())
+        def on_event(event: CallEvent) -> None:
+            if event.kind == "progress":
+                of = f"/{event.total:g}" if event.total is not None else ""
+                say(f"{event.done:g}{of} {event.message}".strip())
 
-    call.on_event = on_event
-    async with project:
-        shown = asyncio.create_task(_show_progress(call.tool, progress))
-        try:
+        call.on_event = on_event
+        async with project:
             return await project.invoke(call)
-        finally:
-            shown.cancel()
-            await asyncio.gather(shown, return_exceptions=True)
-
-
-async def _show_progress(name: str, progress: list[str]) -> None:
-    """Report a call that takes a while: on a terminal with its time and progress, on one line."""
-    loop = asyncio.get_running_loop()
-    started = loop.time()
-    await asyncio.sleep(_QUIET_S)
-    if not sys.stderr.isatty():
-        print_note(f"{name} is running …")
-        return
-    try:
-        while True:
-            text = f"{name} runs for {loop.time() - started:.1f} s {progress[0]}"
-            click.echo(f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}", err=True, nl=False)
-            await asyncio.sleep(0.1)
-    finally:
-        click.echo("\r\x1b[K", err=True, nl=False)
 
 
 def _show_log() -> None:
