@@ -14,6 +14,7 @@ from mcp.client import Client
 
 from tests.commands import run, text
 from tests.crib import Crib, accept
+from tests.http_server import http_server
 
 FILES = {
     "claude-code": ("~/.claude.json", ["projects", "ROOT", "mcpServers", "toolcrib"]),
@@ -22,6 +23,14 @@ FILES = {
     "cursor": ("ROOT/.cursor/mcp.json", ["mcpServers", "toolcrib"]),
     "gemini": ("ROOT/.gemini/settings.json", ["mcpServers", "toolcrib"]),
     "vscode": ("ROOT/.vscode/mcp.json", ["servers", "toolcrib"]),
+}
+PREFIX = "io.modelcontextprotocol/"
+META = {
+    "_meta": {
+        f"{PREFIX}protocolVersion": "2026-07-28",
+        f"{PREFIX}clientInfo": {"name": "test", "version": "1"},
+        f"{PREFIX}clientCapabilities": {},
+    }
 }
 
 
@@ -75,6 +84,36 @@ async def test_a_client_can_use_what_was_written(desk: Desk, host: str) -> None:
     assert "nothing to change" in desk.connect(host, "--write")[2]
     assert desk.file(host).read_bytes() == written
     assert [file.name for file in desk.file(host).parent.glob("*backup*")] == []
+
+
+def test_the_address_and_the_variable_for_the_token_can_be_written(desk: Desk) -> None:
+    """Uses each host's entry as it does, with a token in the place of the variable."""
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": META}
+    with http_server(desk.crib.root) as server:
+        address = f"{server.address}/mcp"
+        for host in sorted(FILES.keys() - {"claude-desktop"}):
+            assert "Nothing was written" in desk.connect(host, "--http", address)[2]
+            assert not desk.file(host).exists()
+            code, _, note = desk.connect(host, "--http", address, "--write")
+            assert (code, "Set TOOLCRIB_TOKEN" in note) == (0, True)
+            entry = desk.entry(host)
+            assert entry.get("httpUrl" if host == "gemini" else "url") == address
+            assert entry.get("type") == ("http" if host in {"claude-code", "vscode"} else None)
+            sent = entry.get("headers", {}).get("Authorization")
+            if host == "codex":
+                assert entry["bearer_token_env_var"] == "TOOLCRIB_TOKEN"
+            else:
+                variable = "${env:TOOLCRIB_TOKEN}" if host in {"cursor", "vscode"} else "${TOOLCRIB_TOKEN}"
+                assert sent == f"Bearer {variable}"
+        headers = {
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": "2026-07-28",
+            "Mcp-Method": "server/discover",
+        }
+        assert server.send("POST", "/mcp", ping, headers).json["result"]["capabilities"]["tools"]
+    code, _, error = desk.connect("claude-desktop", "--http", "--write")
+    assert (code, "names only programs" in error, desk.file("claude-desktop").exists()) == (2, True, False)
+    assert desk.connect("cursor", "--http", "ftp://x")[0] == 2
 
 
 @pytest.mark.parametrize("host", FILES)

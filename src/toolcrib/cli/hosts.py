@@ -28,6 +28,28 @@ class Host(NamedTuple):
     """True if the file names the servers of every project, so that a name has to say which."""
     next: str
     """The step that makes the program read the file again."""
+    address: str | None = "url"
+    """The key of a server's address; None if the file names only programs."""
+    variable: str = "${TOOLCRIB_TOKEN}"
+    """The file's way to write an environment variable; "" if it has a key of its own for a token's."""
+    typed: bool = False
+    """True if an entry says its transport."""
+
+    def program(self, command: str, arguments: Sequence[str]) -> dict[str, Any]:
+        """Return the entry of a server that the host starts."""
+        return {**({"type": "stdio"} if self.typed else {}), "command": command, "args": list(arguments)}
+
+    def remote(self, url: str) -> dict[str, Any]:
+        """Return the entry of a server over HTTP; its token comes from the host's environment."""
+        if self.address is None:
+            raise UsageError(
+                f"the file of {self.title} names only programs",
+                hint=f"Leave out --http, or add {url} as a connector in the settings of {self.title}.",
+            )
+        token: dict[str, Any] = {"bearer_token_env_var": "TOOLCRIB_TOKEN"}
+        if self.variable:
+            token = {"headers": {"Authorization": f"Bearer {self.variable}"}}
+        return {**({"type": "http"} if self.typed else {}), self.address: url, **token}
 
 
 HOSTS = {
@@ -37,6 +59,7 @@ HOSTS = {
         lambda root: ("projects", str(root), "mcpServers"),
         shared=False,
         next="Start a new session of Claude Code in the project's folder.",
+        typed=True,
     ),
     "claude-desktop": Host(
         "Claude Desktop",
@@ -44,6 +67,7 @@ HOSTS = {
         lambda _: ("mcpServers",),
         shared=True,
         next="Restart Claude Desktop.",
+        address=None,
     ),
     "codex": Host(
         "Codex",
@@ -51,6 +75,7 @@ HOSTS = {
         lambda _: ("mcp_servers",),
         shared=True,
         next="Start a new session of Codex.",
+        variable="",
     ),
     "cursor": Host(
         "Cursor",
@@ -58,6 +83,7 @@ HOSTS = {
         lambda _: ("mcpServers",),
         shared=False,
         next="Enable the server under MCP in the settings of Cursor.",
+        variable="${env:TOOLCRIB_TOKEN}",
     ),
     "gemini": Host(
         "Gemini CLI",
@@ -65,6 +91,7 @@ HOSTS = {
         lambda _: ("mcpServers",),
         shared=False,
         next="Start a new session of Gemini CLI in the project's folder.",
+        address="httpUrl",
     ),
     "vscode": Host(
         "Visual Studio Code",
@@ -72,6 +99,8 @@ HOSTS = {
         lambda _: ("servers",),
         shared=False,
         next="Start the server from the file, or by the command `MCP: List Servers`.",
+        variable="${env:TOOLCRIB_TOKEN}",
+        typed=True,
     ),
 }
 

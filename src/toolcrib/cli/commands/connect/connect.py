@@ -18,12 +18,23 @@ from toolcrib.errors import UsageError
 @click.command("connect")
 @click.argument("host", type=click.Choice(sorted(HOSTS)))
 @click.option("--name", help="Name of the server in that program (default: toolcrib, or toolcrib-FOLDER).")
+@click.option(
+    "--http",
+    metavar="[URL]",
+    is_flag=False,
+    flag_value="http://127.0.0.1:8745/mcp",
+    help="Connect to `toolcrib serve --http`, by default on this machine.",
+)
 @click.option("--write", is_flag=True, help="Change the file, and keep a copy of it as it was.")
 @project_options
-def command(host: str, name: str | None, write: bool, root: str | None, as_json: bool) -> None:
+def command(
+    host: str, name: str | None, http: str | None, write: bool, root: str | None, as_json: bool
+) -> None:
     """Let an agent host use the project's tools over MCP.
 
     Prints what would change in the host's own configuration file; with --write, changes it.
+
+    With --http the host sends the token in its environment variable TOOLCRIB_TOKEN.
     """
     from toolcrib.project import find
 
@@ -34,11 +45,14 @@ def command(host: str, name: str | None, write: bool, root: str | None, as_json:
         raise UsageError(f"{path} leads out of the project by a symbolic link", hint="Remove the link.")
     own_name = re.sub(r"[^A-Za-z0-9_-]+", "-", place.root.name).strip("-").lower()
     name = name or (f"toolcrib-{own_name}" if known.shared and own_name else "toolcrib")
-    server = {"command": _program(), "args": ["serve", "--stdio", "--root", str(place.root)]}
-    if server["command"] == sys.executable:
-        server["args"] = ["-m", "toolcrib", *server["args"]]
-    if known.title in {"Claude Code", "Visual Studio Code"}:
-        server = {"type": "stdio", **server}
+    if http is None:
+        program = _program()
+        module = ["-m", "toolcrib"] if program == sys.executable else []
+        server = known.program(program, [*module, "serve", "--stdio", "--root", str(place.root)])
+    elif re.fullmatch(r"https?://[^\s/@]+/\S*", http):
+        server = known.remote(http)
+    else:
+        raise click.UsageError(f"--http {http!r} is not the address of a server, such as https://HOST/mcp")
     before = path.read_text(encoding="utf-8") if path.exists() else None
     text = add_server(before or "", path, known.keys(place.root), name, server)
     diff = "".join(
@@ -72,6 +86,8 @@ def command(host: str, name: str | None, write: bool, root: str | None, as_json:
         print_note(f"Nothing was written. To change {path}: toolcrib connect {host} --write")
     else:
         print_note(f"changed {path}" + (f"; as it was: {backup}" if backup else ""))
+        if http is not None:
+            print_note("Set TOOLCRIB_TOKEN for it, to a token of: toolcrib token create NAME --scope invoke")
         print_note(known.next)
 
 
