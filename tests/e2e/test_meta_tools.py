@@ -12,6 +12,7 @@ import mcp_types
 import pytest
 from mcp import StdioServerParameters
 from mcp.client import Client
+from ruamel.yaml import YAML
 
 from tests.crib import Crib, accept
 from tests.e2e.test_cli import Done, on_terminal
@@ -25,6 +26,8 @@ pytestmark = pytest.mark.usefixtures("kernel")
 TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
 META = ["tool_call", "tool_create", "tools_list", "tools_search"]
 GLEE = ["glee_tool", "glee_tool_create", "glee_tools_list"]
+PRINTED = Path(__file__).parents[1] / "data" / "glee"
+"""The manifests in Glee's own documentation."""
 HELLO: dict[str, Any] = {
     "description": "Say hello",
     "kind": "command",
@@ -141,7 +144,13 @@ async def test_tools_are_listed_found_and_called(crib: Crib, data: str) -> None:
         ]
         page = json.loads(value(await agent.call_tool("tools_list", {"offset": 1, "limit": 5})))
         assert [one["name"] for one in page] == ["repo_scan"]
-        for query in ("repo", "REPO-SCAN", "open tasks", "repo_scann"):
+        for query in (
+            "repo",
+            "REPO-SCAN",
+            "open tasks",
+            "repo_scann",
+            "what is still to do in this codebase",
+        ):
             found = json.loads(value(await agent.call_tool("tools_search", {"query": query})))
             assert [one["name"] for one in found] == ["repo_scan"], query
             assert found[0]["input_schema"]["properties"] == {"c": {"type": "string"}}
@@ -149,6 +158,35 @@ async def test_tools_are_listed_found_and_called(crib: Crib, data: str) -> None:
         ran = await agent.call_tool("tool_call", {"name": "repo_scan", "arguments": {"c": "echo ran"}})
         assert value(ran) == "ran\n"
         assert value(await agent.call_tool("repo_scan", {"c": "echo outright"})) == "outright\n"
+
+
+async def test_calls_as_glee_prints_them(tmp_path: Path, data: str) -> None:
+    crib = Crib(tmp_path / "project", ".glee")
+    for name in ("web_search", "repo_scan", "slack_notify"):
+        crib.write(f".glee/tools/{name}/tool.yml", (PRINTED / name / "tool.yml").read_text())
+    weather = YAML(typ="safe").load(PRINTED / "weather" / "tool.yml")
+    crib.write("scripts/scan_todos.sh", "#!/bin/sh\necho Matches found: 2\n", 0o755)
+    most = {"network": True, "secrets": ["WEATHER_API_KEY"]}
+    crib.write(".glee/config.yml", json.dumps({"security": {"max_permissions": most}}))
+    crib.trust()
+    async with client(crib) as agent:
+        listed = json.loads(value(await agent.call_tool("glee_tools_list", {})))
+        assert listed == [
+            {"name": "repo_scan", "description": "Scan repo for TODOs"},
+            {"name": "slack_notify", "description": "Send a message to a Slack channel"},
+            {"name": "web_search", "description": "Search the web for information using Brave Search API"},
+        ]
+        (shown,) = [tool for tool in (await agent.list_tools()).tools if tool.name == "web_search"]
+        assert "best python web frameworks 2025" in (shown.description or "")  # its example
+        params = {"query": "best python frameworks", "count": 5}
+        asked = error(await agent.call_tool("glee_tool", {"name": "web_search", "params": params}))
+        assert asked["code"] == "approval_required"
+        del weather["name"]
+        made = await agent.call_tool("glee_tool_create", {"name": "weather", "definition": weather})
+        assert json.loads(value(made))["path"] == ".glee/tools/weather/tool.yml"
+        assert (crib.home / "tools" / "weather" / "tool.yml").exists()
+        scanned = await agent.call_tool("glee_tool", {"name": "repo_scan", "params": {"path": "."}})
+        assert value(scanned) == "Matches found: 2\n"
 
 
 async def test_the_inner_call_is_held_to_all_that_holds_for_it_outright(crib: Crib, data: str) -> None:

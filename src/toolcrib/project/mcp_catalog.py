@@ -20,11 +20,12 @@ from toolcrib.spec import Annotations, Call, Caller, CallEvents, Outcome, Result
 __all__ = ["McpCatalog"]
 
 _MOST = 500
+_NAME_WORDS = 2
 _ONCE = Retry(max_attempts=1)
 _ACTS = Annotations()
 _LOOKS = Annotations(read_only=True)
 _FINDS = (
-    "Find tools by words in their names, tags, descriptions and argument names; gives their input schemas."
+    "Find tools by what they should do, in a few words or a sentence; gives the best few, with input schemas."
 )
 _MAKES = (
     "Make a new tool. A person reviews it before its first call and approves each call. It may ask for no"
@@ -78,13 +79,13 @@ _SEARCH = {
     "required": ["query"],
     "additionalProperties": False,
     "properties": {
-        "query": {"type": "string", "minLength": 1, "maxLength": 500, "description": "Words to look for."},
+        "query": {"type": "string", "minLength": 1, "maxLength": 500, "description": "What to look for."},
         "limit": {
             "type": "integer",
             "minimum": 1,
             "maximum": 100,
-            "default": 10,
-            "description": "How many at most (10).",
+            "default": 5,
+            "description": "How many at most (5).",
         },
     },
 }
@@ -244,14 +245,20 @@ class McpCatalog:
     async def _glee_list(self, ctx: Context) -> list[dict[str, Any]]:
         return [_brief(tool) for tool in self._own(ctx)]
 
-    async def _search(self, ctx: Context, query: str, limit: int = 10) -> list[dict[str, Any]]:
-        if not words_of(query):
+    async def _search(self, ctx: Context, query: str, limit: int = 5) -> list[dict[str, Any]]:
+        words = words_of(query)
+        if not words:
             return []
+        named: list[str] = []
         most = limit + len(self._meta)
-        found = self._project.search(query, limit=most, caller=ctx.caller, identity=ctx.identity)
-        names = [hit["name"] for hit in found["hits"] if hit["name"] not in self._meta]
-        tools = [self._project.get(name) for name in names[:limit]]
-        return [{**_brief(tool), "input_schema": tool.input_schema} for tool in tools]
+        fitting = self._project.suggest(query, limit=most, caller=ctx.caller, identity=ctx.identity)
+        # One or two words may be a part of a name; what a question means is all that counts.
+        if len(words) <= _NAME_WORDS or len(fitting) < most:
+            found = self._project.search(query, limit=most, caller=ctx.caller, identity=ctx.identity)
+            named = [hit["name"] for hit in found["hits"]]
+        order = [*named, *fitting] if len(words) <= _NAME_WORDS else [*fitting, *named]
+        names = [name for name in dict.fromkeys(order) if name not in self._meta][:limit]
+        return [{**_brief(tool), "input_schema": tool.input_schema} for tool in map(self._project.get, names)]
 
     def _own(self, ctx: Context) -> list[Tool]:
         """Return the project's tools that this caller may see."""

@@ -309,10 +309,22 @@ class Project:
         Only tools that this caller may see. `limit` is at most 256; `page` is the `next` of the page before.
         Raises UsageError for a query without a word, and for a page of another search.
         """
-        self._steps.access.require_valid(identity)
+        return self._search.find(query, tags, kinds, limit, page, self._seen_by(caller, identity))
+
+    def suggest(
+        self, question: str, *, limit: int = 5, caller: str = "local", identity: Caller | None = None
+    ) -> list[str]:
+        """Return the names of the tools that fit a question best, of those that this caller may see.
+
+        Unlike `search` it counts words of the same meaning too, and it needs no word to match exactly.
+        """
+        return self._search.suggest(question, limit, self._seen_by(caller, identity))
+
+    def _seen_by(self, caller: str, identity: Caller | None) -> Callable[[Tool], bool] | None:
+        """Return a function that says if this caller may see a tool; None for one who sees all."""
         access = self._steps.access
-        visible = (lambda tool: access.visible(tool, caller, identity)) if access.hides(identity) else None
-        return self._search.find(query, tags, kinds, limit, page, visible)
+        access.require_valid(identity)
+        return (lambda tool: access.visible(tool, caller, identity)) if access.hides(identity) else None
 
     def _visible_to(self, caller: str, identity: Caller | None) -> Callable[[str], bool]:
         return lambda name: self._steps.access.visible(self.toolset.get(name), caller, identity)

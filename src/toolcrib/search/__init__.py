@@ -3,6 +3,7 @@
 from toolcrib.search.finding import Found, Hit, Part, Place, Wanted, find
 from toolcrib.search.index import Entry, IndexUnavailable, SearchIndex, Update
 from toolcrib.search.marked import Card, MarkedIndex
+from toolcrib.search.suggesting import suggest
 from toolcrib.search.words import words_of
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "Update",
     "Wanted",
     "find",
+    "suggest",
     "words_of",
 ]

@@ -7,6 +7,7 @@ file `state.json` says what the index holds, in the words of whoever keeps it.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import time
@@ -16,6 +17,7 @@ from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from toolcrib.search.meanings import stemmer
 from toolcrib.search.ranking import FIELDS, START_LENGTH
 from toolcrib.search.words import indexed_words, words_of
 
@@ -30,6 +32,7 @@ _HEAP = 50_000_000
 """Bytes in memory of a writer."""
 TYPE = "type:"
 """The beginning of a type among the kinds of a document."""
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -170,6 +173,8 @@ def _document(key: str, rank: int, entry: Entry) -> dict[str, Any]:
     words = {field: " ".join(found) for field, found in texts.items()}
     starts = {f"start_{field}": _starts(found) for field, found in texts.items()}
     whole = ["".join(words_of(name)) for name in entry.names]
+    first = _SENTENCE.split(entry.description, 1)
+    rest = indexed_words(first[1]) if len(first) > 1 else []
     return {
         "key": key,
         "rank": rank,
@@ -179,6 +184,8 @@ def _document(key: str, rank: int, entry: Entry) -> dict[str, Any]:
         "whole": whole,
         "start_joined": _starts(whole),
         "all": " ".join(words.values()),
+        "heading": " ".join((words["name"], *indexed_words(first[0]))),
+        "text": " ".join((*rest, words["arguments"], words["tags"])),
         **words,
         **starts,
     }
@@ -193,7 +200,7 @@ def _opened(folder: Path | None) -> Index:
     from tantivy import Index, SchemaBuilder, TextAnalyzerBuilder, Tokenizer
 
     schema = SchemaBuilder()
-    schema.add_unsigned_field("rank", indexed=True, fast=True)
+    schema.add_unsigned_field("rank", stored=True, indexed=True, fast=True)
     schema.add_text_field("key", tokenizer_name="raw", index_option="basic")
     schema.add_text_field("label", tokenizer_name="raw", index_option="basic")
     for name in ("kind", "tag"):
@@ -202,8 +209,11 @@ def _opened(folder: Path | None) -> Index:
         schema.add_text_field(name, tokenizer_name="raw", index_option="basic")
     for name in ("all", *FIELDS):
         schema.add_text_field(name, tokenizer_name="words", index_option="basic")
+    for name in ("heading", "text"):
+        schema.add_text_field(name, tokenizer_name="stems", index_option="freq")
     index = Index(schema.build(), path=None if folder is None else str(folder / "tantivy"))
     index.register_tokenizer("words", TextAnalyzerBuilder(Tokenizer.whitespace()).build())
+    index.register_tokenizer("stems", stemmer())
     return index
 
 

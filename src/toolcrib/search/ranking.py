@@ -113,6 +113,16 @@ class Queries:
             return None
         return self._query.term_query(self._schema, field, value, "basic")
 
+    def scored(self, field: str, value: str, weight: float) -> Query | None:
+        """Return a query for documents with this word in a field, better the rarer it is."""
+        if not any(searcher.doc_freq(field, value) for searcher in self._searchers):
+            return None
+        return self._query.boost_query(self._query.term_query(self._schema, field, value, "freq"), weight)
+
+    def best(self, queries: Sequence[Query], further: float) -> Query | None:
+        """Return a query for documents that match any of these: the best counts, the others for a part."""
+        return self._query.disjunction_max_query(queries, further) if queries else None
+
     def one_of(self, field: str, values: Sequence[str]) -> Query:
         """Return a query for documents with one of these words in a field."""
         if len(values) > _FEW:  # A set costs 0.8 ms, whatever its size.

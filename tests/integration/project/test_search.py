@@ -343,3 +343,32 @@ def test_without_a_place_for_it_the_index_is_in_memory(crib: Crib, monkeypatch: 
     for name in ("TOOLCRIB_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, "/proc/nowhere")
     assert len(names(crib, "weather")) == 5
+
+
+def suggest(crib: Crib, question: str, **options: Any) -> list[str]:
+    async def once() -> list[str]:
+        async with crib.open() as project:
+            return project.suggest(question, **options)
+
+    return asyncio.run(once())
+
+
+def test_a_question_finds_tools_by_what_they_do(crib: Crib) -> None:
+    add(crib, "remove_member", "Remove a user from an organization.")
+    add(crib, "repos_list", "List repositories of an organization. Those that are archived are not in it.")
+    add(crib, "avatar_put", "Set the avatar of a user.", properties={"size": {"type": "integer"}})
+    assert suggest(crib, "kick somebody out of our company")[0] == "remove_member"
+    assert suggest(crib, "which codebases does the firm have")[0] == "repos_list"
+    assert suggest(crib, "a new profile picture for a colleague")[0] == "avatar_put"
+    assert suggest(crib, "archiving")[0] == "repos_list"
+    assert suggest(crib, "sizes")[0] == "avatar_put"
+    assert suggest(crib, "erase the lot", limit=2)[0] == "delete_everything"
+    assert suggest(crib, "of the zzz") == []
+    assert suggest(crib, "") == []
+
+
+def test_a_question_finds_only_what_the_caller_may_see(crib: Crib) -> None:
+    caller = Caller("t", frozenset({"read"}), ("umbrella", "forecast"))
+    found = suggest(crib, "weather of today or tomorrow", identity=caller, caller="bot")
+    assert sorted(found) == ["forecast", "umbrella"]
+    assert len(suggest(crib, "weather of today or tomorrow")) == 5

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolcribError, UsageError
@@ -14,10 +14,12 @@ from toolcrib.manifest import uncollected
 from toolcrib.project.catalog.pages import page_token, read_page_token
 from toolcrib.project.catalog.registry import ToolRegistry
 from toolcrib.project.catalog.stored_search import StoredSearch, asked
-from toolcrib.search import Card, Entry, Found, Hit, IndexUnavailable, MarkedIndex, Part, Place, Wanted, find
+from toolcrib.search import Card, Entry, Hit, IndexUnavailable, MarkedIndex, Part, Place, find, suggest
 from toolcrib.spec import Tool
 
 __all__ = ["Search"]
+
+T = TypeVar("T")
 
 _MOST_HITS = 256
 _HERE = secrets.randbits(62)
@@ -61,14 +63,8 @@ class Search:
         question = (wanted.words, sorted(tags), sorted(kinds))
         after = None if page is None else Place(*read_page_token(page, question, int, int))
         unusable: set[str] = set()
-
-        def hides(card: Card) -> bool:
-            if card.key in unusable or card.key not in self._toolset:
-                return True
-            return sees is not None and not sees(self._toolset.get(card.key))
-
         while True:
-            found = self._found(wanted, limit, after, hides if sees or unusable else None, sees)
+            found = self._ask(lambda parts: find(parts, wanted, limit, after), unusable, sees)
             shown = [self._as_json(hit) for hit in found.hits]
             bad = {hit.card.key for hit, one in zip(found.hits, shown, strict=True) if one is None}
             if not bad:
@@ -84,25 +80,34 @@ class Search:
             "next": page_token(question, [*found.hits[-1].place]) if found.more else None,
         }
 
+    def suggest(self, question: str, limit: int, sees: Callable[[Tool], bool] | None) -> list[str]:
+        """Return the names of the tools that a question is about, as `Project.suggest`."""
+        cards = self._ask(lambda parts: suggest(parts, question, limit), set(), sees)
+        shown = [self._as_json(Hit(card, "", "", Place(0, 0))) for card in cards]
+        return [one["name"] for one in shown if one is not None]
+
     def close(self) -> None:
         """Close the index."""
         self._index.close()
 
-    def _found(
-        self,
-        wanted: Wanted,
-        limit: int,
-        after: Place | None,
-        hides: Callable[[Card], bool] | None,
-        sees: Callable[[Tool], bool] | None,
-    ) -> Found:
+    def _ask(
+        self, ask: Callable[[Sequence[Part]], T], unusable: set[str], sees: Callable[[Tool], bool] | None
+    ) -> T:
+        """Ask the indexes, brought up to date, about tools that are not unusable and that the caller sees."""
+
+        def hides(card: Card) -> bool:
+            if card.key in unusable or card.key not in self._toolset:
+                return True
+            return sees is not None and not sees(self._toolset.get(card.key))
+
+        hidden = hides if sees or unusable else None
         for again in (True, True, False):
             try:
                 found = self._stored()
                 with nullcontext(None) if found is None else found.part(sees) as stored:
                     self._sync()
-                    parts = [Part(self._index, self._index.cards.get, hides), *([stored] if stored else ())]
-                    return find(parts, wanted, limit, after)
+                    own = Part(self._index, self._index.cards.get, hidden)
+                    return ask([own, stored] if stored else [own])
             except IndexUnavailable as error:
                 if not again:
                     raise
