@@ -6,10 +6,11 @@ import difflib
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
-from toolcrib.cli.hosts import HOSTS, add_server, write_with_backup
+from toolcrib.cli.hosts import HOSTS, Host, add_server, write_with_backup
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_json, print_note, print_result
 from toolcrib.errors import UsageError
@@ -45,14 +46,7 @@ def command(
         raise UsageError(f"{path} leads out of the project by a symbolic link", hint="Remove the link.")
     own_name = re.sub(r"[^A-Za-z0-9_-]+", "-", place.root.name).strip("-").lower()
     name = name or (f"toolcrib-{own_name}" if known.shared and own_name else "toolcrib")
-    if http is None:
-        program = _program()
-        module = ["-m", "toolcrib"] if program == sys.executable else []
-        server = known.program(program, [*module, "serve", "--stdio", "--root", str(place.root)])
-    elif re.fullmatch(r"https?://[^\s/@]+/\S*", http):
-        server = known.remote(http)
-    else:
-        raise click.UsageError(f"--http {http!r} is not the address of a server, such as https://HOST/mcp")
+    server = _entry(known, place.root, http)
     before = path.read_text(encoding="utf-8") if path.exists() else None
     text = add_server(before or "", path, known.keys(place.root), name, server)
     diff = "".join(
@@ -89,6 +83,16 @@ def command(
         if http is not None:
             print_note("Set TOOLCRIB_TOKEN for it, to a token of: toolcrib token create NAME --scope invoke")
         print_note(known.next)
+
+
+def _entry(host: Host, root: Path, http: str | None) -> dict[str, Any]:
+    if http is None:
+        program = _program()
+        module = ["-m", "toolcrib"] if program == sys.executable else []
+        return host.program(program, [*module, "serve", "--stdio", "--root", str(root)])
+    if not re.fullmatch(r"https?://[^\s/@]+/\S*", http):
+        raise click.UsageError(f"--http {http!r} is not the address of a server, such as https://HOST/mcp")
+    return host.remote(http)
 
 
 def _program() -> str:
