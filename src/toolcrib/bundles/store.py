@@ -236,15 +236,23 @@ class Store:
     def reap(self) -> list[str]:
         """Remove bundles that were deleted 48 hours ago and are still empty; return their ids.
 
-        Temporary files of killed processes go too.
+        Temporary files of killed processes go too, and empty folders that have no record.
         """
-        if left := list(self._folder.glob("**/.*")):
+        left = list(self._folder.glob("**/.*"))
+        if left or any(map(self._is_remnant, _visible(self._folder))):
             with self._lock.alone():  # A living process has finished with its file by now.
                 remove_left(self._folder)
                 for path in left:
                     if not path.is_dir():
                         path.unlink(missing_ok=True)
+                for folder in filter(self._is_remnant, _visible(self._folder)):
+                    shutil.rmtree(folder, ignore_errors=True)
         return self._remove_due()
+
+    def _is_remnant(self, folder: Path) -> bool:
+        """Return True for the folder of a bundle whose creation or removal was killed halfway."""
+        tools = self._tool_files(folder.name)
+        return folder.is_dir() and not (folder / "bundle.json").exists() and not any(True for _ in tools)
 
     def _remove_due(self) -> list[str]:
         if not any(self._is_due(bundle) for bundle in self.bundles()):

@@ -199,6 +199,24 @@ def test_a_deleted_bundle_is_hidden_restored_or_reaped(store: Store, clock: Cloc
     assert not (tmp_path / "bundles" / A).exists()
 
 
+def test_what_a_killed_removal_leaves_is_removed_later_and_tools_without_a_record_stay(
+    store: Store, tmp_path: Path
+) -> None:
+    for one in (A, B):
+        store.put_bundle(one, BundleBody(slug="x"))
+        store.put_tool(one, "a", "1", TOOL)
+        store.switch_tool(one, "a", "1", enabled=False)  # This keeps a revision.
+    store.delete_tool(A, "a", "1")
+    folders = [tmp_path / "bundles" / one for one in (A, B)]
+    for folder in folders:
+        (folder / "bundle.json").unlink()  # the first step of a removal
+    assert store.bundles() == []
+    assert store.reap() == []
+    assert [folder.exists() for folder in folders] == [False, True]
+    assert not store.put_bundle(B, BundleBody(slug="x"))[0].soft_deleted_at
+    assert [tool.slug for tool in store.tools(B)] == ["a"]
+
+
 def test_a_clock_that_goes_back_reaps_nothing_early(store: Store, clock: Clock) -> None:
     store.put_bundle(A, BundleBody(slug="x"))
     store.delete_bundle(A)
