@@ -268,6 +268,58 @@ async def test_input_required_result_capabilities(ctx: Context) -> str:
     return f"received {sorted(await ctx.client.ask(wanted))}"
 
 
+# --- tasks: what takes long becomes one, what must be one is from its beginning
+
+TASK = McpForms(task=True)
+
+
+@tools.tool
+def greet(name: str) -> str:
+    """Greet."""
+    return f"Hello, {name}!"
+
+
+@tools.tool
+async def slow_compute(seconds: float, label: str = "") -> str:
+    """Take a while."""
+    await asyncio.sleep(seconds)
+    return f"computed {label}"
+
+
+@tools.tool(mcp=TASK)
+async def failing_job() -> None:
+    """Fail after a while."""
+    await asyncio.sleep(0.2)
+    raise RuntimeError("the job failed")
+
+
+@tools.tool(mcp=TASK)
+async def protocol_error_job(ctx: Context) -> str:
+    """Need what the suite's client does not have."""
+    return str(await ask(ctx, roots=ROOTS))
+
+
+@tools.tool(mcp=TASK)
+async def confirm_delete(filename: str, ctx: Context) -> str:
+    """Ask before deleting."""
+    answer = (await ask(ctx, confirm=form(f"Delete {filename}?", confirm={"type": "boolean"})))["confirm"]
+    return f"deleted {filename}" if text_of(answer, "confirm") else "kept"
+
+
+@tools.tool(mcp=TASK)
+async def multi_input(ctx: Context) -> str:
+    """Ask for two things at once."""
+    return f"done with {sorted(await ask(ctx, first=NAME, second=CONFIRM))}"
+
+
+@tools.tool
+async def test_tool_with_task(ctx: Context) -> str:
+    """Ask first, and become a task then."""
+    name = text_of((await ask(ctx, user_name=NAME))["user_name"], "name")
+    await asyncio.sleep(0.8)
+    return f"Hello, {name}!"
+
+
 # --- prompts and resources
 
 

@@ -24,6 +24,7 @@ from toolcrib.errors import (
 )
 from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher
 from toolcrib.runs.history import ENDED, CallState, DurableCall
+from toolcrib.runs.questions import add_answers, add_questions, open_questions
 from toolcrib.runs.stored import StoredCalls
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Database, DatabaseWatch, Transaction
@@ -62,12 +63,15 @@ _REPEAT = (
     " rescues = 0, worker = NULL WHERE id = ? AND state IN ('failed', 'discarded', 'cancelled', 'unknown')"
 )
 _WAIT = (
-    "UPDATE calls SET state = 'waiting', approval = ?, attempts = attempts - 1, worker = NULL,"
+    "UPDATE calls SET state = 'waiting', approval = ?, context = ?, attempts = attempts - 1, worker = NULL,"
     f" lease_ends_at = NULL {_OWN}"
 )
+_ASKED = "SELECT tool, priority, context FROM calls WHERE id = ? AND state = 'waiting' AND approval IS NULL"
+_ANSWERED = "UPDATE calls SET state = ?, ready_at = ?, context = ? WHERE id = ? AND state = 'waiting'"
 _DECIDED = (
     "SELECT id, tool, priority, (SELECT status = 'expired' OR (status = 'pending' AND expires_at <= ?)"
-    " FROM approvals WHERE approvals.id = calls.approval) FROM calls WHERE state = 'waiting' AND NOT EXISTS"
+    " FROM approvals WHERE approvals.id = calls.approval) FROM calls WHERE state = 'waiting'"
+    " AND approval IS NOT NULL AND NOT EXISTS"
     " (SELECT 1 FROM approvals WHERE approvals.id = calls.approval AND status = 'pending' AND expires_at > ?)"
 )
 _WOKEN = (
@@ -315,12 +319,36 @@ class DurableCalls(StoredCalls):
 
     def wait_for_approval(self, claim: ClaimedCall, approval: str) -> bool:
         """Let a call wait until a person has decided; no worker has it meanwhile. False as in `finish`."""
+        return self._wait(claim, approval, claim.context, approval)
+
+    def wait_for_answers(self, claim: ClaimedCall, requests: Mapping[str, Any], state: str | None) -> bool:
+        """Let a call wait until its client has answered; no worker has it meanwhile. False as in `finish`."""
+        context = add_questions(claim.context, requests, state)
+        return self._wait(claim, None, context, ", ".join(requests))
+
+    def _wait(
+        self, claim: ClaimedCall, approval: str | None, context: Mapping[str, Any], reason: str
+    ) -> bool:
         with self._database.write(f"call {claim.id}") as tx:
             now = self._now(tx)
-            if not tx.run(_WAIT, approval, claim.id, claim.epoch):
+            if not tx.run(_WAIT, approval, json.dumps(context), claim.id, claim.epoch):
                 return False
-            self._close(tx, claim.id, claim.epoch, now, ("waits", approval))
+            self._close(tx, claim.id, claim.epoch, now, ("waits", reason))
         return True
+
+    def answer(self, id: str, answers: Mapping[str, Any]) -> None:
+        """Give a call the answers of its client. With the last one it goes on; others are ignored."""
+        with self._database.write(f"call {id}") as tx:
+            row = tx.one(_ASKED, id)
+            if row is None:
+                return
+            tool, priority, given = row
+            now, context = self._now(tx), add_answers(json.loads(given), answers)
+            complete = not open_questions(context)
+            tx.run(_ANSWERED, "ready" if complete else "waiting", now, json.dumps(context), id)
+            if complete:
+                self._note(tx, id, now, "answered", "")
+                self._send(tx, id, tool, priority, 0.0)
 
     def wake_decided(self) -> list[str]:
         """Make calls ready whose approval no longer waits, at most 500; return their ids.

@@ -8,12 +8,24 @@ from typing import Any
 
 from toolcrib.core.context import Context
 from toolcrib.core.decision import AttemptDecision, Cancel, Discard, Fail, RetryAfter, SnoozeFor
-from toolcrib.errors import RateLimited, StateUnavailable, ToolcribError
+from toolcrib.errors import InputRequired, RateLimited, StateUnavailable, ToolcribError
 from toolcrib.runs.calls import ClaimedCall, DurableCalls
+from toolcrib.runs.questions import client_of
 from toolcrib.schema import to_json_text
 from toolcrib.spec import Caller, Result
 
-__all__ = ["Done", "Ending", "HandedBack", "Lost", "Waits", "context_of", "ending_of", "from_json", "record"]
+__all__ = [
+    "Asks",
+    "Done",
+    "Ending",
+    "HandedBack",
+    "Lost",
+    "Waits",
+    "context_of",
+    "ending_of",
+    "from_json",
+    "record",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +43,14 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
+class Asks:
+    """The client must answer first: its requests by name, and the tool's state."""
+
+    requests: Mapping[str, Any]
+    state: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class HandedBack:
     """The worker ends: nothing has failed."""
 
@@ -42,7 +62,7 @@ class Lost:
     reason: str
 
 
-Ending = Done | Waits | HandedBack | Lost | AttemptDecision
+Ending = Done | Waits | Asks | HandedBack | Lost | AttemptDecision
 _DECISIONS: dict[str, type[Fail]] = {"fail": Fail, "discard": Discard, "cancel": Cancel}
 
 
@@ -62,6 +82,7 @@ def context_of(claim: ClaimedCall) -> Context:
         identity=None if identity is None else Caller.from_dict(identity),
         wait="pending",
         idempotency_key=more.get("idempotency_key"),
+        client=client_of(more),
     )
     ctx.single, ctx.attempt, ctx.snoozes = True, claim.attempt, claim.snoozes
     return ctx
@@ -74,6 +95,8 @@ def ending_of(ctx: Context, result: Result) -> Ending:
         return Waits(str((result.details or {}).get("approval")))
     if error is None:
         return Done(to_json_text(result.as_dict()))
+    if isinstance(error, InputRequired) and ctx.client is not None and error.details.get("requests"):
+        return Asks(error.details["requests"], error.details.get("state"))
     if isinstance(error, RateLimited):
         return SnoozeFor(float(error.details.get("retry_after_s") or 1.0), error.message)
     if follows is None and isinstance(error, StateUnavailable) and error.retryable:
@@ -92,6 +115,8 @@ def as_json(ending: Ending) -> dict[str, Any]:
             return {"end": "done", "result": result.decode()}
         case Waits(approval):
             return {"end": "waits", "approval": approval}
+        case Asks(requests, state):
+            return {"end": "asks", "requests": dict(requests), "state": state}
         case RetryAfter(seconds, error):
             return {"end": "retry", "seconds": seconds, "error": None if error is None else error.as_dict()}
         case SnoozeFor(seconds, reason):
@@ -112,6 +137,8 @@ def from_json(data: Mapping[str, Any]) -> Ending:
             return Done(data["result"].encode())
         case "waits":
             return Waits(data["approval"])
+        case "asks":
+            return Asks(data["requests"], data["state"])
         case "retry":
             return RetryAfter(data["seconds"], error)
         case "snooze":
@@ -132,6 +159,8 @@ def record(calls: DurableCalls, claim: ClaimedCall, ending: Ending) -> bool:
             return calls.finish(claim, result)
         case Waits(approval):
             return calls.wait_for_approval(claim, approval)
+        case Asks(requests, state):
+            return calls.wait_for_answers(claim, requests, state)
         case HandedBack():
             return calls.hand_back(claim)
         case Lost(reason):

@@ -13,7 +13,7 @@ from toolcrib.spec.moment import written
 __all__ = ["COLUMNS", "ENDED", "CallAttempt", "CallChange", "CallState", "DurableCall", "QueuedTool"]
 
 CallState = Literal["ready", "running", "waiting", "done", "failed", "discarded", "cancelled", "unknown"]
-"""`ready`: it waits for a worker, or for its time. `waiting`: for a person to decide.
+"""`ready`: it waits for a worker, or for its time. `waiting`: for a person to decide, or a client to answer.
 `discarded`: the tool said that its input is wrong.
 `unknown`: its worker died, and the tool may not be run twice."""
 ENDED: tuple[CallState, ...] = ("done", "failed", "discarded", "cancelled", "unknown")
@@ -47,6 +47,8 @@ class DurableCall:
     run_id: str | None
     approval: str | None
     """The approval that it waits for."""
+    context: str
+    """JSON: what the submitter gave beside the arguments."""
 
     @property
     def ended(self) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.spec.calls.call import Call, Outcome, Result
 from toolcrib.spec.calls.caller import SCOPES, Caller, Scope
-from toolcrib.spec.calls.client import CallClient
+from toolcrib.spec.calls.client import CallClient, RoundClient
 from toolcrib.spec.calls.content import Content
 from toolcrib.spec.calls.events import CallEvent, CallEvents
 from toolcrib.spec.calls.reports import Chunk, Progress
@@ -98,6 +98,7 @@ __all__ = [
     "PythonExec",
     "Result",
     "Retry",
+    "RoundClient",
     "Scope",
     "SecretSource",
     "SecretSpec",

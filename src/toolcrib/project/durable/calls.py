@@ -24,8 +24,9 @@ from toolcrib.runs import (
     entry_of,
 )
 from toolcrib.runs.ending import Ending, context_of, ending_of
+from toolcrib.runs.questions import facts_of
 from toolcrib.runs.worker import Attempt
-from toolcrib.spec import Caller, CallEvent, Result
+from toolcrib.spec import CallClient, Caller, CallEvent, Result
 from toolcrib.state import Transaction, join, join_async
 
 __all__ = ["Concurrency", "ProjectCalls"]
@@ -100,8 +101,11 @@ class ProjectCalls:
         transaction: Transaction | None = None,
         call_id: str | None = None,
         approval: str | None = None,
+        client: CallClient | None = None,
     ) -> str:
         """Check and store a call, and return its id. It runs wherever a worker has the tool.
+
+        `client` is asked by `answer`. `approval` is what the call waits for already.
 
         Raises the error of a call that would be refused anyway; approval is asked for when it runs.
         """
@@ -115,6 +119,7 @@ class ProjectCalls:
             run_id=run_id,
             timeout_ms=timeout_ms,
             idempotency_key=idempotency_key,
+            client=client,
         )
         return self._calls().submit(
             **ready,
@@ -137,6 +142,7 @@ class ProjectCalls:
         run_id: str | None = None,
         timeout_ms: int | None = None,
         idempotency_key: str | None = None,
+        client: CallClient | None = None,
     ) -> dict[str, Any]:
         """Check a call and return the arguments of `DurableCalls.submit` for it. Raises as `submit` does."""
         bound = self._bound(name)
@@ -156,6 +162,7 @@ class ProjectCalls:
                 "variables": variables,
                 "timeout_ms": timeout_ms,
                 "idempotency_key": idempotency_key,
+                "client": facts_of(client),
             },
             "session_id": session_id,
             "run_id": run_id,
@@ -234,6 +241,10 @@ class ProjectCalls:
         if self._served is not None:
             self._served[0].drop(call_id)
 
+    def answer(self, call_id: str, answers: Mapping[str, Any]) -> None:
+        """Give a call the answers of its client, by the names of its questions."""
+        self.stored.answer(call_id, answers)
+
     def retry(self, call_id: str) -> None:
         """Run a call again that ended without a result. Raises `ConflictError` for any other."""
         self.stored.retry(call_id)
@@ -249,7 +260,13 @@ class ProjectCalls:
         self.serve()
         assert self._served is not None
         ready = self.prepare(
-            ctx.tool, ctx.arguments, caller=ctx.caller, identity=ctx.identity, timeout_ms=ctx.timeout_ms
+            ctx.tool,
+            ctx.arguments,
+            caller=ctx.caller,
+            identity=ctx.identity,
+            session_id=ctx.session_id,
+            timeout_ms=ctx.timeout_ms,
+            client=ctx.client,
         )
         claim = self.stored.adopt(self._served[0].name, id=ctx.identify(), **ready)
         self._served[0].adopt(claim, task)

@@ -6,13 +6,13 @@ import asyncio
 import logging
 import math
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import (
     Cancelled,
-    CapabilityMissing,
     InputRequired,
     InvalidOutput,
     ToolcribError,
@@ -32,6 +32,7 @@ from toolcrib.serve.mcp.lists import ListedTool
 from toolcrib.serve.mcp.request import McpRequest
 from toolcrib.serve.mcp.settings import ServerSettings
 from toolcrib.serve.mcp.state import StateSeal
+from toolcrib.serve.mcp.tasks import Tasks, protocol_error
 from toolcrib.serve.mcp.wire import (
     SERVER_KEY,
     ErrorCode,
@@ -44,6 +45,9 @@ from toolcrib.serve.mcp.wire import (
     notification,
 )
 from toolcrib.spec import Call, CallEvent, Catalog, Result
+
+if TYPE_CHECKING:
+    from toolcrib.runs import ClaimedCall
 
 __all__ = ["ClientCall", "ClientCalls"]
 
@@ -67,6 +71,10 @@ class ClientCall:
     """Describes the call, for the seal of its state."""
     state: Mapping[str, Any] = field(default_factory=dict)
     """The state that the call brought, of an earlier round."""
+    may_be_task: bool = False
+    """True if the client knows tasks, and there is a store for them."""
+    claim: ClaimedCall | None = None
+    """The claim of a call that was answered as a task while it ran."""
     task: asyncio.Task[None] | None = None
 
 
@@ -82,6 +90,8 @@ class ClientCalls:
         self._catalog = catalog
         self._settings = settings
         self._questions = questions
+        self.tasks = None if settings.tasks is None else Tasks(settings.tasks, settings.approver)
+        """The calls that were answered as tasks; None if there is no store for them."""
         self._seal = StateSeal(settings.state_key)
         self._server_info = settings.server_info
         self._slots = asyncio.Semaphore(settings.max_running)
@@ -108,10 +118,20 @@ class ClientCalls:
         if is_request_id(token):
             one.call.on_event = self._progress(one, token)
         self._open[one.request.key] = one
-        one.task = _start(self._run(one))
-        if not one.task.done():
-            self._tasks.add(one.task)
-            one.task.add_done_callback(self._tasks.discard)
+        one.task = self._keep(self._run(one))
+        if one.may_be_task and not one.task.done():
+            asyncio.get_running_loop().call_later(self._settings.task_after_s, self._make_task, one)
+
+    def answer_later(self, request: McpRequest, work: Awaitable[dict[str, Any]]) -> None:
+        """Answer a request of 2026-07-28 with a result that has to be waited for."""
+        _ = self._keep(self._answer_later(request, work))
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = _start(work)
+        if not task.done():
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return task
 
     def open_state(self, text: str, about: bytes) -> dict[str, Any]:
         """Return the state that a call brings. Raises JsonRpcError if it was changed."""
@@ -134,19 +154,60 @@ class ClientCalls:
                 await asyncio.wait(rest, timeout=_CANCEL_S)
 
     async def _run(self, one: ClientCall) -> None:
+        result: Result | dict[str, Any] | None
         try:
             async with self._slots:
-                result = await self._invoke(one)
+                result = await self._result(one)
         except asyncio.CancelledError:
-            result = Result("error", error=Cancelled("the server is shutting down"))
+            result = None
         except BaseException as error:
             # The catalog promises not to raise. If it does, the server and the other calls continue.
             _log.exception("the call path raised")
             result = Result("error", error=ToolcribError(f"the call failed: {type(error).__name__}"))
         key = one.request.key
-        if self._open.get(key) is one:
+        if one.claim is not None and self.tasks is not None and not isinstance(result, dict):
+            self.tasks.record(one.call, one.claim, result)
+        elif self._open.get(key) is one:
             del self._open[key]
-            self._answer(one, result)
+            self._answer(one, result or Result("error", error=Cancelled("the server is shutting down")))
+
+    async def _result(self, one: ClientCall) -> Result | dict[str, Any]:
+        """Make the call, and return its result, or the task that goes on with it."""
+        if self.tasks is None or not one.may_be_task or one.listed is None:
+            return await self._invoke(one)
+        approval = None
+        if not one.listed.tool.mcp.task:
+            result = await self._invoke(one)
+            approval = waiting_for(result)
+            if approval is None or one.claim is not None or self._question(one, result) is not None:
+                return result
+        one.may_be_task = False
+        try:
+            return await self.tasks.create(one.call, approval)
+        except ToolcribError as error:
+            return Result("error", error=error)
+
+    def _make_task(self, one: ClientCall) -> None:
+        """Answer a call as a task because it takes long. It stays a call where it cannot be stored."""
+        if self._open.get(one.request.key) is not one or not one.may_be_task:
+            return
+        assert self.tasks is not None
+        assert one.task is not None
+        with suppress(ToolcribError):
+            one.claim, task = self.tasks.adopt(one.call, one.task)
+            del self._open[one.request.key]
+            if isinstance(one.call.client, ModernClient):
+                one.call.client.leave()
+            self._answer(one, task)
+
+    async def _answer_later(self, request: McpRequest, work: Awaitable[dict[str, Any]]) -> None:
+        try:
+            done = {"resultType": "complete", **await work, "_meta": {SERVER_KEY: self._server_info}}
+            request.reply(answer(request.id, done))
+        except JsonRpcError as error:
+            request.reply(error_answer(request.id, error), error.code)
+        except ToolcribError as error:
+            self._refuse(request, ErrorCode.INTERNAL_ERROR, error.message, {"error": error.as_dict()})
 
     async def _invoke(self, one: ClientCall) -> Result:
         """Make the call. In a session, ask the client's user for approval and make it again."""
@@ -172,20 +233,23 @@ class ClientCalls:
         """Return the question to the client's user about a call that waits; None if there is none to ask."""
         return question_about(self._settings.approver, result) if one.can_ask else None
 
-    def _answer(self, one: ClientCall, result: Result) -> None:
-        request, error = one.request, result.error
+    def _answer(self, one: ClientCall, result: Result | dict[str, Any]) -> None:
+        request = one.request
+        if isinstance(result, dict):
+            request.reply(answer(request.id, {**result, "_meta": {SERVER_KEY: self._server_info}}))
+            return
+        error = result.error
         if one.listed is None and isinstance(error, ToolNotFound):
             # In MCP an unknown tool is an error of the request, not of a tool.
             message = f"{error.message} {error.hint}" if error.hint else error.message
             self._refuse(request, ErrorCode.INVALID_PARAMS, message, {"error": error.as_dict()})
-        elif request.modern and isinstance(error, CapabilityMissing):
-            data = {"requiredCapabilities": error.details.get("required", {})}
-            self._refuse(request, ErrorCode.CAPABILITY_MISSING, error.message, data)
-        else:
-            try:
-                request.reply(self._written(one, result))
-            except JsonRpcError as refused:
-                request.reply(error_answer(request.id, refused), refused.code)
+            return
+        try:
+            if request.modern and (refused := protocol_error(error)) is not None:
+                raise refused
+            request.reply(self._written(one, result))
+        except JsonRpcError as refused:
+            request.reply(error_answer(request.id, refused), refused.code)
 
     def _refuse(self, request: McpRequest, code: ErrorCode, message: str, data: dict[str, Any]) -> None:
         request.reply(error_answer(request.id, JsonRpcError(code, message, data)), code)

@@ -7,19 +7,16 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from toolcrib.errors import CapabilityMissing, InputRequired, ToolFailed
+from toolcrib.errors import ToolFailed
 from toolcrib.serve.mcp.request import Channel
 from toolcrib.serve.mcp.wire import notification, to_json
+from toolcrib.spec import RoundClient
+from toolcrib.spec.calls.client import require_capabilities
 
 __all__ = ["LOG_LEVELS", "ModernClient", "OpenQuestions", "SessionClient", "input_required"]
 
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _LOG = "notifications/message"
-_NEEDS = {
-    "elicitation/create": "elicitation",
-    "sampling/createMessage": "sampling",
-    "roots/list": "roots",
-}
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -81,18 +78,6 @@ class _Client:
             return False
         return LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted)
 
-    def _require(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
-        for request in requests.values():
-            method = request.get("method")
-            needed = _NEEDS.get(method) if isinstance(method, str) else None
-            if needed is None:
-                raise ToolFailed(f"a client cannot be asked for {method!r}")
-            if not isinstance(self.capabilities.get(needed), dict):
-                raise CapabilityMissing(
-                    f"the tool needs a client with the capability {needed!r}",
-                    details={"required": {needed: {}}},
-                )
-
 
 class SessionClient(_Client):
     """The client of a session: it gets requests while the call runs."""
@@ -108,7 +93,7 @@ class SessionClient(_Client):
 
     async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Send requests and return their results by key."""
-        self._require(requests)
+        require_capabilities(self.capabilities, requests)
         send = self.channel.send
         answers = await asyncio.gather(*(self._questions.send(one, send) for one in requests.values()))
         for one in answers:
@@ -119,7 +104,7 @@ class SessionClient(_Client):
         return {key: one.get("result") for key, one in zip(requests, answers, strict=True)}
 
 
-class ModernClient(_Client):
+class ModernClient(_Client, RoundClient):
     """The client of a request that stands alone: it gets requests as the result, and calls again."""
 
     def __init__(
@@ -141,13 +126,13 @@ class ModernClient(_Client):
 
     async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Return the answers, or end this round with the requests that have none."""
-        self._require(requests)
-        missing = {key: dict(one) for key, one in requests.items() if key not in self.responses}
-        if missing:
-            raise InputRequired(details={"requests": missing, "state": None})
-        found = {key: self.responses[key] for key in requests}
+        found = await super().ask(requests)
         self._used.update(found)
         return found
+
+    def leave(self) -> None:
+        """Send nothing more: the call goes on as a task."""
+        self.channel = Channel(self.channel.sender, lambda _: None, lambda: True)
 
     def kept(self, details: Mapping[str, Any]) -> dict[str, Any]:
         """Return the state that the next round needs, after an `InputRequired` with these details."""

@@ -29,6 +29,7 @@ from toolcrib.serve.mcp.request import (
     wait_of,
 )
 from toolcrib.serve.mcp.settings import ServerSettings
+from toolcrib.serve.mcp.tasks import TASKS, knows_tasks, require_tasks
 from toolcrib.serve.mcp.wire import (
     CAPABILITIES_KEY,
     CLIENT_KEY,
@@ -48,6 +49,7 @@ from toolcrib.serve.mcp.wire import (
 )
 from toolcrib.spec import Call, Caller, Catalog
 from toolcrib.spec.identifier import new_id
+from toolcrib.spec.naming import wire_name
 
 __all__ = ["Connection"]
 
@@ -128,6 +130,9 @@ class Connection:
             "server/discover": self._discover,
             "subscriptions/listen": self._listen,
         }
+        if self._calls.tasks is not None:
+            for name in ("get", "update", "cancel"):
+                self._modern_methods[f"tasks/{name}"] = partial(self._task, method=name)
 
     @property
     def version(self) -> str | None:
@@ -281,9 +286,14 @@ class Connection:
             "cacheScope": "private",
             "_meta": self._server_meta,
         }
-        request.reply(answer(request.id, result | self._described))
+        if self._calls.tasks is not None:
+            result["capabilities"] = {**_CAPABILITIES, "extensions": {TASKS: {}}}
+        request.reply(answer(request.id, self._described | result))
 
     def _listen(self, request: McpRequest) -> None:
+        wanted = request.params.get("notifications")
+        if isinstance(wanted, dict) and "taskIds" in wanted:
+            require_tasks(request.meta)
         self._changes.listen(request)  # The answer comes when the stream ends.
 
     def _subscribe(self, request: McpRequest) -> None:
@@ -317,6 +327,8 @@ class Connection:
         tool, arguments = name if listed is None else listed.tool.name, _arguments_of(request.params)
         if listed is not None and request.channel.check is not None:
             request.channel.check(listed, arguments)
+        if listed is not None and listed.tool.mcp.task and self._calls.tasks is not None:
+            require_tasks(request.meta)
         self._call(request, tool, listed, arguments, AS_TOOL)
 
     def _get_prompt(self, request: McpRequest) -> None:
@@ -377,20 +389,38 @@ class Connection:
             about = partial(_about, caller, tool, arguments)
             if isinstance(sealed := params.get("requestState"), str):
                 state = self._calls.open_state(sealed, about())
+        tasks = form is AS_TOOL and request.modern and self._calls.tasks is not None and knows_tasks(meta)
         call = Call(
             tool,
             arguments,
             caller,
             session_id=self._session,
             identity=identity,
-            wait=wait_of(meta),
+            wait="pending" if tasks else wait_of(meta),
             idempotency_key=key_of(meta),
             client=self._client_of(request, state),
             dry_run=dry_run_of(meta),
         )
+        tasks = tasks and listed is not None and not call.dry_run
+        if tasks:
+            call.call_id = new_id()
         forms = supports_forms(meta.get(CAPABILITIES_KEY)) if request.modern else self._forms
         can_ask = forms and self._settings.approver is not None
-        self._calls.start(ClientCall(request, call, listed, can_ask, form, about, state))
+        self._calls.start(ClientCall(request, call, listed, can_ask, form, about, state, tasks))
+
+    def _task(self, request: McpRequest, method: str) -> None:
+        """Answer `tasks/get`, `tasks/update` or `tasks/cancel`."""
+        require_tasks(request.meta)
+        listing, tasks = self._verified_listing(request), self._calls.tasks
+        assert tasks is not None
+        task, (caller, _) = _text_of(request.params, "taskId"), self._caller_of(request)
+        if method == "get":
+            work = tasks.show(task, caller, request.meta, lambda name: listing.get(wire_name(name)))
+        elif method == "update":
+            work = tasks.update(task, caller, request.meta, request.params.get("inputResponses"))
+        else:
+            work = tasks.cancel(task, caller)
+        self._calls.answer_later(request, work)
 
     def _caller_of(self, request: McpRequest) -> tuple[str, Caller | None]:
         """Return `Call.caller` and `Call.identity` of a request."""

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from toolcrib.serve.mcp.elicitation import Approver
 from toolcrib.serve.mcp.lists import DEFAULT_PAGE_SIZE
+
+if TYPE_CHECKING:
+    from toolcrib.project.durable.calls import ProjectCalls
 
 __all__ = ["ServerSettings"]
 
@@ -28,6 +33,10 @@ class ServerSettings:
     """Seals the state of calls that continue in a later request; servers that share calls share it."""
     max_streams: int = 64
     """Streams of `subscriptions/listen` that may be open at once."""
+    tasks: Callable[[], ProjectCalls] | None = None
+    """Returns the store in which calls go on that are answered as tasks; None if there is none."""
+    task_after_s: float = 0.5
+    """Seconds after which a call becomes a task, if its client knows tasks."""
 
     @property
     def server_info(self) -> dict[str, str]:

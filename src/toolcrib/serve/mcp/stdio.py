@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from toolcrib.serve.mcp.connection import Connection
 from toolcrib.serve.mcp.elicitation import Approver
@@ -20,6 +20,9 @@ from toolcrib.serve.mcp.request import Sender
 from toolcrib.serve.mcp.settings import ServerSettings
 from toolcrib.serve.process import run_until_end
 from toolcrib.spec import Caller, Catalog
+
+if TYPE_CHECKING:
+    from toolcrib.project.durable.calls import ProjectCalls
 
 __all__ = ["MAX_LINE", "run_stdio", "serve_stdio"]
 
@@ -40,6 +43,7 @@ async def serve_stdio(
     identity: Caller | None = None,
     verify: Callable[[], object] | None = None,
     approver: Approver | None = None,
+    tasks: Callable[[], ProjectCalls] | None = None,
     max_running: int = 64,
     max_line: int = MAX_LINE,
     grace: float = 1.0,
@@ -47,22 +51,21 @@ async def serve_stdio(
     """Serve `catalog` on this process's standard input and output until the client goes. Return 0.
 
     Meanwhile descriptor 1 leads to standard error and descriptor 0 to nothing, so neither a tool's `print`
-    nor a child process can write or read between the messages. Both are restored at the end.
+    nor a child process can write or read between the messages.
 
     Args:
         name, version, instructions: the description that the server gives of itself.
         page_size: tools in one page of `tools/list`.
-        caller: `Call.caller` of every call; by default `mcp:` and the client's own name, or `token:` and the
-            token's.
+        caller: `Call.caller` of every call; by default `mcp:` and the client's name, or `token:` and its.
         identity: the permissions of the client's token; None for this machine's own user.
         verify: raises InvalidToken once that token is no longer valid; called before the tools are listed.
         approver: lets the client's user approve calls, if the project allows that.
+        tasks: returns the store in which calls go on that are answered as tasks.
         max_running: calls that run at once; further ones wait.
         max_line: bytes of the longest message; a longer one is refused.
-        grace: seconds that running calls may take to end after the client closed its side or the process was
-            asked to stop (SIGTERM, SIGINT); then they are cancelled.
+        grace: seconds that running calls get to end after the client has gone, or SIGTERM or SIGINT came.
     """
-    settings = ServerSettings(name, version, instructions, page_size, approver, max_running)
+    settings = ServerSettings(name, version, instructions, page_size, approver, max_running, tasks=tasks)
     sender = Sender(caller if caller or identity is None else f"token:{identity.name}", identity, verify)
     ended = asyncio.Event()
     with ExitStack() as undo:

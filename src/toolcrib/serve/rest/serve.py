@@ -91,7 +91,10 @@ async def rest_app(
     try:
         rest = QuickInvoke(create_app(ROUTES, services, access, body_s=body_s), services, body_s)
         settings = ServerSettings(
-            version=__version__, approver=project.elicitation, state_key=project.vault.key()
+            version=__version__,
+            approver=project.elicitation,
+            tasks=lambda: project.calls,
+            state_key=project.vault.key(),
         )
         endpoint = McpEndpoint(
             rest,

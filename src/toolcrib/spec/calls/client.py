@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Protocol
 
-__all__ = ["CallClient"]
+from toolcrib.errors import CapabilityMissing, InputRequired, ToolFailed
+
+__all__ = ["CallClient", "RoundClient", "require_capabilities"]
+
+_NEEDS = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class CallClient(Protocol):
@@ -42,3 +52,42 @@ class CallClient(Protocol):
 
         Log messages below the level that the client asked for are not sent.
         """
+
+
+class RoundClient:
+    """A client that answers in rounds. A question without an answer ends one; the tool starts again."""
+
+    def __init__(
+        self,
+        protocol: str,
+        capabilities: Mapping[str, Any],
+        responses: Mapping[str, Any] = _NOTHING,
+        state: str | None = None,
+    ) -> None:
+        self.protocol, self.capabilities = protocol, capabilities
+        self.responses, self.state = responses, state
+
+    async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the answers, or end this round with the requests that have none."""
+        require_capabilities(self.capabilities, requests)
+        missing = {key: dict(one) for key, one in requests.items() if key not in self.responses}
+        if missing:
+            raise InputRequired(details={"requests": missing, "state": None})
+        return {key: self.responses[key] for key in requests}
+
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send nothing: nobody listens between two rounds."""
+
+
+def require_capabilities(capabilities: Mapping[str, Any], requests: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise CapabilityMissing if a client does not support one of these requests."""
+    for request in requests.values():
+        method = request.get("method")
+        needed = _NEEDS.get(method) if isinstance(method, str) else None
+        if needed is None:
+            raise ToolFailed(f"a client cannot be asked for {method!r}")
+        if not isinstance(capabilities.get(needed), dict):
+            raise CapabilityMissing(
+                f"the tool needs a client with the capability {needed!r}",
+                details={"required": {needed: {}}},
+            )

@@ -173,6 +173,8 @@ class McpForms:
     """It is the resource of this URI, or with `{argument}` in it the resource template."""
     mime_type: str | None = None
     """Media type of the resource."""
+    task: bool = False
+    """Each call is a task, stored before it runs; a client that knows no tasks cannot call it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,7 @@ async def _serve_stdio(root: str | None, data: Path | None) -> int:
                 identity=identity,
                 verify=verify,
                 approver=project.elicitation,
+                tasks=lambda: project.calls,
             )
         finally:
             watching.cancel()

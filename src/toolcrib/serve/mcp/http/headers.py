@@ -34,6 +34,7 @@ _SINGLE = frozenset(
 )
 """Headers on which two readers could disagree if they came twice."""
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAMED |= dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
 """Method to the parameter that the header Mcp-Name repeats."""
 _ENCODED = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 

@@ -1,0 +1,198 @@
+"""Tasks (`io.modelcontextprotocol/tasks`): calls that are answered by a handle, and go on as durable calls.
+
+A task is a call in the project's store, so every process of the project can read, answer and cancel it, and
+it survives all of them. Its id is that of the call. To any other caller it does not exist.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from toolcrib.errors import CapabilityMissing, ConflictError, NotFoundError, ToolcribError
+from toolcrib.serve.mcp.elicitation import Approver, Question, question_about, supports_forms, take_answer
+from toolcrib.serve.mcp.lists import ListedTool
+from toolcrib.serve.mcp.results import call_result
+from toolcrib.serve.mcp.wire import CAPABILITIES_KEY, ErrorCode, JsonRpcError
+from toolcrib.spec import Call, Result
+from toolcrib.spec.moment import written
+
+if TYPE_CHECKING:
+    from toolcrib.project.durable.calls import ProjectCalls
+    from toolcrib.runs import ClaimedCall, DurableCall
+
+__all__ = ["TASKS", "Tasks", "knows_tasks", "protocol_error", "require_tasks"]
+
+TASKS = "io.modelcontextprotocol/tasks"
+_POLL_MS = 500
+_NEEDED: dict[str, Any] = {"extensions": {TASKS: {}}}
+
+
+def knows_tasks(meta: Mapping[str, Any]) -> bool:
+    """Return True if the client of a request of 2026-07-28 declares that it knows tasks."""
+    capabilities = meta.get(CAPABILITIES_KEY)
+    extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
+    return isinstance(extensions, dict) and isinstance(extensions.get(TASKS), dict)
+
+
+def require_tasks(meta: Mapping[str, Any]) -> None:
+    """Raise JsonRpcError if the client of a request does not know tasks."""
+    if not knows_tasks(meta):
+        text = f"this needs a client with the extension {TASKS}"
+        raise JsonRpcError(ErrorCode.CAPABILITY_MISSING, text, {"requiredCapabilities": _NEEDED})
+
+
+def protocol_error(error: ToolcribError | None) -> JsonRpcError | None:
+    """Return the error of a call that is one of the request and not of the tool; None for any other."""
+    if isinstance(error, CapabilityMissing):
+        data = {"requiredCapabilities": error.details.get("required", {})}
+        return JsonRpcError(ErrorCode.CAPABILITY_MISSING, error.message, data)
+    return None
+
+
+class Tasks:
+    """The tasks of a project. `calls` returns its durable calls."""
+
+    def __init__(self, calls: Callable[[], ProjectCalls], approver: Approver | None) -> None:
+        self._calls, self._approver = calls, approver
+
+    async def create(self, call: Call, approval: str | None = None) -> dict[str, Any]:
+        """Store a call, and return it as a new task; `approval` is what it waits for.
+
+        Raises the error of a call that would be refused anyway.
+        """
+        calls = self._calls()
+        calls.serve()
+
+        def submit() -> str:
+            return calls.submit(
+                call.tool,
+                call.arguments,
+                caller=call.caller,
+                identity=call.identity,
+                session_id=call.session_id,
+                idempotency_key=call.idempotency_key,
+                call_id=call.call_id,
+                approval=approval,
+                client=call.client,
+            )
+
+        return self._created(await asyncio.to_thread(submit))
+
+    def adopt(self, call: Call, running: asyncio.Task[None]) -> tuple[ClaimedCall, dict[str, Any]]:
+        """Store a call that runs already, and return its claim and it as a new task. Raises ToolcribError."""
+        from toolcrib.core.context import Context
+
+        claim = self._calls().adopt(Context.of(call), running)
+        return claim, self._created(claim.id)
+
+    def record(self, call: Call, claim: ClaimedCall, result: Result | None) -> None:
+        """Record the result of a call that was adopted; None gives it back because this process ends."""
+        from toolcrib.core.context import Context
+        from toolcrib.runs.ending import HandedBack, ending_of, record
+
+        ending = HandedBack() if result is None else ending_of(Context.of(call), result)
+        record(self._calls().stored, claim, ending)
+
+    async def show(
+        self, task: str, caller: str, meta: Mapping[str, Any], listed: Callable[[str], ListedTool | None]
+    ) -> dict[str, Any]:
+        """Return the state of a task, and what comes with it: its result, its error, or its questions."""
+        calls = self._calls()
+        calls.serve()  # Perhaps the process that took it is gone.
+        found = await asyncio.to_thread(self._find, task, caller)
+        shown = self._shown(found)
+        state = shown["status"]
+        if state == "input_required":
+            shown["inputRequests"] = self._requests(found, meta)
+            if found.approval is not None:
+                shown["statusMessage"] = f"A person must approve the call: approval {found.approval}."
+        elif state == "failed":
+            error = _failure(found)
+            shown["error"] = {"code": error.code, "message": error.message, "data": error.data}
+        elif state == "completed":
+            result = call_result(found.outcome(), listed(found.tool))
+            shown["result"] = {**result, "resultType": "complete"}
+        return shown
+
+    async def update(self, task: str, caller: str, meta: Mapping[str, Any], answers: Any) -> dict[str, Any]:
+        """Take the client's answers to a task's questions."""
+        if not isinstance(answers, dict):
+            raise JsonRpcError(ErrorCode.INVALID_PARAMS, "tasks/update needs inputResponses, an object")
+
+        def take() -> None:
+            found = self._find(task, caller)
+            if self._question(found, meta) is not None and self._approver is not None:
+                take_answer(self._approver, found.approval, answers, caller)
+            else:
+                self._calls().answer(found.id, answers)
+
+        await asyncio.to_thread(take)
+        return {}
+
+    async def cancel(self, task: str, caller: str) -> dict[str, Any]:
+        """Cancel a task. One that has ended stays as it is."""
+
+        def end() -> None:
+            try:
+                self._calls().cancel(self._find(task, caller).id)
+            except ConflictError:
+                pass
+
+        await asyncio.to_thread(end)
+        return {}
+
+    def _find(self, task: str, caller: str) -> DurableCall:
+        try:
+            return self._calls().find(task, caller)
+        except NotFoundError:
+            raise JsonRpcError(ErrorCode.INVALID_PARAMS, f"there is no task {task[:100]!r}") from None
+
+    def _created(self, task: str) -> dict[str, Any]:
+        return {"resultType": "task", **self._shown(self._calls().find(task))}
+
+    def _shown(self, found: DurableCall) -> dict[str, Any]:
+        """Return the fields that every form of a task has."""
+        changed = self._calls().stored.changes(found.id)[-1].at
+        return {
+            "taskId": found.id,
+            "status": _status(found),
+            "createdAt": written(found.submitted_at),
+            "lastUpdatedAt": written(changed),
+            "ttlMs": None,
+            "pollIntervalMs": _POLL_MS,
+        }
+
+    def _requests(self, found: DurableCall, meta: Mapping[str, Any]) -> dict[str, Any]:
+        from toolcrib.runs.questions import open_questions
+
+        question = self._question(found, meta)
+        return open_questions(json.loads(found.context)) if question is None else question.input_requests()
+
+    def _question(self, found: DurableCall, meta: Mapping[str, Any]) -> Question | None:
+        """Return the question to the client's user about the approval that a task waits for."""
+        if found.state != "waiting" or not supports_forms(meta.get(CAPABILITIES_KEY)):
+            return None
+        waits = Result("pending", details={"status": "pending", "approval": found.approval})
+        return question_about(self._approver, waits)
+
+
+def _status(found: DurableCall) -> str:
+    if found.state in ("ready", "running"):
+        return "working"
+    if found.state == "waiting":
+        return "input_required"
+    if found.state == "cancelled" and found.error is None:
+        return "cancelled"
+    lost = found.state == "unknown"
+    return "failed" if lost or protocol_error(found.outcome().error) is not None else "completed"
+
+
+def _failure(found: DurableCall) -> JsonRpcError:
+    """Return the error of a task that has none of its tool."""
+    error = found.outcome().error
+    assert error is not None
+    data = {"error": error.as_dict()}
+    return protocol_error(error) or JsonRpcError(ErrorCode.INTERNAL_ERROR, error.message, data)
