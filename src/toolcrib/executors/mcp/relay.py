@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from toolcrib.spec import CallContext
 if TYPE_CHECKING:
     from mcp_types import ErrorData
 
-__all__ = ["CallRelay", "Relays"]
+__all__ = ["CallRelay", "CapabilitiesPassed", "Relays"]
 
 _CAPABILITIES: ContextVar[Mapping[str, Any]] = ContextVar("capabilities", default=MappingProxyType({}))
 _CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
@@ -114,6 +115,43 @@ class CallRelay:
             self._client.notify(method, params)
 
 
+class CapabilitiesPassed:
+    """A transport whose requests of 2026-07-28 name the capabilities of the client that each is made for."""
+
+    def __init__(self, link: AbstractAsyncContextManager[Any]) -> None:
+        self._link = link
+
+    async def __aenter__(self) -> Any:
+        incoming, outgoing = await self._link.__aenter__()
+        return incoming, _Outgoing(outgoing)
+
+    async def __aexit__(self, *exc_info: Any) -> Any:
+        return await self._link.__aexit__(*exc_info)
+
+
+class _Outgoing:
+    """The outgoing messages of a transport. Each is sent in the context of the call that it belongs to."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def send(self, item: Any) -> None:
+        meta = (getattr(item.message, "params", None) or {}).get("_meta")
+        if isinstance(meta, dict) and _CAPABILITIES_KEY in meta:
+            meta[_CAPABILITIES_KEY] = dict(_CAPABILITIES.get())
+        await self._stream.send(item)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Any:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: Any) -> Any:
+        return await self._stream.__aexit__(*exc_info)
+
+
 class Relays:
     """The running calls of one connection, and the official client's callbacks that lead to them."""
 
@@ -128,18 +166,6 @@ class Relays:
             "list_roots_callback": self._roots,
             "logging_callback": self._log,
         }
-
-    def pass_capabilities(self, session: Any) -> None:
-        """Have each request of 2026-07-28 name the capabilities of the client that it is made for."""
-        stamp = session._stamp  # noqa: SLF001 - the session has no parameter for it
-
-        def stamped(data: dict[str, Any], options: Any) -> None:
-            stamp(data, options)
-            meta = data.get("params", {}).get("_meta")
-            if isinstance(meta, dict) and _CAPABILITIES_KEY in meta:
-                meta[_CAPABILITIES_KEY] = dict(_CAPABILITIES.get())
-
-        session._stamp = stamped  # noqa: SLF001
 
     async def run(self, relay: CallRelay, send: _Send) -> Any:
         """Make one call."""

@@ -21,7 +21,7 @@ from toolcrib.errors import (
 )
 from toolcrib.executors.mcp.definitions import PROMPT, RESOURCE, Definition, fetch, resource_uri
 from toolcrib.executors.mcp.refusals import summary
-from toolcrib.executors.mcp.relay import CallRelay, Relays
+from toolcrib.executors.mcp.relay import CallRelay, CapabilitiesPassed, Relays
 from toolcrib.executors.mcp.results import outcome_of
 from toolcrib.spec import CallContext, Outcome
 
@@ -212,7 +212,7 @@ class McpServer:
 
         relays = Relays()
         client = Client(
-            link,
+            CapabilitiesPassed(link),
             cache=None,
             message_handler=on_message,
             **relays.callbacks(),
@@ -223,7 +223,6 @@ class McpServer:
                 limit = await stack.enter_async_context(asyncio.timeout(self.spec.start_timeout_s))
                 await stack.enter_async_context(client)
                 up = _Connected(client, link, relays)
-                relays.pass_capabilities(client.session)
                 self._on_tools(*await fetch(client))
                 limit.reschedule(None)
                 self.protocol, self.enforcement = client.protocol_version, link.enforcement()
