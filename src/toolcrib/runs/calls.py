@@ -159,12 +159,14 @@ class DurableCalls(StoredCalls):
         transaction: Transaction | None = None,
         id: str | None = None,
         approval: str | None = None,
+        deliver: bool = True,
     ) -> str:
         """Store a call and return its id. With the key of an earlier call of this caller, return that one's.
 
         `repeatable`: it may run again after its worker has died. Higher priorities are taken first. With
         `transaction`, one of the same database, the call exists only if that is committed. `context` is what
         else the call needs, as JSON; `id` a UUID version 7 that it has already; `approval` what it waits for.
+        Without `deliver` it is for whoever takes it in the same transaction.
         Raises `IdempotencyConflict` if the key was used for another call.
         """
         if idempotency_key == "":
@@ -184,19 +186,19 @@ class DurableCalls(StoredCalls):
             "approval": approval,
         }
         if transaction is not None:
-            return self._submit(transaction, row, delay_s)
+            return self._submit(transaction, row, delay_s, deliver)
         scope = idempotency_key or f"{os.getpid()} {threading.get_ident()}"
         with self._database.write(f"call {caller} {scope}") as tx:
-            return self._submit(tx, row, delay_s)
+            return self._submit(tx, row, delay_s, deliver)
 
-    def _submit(self, tx: Transaction, row: Mapping[str, Any], delay_s: float) -> str:
+    def _submit(self, tx: Transaction, row: Mapping[str, Any], delay_s: float, deliver: bool) -> str:
         now = self._now(tx)
         id = row["id"] or new_id(now)
         counts = dict.fromkeys(("epoch", "attempts", "snoozes", "rescues"), 0)
         times = {"ready_at": now + max(0.0, delay_s), "submitted_at": now}
         if tx.insert("calls", {**row, "id": id, **counts, **times}):
             self._note(tx, id, now, "submitted", "")
-            if row["approval"] is None:
+            if deliver and row["approval"] is None:
                 self._send(tx, id, row["tool"], row["priority"], delay_s)
             return id
         key = (row["caller"], row["idempotency_key"])
@@ -211,7 +213,7 @@ class DurableCalls(StoredCalls):
     def adopt(self, worker: str, **call: Any) -> ClaimedCall:
         """Store a call that this process runs already, and take it; arguments are those of `submit`."""
         with self._database.write(f"call {os.getpid()} {id(call)}") as tx:
-            claim = self.take(tx, self.submit(**call, transaction=tx), worker)
+            claim = self.take(tx, self.submit(**call, transaction=tx, deliver=False), worker)
         assert claim is not None
         return claim
 
