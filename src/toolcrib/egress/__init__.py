@@ -4,7 +4,12 @@ from toolcrib.egress.address import AddressKind, address_kind
 from toolcrib.egress.client import MAX_REDIRECTS, Egress
 from toolcrib.egress.destination import Destination
 from toolcrib.egress.httpx_transport import guarded_transport
-from toolcrib.egress.message import DEFAULT_RESPONSE_BYTES, EgressRequest, EgressResponse
+from toolcrib.egress.message import (
+    DEFAULT_RESPONSE_BYTES,
+    MAX_REQUEST_BYTES,
+    EgressRequest,
+    EgressResponse,
+)
 from toolcrib.egress.policy import HostPolicy, HostRule, program_policy
 from toolcrib.egress.proxy.dialer import ProxyLimits
 from toolcrib.egress.proxy.refusal import HostRefusal, grant_line
@@ -14,6 +19,7 @@ from toolcrib.egress.resolver import Resolver, SystemResolver
 __all__ = [
     "DEFAULT_RESPONSE_BYTES",
     "MAX_REDIRECTS",
+    "MAX_REQUEST_BYTES",
     "AddressKind",
     "Destination",
     "Egress",

@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 
 from toolcrib.egress.address import allowed_addresses
 from toolcrib.egress.destination import Destination
-from toolcrib.egress.message import EgressRequest, EgressResponse
+from toolcrib.egress.message import MAX_REQUEST_BYTES, EgressRequest, EgressResponse
 from toolcrib.egress.policy import HostPolicy
 from toolcrib.egress.recording import RECORDER
 from toolcrib.egress.resolver import Resolver, SystemResolver
@@ -93,10 +93,15 @@ class Egress:
     async def request(self, request: EgressRequest, policy: HostPolicy) -> EgressResponse:
         """Send `request` and read the answer, following at most five redirects, each checked by `policy`.
 
-        Raises HostNotAllowed, TimedOut (after `timeout_s`) and HttpFailed: `retryable` for network errors,
-        `details` with `reason` (`dns`, `connect`, `tls`, `disconnected`, `incomplete`, `malformed`,
-        `undecodable`, `redirects`), `host` and `port`. An error status is an answer, not an exception.
+        Raises HostNotAllowed, InvalidInput, TimedOut (after `timeout_s`) and HttpFailed: `retryable` for
+        network errors, `details` with `reason` (`dns`, `connect`, `tls`, `disconnected`, `incomplete`,
+        `malformed`, `undecodable`, `redirects`), `host` and `port`. An error status is an answer, not an
+        exception.
         """
+        if request.body is not None and len(request.body) > MAX_REQUEST_BYTES:
+            raise InvalidInput(
+                f"the request is larger than {MAX_REQUEST_BYTES:,} bytes, the most that is sent"
+            )
         recorder = RECORDER.get()
         if recorder is not None:
             return await recorder(request, policy, self._request)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["DEFAULT_RESPONSE_BYTES", "EgressRequest", "EgressResponse"]
+__all__ = ["DEFAULT_RESPONSE_BYTES", "MAX_REQUEST_BYTES", "EgressRequest", "EgressResponse"]
 
 DEFAULT_RESPONSE_BYTES = 2 * 1024 * 1024
 """The decoded bytes of a body that are read if the request sets no other limit."""
+MAX_REQUEST_BYTES = 64 * 1024 * 1024
+"""The bytes of a body that are sent at most."""
 
 
 # Made for every call, so slotted but not frozen: a frozen dataclass triples the cost of making one.

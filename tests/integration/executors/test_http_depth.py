@@ -94,6 +94,17 @@ async def test_files_are_sent_from_granted_folders_only(crib: Crib) -> None:
         tool(crib, port, body_format="file", body="${path}", **grant)
         assert (await called(crib, path="up/a.png")).ok
         assert got == [("image/png", PNG)]
+        for name, size in (("half", 32 << 20), ("big", (64 << 20) + 1)):
+            with (crib.root / "up" / name).open("wb") as big:
+                big.truncate(size)
+        got.clear()
+        assert "up/big is larger than 67,108,864 bytes" in str((await called(crib, path="up/big")).error)
+        tool(crib, port, body_format="multipart", body={"g": "${paths}"}, parts={"g": parts["g"]}, **grant)
+        refused = (await called(crib, paths=["up/half", "up/half", "up/a.png"])).error
+        assert (str(refused), got) == (
+            "the request is larger than 67,108,864 bytes, the most that is sent",
+            [],
+        )
 
 
 async def test_a_stream_is_heard_while_it_runs_and_recorded_whole(crib: Crib) -> None:

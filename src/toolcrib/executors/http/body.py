@@ -6,12 +6,13 @@ import base64
 import binascii
 import mimetypes
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, Literal
 
-from toolcrib.errors import ManifestError
+from toolcrib.egress import MAX_REQUEST_BYTES
+from toolcrib.errors import InvalidInput, ManifestError
 from toolcrib.executors.http.binding import Header, holds_secret
 from toolcrib.spec import BodyPart, HttpExec, ParameterStyle
 from toolcrib.template import (
@@ -109,15 +110,15 @@ class RequestBody:
                 return None, None
             rules = {part.name: part for part in self.parts}
             plain = Part("", self.template, BodyPart())
-            pieces = [
+            pieces = _bounded(
                 piece
                 for key, item in value.items()
                 for piece in (rules.get(key) or replace(plain, name=scalar_text(lone, key))).pieces(
                     item, lone, values
                 )
-            ]
+            )
         else:
-            pieces = [piece for part in self.parts for piece in part.render(values)]
+            pieces = _bounded(piece for part in self.parts for piece in part.render(values))
         boundary = secrets.token_hex(24)
         while any(boundary.encode() in content for _, content in pieces):
             boundary = secrets.token_hex(24)
@@ -127,6 +128,19 @@ class RequestBody:
         )
         body = out + b"--" + boundary.encode() + b"--\r\n"
         return body, f"multipart/form-data; boundary={boundary}"
+
+
+def _bounded(parts: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return the parts. Raises InvalidInput once they are too large, before the next file is read."""
+    found, total = [], 0
+    for part in parts:
+        total += len(part[1])
+        if total > MAX_REQUEST_BYTES:
+            raise InvalidInput(
+                f"the request is larger than {MAX_REQUEST_BYTES:,} bytes, the most that is sent"
+            )
+        found.append(part)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

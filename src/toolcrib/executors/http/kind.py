@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["KIND"]
 
 _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
-_MAX_UPLOAD = 64 * 1024 * 1024
 _ORDER = (
     "method", "url", "headers", "query", "cookies", "styles", "body_format", "body", "parts", "timeout_ms",
     "success_codes", "error_mode", "response",
@@ -112,6 +111,7 @@ def _sends_files(tool: Tool) -> bool:
 
 def _reader(tool: Tool, host: Host) -> Callable[[str], bytes]:
     """Return a function that reads a file beneath the tool's granted folders, by openat2."""
+    from toolcrib.egress import MAX_REQUEST_BYTES
     from toolcrib.errors import InvalidInput
     from toolcrib.executors.file.granted import GrantedFiles
     from toolcrib.sandbox import Roots
@@ -122,9 +122,9 @@ def _reader(tool: Tool, host: Host) -> Callable[[str], bytes]:
     def read(path: str) -> bytes:
         found, roots = granted.find(str(Path(workspace.root, path)), "read")
         with Roots(*roots) as opened:
-            content = opened.read(found, 0, _MAX_UPLOAD)
+            content = opened.read(found, 0, MAX_REQUEST_BYTES)
         if content.total > len(content.data):
-            raise InvalidInput(f"{path} is larger than {_MAX_UPLOAD:,} bytes, the most that can be sent")
+            raise InvalidInput(f"{path} is larger than {MAX_REQUEST_BYTES:,} bytes, the most that is sent")
         return content.data
 
     return read
