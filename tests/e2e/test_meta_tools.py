@@ -111,6 +111,37 @@ async def test_an_agent_makes_a_tool_a_person_agrees_and_it_runs(
     assert ran.fields["caller"] == "mcp:claude"
 
 
+FLOW = "name: flow\nsteps:\n  - {id: one, agent: helper, prompt: Hi}\noutput: ${steps.one.value}\n"
+
+
+async def test_an_agent_makes_an_agent_a_person_agrees_and_it_gets_tasks(tmp_path: Path, data: str) -> None:
+    crib = Crib(tmp_path / "project", ".glee")
+    (crib.home / "agents").mkdir()
+    crib.write(".glee/workflows/flow.yml", FLOW)
+    definition = {"model": "scripted", "description": "Helps with tests", "script": [{"text": "{{prompt}}!"}]}
+    async with client(crib) as agent:
+        made = await agent.call_tool("glee_agent_create", {"name": "helper", "definition": definition})
+        assert json.loads(value(made)) == {
+            "name": "helper",
+            "path": ".glee/agents/helper.yml",
+            "review": "a person runs: toolcrib agents review helper",
+        }
+        told = error(await agent.call_tool("glee_task", {"prompt": "Write tests"}))
+        assert (told["code"], "the agent claude made" in told["message"]) == ("approval_required", True)
+        done = cli(crib, "agents", "review", "helper", "--yes")
+        assert (done.code, "helper, made by claude:" in done.out) == (0, True), done
+        first = json.loads(value(await agent.call_tool("glee_task", {"prompt": "Write tests"})))
+        assert (first["agent"], first["answer"], first["log"]) == ("helper", "Write tests!", None)
+        more = {"prompt": "And run them", "session": first["session"]}
+        assert json.loads(value(await agent.call_tool("task", more)))["answer"] == "And run them!"
+        flow = json.loads(value(await agent.call_tool("glee_workflow", {"name": "flow"})))
+        assert flow["value"] == "Hi!"
+        listed = await names(agent)
+        assert {"agent_create", "workflow_run"} < set(listed)
+    events = [(entry.event, entry.fields["name"]) for entry in crib.audit()]
+    assert [event for event, name in events if name == "helper"] == ["AGENT_CREATED", "AGENT_APPROVED"]
+
+
 async def test_what_an_agent_may_not_make_is_an_error_that_teaches(crib: Crib, data: str) -> None:
     async with client(crib) as agent:
         asks = {"network": True, "secrets": {"KEY": {"type": "string"}}}

@@ -56,6 +56,16 @@ toolcrib agents list
 toolcrib agents list --json
 toolcrib agents show forecaster
 toolcrib agents show forecaster --json
+toolcrib agents choose "Review the change of the parser"
+toolcrib agents choose "How is the weather?" --json
+toolcrib agents task "Add a test for the parser" --agent claude
+toolcrib agents task "And run it" --session 019bb1c2-0000-7000-8000-000000000000
+toolcrib agents add claude
+toolcrib agents add codex --json
+toolcrib agents import
+toolcrib agents import .claude/agents/reviewer.md --model anthropic:claude-sonnet-5
+toolcrib agents review
+toolcrib agents review helper --yes
 toolcrib runs run forecaster "How is Oslo?" tenant_id=t-1
 toolcrib runs run forecaster "And Rome?" --session 019bb1c2 --stream
 toolcrib runs list --state failed

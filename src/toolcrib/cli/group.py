@@ -19,7 +19,7 @@ from toolcrib.errors import ToolcribError, UsageError
 __all__ = ["COMMANDS", "toolcrib"]
 
 COMMANDS = {
-    "agents": ("run.agents", "Show the agents of the project."),
+    "agents": ("run.agents", "Show, import and choose agents, and hand tasks to them."),
     "approvals": ("decide.approvals", "Approve or deny calls that wait for a person."),
     "audit": ("look.audit", "Verify, show and search the audit log."),
     "bundle": ("bundles.bundle", "Manage bundles: groups of tools with one switch."),

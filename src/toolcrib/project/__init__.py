@@ -1,5 +1,6 @@
 """A project root put together."""
 
+from toolcrib.project.authoring.agent_creation import create_agent
 from toolcrib.project.authoring.creation import create_tool
 from toolcrib.project.authoring.lint import lint_sources
 from toolcrib.project.catalog.registry import Change
@@ -15,6 +16,7 @@ __all__ = [
     "McpCatalog",
     "Place",
     "Project",
+    "create_agent",
     "create_tool",
     "find",
     "lint_sources",

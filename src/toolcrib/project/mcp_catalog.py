@@ -106,6 +106,33 @@ _WORKFLOW = {
         },
     },
 }
+_MAKES_AGENT = (
+    "Make a new agent. A person reviews it before its first run. Its tools may have no more permissions than"
+    " this project allows to tools that agents make."
+)
+_CREATE_AGENT = {
+    "type": "object",
+    "required": ["name", "definition"],
+    "additionalProperties": False,
+    "properties": {
+        "name": {"type": "string", "description": "Its name: letters, digits, '_' and '-'."},
+        "definition": {
+            "type": "object",
+            "description": "What its file would say: model, description, instructions, tools, agents,"
+            " budgets, settings.",
+        },
+    },
+}
+_TASK = {
+    "type": "object",
+    "required": ["prompt"],
+    "additionalProperties": False,
+    "properties": {
+        "prompt": {"type": "string", "minLength": 1, "description": "The task, with all it needs to know."},
+        "agent": {"type": "string", "description": "Who gets it; without it, whose description fits best."},
+        "session": {"type": "string", "description": "The session of an earlier task to go on with."},
+    },
+}
 _GLEE_CALL = {
     "type": "object",
     "required": ["name"],
@@ -175,10 +202,20 @@ class McpCatalog:
             named["glee_tool"] = (self._glee_call, _GLEE_CALL, "Call a tool by its name.", _ACTS)
             named["glee_tool_create"] = (self._create, _CREATE, _MAKES, _ACTS)
             named["glee_tools_list"] = (self._glee_list, _NOTHING, "List the tools there are.", _LOOKS)
+        prefix = "glee_" if self._project.place.home.name == ".glee" else ""
         if self._project.place.workflows.is_dir():
             about = "Run a workflow and return its state, and its value once it is done. There are: "
             names = ", ".join(self._project.workflows.all())
-            named["workflow_run"] = (self._run_workflow, _WORKFLOW, about + (names or "none"), _ACTS)
+            workflow = (self._run_workflow, _WORKFLOW, about + (names or "none"), _ACTS)
+            named |= dict.fromkeys(("workflow_run", *(["glee_workflow"] if prefix else [])), workflow)
+        if self._project.place.agents.is_dir():
+            about = (
+                "Hand a task to an agent and return its answer, with the session to go on with. There are: "
+            )
+            task = (self._task, _TASK, about + (", ".join(self._project.tasks.candidates()) or "none"), _ACTS)
+            make = (self._create_agent, _CREATE_AGENT, _MAKES_AGENT, _ACTS)
+            for start in dict.fromkeys(("", prefix)):
+                named |= {f"{start}agent_create": make, f"{start}task": task}
         free = [name for name in named if self._project.toolset.same_name(name) is None]
         for name, (function, schema, description, hints) in named.items():
             if name in free:
@@ -222,6 +259,30 @@ class McpCatalog:
             name, inputs, ctx.variables, caller=ctx.caller, identity=ctx.identity
         )
         return project.workflows.outcome(await project.runs.wait(run_id, wait_s))
+
+    async def _task(
+        self, ctx: Context, prompt: str, agent: str | None = None, session: str | None = None
+    ) -> dict[str, Any]:
+        return await self._project.tasks.run(
+            prompt,
+            agent,
+            session,
+            ctx.variables,
+            caller=ctx.caller,
+            identity=ctx.identity,
+            on_event=ctx.relay,
+            wait="raise" if ctx.wait == "pending" else ctx.wait,
+            client=ctx.client,
+        )
+
+    async def _create_agent(self, ctx: Context, name: str, definition: dict[str, Any]) -> dict[str, Any]:
+        from toolcrib.project.authoring.agent_creation import create_agent
+
+        creator = ctx.caller.removeprefix("mcp:")
+        made = await run_in_thread(lambda: create_agent(self._project, name, definition, creator))
+        path = (self._project.place.agents / f"{name}.yml").relative_to(self._project.root)
+        review = f"a person runs: toolcrib agents review {name}"
+        return {"name": made.name, "path": str(path), "review": review}
 
     async def _create(self, ctx: Context, name: str, definition: dict[str, Any]) -> dict[str, Any]:
         project = self._project

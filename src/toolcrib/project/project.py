@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from toolcrib.project.catalog.stored_search import StoredSearch
     from toolcrib.project.durable.agents import ProjectAgents
     from toolcrib.project.durable.calls import ProjectCalls
+    from toolcrib.project.durable.tasks import ProjectTasks
     from toolcrib.project.durable.workflows import ProjectWorkflows
     from toolcrib.project.tools.servers import Servers
     from toolcrib.runs.agents import AgentRuns, AgentTools, Models
@@ -418,7 +419,14 @@ class Project:
         from toolcrib.project.durable.agents import ProjectAgents
 
         files = source_files(self.place.root, self.place.home, self._setup.hidden)
-        return ProjectAgents(self.place, files, self.acceptance)
+        return ProjectAgents(self.place, files, self.first_use)
+
+    @cached_property
+    def tasks(self) -> ProjectTasks:
+        """Tasks for agents of the project and for command-line agents."""
+        from toolcrib.project.durable.tasks import ProjectTasks
+
+        return ProjectTasks(self, source_files(self.place.root, self.place.home, self._setup.hidden))
 
     @cached_property
     def workflows(self) -> ProjectWorkflows:

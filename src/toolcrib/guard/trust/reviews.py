@@ -19,7 +19,7 @@ from toolcrib.guard.trust.digest import ToolDigest
 from toolcrib.guard.trust.texts import ReviewedTexts
 from toolcrib.spec import Tool
 from toolcrib.spec.identifier import new_id
-from toolcrib.state import VAULT_REVIEWS, Database, SqliteDatabase, Vault
+from toolcrib.state import VAULT_REVIEWS, Database, SqliteDatabase, Transaction, Vault
 
 __all__ = ["Review", "ReviewStatus", "Reviews", "reviewed_parts", "shown"]
 
@@ -103,9 +103,16 @@ class Reviews:
 
     def is_reviewed(self, tool: Tool, digest: str) -> bool:
         """Return True if a person has reviewed this version of the tool."""
+        return self._has(tool.name, tool.bundle, digest)
+
+    def is_file_reviewed(self, name: str, digest: str) -> bool:
+        """Return True if a person has reviewed the file of this name, such as `agent:helper`, as it is."""
+        return self._has(name, "", digest)
+
+    def _has(self, name: str, bundle: str, digest: str) -> bool:
         if not self._exists:
             return False
-        version, key = self._database.version, (tool.name, tool.bundle, digest)
+        version, key = self._database.version, (name, bundle, digest)
         if self._reviewed[0] != version:
             self._reviewed = (version, set())
         if key not in self._reviewed[1]:
@@ -142,12 +149,13 @@ class Reviews:
         with self._database.write() as tx:
             for tool, digest in reviewed:
                 raw = b"" if tool.source is None else tool.source.raw
-                name, bundle = tool.name, tool.bundle
-                tx.run(_DROP, name, bundle, digest.digest)
-                parts = json.dumps(reviewed_parts(tool, digest))
-                row = (new_id(now), name, bundle, digest.digest, parts, raw, by, now)
-                tx.run("INSERT INTO reviewed VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row)
-                tx.run(_OLDEST, name, bundle, name, bundle, _KEPT)
+                parts = reviewed_parts(tool, digest)
+                _insert(tx, (tool.name, tool.bundle), digest.digest, parts, raw, by, now)
+
+    def accept_file(self, name: str, digest: str, raw: bytes, by: str) -> None:
+        """Store that a person has reviewed the file of this name with this digest."""
+        with self._database.write() as tx:
+            _insert(tx, (name, ""), digest, {}, raw, by, self._clock())
 
     def forget(self, tool: str, bundle: str, digest: str) -> None:
         """Revoke a review."""
@@ -191,6 +199,21 @@ class Reviews:
         self._creators, self._reviewed = (-1, {}), (-1, set())
         if self._opened is not None:
             self._opened.close()
+
+
+def _insert(
+    tx: Transaction,
+    key: tuple[str, str],
+    digest: str,
+    parts: Mapping[str, str],
+    raw: bytes,
+    by: str,
+    now: float,
+) -> None:
+    tx.run(_DROP, *key, digest)
+    row = (new_id(now), *key, digest, json.dumps(parts), raw, by, now)
+    tx.run("INSERT INTO reviewed VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row)
+    tx.run(_OLDEST, *key, *key, _KEPT)
 
 
 def reviewed_parts(tool: Tool, digest: ToolDigest) -> dict[str, str]:

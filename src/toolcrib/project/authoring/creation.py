@@ -35,16 +35,36 @@ from toolcrib.spec import Tool
 if TYPE_CHECKING:
     from toolcrib.project.project import Project
 
-__all__ = ["RESERVED", "ToolDraft", "create_tool", "draft", "publish"]
+__all__ = [
+    "RESERVED",
+    "ToolDraft",
+    "alone",
+    "ceiling_hint",
+    "checked_name",
+    "create_tool",
+    "draft",
+    "folded",
+    "json_object",
+    "own_folder",
+    "publish",
+    "shown_creator",
+    "unfit",
+]
 
 RESERVED = (
+    "agent_create",
+    "glee_agent_create",
+    "glee_task",
     "glee_tool",
     "glee_tool_create",
     "glee_tools_list",
+    "glee_workflow",
+    "task",
     "tool_call",
     "tool_create",
     "tools_list",
     "tools_search",
+    "workflow_run",
 )
 """Names of meta-tools."""
 _MAX_BYTES = 131_072
@@ -80,9 +100,9 @@ def create_tool(project: Project, name: str, definition: Mapping[str, Any], crea
 
 def draft(project: Project, name: str, definition: Mapping[str, Any], creator: str) -> ToolDraft:
     """Check a definition, and write nothing. Raises as `create_tool` does."""
-    _check_name(name)
+    checked_name(name)
     _check_room(project, _names(project.place.tools))  # `publish` checks again under its lock
-    creator = shown(creator).replace("\n", " ").strip()[:100] or "unknown"
+    creator = shown_creator(creator)
     manifest = _manifest(name, definition, creator)
     path = str(project.place.tools / name / FILE_NAME)
     document = load(f"# Made by the agent {creator}.\n{dump(manifest)}".encode(), path)
@@ -96,7 +116,7 @@ def draft(project: Project, name: str, definition: Mapping[str, Any], creator: s
         raise PermissionDenied(
             f"{name} asks for more than agents may give to a tool here:"
             f" {'; '.join(one.message for one in beyond)}",
-            hint=_ceiling_hint(project),
+            hint=ceiling_hint(project),
             violations=beyond,
         )
     return ToolDraft(tool, creator, tuple(found))
@@ -107,7 +127,7 @@ def publish(project: Project, made: ToolDraft) -> ToolDraft:
     tool, reviews = made.tool, project.first_use.reviews
     assert tool.source is not None
     project.audit.ensure()
-    with _alone(project), _folder(project) as folder:
+    with alone(project), own_folder(project.place.tools) as folder:
         _check_free(project, folder, tool.name)
         entry = reviews.note(tool.name, made.creator, tool.source.sha256)
         try:
@@ -129,7 +149,13 @@ def publish(project: Project, made: ToolDraft) -> ToolDraft:
     return made
 
 
-def _check_name(name: Any) -> None:
+def shown_creator(creator: str) -> str:
+    """Return the name of a creator in one line that is safe to print."""
+    return shown(creator).replace("\n", " ").strip()[:100] or "unknown"
+
+
+def checked_name(name: Any) -> None:
+    """Refuse a name that an agent may not give: `InvalidInput`."""
     if not isinstance(name, str) or not _name(name) or _DEVICES(name) or name in RESERVED:
         name_shown = shown(repr(name)[:80])
         raise InvalidInput(
@@ -142,36 +168,45 @@ def _check_name(name: Any) -> None:
 
 def _manifest(name: str, definition: Any, creator: str) -> dict[str, Any]:
     """Return the definition as plain JSON, with its name, and with approval required."""
-    import orjson
-
-    if not isinstance(definition, Mapping):
-        raise _unfit("$", "must be an object: what `tool.yml` would say")
-    try:
-        raw = orjson.dumps(dict(definition))
-    except (TypeError, RecursionError) as error:
-        raise _unfit("$", f"is not JSON: {error}") from None
-    if len(raw) > _MAX_BYTES:
-        raise _unfit("$", f"has {len(raw):,} bytes, more than the limit of {_MAX_BYTES:,}")
-    data: dict[str, Any] = orjson.loads(raw)
-    if data.get("name", name) != name:
-        raise _unfit("$.name", f"is {shown(repr(data['name'])[:80])}, but the tool is to be named {name!r}")
+    data = json_object(name, definition)
     kinds = sorted(kind.name for kind in KINDS.used if kind.for_agents)
     if data.get("kind") not in kinds:
-        raise _unfit("$.kind", f"must be one of: {', '.join(kinds)}")
+        raise unfit("$.kind", f"must be one of: {', '.join(kinds)}")
     approval = data.get("approval", {})
     if not isinstance(approval, dict):
-        raise _unfit("$.approval", "must be an object")
+        raise unfit("$.approval", "must be an object")
     reason = approval.get("reason") or f"Made by the agent {creator}"
     first: dict[str, Any] = {key: data[key] for key in ("description", "kind", "version") if key in data}
     return {"name": name, **first, **data, "approval": {**approval, "required": True, "reason": reason}}
 
 
-def _unfit(path: str, message: str) -> InvalidInput:
+def json_object(name: str, definition: Any) -> dict[str, Any]:
+    """Return a definition as plain JSON; `InvalidInput` for one that is none, is too large, or has another
+    name."""
+    import orjson
+
+    if not isinstance(definition, Mapping):
+        raise unfit("$", "must be an object: what the file would say")
+    try:
+        raw = orjson.dumps(dict(definition))
+    except (TypeError, RecursionError) as error:
+        raise unfit("$", f"is not JSON: {error}") from None
+    if len(raw) > _MAX_BYTES:
+        raise unfit("$", f"has {len(raw):,} bytes, more than the limit of {_MAX_BYTES:,}")
+    data: dict[str, Any] = orjson.loads(raw)
+    if data.get("name", name) != name:
+        raise unfit("$.name", f"is {shown(repr(data['name'])[:80])}, but it is to be named {name!r}")
+    return data
+
+
+def unfit(path: str, message: str) -> InvalidInput:
+    """Return the error of a definition at this place."""
     what = path.removeprefix("$.") if path != "$" else "the definition"
     return InvalidInput(f"{what} {message}", violations=[Violation(path, message)])
 
 
-def _ceiling_hint(project: Project) -> str:
+def ceiling_hint(project: Project) -> str:
+    """Return what to do about a permission beyond the ceiling."""
     if any(weak.name == "security.max_permissions" for weak in project.waiting):
         return "The project's ceiling has no effect until a person has run `toolcrib trust`."
     if project.config.max_permissions is None:
@@ -180,8 +215,8 @@ def _ceiling_hint(project: Project) -> str:
 
 
 @contextmanager
-def _alone(project: Project) -> Iterator[None]:
-    """One creation at a time, over all processes of this user."""
+def alone(project: Project) -> Iterator[None]:
+    """Let one process of this user create at a time."""
     path = project.vault.folder / "create.lock"
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -207,9 +242,8 @@ def _alone(project: Project) -> Iterator[None]:
 
 
 @contextmanager
-def _folder(project: Project) -> Iterator[int]:
-    """Open the project's folder of tools. A link is refused, because it could lead anywhere."""
-    path = project.place.tools
+def own_folder(path: Path) -> Iterator[int]:
+    """Open a folder of the project, and make it first. A link is refused, because it could lead anywhere."""
     try:
         path.mkdir(exist_ok=True)
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -228,8 +262,8 @@ def _folder(project: Project) -> Iterator[int]:
 def _check_free(project: Project, folder: int, name: str) -> None:
     """Refuse a name that is taken, or too similar to one: in another case, or in other code points."""
     there = os.listdir(folder)
-    taken = {_folded(one): one for one in (*RESERVED, *project.toolset.names, *there)}
-    other = taken.get(_folded(name)) or project.toolset.same_name(name)
+    taken = {folded(one): one for one in (*RESERVED, *project.toolset.names, *there)}
+    other = taken.get(folded(name)) or project.toolset.same_name(name)
     if other is not None:
         name_shown = shown(other)
         raise ConflictError(
@@ -259,7 +293,8 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _folded(name: str) -> str:
+def folded(name: str) -> str:
+    """Return the name as it is compared with others."""
     return unicodedata.normalize("NFKC", name).casefold()
 
 

@@ -10,21 +10,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolcrib.errors import StateUnavailable, UsageError
+from toolcrib.errors import ConflictError, StateUnavailable, UsageError
 from toolcrib.guard import Trust
 from toolcrib.manifest import tool_schema
 from toolcrib.project.config.mcp import FILE
 from toolcrib.project.config.settings import load_config
-from toolcrib.project.root import HOMES, find
+from toolcrib.project.root import HOMES, Place, find
 from toolcrib.state import Vault
 
-__all__ = ["Made", "make", "review", "trust"]
+__all__ = ["PROGRAMS", "Made", "add_program", "make", "review", "trust"]
 
 SCHEMA_FILE = "schemas/tool.schema.json"
 """Below the home folder; manifests begin with `# yaml-language-server: $schema=../../schemas/…`."""
 _NO_FOLDER = (errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR)
 """Errors that concern the name of the folder."""
 _FILES = Path(__file__).parents[1] / "starter_files"
+
+
+PROGRAMS = ("claude", "codex", "gemini")
+"""The command-line agents that `add_program` knows how to call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,21 @@ def make(folder: str | os.PathLike[str], *, examples: bool = False) -> Made:
         hint = "Fix that and run it again: existing files stay, and missing ones are made."
         raise StateUnavailable(message, hint=hint) from None
     return Made(root, tuple(created), new)
+
+
+def add_program(place: Place, program: str) -> list[Path]:
+    """Write the tool that runs a command-line agent; return the new files, relative to the root.
+
+    Raises ConflictError if there is a tool of this name.
+    """
+    folder = place.tools / program
+    if os.path.lexists(folder):
+        raise ConflictError(f"{folder} exists already", hint="Remove it first to get the tool anew.")
+    place.agents.mkdir(exist_ok=True)
+    created = list(_copy(_FILES / "agents" / program, place.root, place.home))
+    manifest = folder / "tool.yml"
+    manifest.write_text(manifest.read_text().replace("HOME/", f"{place.home.name}/"))
+    return created
 
 
 def trust(made: Made, by: str) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolcrib.builtin.names import NAMES
-from toolcrib.errors import ConflictError, ManifestError, NotFoundError, NotTrusted
+from toolcrib.errors import ApprovalRequired, ConflictError, ManifestError, NotFoundError, NotTrusted
 from toolcrib.manifest import Diagnostic, Document, SourceFiles, diagnostics_of
-from toolcrib.project.control.acceptance import Acceptance
+from toolcrib.project.control.first_use import FirstUse
 from toolcrib.project.durable.calls import ProjectCalls
 from toolcrib.project.root import Place
 from toolcrib.runs import worker_name
@@ -27,16 +28,31 @@ from toolcrib.runs.workflows import WORKFLOW_PROVIDER, WorkflowSteps
 from toolcrib.spec import Caller, Tool
 from toolcrib.spec.naming import nearest
 
-__all__ = ["ProjectAgents", "agent_tools", "serve_runs"]
+__all__ = ["MADE", "MadeAgent", "ProjectAgents", "agent_tools", "serve_runs"]
+
+
+MADE = "agent:"
+"""The beginning of an agent's name among the names of what agents have made."""
+
+
+class MadeAgent(NamedTuple):
+    """An agent that an agent has made, as a person reviews it."""
+
+    name: str
+    creator: str
+    raw: bytes
+    digest: str
+    """The SHA-256 of the file, in hex."""
 
 
 class ProjectAgents:
     """The agents in files, read again when one has changed, and those that a program adds."""
 
-    def __init__(self, place: Place, files: SourceFiles, acceptance: Acceptance) -> None:
+    def __init__(self, place: Place, files: SourceFiles, first_use: FirstUse) -> None:
         self._folder = place.agents
         self._files = files
-        self._acceptance = acceptance
+        self._acceptance = first_use.acceptance
+        self._reviews = first_use.reviews
         self._added: dict[str, Agent] = {}
         self._read: dict[str, tuple[bytes, tuple[Agent, Document] | list[Diagnostic]]] = {}
 
@@ -61,6 +77,12 @@ class ProjectAgents:
                     "nobody has accepted this project, so none of its agents runs",
                     hint="To see what it holds and accept it: toolcrib trust",
                 )
+            waiting = self.waiting().get(name)
+            if waiting is not None:
+                raise ApprovalRequired(
+                    f"the agent {waiting.creator} made the agent {name}, and nobody has reviewed it",
+                    hint=f"To see it and approve it: toolcrib agents review {name}",
+                )
             return agents[name][0]
         broken = next((one for one in findings if one.path.endswith(f"/{name}.yml")), None)
         if broken is not None:
@@ -69,10 +91,27 @@ class ProjectAgents:
         hint = f"Did you mean {close}?" if close else "`toolcrib agents list` shows those that there are."
         raise NotFoundError(f"there is no agent named {name[:100]!r}", hint=hint)
 
+    def waiting(self) -> dict[str, MadeAgent]:
+        """Return the agents that agents have made and that nobody has reviewed as they are now."""
+        creators = self._reviews.creators()
+        found = {}
+        for name, (_, document) in self._in_files()[0].items():
+            creator = creators.get(f"{MADE}{name}")
+            if creator is not None:
+                digest = hashlib.sha256(document.raw).hexdigest()
+                if not self._reviews.is_file_reviewed(f"{MADE}{name}", digest):
+                    found[name] = MadeAgent(name, creator, document.raw, digest)
+        return found
+
+    def accept(self, made: MadeAgent, by: str) -> None:
+        """Store that a person has reviewed an agent as it was shown."""
+        self._reviews.accept_file(f"{MADE}{made.name}", made.digest, made.raw, by)
+
     def listed(self) -> list[str]:
-        """Return the tools that the agents list, except of files in a project that nobody has accepted."""
+        """Return the tools that agents list whose runs may begin."""
+        waiting = self.waiting()
         agents = self.all() if self._acceptance.given else self._added
-        return [name for agent in agents.values() for name in agent.tools]
+        return [name for agent in agents.values() if agent.name not in waiting for name in agent.tools]
 
     def findings(self, tools: Callable[[], list[str]]) -> list[Diagnostic]:
         """Return what is wrong with the files; `tools` are the names that agents may list."""

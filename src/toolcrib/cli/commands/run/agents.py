@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import click
 
-from toolcrib.cli.options import project_options
-from toolcrib.cli.output import one_line, print_diagnostics, print_json, print_result
+from toolcrib.cli.caller import caller_of
+from toolcrib.cli.confirm import decide, require_person
+from toolcrib.cli.options import project_options, yes_option
+from toolcrib.cli.output import (
+    one_line,
+    print_diagnostics,
+    print_error,
+    print_json,
+    print_note,
+    print_result,
+)
 from toolcrib.cli.table import print_listing
+from toolcrib.errors import ToolcribError, UsageError
+
+if TYPE_CHECKING:
+    from toolcrib.project import Project
+    from toolcrib.project.durable.agents import MadeAgent
 
 
 @click.group("agents")
 def command() -> None:
-    """Show the agents of the project.
+    """Show, import and choose agents, and hand tasks to them.
 
     Each is a file `agents/NAME.yml` in the project's home folder.
     """
@@ -77,3 +95,174 @@ def show_command(name: str, root: str | None, as_json: bool) -> None:
     if agent.instructions:
         lines += ["", *(one_line(line) for line in agent.instructions.splitlines())]
     print_result("\n".join(lines))
+
+
+@command.command("choose")
+@click.argument("task")
+@project_options
+def choose_command(task: str, root: str | None, as_json: bool) -> None:
+    """List the agents whose descriptions fit a task, the best first.
+
+    They are found as `toolcrib search` finds tools, so the same task always gets the same answer.
+    """
+    from toolcrib.project import Project
+
+    project = Project.open(root)
+    caller, identity = caller_of(project)
+    found = project.tasks.choose(task, caller=caller, identity=identity)
+    print_listing(
+        as_json,
+        {"agents": [one._asdict() for one in found]},
+        ("NAME", "KIND", "DESCRIPTION"),
+        [(one.name, one.kind, one_line(one.description)) for one in found],
+        empty="No agent's description fits this task.",
+    )
+
+
+@command.command("task")
+@click.argument("prompt")
+@click.option("--agent", help="Who gets it; without it, whose description fits best.")
+@click.option("--session", help="Go on with the session of an earlier task.")
+@project_options
+def task_command(
+    prompt: str, agent: str | None, session: str | None, root: str | None, as_json: bool
+) -> None:
+    """Hand a task to an agent, or to a command-line agent in the sandbox.
+
+    Prints the answer, and the session on standard error: with it the next task goes on from there.
+    """
+    from toolcrib.project import Project
+
+    project = Project.open(root)
+    caller, identity = caller_of(project)
+
+    async def run() -> dict[str, Any]:
+        async with project:
+            return await project.tasks.run(prompt, agent, session, caller=caller, identity=identity)
+
+    done = asyncio.run(run())
+    if as_json:
+        print_json(done)
+        return
+    print_result(done["answer"] or "")
+    log = f", log {done['log']}" if done["log"] else ""
+    print_note(f"agent {done['agent']}, session {done['session']}{log}")
+
+
+@command.command("add")
+@click.argument("program", type=click.Choice(("claude", "codex", "gemini")))
+@project_options
+def add_command(program: str, root: str | None, as_json: bool) -> None:
+    """Add the tool that runs a command-line agent.
+
+    Its files say how the program is called, and what it may reach. Review them: toolcrib review PROGRAM
+    """
+    from toolcrib.project import find
+    from toolcrib.project.authoring.starter import add_program
+
+    created = [str(path) for path in add_program(find(root), program)]
+    if as_json:
+        print_json({"created": created})
+    else:
+        print_note("\n".join(f"created {path}" for path in created))
+        print_note(f"Change what it may do there, then: toolcrib review {program}")
+
+
+@command.command("import")
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--model", help="PROVIDER:MODEL for agents that name none, or only an alias.")
+@click.option("--dry-run", is_flag=True, help="Write nothing.")
+@project_options
+def import_command(
+    files: tuple[Path, ...], model: str | None, dry_run: bool, root: str | None, as_json: bool
+) -> int:
+    """Import agents of Claude Code and Gemini CLI.
+
+    Without FILES, all of .claude/agents and .gemini/agents in the project. Notes say what has no equal here.
+    """
+    from toolcrib.project import Project
+    from toolcrib.project.authoring.agent_import import import_agent, importable
+
+    project = Project.open(root)
+    sources = list(files) or importable(project.root)
+    if not sources:
+        raise UsageError(
+            f"there are no agents in .claude/agents and .gemini/agents of {project.root}",
+            hint="Name the files.",
+        )
+    found, errors = [], []
+    for source in sources:
+        try:
+            found.append(import_agent(project, source, model, write=not dry_run))
+        except ToolcribError as error:
+            errors.append(error)
+    if as_json:
+        print_json(
+            {"agents": [one.as_dict() for one in found], "errors": [error.as_dict() for error in errors]}
+        )
+        return max((error.exit_code for error in errors), default=0)
+    for one in found:
+        print_result(f"{one.source} -> {one.path.relative_to(project.root)}")
+        for note in one.notes:
+            print_note(f"  {one_line(note)}")
+    return max((print_error(error) for error in errors), default=0)
+
+
+@command.command("review")
+@click.argument("names", nargs=-1, metavar="[NAME]…")
+@project_options
+@yes_option
+def review_command(names: tuple[str, ...], root: str | None, as_json: bool, yes: bool) -> None:
+    """Review agents that agents have made: each runs only after that.
+
+    With --json and without --yes they are only shown.
+    """
+    from toolcrib.guard import shown
+    from toolcrib.project import Project
+
+    if yes:
+        require_person("agents")
+    project = Project.open(root)
+    for name in names:
+        if name not in project.agents.all():
+            project.agents.get(name)  # raises what is wrong with it
+    waiting = [one for name, one in project.agents.waiting().items() if not names or name in names]
+    if not as_json:
+        for one in waiting:
+            print_result(f"{one.name}, made by {one.creator}:\n{shown(one.raw.decode(errors='replace'))}")
+        if not waiting:
+            print_note("No agent needs a review.")
+    accepted = False
+    if waiting and (yes or not as_json):
+        question = f"Mark {', '.join(one.name for one in waiting)} as reviewed?"
+        channel = decide(question, "agents", yes=yes)
+        accepted = channel is not None
+        if channel is not None:
+            _accept(project, channel, waiting)
+    if as_json:
+        print_json(
+            {
+                "agents": [
+                    {
+                        "name": one.name,
+                        "creator": one.creator,
+                        "digest": one.digest,
+                        "text": one.raw.decode(errors="replace"),
+                        "accepted": accepted,
+                    }
+                    for one in waiting
+                ]
+            }
+        )
+
+
+def _accept(project: Project, channel: str, waiting: list[MadeAgent]) -> None:
+    """Record these reviews, of the files as they were shown."""
+    from toolcrib.state import user_name
+
+    for one in waiting:
+        project.audit.record(
+            "AGENT_APPROVED", name=one.name, approver=user_name(), channel=channel, digest=one.digest
+        )
+        project.agents.accept(one, user_name())
+        print_note(f"reviewed: {one.name}")

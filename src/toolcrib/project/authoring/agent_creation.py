@@ -1,0 +1,169 @@
+"""Agents made by agents: checked, limited by the project's ceiling, and written whole or not at all.
+
+The maker is recorded in the user's own folder before the file is written. A person must review the agent
+before its first run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from toolcrib.errors import (
+    ConflictError,
+    PermissionDenied,
+    RateLimited,
+    StateUnavailable,
+    ToolcribError,
+    Violation,
+)
+from toolcrib.guard import excess, shown
+from toolcrib.manifest import dump, failure
+from toolcrib.project.authoring.creation import (
+    alone,
+    ceiling_hint,
+    checked_name,
+    folded,
+    json_object,
+    own_folder,
+    shown_creator,
+    unfit,
+)
+from toolcrib.project.durable.agents import MADE
+from toolcrib.runs.agents import Agent, Budgets, Team, check_agents, read_agent
+
+if TYPE_CHECKING:
+    from toolcrib.project.project import Project
+
+__all__ = ["create_agent"]
+
+_MOST = Budgets(cost_usd=Budgets().most_usd)
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def create_agent(project: Project, name: str, definition: Mapping[str, Any], creator: str) -> Agent:
+    """Make an agent from a definition as in its file, `agents/NAME.yml`.
+
+    It may call no tool, not even by its sub-agents, with more permissions than `security.max_permissions`,
+    and have no larger budgets than the usual ones. Raises InvalidInput, ManifestError, PermissionDenied,
+    ConflictError, RateLimited and AuditUnavailable as `create_tool` does; then nothing was written.
+    """
+    checked_name(name)
+    creator = shown_creator(creator)
+    data = json_object(name, definition)
+    for key in ("description", "instructions", "system"):
+        text = data.get(key)
+        if isinstance(text, str) and shown(text) != text:
+            raise unfit(f"$.{key}", "has invisible characters, or ones that control a terminal")
+    raw = f"# Made by the agent {creator}.\n{dump({'name': name, **data})}".encode()
+    agent, document = read_agent(str(project.place.agents / f"{name}.yml"), raw)
+    wrong = check_agents({name: (agent, document)}, _usable(project), project.agents.all())
+    if wrong:
+        raise failure(wrong)
+    beyond = [*_beyond(project, agent), *_larger(agent.budgets)]
+    if beyond:
+        raise PermissionDenied(
+            f"{name} asks for more than agents may give to an agent here:"
+            f" {'; '.join(one.message for one in beyond)}",
+            hint=ceiling_hint(project),
+            violations=beyond,
+        )
+    _publish(project, agent, raw, creator)
+    return agent
+
+
+def _usable(project: Project) -> list[str]:
+    return [tool.name for tool in project.tools()]
+
+
+def _beyond(project: Project, agent: Agent) -> Iterator[Violation]:
+    """Yield each permission beyond the ceiling of the tools that the agent and those below it may call."""
+    agents = project.agents.all()
+    team = Team.gather(agent, agents.__getitem__)
+    for member in (team.agent, *team.others.values()):
+        place = "$.tools" if member is agent else "$.agents"
+        for tool in member.tools:
+            try:
+                found = excess(project.get(tool), project.config.max_permissions, project.root)
+            except ToolcribError as error:
+                yield Violation(place, f"{tool} of {member.name} cannot be used: {error.message}")
+                continue
+            yield from (Violation(place, f"{tool}: {one.message}") for one in found)
+
+
+def _larger(budgets: Budgets) -> Iterator[Violation]:
+    for key in ("iterations", "depth", "time_s", "tokens", "cost_usd"):
+        asked, most = getattr(budgets, key), getattr(_MOST, key)
+        if asked is not None and asked > most:
+            yield Violation(f"$.budgets.{key}", f"{key} of {asked:g} is beyond the usual {most:g}")
+
+
+def _publish(project: Project, agent: Agent, raw: bytes, creator: str) -> None:
+    """Record the maker of the agent, then write its file."""
+    reviews, digest = project.first_use.reviews, hashlib.sha256(raw).hexdigest()
+    project.audit.ensure()
+    with alone(project), own_folder(project.place.agents) as folder:
+        _check_free(project, folder, agent.name)
+        entry = reviews.note(f"{MADE}{agent.name}", creator, digest)
+        try:
+            _put(folder, f"{agent.name}.yml", raw)
+            try:
+                project.audit.record(
+                    "AGENT_CREATED",
+                    name=agent.name,
+                    creator=creator,
+                    model=agent.model,
+                    tools=list(agent.tools),
+                    agents=list(agent.agents),
+                    digest=digest,
+                )
+            except BaseException:
+                os.unlink(f"{agent.name}.yml", dir_fd=folder)
+                raise
+        except BaseException:
+            reviews.drop(entry)
+            raise
+
+
+def _check_free(project: Project, folder: int, name: str) -> None:
+    there = [one.removesuffix(".yml") for one in os.listdir(folder)]
+    taken = {folded(one): one for one in (*there, *project.agents.all(), *project.toolset.names)}
+    other = taken.get(folded(name))
+    if other is not None:
+        raise ConflictError(
+            f"there is an agent or a tool named {shown(other)} already",
+            hint="Choose another name. Only a person can change an existing agent.",
+            details={"taken": shown(other)},
+        )
+    most, creators = project.config.created_tools, project.first_use.reviews.creators()
+    made = sum(f"{MADE}{one}" in creators for one in there)
+    if made >= most:
+        raise RateLimited(
+            f"agents have made {made} agents here, which is the limit",
+            hint="A person can remove some, or raise limits.created_tools.",
+            details={"limit": most},
+        )
+
+
+def _put(folder: int, name: str, raw: bytes) -> None:
+    """Give a complete file its name, which must be free."""
+    stage = f".new-{secrets.token_hex(8)}"
+    try:
+        with os.fdopen(os.open(stage, _FLAGS, 0o644, dir_fd=folder), "wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(stage, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.fsync(folder)
+    except FileExistsError:
+        raise ConflictError(f"there is an agent named {name.removesuffix('.yml')} already") from None
+    except OSError as error:
+        raise StateUnavailable(f"the agent {name} cannot be written: {error.strerror}") from None
+    finally:
+        try:
+            os.unlink(stage, dir_fd=folder)
+        except FileNotFoundError:
+            pass

@@ -1,0 +1,231 @@
+"""Tasks: work handed to an agent of the project, or to a command-line agent in the sandbox.
+
+A command-line agent is a tool with the tag `agent`: it takes a `prompt` and perhaps a `session`, and prints
+JSON lines. A session is a file that remembers the session of each agent; what the programs print is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from fcntl import LOCK_EX, LOCK_NB, flock
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from toolcrib.errors import ConflictError, NotFoundError, StateUnavailable, ToolFailed, UsageError
+from toolcrib.manifest import SourceFiles, read
+from toolcrib.project.durable.agent_output import AgentOutput
+from toolcrib.spec import Call, Caller, CallEvent
+from toolcrib.spec.identifier import new_id
+from toolcrib.spec.naming import nearest
+
+if TYPE_CHECKING:
+    from toolcrib.project.project import Project
+    from toolcrib.search import MarkedIndex
+
+__all__ = ["Candidate", "ProjectTasks"]
+
+_TAG = "agent"
+_CONTEXT_BYTES = 65_536
+_WORDS = 64
+_COMMON = (
+    "a an and any are as at be by can do for from how i in is it its me my of on or our please so that the"
+    " there this to us was we what when where which who with you your"
+)
+"""Words that say nothing about a task."""
+_FLAGS = os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_is_id = re.compile(r"[0-9a-f-]{36}\Z").match
+
+
+class Candidate(NamedTuple):
+    """Somebody who can be handed a task."""
+
+    name: str
+    kind: Literal["agent", "program"]
+    """An agent of the project, or a tool that runs a command-line agent."""
+    description: str
+
+
+class ProjectTasks:
+    """Chooses agents for tasks and hands them over."""
+
+    def __init__(self, project: Project, files: SourceFiles) -> None:
+        self._project = project
+        self._files = files
+        self._index: MarkedIndex | None = None
+
+    def candidates(self, caller: str = "local", identity: Caller | None = None) -> dict[str, Candidate]:
+        """Return everybody who can be handed a task, by name. An agent hides a program of its name."""
+        tools = self._project.tools(caller, identity)
+        found = {
+            one.name: Candidate(one.name, "program", one.description) for one in tools if _TAG in one.tags
+        }
+        agents = self._project.agents.all().values()
+        return found | {one.name: Candidate(one.name, "agent", one.description) for one in agents}
+
+    def choose(
+        self, task: str, limit: int = 5, *, caller: str = "local", identity: Caller | None = None
+    ) -> list[Candidate]:
+        """Return those whose name or description fits the task, the best first.
+
+        It is the search of tools, so the same task gets the same answer, and no model is asked.
+        """
+        from toolcrib.search import Entry, MarkedIndex, Part, Wanted, find, words_of
+
+        common = _COMMON.split()
+        words = tuple(word for word in dict.fromkeys(words_of(task)) if word not in common)[:_WORDS]
+        there = dict(sorted(self.candidates(caller, identity).items()))
+        if not words or not there:
+            return []
+        if self._index is None:
+            self._index = MarkedIndex(None)
+        marks = {name: [len(there) - at, *one] for at, (name, one) in enumerate(there.items())}
+        self._index.sync(
+            marks, lambda name: Entry((name,), there[name].kind, (), there[name].description, ())
+        )
+        found = find([Part(self._index, self._index.cards.get)], Wanted(words), limit)
+        return [there[hit.card.key] for hit in found.hits]
+
+    async def run(
+        self,
+        prompt: str,
+        agent: str | None = None,
+        session: str | None = None,
+        variables: Mapping[str, Any] | None = None,
+        *,
+        caller: str = "local",
+        identity: Caller | None = None,
+        on_event: Callable[[CallEvent], None] | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Hand a task over, and return its end: `session`, `agent`, `answer`, `log`.
+
+        Without an agent the last one of the session gets it, or the best of `choose`. The first task of an
+        agent in a session begins with AGENTS.md and the project's memories; the next ones go on with its
+        session. `log` is the file with all that a program printed. `options` are further fields of its call.
+        Raises the error of the call or run; `UsageError` if nobody fits; `ConflictError` while another task
+        of the session runs.
+        """
+        with self._session(session, caller, identity) as record:
+            name = agent or record["last"] or self._best(prompt, caller, identity)
+            there = self.candidates(caller, identity)
+            if name not in there:
+                close = nearest(name, there)
+                hint = f"Did you mean {close}?" if close else f"There are: {', '.join(there) or 'none'}."
+                raise NotFoundError(f"there is no agent {name[:100]!r} to hand a task to", hint=hint)
+            record["last"] = name
+            resume = record["agents"].get(name)
+            text = prompt if resume else f"{self._context()}{prompt}"
+            answer: str | None
+            if there[name].kind == "agent":
+                runs, log = self._project.runs, None
+                record["agents"][name] = resume = resume or runs.create_session(caller=caller)
+                answer = (
+                    await runs.run(resume, name, text, variables, caller=caller, identity=identity)
+                ).answer
+            else:
+                log = self._folder("stream_logs") / f"{record['id']}.jsonl"
+                arguments = {"prompt": text} | ({"session": resume} if resume else {})
+                given = dict(variables or {})
+                call = Call(name, arguments, caller, given, on_event=on_event, identity=identity, **options)
+                answer = await self._run_program(call, record, log)
+            shown = None if log is None else str(log.relative_to(self._project.root))
+            return {"session": record["id"], "agent": name, "answer": answer, "log": shown}
+
+    async def _run_program(self, call: Call, record: dict[str, Any], log: Path) -> str:
+        """Run a command-line agent, keep what it prints, and return its answer."""
+        output, listener = AgentOutput(), call.on_event
+        with os.fdopen(os.open(log, os.O_WRONLY | os.O_APPEND | _FLAGS, 0o600), "a") as kept:
+
+            def listen(event: CallEvent) -> None:
+                if event.kind == "chunk":
+                    kept.write(event.text)
+                    kept.flush()  # A reader follows it.
+                    output.feed(event.text)
+                if listener is not None:
+                    listener(event)
+
+            call.on_event = listen
+            result = await self._project.invoke(call)
+        output.end()
+        if output.session is not None:
+            record["agents"][call.tool] = output.session
+        result.unwrap()
+        if output.error is not None or output.answer is None:
+            raise ToolFailed(
+                f"{call.tool} ended without an answer: {output.error or 'it printed none'}",
+                hint=f"All that it printed is in {log}.",
+            )
+        return output.answer
+
+    def _best(self, prompt: str, caller: str, identity: Caller | None) -> str:
+        found = self.choose(prompt, 1, caller=caller, identity=identity)
+        if not found:
+            there = ", ".join(self.candidates(caller, identity)) or "none"
+            raise UsageError("no agent's description fits this task", hint=f"Name one. There are: {there}.")
+        return found[0].name
+
+    def _context(self) -> str:
+        """Return AGENTS.md and the memories, each with its name above it, as the beginning of a prompt."""
+        place = self._project.place
+        paths = [place.root / "AGENTS.md", *sorted((place.home / "memories").glob("*.md"))]
+        parts, left = [], _CONTEXT_BYTES
+        for path in paths:
+            try:
+                raw = read(str(path), self._files)
+            except FileNotFoundError:
+                continue
+            parts.append(
+                f"# {path.relative_to(place.root)}\n\n{raw[:left].decode(errors='replace').strip()}\n\n"
+            )
+            left -= len(raw)
+            if left <= 0:
+                parts.append(f"(The context ends here: it has more than {_CONTEXT_BYTES:,} bytes.)\n\n")
+                break
+        return "".join(parts) + "# The task\n\n" if parts else ""
+
+    def _folder(self, name: str) -> Path:
+        folder = self._project.place.home / name
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise StateUnavailable(f"{folder} cannot be made: {error.strerror}") from None
+        if folder.is_symlink():
+            raise StateUnavailable(f"{folder} is a link; it must be a folder of the project's own")
+        return folder
+
+    @contextmanager
+    def _session(self, session: str | None, caller: str, identity: Caller | None) -> Iterator[dict[str, Any]]:
+        """Hold the record of a session, and store it in the end."""
+        unknown = NotFoundError(f"there is no session {str(session)[:100]!r} of tasks")
+        path = self._folder("agent_sessions") / f"{session or new_id()}.json"
+        if session is not None and not (_is_id(session) and path.is_file()):
+            raise unknown
+        try:
+            descriptor = os.open(path, os.O_RDWR | _FLAGS, 0o600)
+        except OSError as error:
+            raise StateUnavailable(f"{path} cannot be opened: {error.strerror}") from None
+        with os.fdopen(descriptor, "r+") as file:
+            try:
+                flock(file, LOCK_EX | LOCK_NB)
+            except BlockingIOError:
+                raise ConflictError(
+                    f"another task of the session {session} is running",
+                    hint="Wait for its end, or begin another session.",
+                ) from None
+            new: dict[str, Any] = {"id": path.stem, "caller": caller, "last": None, "agents": {}}
+            record: dict[str, Any] = json.loads(file.read() or "null") or new
+            own = identity is None or identity.may("admin") or record["caller"] == caller
+            if not own:
+                raise unknown
+            try:
+                yield record
+            finally:
+                if record["last"] is None:  # Nobody was handed anything.
+                    path.unlink()
+                file.seek(0)
+                file.write(json.dumps(record) + "\n")
+                file.truncate()
