@@ -25,7 +25,7 @@ COMMAND = re.compile(r"^  ([\w-]+)(?:  +\S|$)", re.MULTILINE)
 SETTING = re.compile(r"^\| `([\w.]+)` \|", re.MULTILINE)
 CODE = re.compile(r"^\| `([\w-]+)` \| (error|warning) \|", re.MULTILINE)
 VARIABLE = re.compile(r"^\| ((?:`[A-Z_]+`(?:, )?)+) \|", re.MULTILINE)
-EVENT = re.compile(r"`((?:APPROVAL|AUDIT|MCP_SERVER|SANDBOX|TOOL)_[A-Z]+)`")
+EVENT = re.compile(r"`((?:AGENT|APPROVAL|AUDIT|MCP_SERVER|SANDBOX|TOOL)_[A-Z]+)`")
 
 
 @pytest.fixture

@@ -426,7 +426,9 @@ class Project:
         """Tasks for agents of the project and for command-line agents."""
         from toolcrib.project.durable.tasks import ProjectTasks
 
-        return ProjectTasks(self, source_files(self.place.root, self.place.home, self._setup.hidden))
+        files = source_files(self.place.root, self.place.home, self._setup.hidden)
+        runs = partial(getattr, self, "runs")
+        return ProjectTasks(self.place, files, self.tools, self.agents, runs, self.invoke)
 
     @cached_property
     def workflows(self) -> ProjectWorkflows:

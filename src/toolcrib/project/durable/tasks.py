@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from toolcrib.errors import ConflictError, NotFoundError, StateUnavailable, ToolFailed, UsageError
 from toolcrib.manifest import SourceFiles, read
 from toolcrib.project.durable.agent_output import AgentOutput
-from toolcrib.spec import Call, Caller, CallEvent
+from toolcrib.project.durable.agents import ProjectAgents
+from toolcrib.project.root import Place
+from toolcrib.spec import Call, Caller, CallEvent, Invoke, Tool
 from toolcrib.spec.identifier import new_id
 from toolcrib.spec.naming import nearest
 
 if TYPE_CHECKING:
-    from toolcrib.project.project import Project
+    from toolcrib.runs.agents import AgentRuns
     from toolcrib.search import MarkedIndex
 
 __all__ = ["Candidate", "ProjectTasks"]
@@ -52,18 +54,30 @@ class Candidate(NamedTuple):
 class ProjectTasks:
     """Chooses agents for tasks and hands them over."""
 
-    def __init__(self, project: Project, files: SourceFiles) -> None:
-        self._project = project
+    def __init__(
+        self,
+        place: Place,
+        files: SourceFiles,
+        tools: Callable[[str, Caller | None], Sequence[Tool]],
+        agents: ProjectAgents,
+        runs: Callable[[], AgentRuns],
+        invoke: Invoke,
+    ) -> None:
+        self._place = place
         self._files = files
+        self._tools = tools
+        self._agents = agents
+        self._runs = runs
+        self._invoke = invoke
         self._index: MarkedIndex | None = None
 
     def candidates(self, caller: str = "local", identity: Caller | None = None) -> dict[str, Candidate]:
         """Return everybody who can be handed a task, by name. An agent hides a program of its name."""
-        tools = self._project.tools(caller, identity)
+        tools = self._tools(caller, identity)
         found = {
             one.name: Candidate(one.name, "program", one.description) for one in tools if _TAG in one.tags
         }
-        agents = self._project.agents.all().values()
+        agents = self._agents.all().values()
         return found | {one.name: Candidate(one.name, "agent", one.description) for one in agents}
 
     def choose(
@@ -121,7 +135,7 @@ class ProjectTasks:
             text = prompt if resume else f"{self._context()}{prompt}"
             answer: str | None
             if there[name].kind == "agent":
-                runs, log = self._project.runs, None
+                runs, log = self._runs(), None
                 record["agents"][name] = resume = resume or runs.create_session(caller=caller)
                 answer = (
                     await runs.run(resume, name, text, variables, caller=caller, identity=identity)
@@ -132,7 +146,7 @@ class ProjectTasks:
                 given = dict(variables or {})
                 call = Call(name, arguments, caller, given, on_event=on_event, identity=identity, **options)
                 answer = await self._run_program(call, record, log)
-            shown = None if log is None else str(log.relative_to(self._project.root))
+            shown = None if log is None else str(log.relative_to(self._place.root))
             return {"session": record["id"], "agent": name, "answer": answer, "log": shown}
 
     async def _run_program(self, call: Call, record: dict[str, Any], log: Path) -> str:
@@ -149,7 +163,7 @@ class ProjectTasks:
                     listener(event)
 
             call.on_event = listen
-            result = await self._project.invoke(call)
+            result = await self._invoke(call)
         output.end()
         if output.session is not None:
             record["agents"][call.tool] = output.session
@@ -170,7 +184,7 @@ class ProjectTasks:
 
     def _context(self) -> str:
         """Return AGENTS.md and the memories, each with its name above it, as the beginning of a prompt."""
-        place = self._project.place
+        place = self._place
         paths = [place.root / "AGENTS.md", *sorted((place.home / "memories").glob("*.md"))]
         parts, left = [], _CONTEXT_BYTES
         for path in paths:
@@ -188,7 +202,7 @@ class ProjectTasks:
         return "".join(parts) + "# The task\n\n" if parts else ""
 
     def _folder(self, name: str) -> Path:
-        folder = self._project.place.home / name
+        folder = self._place.home / name
         try:
             folder.mkdir(exist_ok=True)
         except OSError as error:
