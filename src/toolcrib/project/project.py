@@ -118,7 +118,7 @@ class Project:
         reviewed, functions = self.first_use.reviewed_grants, self.functions
         self._workspaces = spaces = Workspaces(setup, self.toolset, reviewed, self._steps.secrets)
         self._binder = Binder(setup, self.toolset, functions, spaces, self._composites, self.invoke)
-        files = source_files(place.root, place.home, setup.hidden)
+        self._files = files = source_files(place.root, place.home, setup.hidden)
         self._registry = ToolRegistry(place, files, self.toolset, self._binder.bind)
         self._external = ExternalTools(config.sources, self._registry)
         self.bundles = Bundles(self.vault.data, built_in, partial(self._stored_tools, built_in))
@@ -418,25 +418,21 @@ class Project:
         """The agents of the project: those in files, and those that the program adds."""
         from toolcrib.project.durable.agents import ProjectAgents
 
-        files = source_files(self.place.root, self.place.home, self._setup.hidden)
-        return ProjectAgents(self.place, files, self.first_use)
+        return ProjectAgents(self.place, self._files, self.first_use)
 
     @cached_property
     def tasks(self) -> ProjectTasks:
         """Tasks for agents of the project and for command-line agents."""
         from toolcrib.project.durable.tasks import ProjectTasks
 
-        files = source_files(self.place.root, self.place.home, self._setup.hidden)
-        runs = partial(getattr, self, "runs")
-        return ProjectTasks(self.place, files, self.tools, self.agents, runs, self.invoke)
+        return ProjectTasks(self.place, self._files, self.tools, self.agents, lambda: self.runs, self.invoke)
 
     @cached_property
     def workflows(self) -> ProjectWorkflows:
         """The workflows of the project. Their runs are in `runs`."""
         from toolcrib.project.durable.workflows import ProjectWorkflows
 
-        files = source_files(self.place.root, self.place.home, self._setup.hidden)
-        return ProjectWorkflows(self.place, files, self.acceptance, self.runs, self.toolset)
+        return ProjectWorkflows(self.place, self._files, self.acceptance, self.runs, self.toolset)
 
     @cached_property
     def runs(self) -> AgentRuns:
@@ -481,14 +477,9 @@ class Project:
     @cached_property
     def approval_service(self) -> ApprovalService:
         """The calls that wait for approval, for a person to decide on."""
+        mask, audit = self._steps.secrets.mask, self.audit
         return ApprovalService(
-            self._store.approvals,
-            self.get,
-            self.first_use,
-            self.audit.record,
-            self._steps.secrets.mask,
-            self.config,
-            self.audit.path,
+            self._store.approvals, self.get, self.first_use, audit.record, mask, self.config, audit.path
         )
 
     @property
@@ -517,15 +508,10 @@ class Project:
 
     def accept(self, by: str, sheets: Sequence[ReviewSheet] = (), *, channel: str = "program") -> None:
         """Record that a person accepts the project with its settings and these tools, as they were shown."""
-        self.audit.record(
-            "PROJECT_ACCEPTED",
-            approver=by,
-            channel=channel,
-            digest=self.config.digest,
-            tools=[one.tool.name for one in sheets],
-        )
+        digest, names = self.config.digest, [one.tool.name for one in sheets]
+        self.audit.record("PROJECT_ACCEPTED", approver=by, channel=channel, digest=digest, tools=names)
         self.first_use.reviews.accept_all([(one.tool, one.digest) for one in sheets], by)
-        Trust(self.vault).accept(self.config.digest, by, self.config.started)
+        Trust(self.vault).accept(digest, by, self.config.started)
 
     def review(
         self, tool: Tool, by: str, digest: ToolDigest | None = None, *, channel: str = "program"
