@@ -44,5 +44,5 @@ def test_a_member_is_shown_their_tools_and_a_wrong_list_its_place(tmp_path: Path
     (tmp_path / "tools/bad.yaml").write_text(TOOL.format(name="bad").replace("echo", "eval {{x}} #"))
     lint = toolcrib(tmp_path, "lint")
     assert lint.returncode == 4
-    assert "bad.yaml" in lint.stderr
-    assert "`x` is not a parameter" in lint.stderr
+    assert "bad.yaml" in lint.stdout
+    assert "`x` is not a parameter" in lint.stdout

@@ -35,5 +35,5 @@ def test_the_tutorial_happens_as_it_is_printed(tmp_path: Path) -> None:
                     screen.read_until(question)
                     screen.type(f"{key.strip('⏎')}\n")
                 screen.end()
-            shown = "\n".join(line.rpartition("\r")[2] for line in screen.text.splitlines())
+            shown = "\n".join(line.rpartition("\r")[2] for line in screen.text.split("\n"))
             assert pattern(expected.replace("⏎", "")).fullmatch(plain(shown) + "\n"), (command, shown)

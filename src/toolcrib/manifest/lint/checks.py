@@ -131,7 +131,9 @@ def placeholders(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 
 
 def _unused(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    marks = " ".join(_PLACEHOLDERS.findall(f"{document.data['exec'][tool.kind]!r} {tool.auth!r}"))
+    block = f"{document.data['exec'][tool.kind]!r} {tool.auth!r}"
+    # A condition names its argument without a mark.
+    marks = block if "Choice(" in block else " ".join(_PLACEHOLDERS.findall(block))
     for name, _ in islice(_properties(tool), _MOST_PROPERTIES):
         if name not in marks:
             path: KeyPath = ("inputs", "schema", "properties", name)

@@ -28,7 +28,7 @@ _BINDING = re.compile(r"(.+)=secret:([A-Za-z_][A-Za-z0-9_]{0,200})", re.DOTALL)
 
 
 @click.command("import")
-@click.argument("kind", type=click.Choice(["openapi"]))
+@click.argument("kind", metavar="openapi", type=click.Choice(["openapi"]))
 @click.argument("source", metavar="FILE|URL")
 @project_options
 @click.option("--list", "only_list", is_flag=True, help="Show the tools; write nothing.")
