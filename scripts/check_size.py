@@ -1,14 +1,20 @@
-"""Check that modules have at most 600 lines and functions 60: `check_size.py FOLDER...`."""
+"""Check sizes: `check_size.py FOLDER...`.
+
+A module has at most 600 lines and a function 60. A folder of the package has at most 14 modules.
+"""
 
 from __future__ import annotations
 
 import ast
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 MODULE_LINES = 600
 FUNCTION_LINES = 60
+FOLDER_MODULES = 14
+"""Without `__init__.py`. Tests and examples are not counted."""
 
 EXCEPTIONS: frozenset[str] = frozenset()
 """Places that may be longer, as `path` or `path:function`. It must stay empty."""
@@ -40,13 +46,21 @@ def too_long(path: Path) -> Iterator[str]:
             yield f"{path}:{node.lineno}: {name} has {length} lines, at most {FUNCTION_LINES} are allowed"
 
 
+def too_full(paths: list[Path]) -> Iterator[str]:
+    """Yield one line for each folder of the package with more modules than allowed."""
+    modules = [path for path in paths if path.parts[0] == "src" and path.name != "__init__.py"]
+    for folder, number in sorted(Counter(path.parent for path in modules).items()):
+        if number > FOLDER_MODULES:
+            yield f"{folder}: folder has {number} modules, at most {FOLDER_MODULES} are allowed"
+
+
 def main(folders: list[str]) -> int:
-    """Print what is too long in the folders; the exit status is 1 if anything is."""
+    """Print what is too large in the folders; the exit status is 1 if anything is."""
     paths = sorted(path for folder in folders for path in Path(folder).rglob("*.py"))
-    found = [line for path in paths for line in too_long(path)]
+    found = [*too_full(paths), *(line for path in paths for line in too_long(path))]
     for line in found:
         print(line)
-    print(f"check_size: {len(paths)} modules, {len(found)} too long")
+    print(f"check_size: {len(paths)} modules, {len(found)} findings")
     return 1 if found or not paths else 0
 
 

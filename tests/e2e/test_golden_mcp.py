@@ -15,7 +15,7 @@ from tests.golden.store import golden
 # Each test makes many calls one after the other, also on a machine that is busy.
 pytestmark = [pytest.mark.usefixtures("kernel"), pytest.mark.timeout(300)]
 
-TOOLSET = [sys.executable, "-m", "tests.e2e.mcp_stdio_server", "5"]
+TOOLSET = [sys.executable, "-m", "tests.e2e.mcp.mcp_stdio_server", "5"]
 BEGIN = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "agent", "version": "0"}}
 ENVELOPE = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",

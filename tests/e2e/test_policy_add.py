@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.crib import SH, Crib
-from tests.e2e.test_cli import ENVIRONMENT, cli, on_terminal
+from tests.e2e.cli.test_cli import ENVIRONMENT, cli, on_terminal
 from toolcrib.cli.yaml_text import with_rule
 from toolcrib.project import load_config
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.docs.test_docs_blocks import ROOT, blocks, pattern, plain
 from tests.e2e.terminal import terminal
-from tests.e2e.test_docs_blocks import ROOT, blocks, pattern, plain
 
 pytestmark = pytest.mark.usefixtures("kernel")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.crib import Crib
-from tests.e2e.test_cli import cli
+from tests.e2e.cli.test_cli import cli
 
 pytestmark = pytest.mark.usefixtures("kernel")
 

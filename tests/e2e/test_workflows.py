@@ -10,8 +10,8 @@ import mcp_types
 import pytest
 
 from tests.crib import Crib
-from tests.e2e.test_cli import cli
-from tests.e2e.test_meta_tools import client, value
+from tests.e2e.cli.test_cli import cli
+from tests.e2e.mcp.test_meta_tools import client, value
 from tests.http_server import LIMIT_S, http_server
 
 pytestmark = pytest.mark.usefixtures("kernel")

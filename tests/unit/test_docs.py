@@ -1,6 +1,6 @@
 """The docs agree with the code: everything that exists is documented, and everything documented exists.
 
-tests/unit/manifest/test_schema.py checks the fields of manifests and the rules of lint.
+tests/unit/manifest/native/test_schema.py checks the fields of manifests and the rules of lint.
 """
 
 from __future__ import annotations

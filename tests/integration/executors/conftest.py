@@ -8,7 +8,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from tests.integration.egress.servers import serving
-from tests.integration.executors.http_doubles import Server
+from tests.integration.executors.http.http_doubles import Server
 from toolcrib.egress import Egress
 
 

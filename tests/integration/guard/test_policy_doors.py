@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.guard.policed import policed
+from tests.unit.guard.policy.policed import policed
 from toolcrib import Toolset
 from toolcrib.cli.arguments import parse_arguments
 from toolcrib.guard import Condition, Effect, Policy, Rule, Rules

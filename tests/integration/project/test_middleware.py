@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.crib import Crib
-from tests.e2e.test_cli import cli
+from tests.e2e.cli.test_cli import cli
 from toolcrib.errors import ConfigError
 
 SETTINGS = """

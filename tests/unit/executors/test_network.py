@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.manifest.samples import COMMAND, tool
+from tests.unit.manifest.native.samples import COMMAND, tool
 from toolcrib.egress import Destination, HostPolicy, HostRefusal, Proxy
 from toolcrib.errors import (
     CommandFailed,

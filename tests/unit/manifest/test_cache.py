@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.manifest.samples import COMMAND
+from tests.unit.manifest.native.samples import COMMAND
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import LazyTools, ManifestCache, load_tools
 from toolcrib.spec import Tool

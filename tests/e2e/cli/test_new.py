@@ -1,0 +1,126 @@
+"""`toolcrib new`: manifests that lint clean and run."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.commands import PROGRAM, run
+from tests.e2e.cli.test_cli import ENVIRONMENT, Done
+from tests.e2e.terminal import terminal
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "shop" / "src").mkdir(parents=True)
+    (tmp_path / "shop" / "src" / "a.txt").write_text("one\ntwo\n")
+    assert cli(tmp_path / "shop", "init").code == 0
+    return tmp_path / "shop"
+
+
+def cli(folder: Path, *words: str) -> Done:
+    return Done(run(words, folder, ENVIRONMENT | {"TOOLCRIB_DATA": str(folder.parent / "data")}))
+
+
+def test_every_kind_lints_clean_and_runs(folder: Path) -> None:
+    for words in (
+        ("count_lines", "--run", "wc -l ${path}", "--read", "src"),
+        ("stats", "--kind", "python", "--argument", "n:integer", "--argument", "word"),
+        ("weather", "--kind", "http", "--run", "https://api.example.com/x/${city}?q=${word}"),
+        ("notes", "--kind", "file", "--run", "src"),
+        ("things", "--kind", "sql", "--run", "SELECT ${a} AS a"),
+        ("both", "--kind", "composite", "--run", "count_lines", "--argument", "path"),
+    ):
+        done = cli(folder, "new", *words, "--json")
+        assert (done.code, done.document["diagnostics"]) == (0, []), done.out
+    linted = cli(folder, "lint", "--json")
+    assert linted.code == 0, linted.out
+    assert len(cli(folder, "list", "--json").document["tools"]) == 6
+    assert cli(folder, "run", "count_lines", "path=src/a.txt").out == "2 src/a.txt\n"
+    assert cli(folder, "run", "notes", "path=src/a.txt").out == "one\ntwo\n"
+    with sqlite3.connect(folder / "data.db") as base:
+        base.execute("CREATE TABLE t (a TEXT)")
+    base.close()
+    assert cli(folder, "run", "things", "a=7", "--json").document["value"] == [{"a": "7"}]
+
+
+def test_at_a_terminal_it_asks_and_offers_a_first_run(folder: Path) -> None:
+    answers = (
+        ("Which kind?", "comand"),  # the nearest one is taken
+        ("What is it for?", "Count the lines of a file"),
+        ("What does it run?", "wc -l ${path}"),
+        ("Further arguments?", ""),
+        ("may it read?", "src"),
+        ("may it write?", ""),
+        ("Run it now? [y/N]", "y"),
+        ("With which arguments? (path=…)", "path=src/a.txt"),
+    )
+    env = ENVIRONMENT | {"TOOLCRIB_DATA": str(folder.parent / "data")}
+    with terminal([PROGRAM, "new", "lines"], folder, env, 120) as screen:
+        for question, answer in answers:
+            screen.read_until(question)
+            screen.type(f"{answer}\n")
+        assert screen.end() == 0, screen.text
+    assert "2 src/a.txt" in screen.text
+    shown = cli(folder, "show", "lines").out
+    assert "Count the lines of a file" in shown
+    assert "path  string, required" in shown
+    # A Python tool runs as it was made, also by the name of a module of Python.
+    with terminal([PROGRAM, "new", "json", "--kind", "python"], folder, env, 120) as screen:
+        for question in ("for?", "arguments?", "read?", "write?"):
+            screen.read_until(question)
+            screen.type("\n")
+        screen.read_until("[y/N]")
+        screen.type("y\n")
+        assert screen.end() == 0, screen.text
+
+
+def test_an_unreviewed_tool_shows_its_card_once_and_then_one_line(folder: Path) -> None:
+    cli(folder, "new", "save", "--run", "touch src/new", "--write", "src")
+    env = ENVIRONMENT | {"TOOLCRIB_DATA": str(folder.parent / "data")}
+    screens = []
+    for answer in "ny":
+        with terminal([PROGRAM, "run", "save"], folder, env, 120, accepted=False) as screen:
+            screen.read_until("[y/N]")
+            screen.type(f"{answer}\n")
+            screen.end()
+            screens.append(screen.text)
+    assert "save: not reviewed yet\n  digest: " in screens[0]
+    assert "+name: save" in screens[0]
+    assert screens[1].startswith("save: not reviewed yet, as it was shown before: toolcrib review save\n")
+    assert "digest" not in screens[1]
+    assert (folder / "src/new").exists()
+
+
+def test_what_takes_long_shows_so_on_a_terminal(folder: Path) -> None:
+    cli(folder, "new", "nap", "--run", "sleep 1")
+    manifest = folder / ".toolcrib/tools/nap/tool.yml"
+    manifest.write_text(manifest.read_text() + "examples: [{description: Nap, params: {}}]\n")
+    with terminal([PROGRAM, "test"], folder, ENVIRONMENT, 120) as screen:
+        screen.read_until("running examples 0.")
+        assert screen.end() == 0, screen.text
+    (folder / "app.py").write_text("from toolcrib import Toolset\ntools = Toolset()\n")
+    with terminal([PROGRAM, "serve", "app.py"], folder, ENVIRONMENT, 300) as screen:
+        screen.read_until(f" {PROGRAM} serve {folder}/app.py\n")
+        assert "for a client that starts this command itself" in screen.text
+        screen.type("\x03")
+        screen.end()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["a b"], 2, "no name"),
+        (["x", "--kind", "http", "--run", "api.example.com"], 2, "URL"),
+        (["x", "--run", "echo", "--argument", "n:int"], 2, "integer"),
+        (["x", "--run", "echo 'a"], 2, "cannot be read"),
+        (["x"], 2, "--run"),
+        (["there", "--run", "true"], 7, "exist already"),
+    ],
+)
+def test_what_cannot_be_made_is_explained(folder: Path, words: list[str], code: int, told: str) -> None:
+    cli(folder, "new", "there", "--run", "true")
+    done = cli(folder, "new", *words)
+    assert (done.code, told in done.err) == (code, True), done.err

@@ -1,0 +1,113 @@
+"""Toolsets of Python files: listed, shown, called and served without a project."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.commands import run
+from tests.e2e.cli.test_cli import ENVIRONMENT, Done
+
+PROGRAM = '''
+from toolcrib import Toolset
+
+tools = Toolset()
+
+
+@tools.tool
+def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+if __name__ == "__main__":
+    tools.run()
+'''
+MESSAGES = [
+    {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        },
+    },
+    {"jsonrpc": "2.0", "method": "notifications/initialized"},
+    {
+        "jsonrpc": "2.0",
+        "id": 2,
+        "method": "tools/call",
+        "params": {"name": "add", "arguments": {"a": 2, "b": 3}},
+    },
+]
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    (tmp_path / "app.py").write_text(PROGRAM)
+    return tmp_path
+
+
+def cli(folder: Path, *words: str, env: dict[str, str] | None = None) -> Done:
+    return Done(run(words, folder, ENVIRONMENT | (env or {})))
+
+
+def test_a_file_is_listed_shown_and_called(program: Path) -> None:
+    assert [tool["name"] for tool in cli(program, "list", "app.py", "--json").document["tools"]] == ["add"]
+    assert "b  integer, default 1" in cli(program, "show", "app.py:tools", "add").out
+    done = cli(program, "run", "app.py", "add", "a=2", "--b", "5", "--json")
+    assert (done.code, done.document["value"]) == (0, 7)
+    wrong = cli(program, "run", "app.py", "add", "a=x", "--json")
+    assert (wrong.code, wrong.document["error"]["code"]) == (4, "invalid_input")
+
+
+@pytest.mark.parametrize("words", [["-m", "toolcrib", "serve", "app.py"], ["app.py"]])
+def test_a_file_is_served_to_a_client(program: Path, words: list[str]) -> None:
+    lines = "".join(json.dumps(message) + "\n" for message in MESSAGES)
+    ended = subprocess.run(
+        [sys.executable, *words],
+        input=lines,
+        cwd=program,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    answers = [json.loads(line) for line in ended.stdout.splitlines()]
+    (called,) = [one["result"] for one in answers if one.get("id") == 2]
+    assert called["content"][0]["text"] == "5"
+
+
+def test_what_is_no_toolset_is_explained(program: Path) -> None:
+    (program / "none.py").write_text("x = 1\n")
+    (program / "two.py").write_text("from toolcrib import Toolset\na = Toolset()\nb = Toolset()\n")
+    for words, code, told in (
+        (["list", "gone.py"], 3, "no file gone.py"),
+        (["list", "none.py"], 2, "tools = Toolset()"),
+        (["list", "two.py"], 2, "two.py:a, two.py:b"),
+        (["list", "app.py:other"], 2, "app.py:tools"),
+        (["run", "app.py"], 2, "add"),
+        (["show", "app.py"], 2, "add"),
+        (["serve", "app.py", "--http"], 2, "toolcrib init"),
+        (["serve", "app"], 2, "--root app"),
+    ):
+        done = cli(program, *words)
+        assert done.code == code, (words, done.err)
+        assert told in done.err, (words, done.err)
+
+
+def test_help_completion_and_colours(program: Path) -> None:
+    assert cli(program, "help", "run").out == cli(program, "run", "--help").out
+    assert cli(program, "help").out == cli(program, "--help").out
+    for shell in ("bash", "zsh", "fish"):
+        assert "_TOOLCRIB_COMPLETE" in cli(program, "completion", shell).out
+    assert "init or new" in cli(program, "create").err
+    assert cli(program, "--root", "/nowhere", "list").code == 3
+    assert "\x1b[" in cli(program, "create", env={"FORCE_COLOR": "1"}).err
+    assert "\x1b[" not in cli(program, "create", env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).err

@@ -1,0 +1,220 @@
+"""Deciding is a person's: at a terminal, or as their own settings say, and never with a token."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands import PROGRAM
+from tests.crib import Crib, accept
+from tests.e2e.cli.test_cli import ENVIRONMENT, Done, cli
+from tests.e2e.terminal import terminal
+from toolcrib.guard import Tokens
+from toolcrib.state import Vault
+
+ID = "APPROVAL"
+DECISIONS: list[Sequence[str]] = [
+    ("approvals", "approve", ID, "--yes"),
+    ("approvals", "deny", ID, "--yes"),
+    ("approvals", "revoke", ID),
+    ("lock",),
+    ("policy", "add", "deny", "pay", "--yes"),
+    ("review", "--all", "--yes"),
+    ("review", "--watch"),
+    ("run", "pay", "--approve"),
+    ("secrets", "set", "KEY"),
+    ("token", "create", "new", "--scope", "invoke"),
+    ("trace", "pay", "--approve"),
+    ("trust", "--revoke"),
+    ("trust", "--yes"),
+]
+NAMES = [" ".join(words).replace(ID, "ID") for words in DECISIONS]
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> dict[str, str]:
+    """An environment with a folder of the user's own, and settings that allow nothing without a terminal."""
+    settings = tmp_path / "own.yml"
+    settings.write_text("decide_without_terminal: false\n")
+    return {"TOOLCRIB_DATA": str(tmp_path / "data"), "TOOLCRIB_CONFIG": str(settings)}
+
+
+@pytest.fixture
+def shop(crib: Crib, own: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Crib:
+    """A project with settings that wait for trust, and a call of `pay` that waits for approval."""
+    monkeypatch.setenv("TOOLCRIB_DATA", own["TOOLCRIB_DATA"])
+    crib.write("data", "x")
+    pay = {"action": "write", "path": "data", "content": "paid"}
+    asks = {"required": True, "reason": "it is dear"}
+    crib.tool("pay", "file", pay, permissions={"fs": {"write": ["data"]}}, approval=asks)
+    accept(crib.root)
+    crib.write(".toolcrib/config.yml", "policy: {self_approval: true}\n")
+    return crib
+
+
+def waiting(shop: Crib) -> str:
+    async def once() -> str:
+        async with shop.open() as project:
+            result = await project.call("pay", wait="pending")
+            return str((result.details or {})["approval"])
+
+    return asyncio.run(once())
+
+
+def state(shop: Crib, own: dict[str, str]) -> Any:
+    """All that a decision could change."""
+    approvals = cli(shop, "approvals", "list", "--status", "all", "--json", env=own).document["approvals"]
+    tokens = cli(shop, "token", "list", "--json", env=own).document
+    trust = cli(shop, "trust", "--show", "--json", env=own).document
+    locked = (shop.root / "toolcrib.lock").exists()
+    decided = [one for one in approvals if one["status"] != "pending"]
+    return [decided, tokens, trust, locked, (shop.root / "data").read_text()]
+
+
+def words_for(words: Sequence[str], approval: str) -> list[str]:
+    return [approval if word == ID else word for word in words]
+
+
+@pytest.mark.parametrize("words", DECISIONS, ids=NAMES)
+def test_nothing_is_decided_without_a_terminal(shop: Crib, own: dict[str, str], words: Sequence[str]) -> None:
+    approval = waiting(shop)
+    before = state(shop, own)
+    done = cli(shop, *words_for(words, approval), env=own)
+    assert (done.code, "only a person at a terminal" in done.err) == (5, True), done.err
+    assert "decide_without_terminal" not in done.err
+    assert state(shop, own) == before
+    assert not [entry for entry in shop.audit() if entry.event in ("TOOL_APPROVED", "TOOL_DENIED")]
+
+
+@pytest.mark.parametrize("words", DECISIONS, ids=NAMES)
+def test_no_token_decides_not_even_at_a_terminal(
+    shop: Crib, own: dict[str, str], words: Sequence[str]
+) -> None:
+    approval = waiting(shop)
+    token = Tokens(Vault(shop.root)).create("chief", ["admin"], owner="ann")
+    before = state(shop, own)
+    allowed = own | {"TOOLCRIB_CONFIG": os.environ["TOOLCRIB_CONFIG"], "TOOLCRIB_TOKEN": token}
+    done = cli(shop, *words_for(words, approval), env=allowed)
+    assert (done.code, "error[invalid_token]" in done.err) == (5, True), done.err
+    argv = [PROGRAM, *words_for(words, approval)]
+    with terminal(argv, shop.root, ENVIRONMENT | allowed, 200) as screen:
+        assert screen.end() == 5
+        assert "error[invalid_token]" in screen.text
+    assert state(shop, own) == before
+
+
+@pytest.mark.parametrize(
+    ("keys", "words", "channel"), [("y\n", (), "terminal"), ("", ("--yes",), "flag")], ids=["typed", "flag"]
+)
+def test_the_audit_names_the_way_of_a_decision(
+    shop: Crib, own: dict[str, str], keys: str, words: Sequence[str], channel: str
+) -> None:
+    argv = [PROGRAM, "approvals", "approve", waiting(shop), *words]
+    with terminal(argv, shop.root, ENVIRONMENT | own, 200) as screen:
+        if keys:
+            screen.read_until("[y/N] ")
+            screen.type(keys)
+        assert screen.end() == 0, screen.text
+    assert shop.last().fields["channel"] == channel
+    more = ("--approve",) if words else ()
+    with terminal([PROGRAM, "run", "pay", *more], shop.root, ENVIRONMENT | own, 200) as screen:
+        if keys:
+            screen.read_until("[y/N] ")
+            screen.type(keys)
+        assert screen.end() == 0, screen.text
+    assert (shop.root / "data").read_text() == "paid"
+    decided = [entry for entry in shop.audit() if entry.event == "TOOL_APPROVED"]
+    assert [entry.fields["channel"] for entry in decided] == [channel, channel]
+
+
+def test_a_job_in_the_background_of_a_terminal_decides_nothing(shop: Crib, own: dict[str, str]) -> None:
+    words = f"approvals approve {waiting(shop)} --yes"
+    script = f"set -m; {PROGRAM} {words} < /dev/tty & wait $!; echo ended $?"
+    with terminal(["/bin/bash", "-c", script], shop.root, ENVIRONMENT | own, 200, accepted=False) as screen:
+        screen.read_until("ended 5")
+        assert "only a person at a terminal" in screen.text
+
+
+def test_the_users_own_setting_allows_it_and_the_doctor_says_so(shop: Crib, own: dict[str, str]) -> None:
+    assert "WARNING" not in cli(None, "doctor", env=own).out
+    Path(own["TOOLCRIB_CONFIG"]).write_text("decide_without_terminal: true\n")
+    assert cli(shop, "approvals", "approve", waiting(shop), "--yes", env=own).code == 0
+    assert shop.last().fields["channel"] == "flag"
+    told = cli(None, "doctor", env=own).out
+    assert "WARNING: ANY PROGRAM THAT RUNS AS YOU CAN APPROVE" in told
+    assert own["TOOLCRIB_CONFIG"] in told
+    assert cli(None, "doctor", "--json", env=own).document["decide_without_terminal"] is True
+
+
+def test_only_a_person_is_told_how_to_approve(shop: Crib, own: dict[str, str]) -> None:
+    for words in ((), ("--wait", "pending"), ("--json",)):
+        done = cli(shop, "run", "pay", *words, env=own)
+        assert done.code == 5
+        assert not {"toolcrib approvals", "--approve", "--yes"} & {
+            word for word in ("toolcrib approvals", "--approve", "--yes") if word in done.out + done.err
+        }
+        assert "pending" in done.out or "A person has been asked" in done.out + done.err
+    with terminal([PROGRAM, "run", "pay", "--wait", "pending"], shop.root, ENVIRONMENT | own, 200) as screen:
+        assert screen.end() == 5
+        assert "toolcrib approvals approve" in screen.text
+
+
+# -- a token makes every command that caller ------------------------------------------------------------
+
+
+@pytest.fixture
+def agent(shop: Crib, own: dict[str, str]) -> dict[str, str]:
+    """The environment of a command with a token that may call `look` and nothing else."""
+    reads = {"action": "read", "path": "data"}
+    for name in ("look", "other"):
+        shop.tool(name, "file", reads, permissions={"fs": {"read": ["data"]}}, examples=[{"params": {}}])
+    return own | {"TOOLCRIB_TOKEN": Tokens(Vault(shop.root)).create("ci", ["invoke"], ("look",), owner="ann")}
+
+
+def test_a_token_sees_calls_and_is_recorded_as_itself(shop: Crib, agent: dict[str, str]) -> None:
+    listed = cli(shop, "list", "--json", env=agent).document["tools"]
+    assert [tool["name"] for tool in listed] == ["look"]
+    found = cli(shop, "search", "look other pay", "--json", env=agent).document["hits"]
+    assert [hit["name"] for hit in found] == ["look"]
+    assert (cli(shop, "show", "look", env=agent).code, cli(shop, "show", "other", env=agent).code) == (0, 3)
+    done = cli(shop, "run", "look", env=agent)
+    assert (done.code, done.out) == (0, "x\n")
+    assert shop.last().fields["caller"] == "token:ci"
+    assert "error[invalid_token]" in cli(shop, "run", "other", env=agent).err
+    assert "error[invalid_token]" in cli(shop, "run", "other", "--dry-run", env=agent).err
+    tried = cli(shop, "test", "--json", env=agent).document["examples"]
+    assert {(one["tool"], one["outcome"]) for one in tried} == {("look", "passed")}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("approvals", "list"),
+        ("audit", "tail"),
+        ("bundle", "list"),
+        ("init",),
+        ("lint",),
+        ("lock", "--check"),
+        ("policy", "show"),
+        ("secrets", "list"),
+        ("token", "list"),
+        ("token", "revoke", "ci"),
+        ("trace", "look"),
+        ("trust", "--show"),
+    ],
+    ids=" ".join,
+)
+def test_a_token_is_no_owner(shop: Crib, agent: dict[str, str], words: Sequence[str]) -> None:
+    done = cli(shop, *words, env=agent)
+    assert (done.code, done.out, "error[invalid_token]" in done.err) == (5, "", True), done.err
+
+
+@pytest.mark.parametrize("token", ["", "tcr_wrong"])
+def test_a_wrong_token_makes_nobody_the_owner(shop: Crib, own: dict[str, str], token: str) -> None:
+    done: Done = cli(shop, "list", env=own | {"TOOLCRIB_TOKEN": token})
+    assert (done.code, "error[invalid_token]" in done.err) == (5, True)

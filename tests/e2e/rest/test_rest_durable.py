@@ -1,0 +1,55 @@
+"""Calls over HTTP that outlive the server."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from tests.e2e.rest.test_rest_calls import client, decide, make_crib, serving, until
+
+
+async def test_a_call_answered_with_202_survives_the_server(tmp_path: Path) -> None:
+    crib, mark = make_crib(tmp_path), tmp_path / "mark"
+    body, prefer = {"args": {"mark": str(mark)}}, {"Prefer": "respond-async"}
+    with serving(crib) as server:
+        async with client(server) as session:
+            lost = await accepted(session, "hold", body, prefer)
+            await until(mark.with_name("mark.begun"))
+            first = await accepted(session, "ask", {"args": {"note": "1"}}, prefer)
+            second = await accepted(session, "ask", {"args": {"note": "2"}}, {})
+            await until_status(session, second, "awaiting_approval")
+            server.process.kill()
+            server.process.wait()
+    with serving(crib) as server:
+        async with client(server) as session:
+            found = await until_status(session, lost, "error")
+            assert "unknown" in found["result"]["error"]["message"]
+            for call in (first, second):
+                waits = await until_status(session, call, "awaiting_approval")
+                await decide(crib, "approve", waits["approval"]["id"])
+                assert (await until_status(session, call, "ok"))["result"]["ok"]
+            async with session.get("/tools/calls?pageSize=2") as reply:
+                page = await reply.json()
+            assert [one["callId"] for one in page["calls"]] == [second, first]
+            async with session.get(f"/tools/calls?pageToken={page['nextPageToken']}") as reply:
+                assert [one["callId"] for one in (await reply.json())["calls"]] == [lost]
+
+
+async def accepted(session: aiohttp.ClientSession, tool: str, body: Any, headers: dict[str, str]) -> str:
+    """Make a call that is answered with 202, and return its id."""
+    async with session.post(f"/tools/invoke/{tool}", json=body, headers=headers) as reply:
+        assert reply.status == 202, await reply.text()
+        return str((await reply.json())["callId"])
+
+
+async def until_status(session: aiohttp.ClientSession, call: str, status: str) -> dict[str, Any]:
+    async with asyncio.timeout(60):
+        while True:
+            async with session.get(f"/tools/calls/{call}") as reply:
+                found: dict[str, Any] = await reply.json()
+            if found["status"] == status:
+                return found
+            await asyncio.sleep(0.05)

@@ -1,0 +1,302 @@
+"""Calls of tools in bundles, over HTTP at a real server that calls another real server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crib import Crib
+from tests.e2e.rest.rest_server import SHIPPED
+from tests.http_server import HttpServerProcess, Reply, http_server
+from toolcrib import Project
+from toolcrib.spec.identifier import new_id
+
+CITY = {
+    "type": "object",
+    "required": ["city"],
+    "properties": {"city": {"type": "string", "maxLength": 9, "description": "City."}},
+    "additionalProperties": False,
+}
+MARK = {
+    "type": "object",
+    "required": ["mark"],
+    "properties": {"mark": {"type": "string", "description": "M."}},
+}
+
+
+class Weather(ThreadingHTTPServer):
+    """A server that answers each request with its path, as JSON; 500 for what contains `fail`."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Weather
+
+    def do_GET(self) -> None:
+        self.server.paths.append(self.path)
+        body = json.dumps({"path": self.path}).encode()
+        self.send_response(500 if "fail" in self.path else 200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def weather() -> Iterator[Weather]:
+    with Weather() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProcess]:
+    crib = Crib(tmp_path_factory.mktemp("invoke") / "project")
+    crib.write(".toolcrib/config.yml", json.dumps({"security": {"allowed_hosts": ["127.0.0.1"]}}))
+    with http_server(crib.root, program=("-m", "tests.e2e.rest.rest_server")) as running:
+        yield running
+
+
+@dataclass(slots=True)
+class Bundle:
+    """A bundle of its own, and its tools."""
+
+    server: HttpServerProcess
+    id: str
+
+    @property
+    def path(self) -> str:
+        return f"/tools/bundles/{self.id}"
+
+    def put(self, slug: str, body: dict[str, Any], *, reviewed: bool = True) -> None:
+        """Put version v1 of a tool, and review it as a person does in another process."""
+        reply = self.server.send("PUT", f"{self.path}/tools/{slug}/version/v1", {"displayName": "x", **body})
+        assert reply.status == 201, reply.body
+        if reviewed:
+            asyncio.run(self.review(slug))
+
+    async def review(self, slug: str) -> None:
+        async with Project.open(self.server.root, data=self.server.data) as project:
+            project.review(project.get(project.bundles.name(self.id, slug, "v1")), "ann")
+
+    def invoke(self, slug: str, args: dict[str, Any] | None = None, **headers: str) -> Reply:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        path = f"{self.path}/tools/{slug}/version/v1/invoke"
+        return self.server.send("POST", path, {"args": args or {}}, named)
+
+
+READS = """\
+name: read_notes
+description: Read the notes.
+kind: file
+version: v1
+exec: {file: {action: read, path: notes.txt}}
+permissions: {fs: {read: [notes.txt], write: []}}
+"""
+
+
+@pytest.fixture
+def bundle(server: HttpServerProcess) -> Bundle:
+    made = Bundle(server, new_id())
+    slug = f"shop-{made.id[-12:]}"
+    assert server.send("PUT", made.path, {"slug": slug, "displayName": "Shop"}).status == 201
+    return made
+
+
+def http_tool(address: str, path: str = "/${city}") -> dict[str, Any]:
+    return {"type": "http", "argSchema": CITY, "impl": {"urlTemplate": f"{address}{path}"}}
+
+
+def test_an_http_tool_returns_its_value(bundle: Bundle, weather: Weather) -> None:
+    bundle.put("weather", http_tool(weather.address))
+    reply = bundle.invoke("weather", {"city": "Bern"})
+    assert (reply.status, reply.json) == (200, {"ok": True, "value": {"path": "/Bern"}})
+
+
+def test_a_dry_run_sends_nothing(bundle: Bundle, weather: Weather) -> None:
+    bundle.put("weather", http_tool(weather.address, "/dry/${city}"))
+    path = f"{bundle.path}/tools/weather/version/v1/invoke"
+    reply = bundle.server.send("POST", path, {"args": {"city": "Bern"}, "dryRun": True})
+    assert (reply.status, reply.json["ok"]) == (200, True)
+    assert reply.json["value"]["would"]["url"] == f"{weather.address}/dry/Bern"
+    assert not [path for path in weather.paths if path.startswith("/dry")]
+
+
+def test_a_server_that_fails_is_a_result_and_no_error_of_the_request(
+    bundle: Bundle, weather: Weather
+) -> None:
+    tool = http_tool(weather.address, "/fail/${city}")
+    bundle.put("weather", tool)
+    reply = bundle.invoke("weather", {"city": "Bern"})
+    assert (reply.status, reply.json["ok"], reply.json["error"]["code"]) == (200, False, "http_failed")
+    tool["impl"]["errorMode"] = "empty"
+    bundle.put("empty", tool)
+    assert bundle.invoke("empty", {"city": "Bern"}).json["meta"]["status"] == 500
+
+
+def test_every_violation_is_reported_and_nothing_is_sent(bundle: Bundle, weather: Weather) -> None:
+    bundle.put("weather", http_tool(weather.address, "/never/${city}"))
+    reply = bundle.invoke("weather", {"city": "much too long", "when": "now"})
+    assert (reply.status, reply.code) == (400, "invalid_input")
+    assert {one["path"] for one in reply.json["error"]["violations"]} == {"$.city", "$.when"}
+    assert not [path for path in weather.paths if path.startswith("/never")]
+
+
+def test_a_host_that_the_project_does_not_allow_is_refused(bundle: Bundle) -> None:
+    bundle.put("weather", http_tool("https://api.example.com"))
+    reply = bundle.invoke("weather", {"city": "Bern"})
+    assert (reply.status, reply.code) == (403, "host_not_allowed")
+
+
+def test_a_tool_nobody_has_reviewed_waits_for_a_person(bundle: Bundle, weather: Weather) -> None:
+    bundle.put("weather", http_tool(weather.address, "/waits/${city}"), reviewed=False)
+    reply = bundle.invoke("weather", {"city": "Bern"})
+    assert (reply.status, reply.json["status"]) == (202, "awaiting_approval")
+    assert not [path for path in weather.paths if path.startswith("/waits")]
+
+
+def test_disabled_deleted_and_missing_tools_are_refused(bundle: Bundle, weather: Weather) -> None:
+    bundle.put("weather", http_tool(weather.address))
+    tool = f"{bundle.path}/tools/weather/version/v1"
+    switch = {"isEnabled": False}
+    assert bundle.server.send("PATCH", tool, switch).status == 200
+    reply = bundle.invoke("weather", {"city": "Bern"})
+    assert (reply.status, reply.code) == (409, "tool_disabled")
+    assert bundle.server.send("PATCH", bundle.path, switch).status == 200
+    reply = bundle.invoke("weather", {"city": "Bern"})
+    assert (reply.status, reply.code) == (409, "bundle_disabled")
+    assert bundle.server.send("PATCH", bundle.path, {"isEnabled": True}).status == 200
+    assert bundle.server.send("DELETE", tool).status == 204
+    assert bundle.invoke("weather", {"city": "Bern"}).status == 404
+    assert Bundle(bundle.server, new_id()).invoke("weather").status == 404
+    assert Bundle(bundle.server, "x").invoke("weather").code == "invalid_id"
+    assert bundle.server.send("DELETE", bundle.path).status == 202
+    assert bundle.invoke("weather", {"city": "Bern"}).code == "bundle_deleting"
+
+
+def test_a_function_of_the_program_reports_as_it_runs(bundle: Bundle, tmp_path: Path) -> None:
+    bundle.put("hold", {"type": "go", "argSchema": MARK, "impl": {"goFunc": "Hold"}})
+    mark = tmp_path / "mark"
+    mark.touch()
+    reply = bundle.invoke("hold", {"mark": str(mark)}, Accept="text/event-stream")
+    kinds = [line.removeprefix("event: ") for line in reply.body.decode().splitlines() if "event: " in line]
+    assert kinds == ["started", "chunk", "result"]
+    bundle.put("gone", {"type": "go", "impl": {"goFunc": "Nowhere"}})
+    missing = bundle.invoke("gone")
+    assert (missing.status, missing.code) == (503, "tool_unavailable")
+
+
+def test_a_call_with_a_key_is_sent_once(bundle: Bundle, weather: Weather) -> None:
+    bundle.put("weather", http_tool(weather.address, "/once/${city}"))
+    replies = [bundle.invoke("weather", {"city": "Bern"}, Idempotency_Key="k") for _ in range(3)]
+    assert {reply.body for reply in replies} == {b'{"ok":true,"value":{"path":"/once/Bern"}}'}
+    assert weather.paths.count("/once/Bern") == 1
+
+
+def test_a_tool_put_by_a_token_needs_approval_until_a_person_has_reviewed_it(bundle: Bundle) -> None:
+    tool = {"type": "native", "impl": {"manifest": READS}}
+    (bundle.server.root / "notes.txt").write_text("noted")
+    bundle.put("read-notes", tool, reviewed=False)
+    asked = bundle.invoke("read-notes")
+    assert asked.status == 202, asked.body
+    assert ", which the agent token:admin-" in json.dumps(
+        bundle.server.send("GET", f"/tools/calls/{asked.json['callId']}").json
+    )
+    asyncio.run(bundle.review("read-notes"))
+    assert bundle.invoke("read-notes").status == 200
+
+
+# -- a bundle that comes with the program ------------------------------------------------------------
+
+
+@pytest.fixture
+def shipped(server: HttpServerProcess) -> Iterator[Bundle]:
+    yield Bundle(server, SHIPPED)
+    for path in (f"/tools/bundles/{SHIPPED}", f"/tools/bundles/{SHIPPED}/tools/sum/version/v1"):
+        server.send("PATCH", path, {"isEnabled": True})
+
+
+def test_a_built_in_bundle_is_read_and_called_as_any_other(shipped: Bundle) -> None:
+    send, one = shipped.server.send, f"{shipped.path}/tools/sum/version/v1"
+    assert send("GET", shipped.path).json["isBuiltIn"] is True
+    assert (send("GET", one).json["isBuiltIn"], send("GET", one).json["availability"]) == (True, "available")
+    assert SHIPPED in [bundle["id"] for bundle in send("GET", "/tools/bundles?pageSize=256").json["bundles"]]
+    assert [tool["slug"] for tool in send("GET", f"/tools?bundleIDs={SHIPPED}").json["tools"]] == ["sum"]
+    assert send("GET", f"/tools/search?q=sum&bundleIDs={SHIPPED}").json["total"] == 1
+    assert shipped.invoke("sum", {"a": 2, "b": 3}).json == {"ok": True, "value": 5}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", "", {"slug": "mine"}),
+        ("PATCH", "", {"isEnabled": False, "slug": "mine"}),
+        ("DELETE", "", None),
+        ("PUT", "/tools/sum/version/v1", {"type": "go", "displayName": "x", "impl": {"goFunc": "Sum"}}),
+        ("PUT", "/tools/new/version/v1", {"type": "go", "displayName": "x", "impl": {"goFunc": "Sum"}}),
+        ("PATCH", "/tools/sum/version/v1", {"isEnabled": False, "description": "mine"}),
+        ("DELETE", "/tools/sum/version/v1", None),
+    ],
+)
+def test_what_is_built_in_cannot_be_changed(shipped: Bundle, method: str, path: str, body: Any) -> None:
+    reply = shipped.server.send(method, shipped.path + path, body)
+    assert (reply.status, reply.code) == (403, "builtin_read_only")
+
+
+@pytest.mark.parametrize(
+    ("path", "code"), [("", "bundle_disabled"), ("/tools/sum/version/v1", "tool_disabled")]
+)
+def test_the_switch_of_what_is_built_in_is_kept(shipped: Bundle, path: str, code: str) -> None:
+    server = shipped.server
+    reply = server.send("PATCH", shipped.path + path, {"isEnabled": False})
+    assert (reply.status, reply.json["isEnabled"]) == (200, False)
+    refused = shipped.invoke("sum", {"a": 1, "b": 1})
+    assert (refused.status, refused.code) == (409, code)
+    with http_server(server.root, program=("-m", "tests.e2e.rest.rest_server")) as later:
+        assert later.send("GET", shipped.path + path).json["isEnabled"] is False
+    assert server.send("PATCH", shipped.path + path, {"isEnabled": True}).status == 200
+    assert shipped.invoke("sum", {"a": 1, "b": 1}).json == {"ok": True, "value": 2}
+
+
+# -- a slow client -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/tools/invoke/add", f"/tools/bundles/{SHIPPED}"])
+@pytest.mark.parametrize("sent", [b"", b'{"args"'])
+def test_a_body_that_does_not_come_is_given_up(tmp_path: Path, path: str, sent: bytes) -> None:
+    crib = Crib(tmp_path / "project")
+    program = ("-m", "tests.e2e.rest.rest_server")
+    with http_server(crib.root, "--body-s", "0.5", program=program) as server:
+        assert server.send("POST", "/tools/invoke/add", {"args": {"a": 1, "b": 2}}).status == 200
+        method = "POST" if "invoke" in path else "PUT"
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+            head = (
+                f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+                f"Authorization: Bearer {server.token}\r\nContent-Type: application/json\r\n"
+                "Content-Length: 100\r\n\r\n"
+            )
+            client.sendall(head.encode() + sent)
+            answer = b"".join(iter(lambda: client.recv(65_536), b""))  # the server closes the connection
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b'"slow_request"' in answer
+        assert server.send("POST", "/tools/invoke/add", {"args": {"a": 1, "b": 2}}).status == 200
