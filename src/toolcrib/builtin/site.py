@@ -37,7 +37,7 @@ class Outputs(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Site:
-    """What one built-in tool finds around it."""
+    """The surroundings of one built-in tool."""
 
     tool: Tool
     host: Host
@@ -47,7 +47,7 @@ class Site:
     outputs: Outputs | None = None
     """The artifacts of the project; None outside of one."""
     kept: dict[str, Any] = field(default_factory=dict)
-    """What the tool keeps between its calls."""
+    """The data that the tool keeps between its calls."""
 
     def option(self, name: str, default: Any = None) -> Any:
         """Return one option of the tool."""

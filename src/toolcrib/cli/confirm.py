@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Channel", "at_terminal", "choose", "confirm", "decide", "page", "require_person", "seek_approval"]
 
 Channel = Literal["terminal", "flag"]
-"""How a person decides on the command line: by an answer at the terminal, or by `--yes` or `--approve`."""
+"""The decision of a person on the command line: an answer at the terminal, `--yes` or `--approve`."""
 
 
 def require_person(about: str, *, refuse: type[ToolcribError] = ApprovalRequired) -> None:

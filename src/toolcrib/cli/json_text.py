@@ -14,9 +14,9 @@ _DECODER = json.JSONDecoder()
 
 class _Member(NamedTuple):
     start: int
-    """Where its name begins."""
+    """The position at which its name begins."""
     value: int
-    """Where its value begins."""
+    """The position at which its value begins."""
     end: int
 
 

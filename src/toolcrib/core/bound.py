@@ -52,7 +52,7 @@ class Bound:
     retries_timeouts: bool
     """True if an attempt that timed out is repeated as well."""
     approval_reason: str | None
-    """Why a person must approve each call; None when nobody must."""
+    """The reason why a person must approve each call; None when nobody must."""
 
     def _set_rules(self, approval: Approval, retry: Retry | None, default: Retry) -> None:
         self.retry = retry or default

@@ -73,7 +73,7 @@ class Context(Call):
     start_line: tuple[int, str] | None = field(default=None, init=False)
     """The number of the line in the audit log that the call has started, and what it says of the call."""
     bus: EventBus | None = field(default=None, init=False)
-    """Where the events of the call go while it runs."""
+    """The receiver of the events of the call while it runs."""
     chunks: Chunks | None = field(default=None, init=False)
     """Masks the chunks of this attempt."""
     replayed: bool = field(default=False, init=False)

@@ -289,7 +289,7 @@ class Toolset:
         return wire if wire in self._bound else self._wire.get(wire)
 
     def announce(self) -> None:
-        """Tell listeners that the list has changed."""
+        """Notify listeners that the list has changed."""
         self._revision += 1
         for listener in list(self._listeners):
             listener()

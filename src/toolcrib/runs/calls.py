@@ -101,7 +101,7 @@ class ClaimedCall(NamedTuple):
     """1, 2, …: the number of this attempt."""
     snoozes: int
     context: Mapping[str, Any]
-    """What the submitter gave beside the arguments: `identity`, `variables`, `timeout_ms`."""
+    """The submitter's data beside the arguments: `identity`, `variables`, `timeout_ms`."""
     session_id: str | None
     run_id: str | None
 
@@ -134,9 +134,9 @@ class DurableCalls(StoredCalls):
         self._clock = clock
         self.lease_s = lease_s
         self.dispatcher: Dispatcher = dispatcher or EmbeddedDispatcher(database, clock)
-        """Where ready calls are sent, to the entry `entry_of(tool)`."""
+        """The dispatcher to which ready calls are sent, to the entry `entry_of(tool)`."""
         self.to_send = [_TO_SEND]
-        """What should have a message, as `Dispatcher.resend` takes it."""
+        """The calls that should have a message, as `Dispatcher.resend` takes them."""
         self.on_end: list[Callable[[Transaction, Ended], None]] = []
         """Called in the transaction in which a call ends, whatever way."""
         self._ends: DatabaseWatch[CallState] = DatabaseWatch(self._ended, database)
@@ -231,7 +231,7 @@ class DurableCalls(StoredCalls):
 
     @contextmanager
     def cancelling(self, tx: Transaction, ids: Collection[str]) -> Iterator[list[str]]:
-        """Cancel those of these calls that have not ended; yield them before anybody is told.
+        """Cancel those of these calls that have not ended; yield them before anybody is notified.
 
         Their rows are locked first, and in one order, as workers lock a call before its run: no deadlock.
         """

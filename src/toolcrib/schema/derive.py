@@ -32,7 +32,7 @@ _EMPTY = inspect.Parameter.empty
 _UNNAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
 _EXTRA = inspect.Parameter.VAR_KEYWORD
 _UNTOLD = (_EMPTY, None, type(None), Any, object, str, bytes, Outcome)
-"""What a function may say that it returns without a word about its value; text is not structured."""
+"""Return annotations without a schema of the value; text is not structured."""
 _accepted: set[Any] = set()
 """Types known to have a schema."""
 

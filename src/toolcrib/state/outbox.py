@@ -1,4 +1,4 @@
-"""Messages that are stored with the change they tell of, and delivered afterwards: at least once, in order.
+"""Messages that are stored with the change they announce, and delivered afterwards: at least once, in order.
 
 A message has the number of its topic, which a transaction gets by locking the topic until it ends. So no
 message of a topic appears before an earlier one. One reader at a time delivers a topic; if it dies, or is

@@ -245,7 +245,7 @@ def test_a_refused_socket_is_reported_with_the_host_where_that_is_known(root: Pa
     assert lines(Run(root).see("network ").missing) == [("network", "allow: [HOST]")]
     run = Run(root)
     run.see("network ")
-    run.seen.tell({"hosts": [["example.org", 80], ["x"], 7], "variables": []})
+    run.seen.add_report({"hosts": [["example.org", 80], ["x"], 7], "variables": []})
     run.seen.record_host("example.org", None, False)
     assert lines(run.see("network ").missing) == [("network", "example.org:80")]
 
@@ -261,7 +261,7 @@ def test_variables_are_kept_as_declared_and_reported_where_they_were_seen(
     assert all("cannot be observed" in line.why for line in unseen.needed)
     run = Run(root, **given)
     run.see("run /bin/sh")
-    run.seen.tell({"variables": ["KEY", "ASKED_FOR", "NOT_SET_HERE"]})
+    run.seen.add_report({"variables": ["KEY", "ASKED_FOR", "NOT_SET_HERE"]})
     block = Block.of(run.tool, run.seen)
     assert [line.why.partition(";")[0] for line in block.needed] == [
         "read through os.environ", "declared", "declared"
@@ -270,7 +270,7 @@ def test_variables_are_kept_as_declared_and_reported_where_they_were_seen(
     # A program that it starts reads its own environment unseen.
     run.see("run /bin/sh", "run /bin/ls")
     run.seen.variables = None
-    run.seen.tell({"variables": ["KEY"]})
+    run.seen.add_report({"variables": ["KEY"]})
     assert run.seen.variables is None
 
 
@@ -280,7 +280,7 @@ def test_variables_are_kept_as_declared_and_reported_where_they_were_seen(
 def test_what_a_tool_says_of_itself_may_be_anything(root: Path, expected: Any) -> None:
     run = Run(root)
     run.see()
-    run.seen.tell(expected)
+    run.seen.add_report(expected)
     assert all(isinstance(host, str) for host, _ in run.seen.hosts)
 
 

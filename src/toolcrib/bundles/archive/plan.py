@@ -37,7 +37,7 @@ __all__ = [
 
 OnConflict = Literal["refuse", "skip", "replace", "new-id"]
 ON_CONFLICT: tuple[OnConflict, ...] = get_args(OnConflict)
-"""What to do about a bundle or tool that is here and differs. `new-id`: import all as a new bundle."""
+"""The treatment of a bundle or tool that is here and differs. `new-id`: import all as a new bundle."""
 State = Literal["new", "same", "differs"]
 Action = Literal["add", "keep", "replace", "conflict"]
 _ACTIONS: dict[State, dict[OnConflict, Action]] = {

@@ -1,4 +1,4 @@
-"""What the sandbox refused a local server, and the permission that would allow it.
+"""Accesses that the sandbox refused a local server, and the permission that would allow it.
 
 The kernel does not report what it refuses. So the paths and hosts in an error that the server itself wrote
 are compared with its permissions; nothing is reported that they allow.

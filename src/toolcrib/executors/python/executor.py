@@ -154,7 +154,7 @@ class PythonExecutor:
 
     def _value(self, job: Confinement, done: Completed, answer: dict[str, Any], ctx: CallContext) -> Any:
         if self._workspace.watch is not None:
-            self._workspace.watch.tell(answer.get("trace"))
+            self._workspace.watch.add_report(answer.get("trace"))
         if "value" not in answer and answer["signal"] is None:
             from toolcrib.executors.trace.denials import of_exception
 

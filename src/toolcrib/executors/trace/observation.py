@@ -114,7 +114,7 @@ class Observation:
         elif access == "write":
             self._note(access, nearest(name), f"made {name.rpartition('/')[2]!r}")
 
-    def tell(self, report: Any) -> None:
+    def add_report(self, report: Any) -> None:
         """Record the report of a Python tool's interpreter, which the tool's own code may have changed."""
         if not isinstance(report, Mapping):
             return

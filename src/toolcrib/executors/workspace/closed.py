@@ -27,7 +27,7 @@ class ClosedFolder(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClosedPlaces:
-    """What the settings, the tools and this process add to the places that are always closed."""
+    """Places closed by the settings, the tools and this process, beside those that always are."""
 
     programs: tuple[str, ...] = ()
     """The project's programs: entrypoints and virtual environments, as written and as real paths. No

@@ -31,7 +31,7 @@ class CallNetwork:
     Arguments:
         allowed_hosts: the only hosts that the project allows, whatever the tool's permission; None for any.
         resolver: turns names into addresses (default: the machine's own).
-        tell: called with host and port of each destination, and whether it is allowed.
+        on_check: called with host and port of each destination, and whether it is allowed.
 
     Raises:
         PermissionDenied: the project's list cannot be enforced.
@@ -44,7 +44,7 @@ class CallNetwork:
         *,
         allowed_hosts: tuple[str, ...] | None = None,
         resolver: Resolver | None = None,
-        tell: Callable[[str, int, bool], None] | None = None,
+        on_check: Callable[[str, int, bool], None] | None = None,
     ) -> None:
         self._tool = tool
         self.refused: list[HostRefusal] = []
@@ -66,7 +66,7 @@ class CallNetwork:
         from toolcrib.egress import Proxy, program_policy
 
         try:
-            policy = replace(program_policy(network, allowed_hosts=allowed_hosts), on_check=tell)
+            policy = replace(program_policy(network, allowed_hosts=allowed_hosts), on_check=on_check)
         except ValueError as error:
             raise ManifestError(f"permissions.network of {tool.name}: {error}") from None
 

@@ -46,7 +46,7 @@ class Observer(Protocol):
     ) -> None:
         """Note a file that Toolcrib itself opens for a tool."""
 
-    def tell(self, told: Any) -> None:
+    def add_report(self, report: Any) -> None:
         """Note the report of a Python tool's own interpreter."""
 
     def record_host(self, host: str, port: int | None, granted: bool) -> None:
@@ -97,7 +97,9 @@ class Workspace:
             ManifestError: an entry of the list is no host.
         """
         record = None if self.watch is None else self.watch.record_host
-        return CallNetwork(tool, allowed_hosts=self.hosts.allowed, resolver=self.hosts.resolver, tell=record)
+        return CallNetwork(
+            tool, allowed_hosts=self.hosts.allowed, resolver=self.hosts.resolver, on_check=record
+        )
 
     def call_job(
         self, job: Confinement, tool: Tool, env: dict[str, str], ctx: CallContext, **more: Any

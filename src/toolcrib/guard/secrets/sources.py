@@ -67,7 +67,7 @@ class LabelledSource:
     """A source with a label for people. It reports what it cannot read as SecretMissing."""
 
     access_hint = "Make it readable for this user."
-    """What to do about an OSError."""
+    """The advice for an OSError."""
 
     def __init__(self, label: str) -> None:
         self.label = label

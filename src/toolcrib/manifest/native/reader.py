@@ -150,7 +150,7 @@ def read_document(
 ) -> tuple[Document, os.stat_result | None] | None:
     """As `read_folder`, but only the document, which has the form of a tool; and the state of its file.
 
-    No state is told of a file that is not called `FILE_NAME`.
+    A file that is not called `FILE_NAME` has no state.
     """
     path = f"{folder}/{FILE_NAME}"
     facts: os.stat_result | None

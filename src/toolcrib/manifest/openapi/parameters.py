@@ -255,9 +255,9 @@ class Request:
             rule = {"description": text} if rule else rule
         if wire is not None and (wire := clean(wire)) != name and rule:
             rule = dict(rule) if isinstance(rule, dict) else {}
-            told = rule.get("description", "").rstrip()
-            end = "" if not told else " " if told.endswith((".", "!", "?", ":")) else ". "
-            rule["description"] = f"{told}{end}Sent as `{wire}`."
+            text = rule.get("description", "").rstrip()
+            end = "" if not text else " " if text.endswith((".", "!", "?", ":")) else ". "
+            rule["description"] = f"{text}{end}Sent as `{wire}`."
         self.properties[name] = rule
         if required:
             self.required.append(name)

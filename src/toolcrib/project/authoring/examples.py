@@ -33,7 +33,7 @@ class Tried:
     description: str
     outcome: Literal["passed", "failed", "skipped"]
     problem: str = ""
-    """Why it failed or was skipped."""
+    """The reason why it failed or was skipped."""
 
     def as_dict(self) -> dict[str, Any]:
         """JSON form."""

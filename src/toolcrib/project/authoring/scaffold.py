@@ -26,7 +26,7 @@ _HEAD = "# yaml-language-server: $schema=../../schemas/tool.schema.json\n"
 
 @dataclass(frozen=True, slots=True)
 class Scaffold:
-    """What a person says about a new tool."""
+    """The choices of a person who makes a new tool."""
 
     name: str
     kind: str

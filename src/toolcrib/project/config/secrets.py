@@ -47,7 +47,7 @@ class SourceSetting:
     timeout_ms: int = 10_000
     cache_s: float = 60.0
     permissions: Permissions = _READS
-    """What a confined helper command may reach."""
+    """The permissions of a confined helper command."""
     confined: bool = True
     """False: a helper command runs with all rights of its user; only one outside of the project may."""
 

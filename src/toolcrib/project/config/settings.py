@@ -156,7 +156,7 @@ class Config:
         weakens=weak.middleware,
         safe=lambda value: [one for one in value if not weak.acts(one)],
     )
-    """What wraps every call, the outermost first ([Middleware](middleware.md)): a name, or `use`, `tools` and
+    """Wrappers of each call, outermost first ([Middleware](middleware.md)): a name, or `use`, `tools` and
     `options`. `cache`, `retry` and code of the project wait for trust."""
     policy_default: Effect = _setting("policy.default", choice(EFFECTS), "allow", weakens=None)
     """The decision about calls that no rule matches: `allow`, `ask` or `deny`."""

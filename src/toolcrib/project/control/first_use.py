@@ -36,7 +36,7 @@ class ReviewSheet:
     touches: list[str]
     """Everything that it may touch, in words."""
     reasons: tuple[str, ...]
-    """What it may change or reach, in words; empty for a tool that only reads inside the project."""
+    """Things that it may change or reach, in words; empty for a tool that only reads inside the project."""
     creator: str | None
     """The agent that made it."""
     waits: bool

@@ -67,7 +67,7 @@ class Agent:
     instructions: str = ""
     """The system prompt, before the conversation."""
     description: str = ""
-    """What it does and when to use it, for agents that call it."""
+    """Its purpose, and when to use it, for agents that call it."""
     tools: tuple[str, ...] = ()
     """The names of the tools that it may call."""
     agents: tuple[str, ...] = ()

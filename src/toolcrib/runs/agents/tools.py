@@ -1,4 +1,4 @@
-"""What an agent may call, as its model sees it, and what becomes of a call that the model asks for."""
+"""The tools of an agent, as its model sees them, and the calls that the model asks for."""
 
 from __future__ import annotations
 

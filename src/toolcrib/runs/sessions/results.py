@@ -21,13 +21,13 @@ _ROWS = (
 
 
 class UseEnd(NamedTuple):
-    """How a call or a run that another run began has ended."""
+    """The end of a call or run that another run began."""
 
     use_id: str
     value: Any
     """The value of the call, or the answer of the run; None if there is none."""
     error: ToolcribError | None
-    """Why there is none: it failed, it was refused, or it was cancelled."""
+    """The reason why there is none: it failed, it was refused, or it was cancelled."""
 
 
 def use_ends(tx: Transaction, run_id: str, iteration: int) -> list[UseEnd]:

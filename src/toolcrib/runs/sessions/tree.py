@@ -1,4 +1,4 @@
-"""What people do with runs: cancel a tree, let a run go on, and begin another one where it once was."""
+"""Actions on runs: cancel a tree, continue a run, and start another one from an earlier point of it."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def create_app(routes: Sequence[Route], services: Any, access: Access, *, body_s
 
 
 class _Frame:
-    """What all requests have in common: the id, the checks of Host and Origin, headers, unexpected errors."""
+    """The common frame of all requests: the id, the checks of Host and Origin, headers, unexpected errors."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app, self._access = app, access

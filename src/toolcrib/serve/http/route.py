@@ -27,7 +27,7 @@ class Answer:
     """A JSON answer."""
 
     value: Any = None
-    """What msgspec can write: a struct, a dict, … None for an answer without a body."""
+    """A value that msgspec can write: a struct, a dict, … None for an answer without a body."""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     etag: bool = False
@@ -41,7 +41,7 @@ class HttpRequest:
     http: Request
     route: Route
     services: Any
-    """What `create_app` was given."""
+    """The services that `create_app` was given."""
     client: Client | None
     """None only on a route without a scope."""
     query: Any

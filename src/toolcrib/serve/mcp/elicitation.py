@@ -27,7 +27,7 @@ _FORM = {
     "type": "object",
     "properties": {
         "approve": {"type": "boolean", "title": "Run it once", "description": "Yes runs this call, once."},
-        "reason": {"type": "string", "title": "Reason", "description": "What the caller is told."},
+        "reason": {"type": "string", "title": "Reason", "description": "The reason that the caller gets."},
         "dont_ask_again": {
             "type": "boolean",
             "title": "Don't ask again",

@@ -22,7 +22,7 @@ class ResultForm(Protocol):
     """Writes a result as the result of one method."""
 
     def write(self, result: Result, listed: ListedTool | None, /) -> dict[str, Any]:
-        """Return the method's result. Raises JsonRpcError if that cannot tell that the call failed."""
+        """Return the method's result. Raises JsonRpcError if that cannot report a failed call."""
 
 
 class _ToolResult:

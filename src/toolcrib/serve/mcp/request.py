@@ -80,7 +80,7 @@ class McpRequest:
 
     @property
     def key(self) -> object:
-        """Tells the request from all others that are open."""
+        """Distinguishes the request from all others that are open."""
         return self.id if self.channel.shared else self.channel
 
     @property

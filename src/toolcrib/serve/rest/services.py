@@ -1,4 +1,4 @@
-"""What the handlers of the REST API use."""
+"""The services that handlers of the REST API use."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Call:
     idempotency_key: str | None = None
     """Calls with the same key run once; later ones get the recorded result of the first."""
     approval_channel: str = "program"
-    """How `approved_by` decided: `terminal`, `flag` (`--approve`) or `program`."""
+    """The way in which `approved_by` decided: `terminal`, `flag` (`--approve`) or `program`."""
     approved_digest: str | None = None
     """The digest of the tool that `approved_by` was shown; None: whatever it is when the call is made."""
     client: CallClient | None = None

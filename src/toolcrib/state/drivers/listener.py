@@ -58,7 +58,7 @@ class Listener:
         return self._version
 
     def notify_sql(self, schema: str) -> str:
-        """Return the statement that tells the listeners of all other processes."""
+        """Return the statement that notifies the listeners of all other processes."""
         return f"NOTIFY toolcrib, '{schema.encode().hex()}/{self._name}'"
 
     def holder(self) -> str:

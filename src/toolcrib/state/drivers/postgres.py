@@ -50,7 +50,7 @@ _HELD = (
     "SELECT 1 FROM holders WHERE id = ?"
     f" AND GREATEST(seen_at, EXTRACT(EPOCH FROM pg_postmaster_start_time())) > {POSTGRES_NOW} - ?"
 )
-"""While the server was away no holder could tell that it was there."""
+"""While the server was away no holder could show that it was there."""
 _SINCE = "SELECT CAST(EXTRACT(EPOCH FROM pg_postmaster_start_time()) AS DOUBLE PRECISION)"
 _INHERITED: list[psycopg.Connection[Any]] = []
 """Connections of a parent process: never used, never closed."""

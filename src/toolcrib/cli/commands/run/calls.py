@@ -184,6 +184,6 @@ def _lines(project: Project, call_id: str) -> list[str]:
         facts["error" if outcome.error else "result"] = str(outcome.error or outcome.value)
     lines = [f"{name:10} {one_line(value)}" for name, value in facts.items() if value]
     for change in stored.changes(call_id):
-        told = change.as_dict()
-        lines.append(f"  {told['at']}  {told['kind']} {one_line(told['detail'] or '')}".rstrip())
+        entry = change.as_dict()
+        lines.append(f"  {entry['at']}  {entry['kind']} {one_line(entry['detail'] or '')}".rstrip())
     return lines

@@ -144,7 +144,7 @@ class McpEndpoint:
         return client
 
     def _challenge(self, error: ToolcribError) -> dict[str, str]:
-        """Return the header that tells a client where to get a token, or one with more rights."""
+        """Return the header that names the place to get a token, or one with more rights."""
         if self._outside is None or not isinstance(error, InvalidToken | DeniedError):
             return {}
         lacks = "scope" in error.message and not isinstance(error, InvalidToken)

@@ -52,7 +52,7 @@ class ApprovalAnswer(Struct, kw_only=True, frozen=True):
     """The rule that asks; empty if scope `rule` is not possible."""
     reason: str
     touches: list[str]
-    """What the call may access, in words."""
+    """The things that the call may access, in words."""
     call_id: str | None
     asked_at: str
     expires_at: str
@@ -70,7 +70,7 @@ class ApprovalDetails(ApprovalAnswer, kw_only=True, frozen=True):
     """One approval, with what else a person should know before a decision."""
 
     facts: dict[str, Any]
-    """What would run, who made the tool, and how often it ran. Empty if the tool is gone."""
+    """The code that would run, who made the tool, and how often it ran. Empty if the tool is gone."""
 
 
 class ApprovalPage(Struct, kw_only=True, rename="camel"):

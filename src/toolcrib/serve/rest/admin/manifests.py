@@ -41,7 +41,7 @@ class Convert(Text, kw_only=True):
 
 
 class Findings(Struct, kw_only=True):
-    """What a check has found."""
+    """The findings of a check."""
 
     diagnostics: list[dict[str, Any]]
     """Each has `path`, `line`, `column`, `severity`, `rule`, `message`, `hint`, `where` and `source`."""

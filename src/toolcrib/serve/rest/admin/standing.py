@@ -92,9 +92,9 @@ class ToolReview(Struct, kw_only=True):
     digest: str
     permissions: dict[str, Any]
     touches: list[str]
-    """What it may touch, in words."""
+    """The things that it may access, in words."""
     reasons: list[str]
-    """What it may change or reach, in words."""
+    """The things that it may change or reach, in words."""
     creator: str | None
     """The agent that made it."""
     reviewed_by: str | None

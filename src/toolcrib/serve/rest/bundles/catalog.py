@@ -77,9 +77,9 @@ class FoundTool(ToolItem, kw_only=True):
     """One tool that a search found."""
 
     match: str
-    """Why it is here: `prefix`, `word`, `fuzzy`, or `some` of the words."""
+    """The kind of match: `prefix`, `word`, `fuzzy`, or `some` of the words."""
     field: str
-    """Where: `name`, `tags`, `description`, `arguments` or `several`."""
+    """The field that matched: `name`, `tags`, `description`, `arguments` or `several`."""
 
 
 class FoundTools(Struct, kw_only=True, rename="camel"):

@@ -118,7 +118,7 @@ class ForkPoint(Point, frozen=True, kw_only=True, rename="camel", forbid_unknown
     """A point in a run to begin another one from."""
 
     prompt: Text | None = None
-    """What the model gets next."""
+    """The next message to the model."""
 
 
 class RunsQuery(PageQuery, kw_only=True):

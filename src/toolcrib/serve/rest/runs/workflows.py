@@ -32,7 +32,7 @@ class WorkflowList(Struct, kw_only=True, frozen=True):
 
 
 class WorkflowStart(Body, kw_only=True):
-    """What a run of a workflow is given."""
+    """The input of a run of a workflow."""
 
     inputs: dict[str, Any] = field(default_factory=dict)
     variables: dict[str, Any] = field(default_factory=dict)
