@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.crib import Crib
-from tests.e2e.test_cli import Done
-from tests.e2e.test_cli import cli as plain
+from tests.e2e.cli.test_cli import Done
+from tests.e2e.cli.test_cli import cli as plain
 from tests.integration.project.test_tasks import stand_in
 
 KEY = {"ANTHROPIC_API_KEY": "sk-a-secret-of-the-test"}
