@@ -1,10 +1,12 @@
-"""The official clients, in Python and TypeScript, against our server over streamable HTTP."""
+"""The official clients: in Python and TypeScript over HTTP, and the Inspector over both transports."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from mcp import Client
 from mcp_types import ElicitResult
 
 from tests.conformance.conftest import HERE, LIMIT_S
+from tests.crib import Crib
+from tests.http_server import http_server
 
 
 @pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
@@ -61,3 +65,34 @@ def test_the_typescript_client(suite: list[str], address: str) -> None:
         "read": "7",
         "prompt": "Prompt with arguments: arg1='a', arg2='b'",
     }
+
+
+def test_the_inspector(suite: list[str], tmp_path: Path) -> None:
+    """Its command line lists and calls a tool of a project, over both transports."""
+    crib = Crib(tmp_path / "project")
+    crib.write("f", "content")
+    crib.tool("read", "file", {"action": "read", "path": "f"}, permissions={"fs": {"read": ["f"]}})
+    launcher = Path(suite[1]).parents[2] / "inspector" / "clients" / "launcher" / "build" / "index.js"
+    listed, called = ["--method", "tools/list"], ["--method", "tools/call", "--tool-name", "read"]
+
+    def inspect(*words: str) -> dict[str, Any]:
+        done = subprocess.run(
+            [suite[0], str(launcher), "--cli", *words],
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+            env={**os.environ, "HOME": str(tmp_path)},
+        )
+        assert done.returncode == 0, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    with http_server(crib.root) as server:
+        toolcrib = str(Path(sys.executable).with_name("toolcrib"))
+        served = [toolcrib, "serve", "--stdio", "--root", str(crib.root), "--data", str(server.data)]
+        address = [f"{server.address}/mcp", "--transport", "http"]
+        address += ["--header", f"Authorization: Bearer {server.token}"]
+        assert "read" in [tool["name"] for tool in inspect(*served, *listed)["tools"]]
+        for target in (served, address):
+            assert inspect(*target, *called)["content"][0]["text"] == "content"
