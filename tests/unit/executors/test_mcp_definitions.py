@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from toolcrib.errors import ToolFailed
-from toolcrib.executors.mcp import digest, names_of, pause_s
+from toolcrib.executors.mcp.definitions import digest, names_of
 from toolcrib.executors.mcp.results import outcome_of
+from toolcrib.executors.mcp.server import pause_s
 
 
 def test_pauses_grow_to_a_minute_and_differ_a_little() -> None:

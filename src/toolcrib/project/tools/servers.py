@@ -18,25 +18,15 @@ from toolcrib.errors import (
     ToolUnavailable,
     UsageError,
 )
-from toolcrib.executors.mcp import (
-    Definition,
-    HttpLink,
-    Link,
-    LocalProcess,
-    Login,
-    McpExecutor,
-    McpServer,
-    OAuthTokens,
-    StdioLink,
-    digest,
-    environment_of,
-    files_of,
-    grants_of,
-    job_of,
-    names_of,
-    start_unconfined,
-    tool_of,
-)
+from toolcrib.executors.mcp.definitions import Definition, digest, names_of, tool_of
+from toolcrib.executors.mcp.executor import McpExecutor
+from toolcrib.executors.mcp.local import environment_of, files_of, grants_of, job_of
+from toolcrib.executors.mcp.login import Login, OAuthTokens
+from toolcrib.executors.mcp.refusals import LocalProcess
+from toolcrib.executors.mcp.remote import HttpLink
+from toolcrib.executors.mcp.server import Link, McpServer
+from toolcrib.executors.mcp.stdio import StdioLink
+from toolcrib.executors.mcp.unconfined import start_unconfined
 from toolcrib.guard import ReviewedDefinitions, differences, resolve
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 from toolcrib.manifest.lint.wording import hidden_characters, instructions, texts
