@@ -5,6 +5,7 @@
 FOLDER holds public OpenAPI documents, named as in the first column of tool_questions.tsv, in JSON or YAML;
 others only make the search harder. Every operation becomes a tool DOCUMENT_OPERATION of one project.
 Questions stand alternately for tuning and for testing: the ranking was tuned by the first, third, … alone.
+Those at the end were written when it was done.
 """
 
 from __future__ import annotations
@@ -59,19 +60,24 @@ class Question(NamedTuple):
     document: str
     answers: tuple[str, ...]
     text: str
+    group: str
+    """`for tuning`, `for testing`, or `later`."""
 
 
 def questions() -> list[Question]:
     """Read the file of questions. Raises ValueError for a question that uses a word of the tool's name."""
-    found = []
+    found: list[Question] = []
+    later = False
     for line in QUESTIONS.read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
+            later = later or line.startswith("# Written after")
             continue
         document, operations, text = line.split("\t")
         names = tuple(one if ":" in one else f"{document}:{one}" for one in operations.split(","))
         if same := stems(names[0]) & stems(text):
             raise ValueError(f"{text!r} uses {', '.join(same)} of {names[0]}")
-        found.append(Question(document, names, text))
+        group = "later" if later else ("for tuning", "for testing")[len(found) % 2]
+        found.append(Question(document, names, text, group))
     return found
 
 
@@ -124,10 +130,9 @@ async def search(catalog: McpCatalog, asked: Sequence[Question]) -> Found:
 
 def rates(found: Found, asked: Sequence[Question]) -> Iterator[str]:
     """Return the rows of the table: the part of the questions answered at each depth."""
-    groups: dict[str, list[int]] = {"all": [], "for tuning": [], "for testing": []}
+    groups: dict[str, list[int]] = {"for tuning": [], "for testing": [], "later": []}
     for at, one in enumerate(asked):
-        groups["all"].append(at)
-        groups["for testing" if at % 2 else "for tuning"].append(at)
+        groups[one.group].append(at)
         groups.setdefault(one.document.partition("_")[0], []).append(at)
     yield f"| questions | number | {' | '.join(f'top {depth}' for depth in DEPTHS)} |"
     yield f"|---|---:|{'---:|' * len(DEPTHS)}"
