@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from tests.http_server import HttpServerProcess, Reply, http_server
+from toolcrib.guard import Tokens
+from toolcrib.state import Vault
 
 V = "io.modelcontextprotocol/"
 MODERN = "2026-07-28"
@@ -192,6 +194,23 @@ def test_a_call_ends_when_the_client_of_2026_leaves(server: HttpServerProcess, t
     wait_for(mark.with_name("mark.begun"))
     connection.close()
     wait_for(mark.with_name("mark.cancelled"))
+
+
+def test_an_open_stream_ends_with_its_token(server: HttpServerProcess) -> None:
+    token = server.create_token("brief", "read")
+    params = {"_meta": META, "notifications": {"toolsListChanged": True}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params})
+    headers = {"Mcp-Method": "subscriptions/listen", "MCP-Protocol-Version": MODERN, **BOTH}
+    sent = {**headers, "Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection.request("POST", "/mcp", body, sent)
+    stream = connection.getresponse()
+    assert b"acknowledged" in stream.readline() + stream.readline()
+    tokens = Tokens(Vault(server.root, server.data))
+    tokens.revoke("brief")
+    tokens.close()
+    stream.read()  # It ends.
+    connection.close()
 
 
 def wait_for(path: Path) -> None:

@@ -154,6 +154,10 @@ class McpEndpoint:
     def _sender(self, client: Client) -> Sender:
         return Sender(client.caller, client.identity, partial(self._access.require_valid, client))
 
+    async def _require_valid(self, http: Exchange) -> None:
+        """Check the token of a request once more. Raises ToolcribError if it is no longer valid."""
+        self._access.require_valid(await self._client(http.headers))
+
     # --- the methods of HTTP
 
     async def _post(self, http: Exchange) -> None:
@@ -184,7 +188,7 @@ class McpEndpoint:
         if found is None:
             raise _refused(f"the events after {event[:80]!r} are not there any more")
         stream, after = found
-        await http.stream(stream, stream.events(after))
+        await http.stream(stream, stream.events(after), partial(self._require_valid, http))
         session.settled(stream)
 
     async def _delete(self, http: Exchange) -> None:
@@ -230,7 +234,7 @@ class McpEndpoint:
             await http.answer(stream.answer, 200 if code is None else _STATUS.get(code, 200))
             return
         try:
-            await http.stream(stream, stream.events())
+            await http.stream(stream, stream.events(), partial(self._require_valid, http))
         finally:
             self._alone.abandon(channel)
 
@@ -287,7 +291,7 @@ class McpEndpoint:
                 bad = code in (ErrorCode.PARSE_ERROR, ErrorCode.INVALID_REQUEST)
                 await http.answer(stream.answer, 400 if bad else 200)
             else:
-                await http.stream(stream, stream.events())
+                await http.stream(stream, stream.events(), partial(self._require_valid, http))
         finally:
             session.settled(stream)
 

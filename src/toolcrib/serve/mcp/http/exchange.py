@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import suppress
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Send
 
-from toolcrib.errors import SlowRequest, TooLarge, UsageError
+from toolcrib.errors import SlowRequest, TooLarge, ToolcribError, UsageError
 from toolcrib.serve.auth import Client
 from toolcrib.serve.http import SECURITY_HEADERS
 from toolcrib.serve.mcp.http.streams import EventStream
@@ -20,6 +21,8 @@ MAX_BODY = 16 << 20
 EVENT_STREAM = "text/event-stream"
 _SILENT_S = 5.0
 """Seconds after which an answer becomes a stream, so that the connection does not look dead."""
+_CHECK_S = 1.0
+"""Seconds between two checks of the token of an open stream."""
 _OWN = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
 _JSON_HEAD = [*_OWN, (b"content-type", b"application/json")]
 _SSE_HEAD = [
@@ -111,29 +114,47 @@ class Exchange:
         await self._send({"type": "http.response.start", "status": status, "headers": head})
         await self._send({"type": "http.response.body", "body": b""})
 
-    async def stream(self, stream: EventStream, events: AsyncGenerator[bytes]) -> None:
-        """Answer with events until the stream ends or the client leaves."""
+    async def stream(
+        self,
+        stream: EventStream,
+        events: AsyncGenerator[bytes],
+        require_valid: Callable[[], Awaitable[object]],
+    ) -> None:
+        """Answer with events until the stream ends, the client leaves, or its token is no longer valid.
+
+        `require_valid` raises ToolcribError for a token that was revoked or has expired.
+        """
         if not self.accepts(EVENT_STREAM):
             await events.aclose()
             raise UsageError("the answer is a stream, and the header Accept does not allow text/event-stream")
         await self._send({"type": "http.response.start", "status": 200, "headers": _SSE_HEAD})
         sending = asyncio.ensure_future(self._send_all(events))
-        leaving = asyncio.ensure_future(self._left())
+        ending = (asyncio.ensure_future(self._left()), asyncio.ensure_future(_until_invalid(require_valid)))
         try:
-            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({sending, *ending}, return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
                 sending.result()
         finally:
-            for task in (sending, leaving):
+            for task in (sending, *ending):
                 task.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
+            await asyncio.gather(sending, *ending, return_exceptions=True)
             await events.aclose()
             stream.is_read = False
+        if not sending.done() or sending.cancelled():
+            await self._send({"type": "http.response.body", "body": b""})
 
     async def _send_all(self, events: AsyncGenerator[bytes]) -> None:
         async for event in events:
             await self._send({"type": "http.response.body", "body": event, "more_body": True})
         await self._send({"type": "http.response.body", "body": b""})
+
+
+async def _until_invalid(require_valid: Callable[[], Awaitable[object]]) -> None:
+    """Wait until a token is no longer valid."""
+    with suppress(ToolcribError):
+        while True:
+            await asyncio.sleep(_CHECK_S)
+            await require_valid()
 
 
 def _too_large() -> TooLarge:
