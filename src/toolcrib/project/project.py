@@ -225,12 +225,15 @@ class Project:
         return _inspected(cls, place, load_config(place.config, place.root), Vault(place.root))
 
     def digest(self) -> ProjectDigest:
-        """Return the digest of the whole project: its settings and all of its tools."""
+        """Return the digest of the whole project: its settings, agents, workflows and all of its tools."""
+        from toolcrib.runs.agents.files import agent_texts
+
         if not self._setup.trusted and self._setup.waiting:  # Tools of some sources are missing here.
             return Project.inspect(self.root).digest()
-        return digest_of_project(
-            self.config.digest, self._every_tool(stored=False), self.fingerprint, self.root
-        )
+        files = source_files(self.root, self.place.home, self._setup.hidden)
+        texts = agent_texts(self.place.agents, files) | agent_texts(self.place.workflows, files)
+        tools = self._every_tool(stored=False)
+        return digest_of_project(self.config.digest, texts, tools, self.fingerprint, self.root)
 
     def lowered(self) -> str:
         """Return a line about what is weaker than usual here, or "". The first time may take 0.5 s."""

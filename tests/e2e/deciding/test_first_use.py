@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -203,6 +204,15 @@ def test_init_makes_no_clone_one_s_own(origin: Crib, ann: Callable[..., Person])
     assert "toolcrib trust" in person.run("init").stderr
     assert person.run("run", "wipe").returncode == 5
 
+    # Neither is a clone without tools and settings, but with an agent.
+    bare = ann("bare")
+    shutil.rmtree(bare.root / ".toolcrib/tools")
+    agent = {"name": "helper", "description": "Helps.", "model": "scripted", "instructions": "Help."}
+    (bare.root / ".toolcrib/agents").mkdir()
+    (bare.root / ".toolcrib/agents/helper.yml").write_text(json.dumps(agent | {"script": [{"text": "Yes."}]}))
+    assert "toolcrib trust" in bare.run("init").stderr
+    assert "not_trusted" in bare.run("runs", "run", "helper", "Go.").stderr
+
 
 def test_what_one_makes_oneself_is_only_reviewed(ann: Callable[..., Person]) -> None:
     person = ann()
@@ -251,6 +261,10 @@ def test_in_ci_the_settings_of_its_user_name_the_accepted_digest(
     assert not (first.home / ".local/share/toolcrib/projects").exists() or not list(
         (first.home / ".local/share/toolcrib/projects").glob("*/trust.json")
     )
+
+    (first.root / ".toolcrib/workflows").mkdir()
+    (first.root / ".toolcrib/workflows/flow.yml").write_text("name: flow\n")
+    assert first.run("run", "fill").returncode == 5
 
     second = ann("another-runner")
     second.settings(f"accepted_projects: [{digest}]\n")

@@ -103,10 +103,12 @@ def review(made: Made, by: str) -> int:
 
 
 def _is_new(root: Path) -> bool:
-    """Return True if the folder holds nothing that a project is made of: neither tools nor settings."""
+    """Return True if the folder holds nothing of a project: no settings, tools, agents or workflows."""
     homes = [root / name for name in HOMES]
-    brought = [root / FILE, *(home / name for home in homes for name in ("config.yml", "tools"))]
-    return not any(os.path.lexists(path) for path in brought)
+    return not os.path.lexists(root / FILE) and all(
+        not os.path.lexists(home) or (home.is_dir() and not home.is_symlink() and not any(home.iterdir()))
+        for home in homes
+    )
 
 
 def _home(root: Path) -> Path:

@@ -77,14 +77,21 @@ class Acceptance:
 
 
 def digest_of_project(
-    settings: str, tools: Iterable[Tool], digest_of: Callable[[Tool], ToolDigest], root: Path
+    settings: str,
+    texts: Mapping[str, bytes],
+    tools: Iterable[Tool],
+    digest_of: Callable[[Tool], ToolDigest],
+    root: Path,
 ) -> ProjectDigest:
     """Return the digest of everything that a project brings, the same in every folder and on every machine.
 
-    It covers the settings and, for each tool, what its own digest covers, but no programs outside of the
-    project. A tool that cannot be used now has another digest once it can.
+    It covers the settings, the `texts` of agents and workflows by path and, for each tool, what its own
+    digest covers, but no programs outside of the project. A tool that cannot be used now has another digest
+    once it can.
     """
-    parts: dict[str, object] = {}
+    parts: dict[str, object] = {
+        f"/{os.path.relpath(path, root)}": hashlib.sha256(raw).hexdigest() for path, raw in texts.items()
+    }
     versions = {}
     for tool in tools:
         if tool.source is None:
